@@ -1,0 +1,61 @@
+# Each target sets up what it needs in .venv, and is fast when nothing changed. `make help` lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.complete
+SOURCES := components pipelines tests benchmarks
+
+.PHONY: help setup demo test check format golden bench lock browser clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(STAMP) ## the virtual environment .venv, from requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'tfsteps needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)'; exit 1; }
+	@echo 'Setting up .venv: about 130 packages, TensorFlow among them; a minute or two the first time.'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$$(sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements.lock)"
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --no-deps --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=.venv $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on this machine (ARGS=--tensorboard keeps TensorBoard up)
+	@$(BIN)/python pipelines/mnist.py $(ARGS)
+
+test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster; ARGS go to pytest
+	$(BIN)/pytest $(ARGS)
+ifdef CLUSTER
+	@echo 'No test needs a cluster yet: those come with the launcher on Kubernetes.'
+endif
+
+check: $(STAMP) ## format, lint, types, layers, duplicates, golden and generated files
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pylint --disable=all --enable=duplicate-code --score=n components/tfsteps
+	$(BIN)/pytest -q tests/golden
+
+format: $(STAMP) ## format the code
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+golden: $(STAMP) ## write golden and generated files anew
+	$(BIN)/pytest -q tests/golden --update-golden
+
+bench: $(STAMP) ## measure; writes benchmarks/results.json
+	$(BIN)/python -m benchmarks
+
+lock: $(STAMP) ## requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
+	  --all-extras --upgrade pyproject.toml -o requirements.lock
+
+browser: # headless Chromium for the report's tests: installed where that is possible, else those tests say that they are skipped
+	@command -v chromium chromedriver >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	  { echo 'Installing Chromium for the browser tests.'; apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null; }
+
+clean: ## remove .venv and what was built
+	rm -rf .venv build dist
