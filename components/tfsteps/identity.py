@@ -1,0 +1,71 @@
+"""Who a job belongs to: run, task and attempt, and the names and labels made of them.
+
+The same three values always give the same name, so a launcher that is run again meets its own job.
+"""
+
+import base64
+import hashlib
+import re
+import secrets
+
+import msgspec
+
+PREFIX = "tfsteps.dev/"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "tfsteps"}
+_HASH_LENGTH = 10  # base-32 characters: 50 bits, no collision among any number of jobs that one namespace can hold
+_LABEL_LENGTH = 63
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt at one task of one run.
+
+    Attributes:
+        run: The run: the pipeline run's id, the Workflow's uid, or what `--run-id` says. Not empty.
+        task: The task within the run, the same over retries. Not empty.
+        attempt: From 0; a retry after the job itself failed is a new one.
+        pipeline: The pipeline's name; empty outside of pipelines.
+    """
+
+    run: str
+    task: str
+    attempt: int = 0
+    pipeline: str = ""
+
+    def job_name(self, stem: str, limit: int) -> str:
+        """Return the job object's name: `stem`, cut, and a hash of run, task and attempt, up to `limit` characters."""
+        room = limit - _HASH_LENGTH - 1
+        return f"{stem[:room].rstrip('-')}-{short_hash(self.run, self.task, str(self.attempt))}"
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that everything made for this attempt carries."""
+        labels = {
+            **MANAGED_BY,
+            f"{PREFIX}run-id": label_value(self.run),
+            f"{PREFIX}task": label_value(self.task),
+            f"{PREFIX}attempt": str(self.attempt),
+        }
+        return labels | ({f"{PREFIX}pipeline": label_value(self.pipeline)} if self.pipeline else {})
+
+
+def new_run_id() -> str:
+    """Return an id for a run that has none: ten base-32 characters, a letter first."""
+    return secrets.choice("abcdefghijklmnop") + base64.b32encode(secrets.token_bytes(6)).decode().lower()[:9]
+
+
+def label_value(text: str) -> str:
+    """Return `text` as a label value: itself where Kubernetes allows it, else cleaned, cut, and a hash of the whole."""
+    if len(text) <= _LABEL_LENGTH and re.fullmatch(r"[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", text, re.ASCII):
+        return text
+    clean = re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[: _LABEL_LENGTH - _HASH_LENGTH - 1].strip("-_.")
+    return f"{clean}-{short_hash(text)}".lstrip("-")
+
+
+def spec_hash(rendered: bytes) -> str:
+    """Return a short hash of a rendered job, by which a launcher tells its own object from another one of that name."""
+    return hashlib.sha256(rendered).hexdigest()[:16]
+
+
+def short_hash(*parts: str) -> str:
+    """Return ten base-32 characters that stand for `parts`."""
+    raw = hashlib.sha256("\0".join(parts).encode()).digest()
+    return base64.b32encode(raw).decode().lower()[:_HASH_LENGTH]

@@ -1,0 +1,32 @@
+"""The job description: types, parsing with every problem at once, rules, JSON schema.
+
+It imports nothing else of tfsteps, and neither yaml nor difflib until a text or a problem needs them.
+"""
+
+from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
+from tfsteps.spec.pod import EnvSource, Resources
+from tfsteps.spec.problems import Problem, SpecError, dotted
+from tfsteps.spec.types import ROLES, Deadlines, Role, RoleName, Strategy, TrainingJob
+from tfsteps.spec.units import Duration, format_bytes, format_duration
+
+__all__ = [
+    "ROLES",
+    "Deadlines",
+    "Duration",
+    "EnvSource",
+    "Options",
+    "Problem",
+    "Resources",
+    "Role",
+    "RoleName",
+    "SpecError",
+    "Strategy",
+    "TrainingJob",
+    "dotted",
+    "format_bytes",
+    "format_duration",
+    "from_plain",
+    "load",
+    "options_of",
+    "parse",
+]

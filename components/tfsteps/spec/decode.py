@@ -1,0 +1,160 @@
+"""Plain data into frozen types, collecting every problem instead of stopping at the first.
+
+msgspec's own decoder stops at the first error and cannot name a dict key, so this walks the same type information.
+What cannot be read is left at its default, so that the rules between fields still run over the rest.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import inspect as mi
+
+from tfsteps.spec import scalars
+from tfsteps.spec.document import Document
+from tfsteps.spec.problems import Path, Problem, shown
+from tfsteps.spec.scalars import RefusedError, such_as
+from tfsteps.spec.spelling import advice
+
+T = TypeVar("T")
+_Reader = Callable[[Any, Any, Path, Mapping[str, Any]], Any]
+_UNREADABLE: Any = object()
+
+
+def decode(document: Document, into: type[T], at: Path = ()) -> tuple[T, list[Problem]]:
+    """Return the part of `document` at path `at` as `into`, and every problem found there.
+
+    Only without problems is the value what the document says: what could not be read is at its default, or blank.
+    """
+    value = document.value
+    for part in at:
+        value = value[part]
+    info = _info(into)  # type: ignore[arg-type]  # every type is hashable
+    decoder = _Decoder(document.texts)
+    result = decoder.read(value, info, at)
+    return (_blank(info) if result is _UNREADABLE else result), decoder.problems
+
+
+@functools.cache
+def _info(of: Any) -> mi.Type:
+    return mi.type_info(of)
+
+
+class _Decoder:
+    """Reads by the kind of the type; each reader returns the value, or notes problems and returns _UNREADABLE."""
+
+    def __init__(self, texts: Mapping[Path, str]) -> None:
+        self.texts = texts
+        self.problems: list[Problem] = []
+        self._collections: Mapping[type[mi.Type], _Reader] = {
+            mi.StructType: self._struct,
+            mi.DictType: self._dict,
+            mi.VarTupleType: self._tuple,
+            mi.UnionType: self._union,
+        }
+
+    def read(self, value: Any, info: mi.Type, path: Path) -> Any:
+        info, meta = _bare(info)
+        if isinstance(info, mi.AnyType):
+            return value
+        try:
+            if collection := self._collections.get(type(info)):
+                return collection(value, info, path, meta)
+            reader: scalars.Reader = scalars.quantity if "parse" in meta else scalars.READERS[type(info)]
+            return reader(value, info, meta, self.texts.get(path))
+        except RefusedError as error:
+            self._note(path, value, error)
+            return _UNREADABLE
+
+    def _note(self, path: Path, value: Any, error: RefusedError) -> None:
+        written = self.texts.get(path)
+        as_written = written if written and isinstance(value, bool | int | float) else shown(value)
+        self.problems.append(
+            Problem(path=path, value=as_written, wrong=error.wrong, fix=error.fix, allowed=error.allowed)
+        )
+
+    def _struct(self, value: Any, info: mi.StructType, path: Path, meta: Mapping[str, Any]) -> Any:
+        fields = {field.encode_name: field for field in info.fields}
+        if not isinstance(value, dict):
+            names = ", ".join(list(fields)[:4]) + (", …" if len(fields) > 4 else "")
+            fix = such_as(meta, "Write `key: value` lines below it, or {} for the defaults")
+            raise RefusedError("is not a mapping", fix, f"a mapping of {names}")
+        meant = {self._unknown(key, fields, path) for key in value if key not in fields}
+        read: dict[str, Any] = {}
+        for name, field in fields.items():
+            part = _UNREADABLE
+            if name in value:
+                part = self.read(value[name], field.type, (*path, name))
+            elif field.required and name not in meant:
+                self._missing(field, (*path, name))
+            if part is not _UNREADABLE:
+                read[field.name] = part
+            elif field.required:
+                read[field.name] = _blank(field.type)
+        return info.cls(**read)
+
+    def _unknown(self, key: Any, fields: Mapping[str, mi.Field], path: Path) -> str | None:
+        """Note an unknown field; return the field that it was meant to be, or None."""
+        fix, guess = advice(str(key), fields)
+        allowed = ", ".join(fields) if fix == "Remove it" else ""
+        self.problems.append(Problem(path=(*path, key), wrong="is not a known field", fix=fix, allowed=allowed))
+        return guess
+
+    def _missing(self, field: mi.Field, path: Path) -> None:
+        _, meta = _bare(field.type)
+        example = f", such as `{field.encode_name}: {scalars.flow(meta['examples'][0])}`" if "examples" in meta else ""
+        allowed = meta.get("description", "")
+        self.problems.append(Problem(path=path, wrong="is missing", allowed=allowed, fix=f"Add it{example}"))
+
+    def _dict(self, value: Any, info: mi.DictType, path: Path, meta: Mapping[str, Any]) -> Any:
+        if not isinstance(value, dict):
+            raise RefusedError("is not a mapping", such_as(meta, "Write `name: value` lines below it"))
+        read = {}
+        for key, item in value.items():
+            good_key = self.read(key, info.key_type, (*path, key))
+            good_item = self.read(item, info.value_type, (*path, key))
+            if good_key is not _UNREADABLE and good_item is not _UNREADABLE:
+                read[key] = good_item
+        return read
+
+    def _tuple(self, value: Any, info: mi.VarTupleType, path: Path, meta: Mapping[str, Any]) -> Any:
+        item_type, _ = _bare(info.item_type)
+        if not isinstance(value, list | tuple):
+            words = value.split() if isinstance(value, str) and isinstance(item_type, mi.StrType) else []
+            fix = "Write a list: [{}]".format(", ".join(words)) if words else such_as(meta, "Write a list: [a, b]")
+            raise RefusedError("is not a list", fix)
+        read = [self.read(item, info.item_type, (*path, i)) for i, item in enumerate(value)]
+        return tuple(_blank(item_type) if item is _UNREADABLE else item for item in read)
+
+    def _union(self, value: Any, info: mi.UnionType, path: Path, _meta: Mapping[str, Any]) -> Any:
+        """Read by the kind of `value`: a mapping by the mapping among the choices, anything else by the other one."""
+        choices = [choice for choice in info.types if not isinstance(choice, mi.NoneType)]
+        mappings = [choice for choice in choices if isinstance(_bare(choice)[0], mi.StructType | mi.DictType)]
+        if value is None and len(choices) < len(info.types):
+            if self.texts.get(path) == "":  # `worker:` with nothing behind it: the author meant something
+                fix = "Write {} for the defaults, or remove the line" if mappings else "Write a value, or remove it"
+                raise RefusedError("stands here", fix)
+            return None
+        others = [choice for choice in choices if choice not in mappings]
+        chosen = mappings if mappings and (isinstance(value, dict) or not others) else others
+        return self.read(value, chosen[0], path)
+
+
+def _bare(info: mi.Type) -> tuple[mi.Type, Mapping[str, Any]]:
+    """Return a type without its `Meta`, and what that says to the parser."""
+    if isinstance(info, mi.Metadata):
+        return info.type, {**(info.extra_json_schema or {}), **(info.extra or {})}
+    return info, {}
+
+
+def _blank(info: mi.Type) -> Any:
+    """Return what stands in for a value that is required and cannot be read, so that the rest can still be checked."""
+    match _bare(info)[0]:
+        case mi.StructType() as struct:
+            return struct.cls(**{field.name: _blank(field.type) for field in struct.fields if field.required})
+        case mi.StrType():
+            return ""
+        case mi.IntType() | mi.FloatType():
+            return 0
+        case _:
+            return None

@@ -1,0 +1,118 @@
+r"""The kinds of text and number that stand in a job file, each with what is allowed, in words and as a pattern.
+
+Patterns hold for the whole value, and mean the same in Python and in JSON Schema: ASCII classes, no `\w`.
+"""
+
+import re
+from typing import Annotated
+
+from msgspec import Meta
+
+
+def _mend_name(text: str) -> str:
+    """Return the name that `My Job_1` was meant to be; empty if nothing of it can stay."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-0123456789")[:63].rstrip("-")
+
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$",
+        extra={"mend": _mend_name},
+        description="1 to 63 lower-case letters, digits and '-', a letter first, no '-' last",
+        examples=["mnist"],
+    ),
+]
+Text = Annotated[
+    str,
+    Meta(
+        extra={"text": True},
+        description="text; numbers, true and false are taken as written",
+        extra_json_schema={"type": ["string", "number", "boolean"]},
+    ),
+]
+Filled = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\s]$|^[^\s].*[^\s]$",
+        description="text that is not empty, on one line, without spaces around it",
+    ),
+]
+Image = Annotated[
+    str,
+    Meta(
+        pattern=(
+            r"^([a-zA-Z0-9.\-]*[.][a-zA-Z0-9.\-]*(:[0-9]+)?/|[a-zA-Z0-9\-]+:[0-9]+/|localhost/)?"
+            r"[a-z0-9]+([._\-]+[a-z0-9]+)*(/[a-z0-9]+([._\-]+[a-z0-9]+)*)*"
+            r"(:[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127})?(@sha256:[0-9a-f]{64})?$"
+        ),
+        description="an image reference in lower case: [registry/]name[:tag][@sha256:digest]",
+        examples=["ghcr.io/acme/mnist:1.4"],
+    ),
+]
+ObjectName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        description="the name of a Kubernetes object: lower-case letters, digits, '-' and '.'",
+        examples=["data"],
+    ),
+]
+DataKey = Annotated[
+    str,
+    Meta(
+        pattern=r"^[-._a-zA-Z0-9]{1,253}$",
+        description="a key of a Secret or ConfigMap: letters, digits, '-', '_' and '.'",
+        examples=["token"],
+    ),
+]
+PodField = Annotated[
+    str,
+    Meta(
+        pattern=(
+            r"^(metadata\.(name|namespace|uid|(labels|annotations)\['[^']+'\])"
+            r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?))$"
+        ),
+        description=(
+            "metadata.name, .namespace, .uid, .labels['<key>'], .annotations['<key>'], "
+            "spec.nodeName, .serviceAccountName, status.hostIP, .podIP"
+        ),
+        examples=["metadata.name"],
+    ),
+]
+Absolute = Annotated[str, Meta(pattern=r"^/.*$", description="an absolute path", examples=["/data"])]
+MountPath = Annotated[
+    str,
+    Meta(pattern=r"^/[^:\s]+$", description="an absolute path below /, without ':' and spaces", examples=["/data"]),
+]
+Relative = Annotated[
+    str,
+    Meta(
+        pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$",
+        description="a relative path without '..'",
+        examples=["export"],
+    ),
+]
+EnvName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="letters, digits and '_', no digit first",
+        examples=["BATCH_SIZE"],
+    ),
+]
+MetricName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z][A-Za-z0-9_.\-]{0,62}$",
+        description="1 to 63 letters, digits, '_', '.' and '-', a letter first",
+        examples=["accuracy"],
+    ),
+]
+Count = Annotated[
+    int,
+    Meta(ge=1, le=10_000, description="a whole number from 1 to 10000; a role with none is left out", examples=[2]),
+]
+GpuCount = Annotated[int, Meta(ge=0, le=128, description="a whole number from 0 to 128", examples=[1])]
+Limit = Annotated[int, Meta(ge=0, le=10_000, description="a whole number from 0 to 10000", examples=[3])]
+Priority = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100", examples=[50])]

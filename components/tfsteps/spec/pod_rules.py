@@ -1,0 +1,188 @@
+"""The rules about one replica's pod: each a generator of problems over a whole job."""
+
+import re
+from collections.abc import Iterator
+
+from tfsteps.spec.pod import Env, EnvSource, Resources, Volume
+from tfsteps.spec.problems import Path, Problem, problem
+from tfsteps.spec.types import Role, TrainingJob
+from tfsteps.spec.units import format_bytes
+
+_RESERVED_ENV = re.compile(r"TF_CONFIG|TFSTEPS_.*")
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_LABEL_VALUE = re.compile(rf"({_NAME})?")
+_VOLUME_SOURCES = ("pvc", "secret", "config_map", "host_path", "nfs", "empty_dir")
+
+
+def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
+    """Yield everything that describes pods: the job itself, then each role."""
+    yield (), job
+    for name, role in job.roles.items():
+        yield ("roles", name), role
+
+
+def _resources(job: TrainingJob) -> Iterator[tuple[Path, Resources]]:
+    for path, place in _places(job):
+        if place.resources:
+            yield (*path, "resources"), place.resources
+
+
+def limits(job: TrainingJob) -> Iterator[Problem]:
+    """Limits are at least as large as requests."""
+    for path, need in _resources(job):
+        if need.cpu and need.limits.cpu and need.limits.cpu < need.cpu:
+            wrong, fix = f"is below the request of {need.cpu:g} cores", f"Write at least {need.cpu:g}"
+            yield problem((*path, "limits", "cpu"), wrong, fix, f"{need.limits.cpu:g}")
+        if need.memory and need.limits.memory and need.limits.memory < need.memory:
+            wrong, fix = f"is below the request of {format_bytes(need.memory)}", "Raise it, or lower the request"
+            yield problem((*path, "limits", "memory"), wrong, fix, format_bytes(need.limits.memory))
+
+
+def shared_memory(job: TrainingJob) -> Iterator[Problem]:
+    """Shared memory fits into the memory limit."""
+    for path, need in _resources(job):
+        if need.shared_memory and need.memory_limit and need.shared_memory > need.memory_limit:
+            wrong = f"is above the memory limit of {format_bytes(need.memory_limit)}, which it counts against"
+            fix = "Raise the memory limit, or lower it"
+            yield problem((*path, "shared_memory"), wrong, fix, format_bytes(need.shared_memory))
+
+
+def gpu_types(job: TrainingJob) -> Iterator[Problem]:
+    """A type of GPU goes with a number of them."""
+    for path, need in _resources(job):
+        if need.gpu_type and not need.gpu:
+            wrong, fix = "names a type, and no GPU is asked for", "Add `gpu: 1`, or remove gpu_type"
+            yield problem((*path, "gpu_type"), wrong, fix, repr(need.gpu_type))
+
+
+def programs(job: TrainingJob) -> Iterator[Problem]:
+    """A command starts with a program, not with a whole command line, and no shell expands a folder."""
+    for path, place in _places(job):
+        first, *rest = place.command or ("python",)
+        here = (*path, "command", 0)
+        if not first.strip():
+            yield problem(here, "is empty", "Name the program first", repr(first))
+        elif not rest and " " in first.strip() and "/" not in first.split()[0]:
+            fix = "Write [{}]".format(", ".join(first.split()))
+            yield problem(here, "is a whole command line, not a program", fix, repr(first))
+        if place.working_dir and place.working_dir.startswith(("~", "$")):
+            wrong, fix = "is not expanded: no shell reads it", "Write the path out"
+            yield problem((*path, "working_dir"), wrong, fix, repr(place.working_dir))
+
+
+def environment(job: TrainingJob) -> Iterator[Problem]:
+    """Variables with exactly one source, and none of ours."""
+    for path, place in _places(job):
+        yield from _environment((*path, "env"), place.env)
+
+
+def _environment(path: Path, env: Env) -> Iterator[Problem]:
+    for name, value in env.items():
+        if _RESERVED_ENV.fullmatch(name):
+            allowed = "names other than TF_CONFIG and TFSTEPS_*"
+            yield problem((*path, name), "is set by tfsteps", "Use another name", allowed=allowed)
+        if isinstance(value, EnvSource):
+            yield from _env_source((*path, name), value)
+
+
+def _env_source(path: Path, source: EnvSource) -> Iterator[Problem]:
+    given = [name for name in ("secret", "config_map", "field") if getattr(source, name)]
+    if len(given) != 1:
+        has, allowed = " and ".join(given) or "no source", "exactly one of secret, config_map, field"
+        yield problem(path, f"has {has}", "Keep one of them" if given else "Add one of them", allowed=allowed)
+    elif given != ["field"] and not source.key:
+        yield problem(path, f"does not say which key of the {given[0]}", "Add `key: <name>`")
+    elif given == ["field"] and source.key:
+        yield problem((*path, "key"), "does not go with field", "Remove it", repr(source.key))
+
+
+def volumes(job: TrainingJob) -> Iterator[Problem]:
+    """One source a volume, one volume a mount path."""
+    yield from _volumes(("volumes",), job.volumes, {}, job.resources)
+    shared = {volume.mount.rstrip("/"): f"volumes[{i}]" for i, volume in enumerate(job.volumes)}
+    for name, role in job.roles.items():
+        yield from _volumes(("roles", name, "volumes"), role.volumes, dict(shared), role.resources or job.resources)
+
+
+def _volumes(path: Path, listed: tuple[Volume, ...], taken: dict[str, str], need: Resources) -> Iterator[Problem]:
+    for i, volume in enumerate(listed):
+        given = [name for name in _VOLUME_SOURCES if getattr(volume, name)]
+        if len(given) != 1:
+            has, allowed = " and ".join(given) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
+            fix = "Keep one of them" if given else "Add one of them"
+            yield problem((*path, i), f"has {has}", fix, allowed=allowed)
+        mount, here = volume.mount.rstrip("/"), (*path, i, "mount")
+        if mount in taken:
+            yield problem(here, f"is used by {taken[mount]} already", "Choose another path", repr(volume.mount))
+        if mount == "/dev/shm" and need.shared_memory:  # noqa: S108  the path is Kubernetes' own
+            yield problem(here, "is where shared_memory goes", "Remove the volume or shared_memory", repr(volume.mount))
+        taken.setdefault(mount, "{}[{}]".format(".".join(map(str, path)), i))
+
+
+def scratch(job: TrainingJob) -> Iterator[Problem]:
+    """Only a scratch folder can live in memory."""
+    for path, place in _places(job):
+        for i, volume in enumerate(place.volumes):
+            if volume.in_memory and not volume.empty_dir:
+                fix = "Add `empty_dir: <size>`, or remove it"
+                yield problem((*path, "volumes", i, "in_memory"), "goes with empty_dir alone", fix, "true")
+
+
+def labels(job: TrainingJob) -> Iterator[Problem]:
+    """Kubernetes' syntax for labels, annotations and node selectors, and none of our own names."""
+    yield from _labels(("labels",), job.labels, ours=True)
+    yield from _labels(("annotations",), job.annotations, ours=True, values=False)
+    for path, place in _places(job):
+        yield from _labels((*path, "node_selector"), place.node_selector, ours=False)
+
+
+def _labels(path: Path, given: dict[str, str], *, ours: bool, values: bool = True) -> Iterator[Problem]:
+    for key, value in given.items():
+        here = (*path, key)
+        if not _LABEL_KEY.fullmatch(key):
+            allowed = "[domain/]name of letters, digits, '-', '_', '.', name up to 63"
+            yield problem(here, "is not a label key", "Change the key", allowed=allowed)
+        elif ours and (key.startswith("tfsteps.dev/") or key == "app.kubernetes.io/managed-by"):
+            yield problem(here, "is set by tfsteps", "Use a domain of your own")
+        if values and not _LABEL_VALUE.fullmatch(value):
+            allowed = "up to 63 letters, digits, '-', '_', '.', a letter or digit first and last"
+            yield problem(here, "is not a label value", "Change the value", repr(value[:60]), allowed)
+
+
+def tolerations(job: TrainingJob) -> Iterator[Problem]:
+    """As Kubernetes wants them."""
+    for path, place in _places(job):
+        for i, item in enumerate(place.tolerations):
+            here = (*path, "tolerations", i)
+            if item.operator == "Exists" and item.value:
+                yield problem((*here, "value"), "does not go with operator Exists", "Remove it", repr(item.value))
+            if item.operator == "Equal" and not item.key:
+                yield problem((*here, "key"), "is missing", "Add it, or write `operator: Exists`")
+            if item.seconds and item.effect != "NoExecute":
+                wrong, fix = "goes with effect NoExecute alone", "Write `effect: NoExecute`, or remove it"
+                yield problem((*here, "seconds"), wrong, fix, f"{item.seconds:g}")
+
+
+def patches(job: TrainingJob) -> Iterator[Problem]:
+    """A pod patch changes the template in Kubernetes' own words, and not what tfsteps decides."""
+    for path, place in _places(job):
+        for key, value in place.pod.items():
+            here = (*path, "pod", key)
+            if key not in ("metadata", "spec"):
+                wrong, fix = "is not part of a pod template", "Put it below spec or metadata"
+                yield problem(here, wrong, fix, allowed="metadata, spec")
+            elif not isinstance(value, dict):
+                yield problem(here, "is not a mapping", "Write `key: value` lines below it")
+            else:
+                yield from _patched(here, value)
+
+
+def _patched(path: Path, fields: dict[str, object]) -> Iterator[Problem]:
+    for key in fields:
+        if key == "restartPolicy":
+            yield problem((*path, key), "is decided by `restart`", "Remove it, and set restart")
+        elif "_" in str(key):
+            head, *tail = str(key).split("_")
+            camel = head + "".join(part.capitalize() for part in tail)
+            yield problem((*path, key), "is not how Kubernetes spells its fields", f"Write `{camel}`")

@@ -1,0 +1,88 @@
+"""What is wrong with a job file: every problem at once, each with its place and its mend."""
+
+from typing import Any
+
+import msgspec
+
+Path = tuple[str | int, ...]
+"""Keys and list positions from the top of the job to a field; empty for the job itself."""
+
+_SHOWN = 60  # characters of a bad value in a message: enough to recognize it, too few for a leaked file
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong.
+
+    Attributes:
+        path: The field.
+        wrong: What is wrong, as a phrase that follows the value: "is not a whole number".
+        fix: What to do next, as an imperative sentence without its full stop.
+        allowed: What may stand there; empty where the phrase and the fix say it all.
+        value: The value as written, cut short; empty where nothing stands there.
+        line: The line in the file, from 1; None where there was no file.
+    """
+
+    path: Path
+    wrong: str
+    fix: str
+    allowed: str = ""
+    value: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return the problem as one line, without the file and line."""
+        subject = f"{self.value} {self.wrong}" if self.value else self.wrong
+        allowed = f" Allowed: {self.allowed}." if self.allowed else ""
+        return f"{dotted(self.path)}: {subject}.{allowed} {self.fix}."
+
+
+def problem(path: Path, wrong: str, fix: str, value: object = "", allowed: str = "") -> Problem:
+    """Return a problem with `value` as it stands: for the rules, which know how their values are shown."""
+    return Problem(path=path, wrong=wrong, fix=fix, value=str(value), allowed=allowed)
+
+
+class SpecError(Exception):
+    """A job description that cannot be used. Nothing was created.
+
+    Attributes:
+        problems: At least one, in the order of the file.
+        source: The file's name, or what else the description came from.
+    """
+
+    def __init__(self, problems: list[Problem], source: str = "job") -> None:
+        """Keep `problems`; the message lists them all, one a line."""
+        self.problems = problems
+        self.source = source
+        super().__init__("\n".join(self._lines()))
+
+    def _lines(self) -> list[str]:
+        return [f"{self.source}:{p.line}: {p}" if p.line else f"{self.source}: {p}" for p in self.problems]
+
+
+def dotted(path: Path) -> str:
+    """Return `roles.worker.args[0]` for ("roles", "worker", "args", 0), `job` for the empty path."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in path)
+    return text.removeprefix(".") or "job"
+
+
+def _key(part: object) -> str:
+    """Return a key as it is, unless it would spoil the message: too long, empty, or not printable."""
+    text = str(part)
+    return text if text and text.isprintable() and len(text) <= _SHOWN else shown(text)
+
+
+def shown(value: Any) -> str:
+    """Return `value` for a message: text in quotes, collections by their kind, long text cut."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case str():
+            return repr(value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…")
+        case _:
+            return str(value)[:_SHOWN]

@@ -1,0 +1,158 @@
+"""What no single field can say: the rules between fields of a job.
+
+Each rule is a generator of problems over a whole job; `RULES` lists them. TensorFlow's own demands behind them are in
+docs/tensorflow.md.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from string import Formatter
+
+from tfsteps.spec import pod_rules
+from tfsteps.spec.problems import Path, Problem, problem
+from tfsteps.spec.types import TrainingJob
+from tfsteps.spec.units import format_duration
+
+_PLACEHOLDERS = ("name", "run_id", "task")
+
+
+def roles(job: TrainingJob) -> Iterator[Problem]:
+    """Who must and must not be there for TensorFlow to train at all."""
+    have = job.roles
+    if not have.chief and not have.worker:
+        only = " and ".join(name for name, _ in have.items()) or "no role"
+        yield problem(("roles",), f"holds {only}: nobody trains", "Add a chief or a worker")
+    for name, why in (("chief", "the deciding task is one process"), ("evaluator", "an evaluator is one process")):
+        role = getattr(have, name)
+        if role and role.replicas > 1:
+            path = ("roles", name, "replicas")
+            yield problem(path, f"is more than one: {why}", "Write 1, and add workers instead", role.replicas, "1")
+    if have.ps and have.chief and not have.worker:
+        yield problem(("roles", "ps"), "has no workers to serve", "Add a worker role, or remove ps")
+
+
+def strategy(job: TrainingJob) -> Iterator[Problem]:
+    """Roles against the way the replicas work together."""
+    have, how, path = job.roles, job.how, ("strategy",)
+    if how == "parameter_server" and have.ps and not have.chief:
+        fix = "Add `chief: {}`, or `strategy: between_graph` if the program uses TensorFlow 1's graph mode"
+        yield problem(("roles", "ps"), "needs a chief: TensorFlow 2's parameter servers hang without one", fix)
+    if how in ("parameter_server", "between_graph") and not have.ps:
+        yield problem(path, "needs parameter servers", "Add a ps role, or leave strategy out", how)
+    if how in ("multi_worker_mirrored", "single") and have.ps:
+        yield problem(path, "does not use parameter servers", "Remove roles.ps, or leave strategy out", how)
+    trainers = sum(role.replicas for name, role in have.items() if name in ("chief", "worker"))
+    if job.strategy == "single" and trainers > 1:
+        yield problem(path, f"is for one training replica, not {trainers}", "Leave strategy out", "single")
+
+
+def success(job: TrainingJob) -> Iterator[Problem]:
+    """Those whose success counts are there, and may end."""
+    if job.success != "all_workers":
+        return
+    worker, path = job.roles.worker, ("success",)
+    if job.roles.chief and not worker:
+        yield problem(path, "names workers, and there is none", "Write `success: chief`", "all_workers")
+    if worker and (worker.restart or job.restart) == "always":
+        fix = "Write `success: chief`, or another restart policy"
+        yield problem(path, "waits for workers that `restart: always` never lets end", fix, "all_workers")
+
+
+def restarts(job: TrainingJob) -> Iterator[Problem]:
+    """A backoff limit is about restarts, so there must be some."""
+    wrong = "allows restarts that `restart: never` rules out"
+    policies = {job.restart, *(role.restart for _, role in job.roles.items() if role.restart)}
+    if job.backoff_limit and policies == {"never"}:
+        fix = "Write `restart: on_failure`, or remove it"
+        yield problem(("backoff_limit",), wrong, fix, job.backoff_limit)
+    for name, role in job.roles.items():
+        if role.backoff_limit and (role.restart or job.restart) == "never":
+            path = ("roles", name, "backoff_limit")
+            yield problem(path, wrong, "Set restart, or remove it", role.backoff_limit)
+
+
+def deadlines(job: TrainingJob) -> Iterator[Problem]:
+    """A deadline that another one always beats is a mistake."""
+    limits = job.deadlines
+    for name in ("queue", "pending", "running", "no_progress"):
+        seconds = getattr(limits, name)
+        if seconds and seconds > limits.total:
+            wrong = f"can never be reached: `total` ends the job after {format_duration(limits.total)}"
+            yield problem(("deadlines", name), wrong, "Lower it, or raise deadlines.total", format_duration(seconds))
+    if limits.no_progress and limits.running and limits.running < limits.no_progress <= limits.total:
+        wrong = f"can never be reached: `running` ends the job after {format_duration(limits.running)}"
+        shown = format_duration(limits.no_progress)
+        yield problem(("deadlines", "no_progress"), wrong, "Lower it, or raise deadlines.running", shown)
+
+
+def output_dir(job: TrainingJob) -> Iterator[Problem]:
+    """A template that can be filled in."""
+    template, path = job.output_dir or "", ("output_dir",)
+    if template.startswith(("~", "$")):
+        yield problem(path, "is not expanded: no shell reads it", "Write the path out", repr(template))
+    try:
+        used = [part[1:] for part in Formatter().parse(template) if part[1] is not None]
+    except ValueError:
+        yield problem(path, "has a brace without its other half", "Close it, or double it", repr(template))
+        return
+    allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
+    for name, format_, conversion in used:
+        if name not in _PLACEHOLDERS or format_ or conversion:
+            full = f"{name}{f'!{conversion}' if conversion else ''}{f':{format_}' if format_ else ''}"
+            wrong = f"has the unknown placeholder {{{full}}}"
+            yield problem(path, wrong, "Use one of these", repr(template), allowed)
+
+
+def clean_up(job: TrainingJob) -> Iterator[Problem]:
+    """What is deleted is not kept."""
+    if job.on_end == "delete" and job.keep_for:
+        wrong = "has nothing to keep: `on_end: delete` removes the job"
+        yield problem(("keep_for",), wrong, "Remove one of the two", format_duration(job.keep_for))
+
+
+Rule = Callable[[TrainingJob], Iterator[Problem]]
+RULES: Mapping[Rule, tuple[str, ...]] = {
+    roles: ("roles.*.replicas",),
+    strategy: ("strategy", "roles.*.replicas"),
+    success: ("success", "restart", "roles.*.restart"),
+    restarts: ("restart", "roles.*.restart"),
+    deadlines: ("deadlines.total", "deadlines.running"),
+    output_dir: (),
+    clean_up: (),
+    pod_rules.limits: (),
+    pod_rules.shared_memory: (
+        "resources.memory",
+        "resources.limits.memory",
+        "roles.*.resources.memory",
+        "roles.*.resources.limits.memory",
+    ),
+    pod_rules.gpu_types: ("resources.gpu", "roles.*.resources.gpu"),
+    pod_rules.programs: (),
+    pod_rules.environment: (),
+    pod_rules.volumes: (),
+    pod_rules.scratch: ("volumes.*.empty_dir", "roles.*.volumes.*.empty_dir"),
+    pod_rules.labels: (),
+    pod_rules.tolerations: (
+        "tolerations.*.operator",
+        "tolerations.*.effect",
+        "roles.*.tolerations.*.operator",
+        "roles.*.tolerations.*.effect",
+    ),
+    pod_rules.patches: (),
+}
+"""Each rule, and the fields without which it would see a fault that is not there; `*` stands for any key."""
+
+
+def check(job: TrainingJob, broken: Collection[Path] = ()) -> list[Problem]:
+    """Return what is wrong between the fields of `job`, but for what only follows from the fields in `broken`."""
+    found = [
+        problem
+        for rule, fields in RULES.items()
+        if not any(_touches(field.split("."), path) for field in fields for path in broken)
+        for problem in rule(job)
+    ]
+    return [problem for problem in found if not any(_touches(problem.path, path) for path in broken)]
+
+
+def _touches(pattern: Collection[str | int], path: Path) -> bool:
+    """Tell whether one of the two lies at or below the other."""
+    return all(want in ("*", part) for want, part in zip(pattern, path, strict=False))

@@ -1,0 +1,120 @@
+"""Short notations for quantities: `30m`, `4Gi`, `500m`. Each is parsed once and kept as a plain number."""
+
+import re
+from typing import Annotated
+
+from msgspec import Meta
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER = r"[0-9]{1,18}(\.[0-9]{1,18})?"
+_DURATION = rf"({_NUMBER}[smhd])+|{_NUMBER}"
+_BYTES = rf"{_NUMBER}(Ki|Mi|Gi|Ti|k|M|G|T)?"
+_CORES = rf"{_NUMBER}m?"
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+_DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_duration(text: str) -> float:
+    """Return seconds for `90`, `30s`, `10m`, `1h30m`, `7d`. ValueError for anything else."""
+    if not re.fullmatch(_DURATION, text):
+        raise ValueError("is not a duration")
+    return sum(float(number) * _SECONDS.get(unit, 1.0) for number, unit in re.findall(r"([0-9.]+)([smhd]?)", text))
+
+
+def parse_bytes(text: str) -> int:
+    """Return bytes for a Kubernetes memory quantity: `4Gi`, `500M`, `1048576`. ValueError for anything else."""
+    if not re.fullmatch(_BYTES, text):
+        raise ValueError("is not an amount of memory")
+    number = text.rstrip("KMGTik")
+    factor = (_BINARY | _DECIMAL).get(text[len(number) :], 1)
+    return round(float(number) * factor) if "." in number else int(number) * factor
+
+
+def parse_cores(text: str) -> float:
+    """Return cores for a Kubernetes CPU quantity: `2`, `0.5`, `500m`. ValueError for anything else."""
+    if not re.fullmatch(_CORES, text):
+        raise ValueError("is not an amount of CPU")
+    return float(text.removesuffix("m")) / (1000 if text.endswith("m") else 1)
+
+
+def mend_duration(text: str) -> str | None:
+    """Return the duration that `30 min`, `PT1H` or `2 weeks` was meant to be; None if it cannot be told."""
+    part = re.compile(r"([0-9.]+)\s*(w|d|h|m|s)(?:eeks?|ays?|(?:ou)?rs?|in(?:ute)?s?|ec(?:ond)?s?)?[\s,]*")
+    rest = text.lower().strip().removeprefix("p").removeprefix("t")
+    if not re.fullmatch(f"(?:{part.pattern})+", rest):
+        return None
+    found = part.findall(rest)
+    return "".join(f"{float(number) * 7:g}d" if unit == "w" else number + unit for number, unit in found)
+
+
+def mend_bytes(text: str) -> str | None:
+    """Return the amount that `4 GB`, `4gib` or `100m` was meant to be; None if it cannot be told."""
+    match = re.fullmatch(rf"({_NUMBER})\s*([kmgt])(i?)b?(ytes?)?", text.strip().lower())
+    if not match:
+        return None
+    number, _, unit, binary, _ = match.groups()
+    return f"{number}{unit.upper()}i" if binary else number + (unit if unit == "k" else unit.upper())
+
+
+def mend_cores(text: str) -> str | None:
+    """Return the amount that `2 cores` or `500 millicores` was meant to be; None if it cannot be told."""
+    match = re.fullmatch(rf"({_NUMBER})\s*(m|milli)?\s*(v?cpus?|cores?|c)?", text.strip().lower())
+    return match[1] + ("m" if match[3] else "") if match else None
+
+
+def format_bytes(amount: float) -> str:
+    """Return `amount` bytes in the largest binary unit that leaves a number of at least one: `1.5 GiB`."""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{amount:.0f} {units[0]}" if units[0] == "B" or amount >= 100 else f"{amount:.1f} {units[0]}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return `seconds` as `0.4s`, `12s`, `3m05s`, `2h10m`, `7d`, for people."""
+    if seconds < 10:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s" if whole % 60 else f"{whole // 60}m"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m" if whole % 3600 >= 60 else f"{whole // 3600}h"
+    days, rest = divmod(whole, 86400)
+    return f"{days}d{rest // 3600}h" if rest >= 3600 else f"{days}d"
+
+
+Duration = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=3650 * 86400.0,
+        extra={"parse": parse_duration, "mend": mend_duration},
+        description="a duration above zero, up to 3650d: seconds, or numbers with s, m, h or d",
+        examples=["30m", "1h30m", 90],
+        extra_json_schema={"type": ["string", "number"], "pattern": f"^({_DURATION})$"},
+    ),
+]
+Memory = Annotated[
+    int,
+    Meta(
+        ge=2**20,  # less is a forgotten unit: `memory: 4`
+        le=2**50,
+        extra={"parse": parse_bytes, "mend": mend_bytes},
+        description="an amount of memory from 1Mi to 1024Ti: bytes, or a number with Ki, Mi, Gi, Ti, k, M, G or T",
+        examples=["4Gi", "512Mi"],
+        extra_json_schema={"type": ["string", "integer"], "pattern": f"^({_BYTES})$"},
+    ),
+]
+Cpu = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=1024.0,  # more are thousandths without their m: `cpu: 2000`
+        extra={"parse": parse_cores, "mend": mend_cores},
+        description="an amount of CPU above zero, up to 1024: cores, or thousandths with m",
+        examples=["2", "500m"],
+        extra_json_schema={"type": ["string", "number"], "pattern": f"^({_CORES})$"},
+    ),
+]

@@ -1,0 +1,206 @@
+"""A YAML or JSON text as plain data that remembers its lines.
+
+YAML 1.2's core rules: `on`, `no` and `1:30` are text, as their author meant them, and a key given twice is a problem.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import msgspec
+import yaml
+
+from tfsteps.spec.document import Document
+from tfsteps.spec.problems import Path, Problem, SpecError, shown
+
+MAX_BYTES = 1 << 20  # a job file is a page; what is larger is the wrong file
+_MAX_NODES = 100_000  # aliases of aliases can make a small text enormous
+_MAX_DEPTH = 100  # libyaml's composer takes the process down at some ten thousand
+
+_CORE = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?",
+    "merge": r"<<",
+}
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Composes nodes, tagging plain scalars by YAML 1.2's core schema instead of 1.1's."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+
+for _name, _pattern in _CORE.items():
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), None)
+
+
+def parse(text: str, source: str = "job") -> Document:
+    """Return the one YAML or JSON document in `text`; `source` is what messages call it.
+
+    Raises:
+        SpecError: It is too large, too deep, not YAML, more than one document, or not a mapping.
+    """
+    if len(text) > MAX_BYTES:
+        _refuse(source, "is longer than 1 MiB", "Check that this is the job file")
+    if text.lstrip().startswith("{"):
+        text = _json_as_yaml(text)
+    try:
+        _check_depth(text, source)
+        root = yaml.compose(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        _refuse(source, *_explained(error, text))
+    except UnicodeEncodeError:
+        _refuse(source, "holds characters that are not Unicode", "Save the file as UTF-8")
+    if not isinstance(root, yaml.MappingNode):
+        _refuse(source, "holds no mapping of fields", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
+    builder = _Builder(source)
+    value = builder.build(root, ())
+    return Document(value, builder.lines, builder.texts, builder.problems, source)
+
+
+def _refuse(source: str, wrong: str, fix: str, line: int = 1) -> NoReturn:
+    raise SpecError([Problem(path=(), wrong=wrong, fix=fix, line=line)], source)
+
+
+def _json_as_yaml(text: str) -> str:
+    """Return JSON text without the two things that YAML refuses: tabs, and characters written as surrogate pairs."""
+    pair = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    joined = re.sub(pair, lambda match: str(msgspec.json.decode(f'"{match[0]}"')), text)
+    return joined.replace("\t", " ")  # a JSON string cannot hold one
+
+
+def _check_depth(text: str, source: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            _refuse(source, f"is nested more than {_MAX_DEPTH} levels deep", "Close the brackets there", _line(event))
+
+
+def _explained(error: yaml.YAMLError, text: str) -> tuple[str, str, int]:
+    """Return what is wrong with the text, what to do, and the line."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return "is not YAML: it holds control characters", "Check that this is the job file", line
+    mark = getattr(error, "problem_mark", None)
+    at, column = (mark.line, mark.column) if mark else (0, 0)
+    reason = str(getattr(error, "problem", None) or error)
+    if reason == "but found another document":
+        return "holds more than one document", "Keep one job a file: remove `---` and what follows it", at + 1
+    if text.splitlines()[at : at + 1] and text.splitlines()[at][column:].startswith("\t"):
+        return "is not YAML: it is indented with a tab", "Indent with spaces", at + 1
+    return f"is not YAML: {reason}", "Check the indentation, quotes and brackets there", at + 1
+
+
+def _line(part: yaml.Node | yaml.Event) -> int:
+    return part.start_mark.line + 1 if part.start_mark else 1
+
+
+class _Builder:
+    """Turns nodes into data, noting lines and texts on the way."""
+
+    def __init__(self, source: str) -> None:
+        self.lines: dict[Path, int] = {}
+        self.texts: dict[Path, str] = {}
+        self.problems: list[Problem] = []
+        self._source = source
+        self._open: set[int] = set()
+        self._count = 0
+
+    def build(self, node: yaml.Node, path: Path) -> Any:
+        self.lines.setdefault(path, _line(node))
+        self._check_tag(node, path)
+        with self._inside(node):
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
+            self.texts[path] = node.value
+            return _scalar(node)
+
+    @contextlib.contextmanager
+    def _inside(self, node: yaml.Node) -> Iterator[None]:
+        """Refuse what aliases can make of a small text: a loop, a tower, a flood."""
+        self._count += 1
+        if id(node) in self._open:
+            _refuse(self._source, "holds an alias inside of what it stands for", "Write the value out", _line(node))
+        if len(self._open) > _MAX_DEPTH or self._count > _MAX_NODES:
+            wrong = f"becomes more than {_MAX_DEPTH} levels deep or {_MAX_NODES} values by its aliases"
+            _refuse(self._source, wrong, "Write fewer aliases", _line(node))
+        self._open.add(id(node))
+        yield
+        self._open.discard(id(node))
+
+    def _check_tag(self, node: yaml.Node, path: Path) -> None:
+        known = ("str", "seq", "map", *_CORE)
+        if node.tag.removeprefix(_TAG) not in known:
+            tag = "!" + node.tag.removeprefix(_TAG).removeprefix("!")
+            self.problems.append(
+                Problem(path=path, value=tag, wrong="is not a known tag", fix="Remove it", line=_line(node))
+            )
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if _merges(key_node):
+                continue
+            key = _key(key_node)
+            if key in result:
+                self._twice(key, (*path, key), key_node)
+            self.lines[*path, key] = _line(key_node)
+            result[key] = self.build(value_node, (*path, key))
+        for key_node, value_node in self._merged(node, path):
+            key = _key(key_node)
+            if key not in result:
+                self.lines[*path, key] = _line(key_node)
+                result[key] = self.build(value_node, (*path, key))
+        return result
+
+    def _merged(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """Yield the pairs that `<<` brings into a mapping, the strongest first."""
+        for _, value_node in [pair for pair in node.value if _merges(pair[0])]:
+            bases = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            for base in bases:
+                if not isinstance(base, yaml.MappingNode):
+                    line = _line(value_node)
+                    wrong, fix = "does not stand for a mapping", "Write `<<: *name` of a mapping"
+                    self.problems.append(Problem(path=(*path, "<<"), wrong=wrong, fix=fix, line=line))
+                    continue
+                with self._inside(base):
+                    yield from [pair for pair in base.value if not _merges(pair[0])]
+                    yield from self._merged(base, path)
+
+    def _twice(self, key: str, path: Path, node: yaml.Node) -> None:
+        first, line = self.lines[path], _line(node)
+        wrong = f"is given twice, first in line {first}"
+        self.problems.append(Problem(path=path, wrong=wrong, fix=f"Keep one `{key}:`", line=line))
+
+
+def _merges(key: yaml.Node) -> bool:
+    return bool(key.tag == f"{_TAG}merge")
+
+
+def _key(node: yaml.Node) -> str:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else shown(node.value)
+
+
+def _scalar(node: yaml.Node) -> str | float | bool | None:
+    """Return the value of a scalar; its text where the tag promises something else, or a number too long to be one."""
+    text = str(node.value)
+    try:
+        match node.tag.removeprefix(_TAG):
+            case "null":
+                return None
+            case "bool" if re.fullmatch(_CORE["bool"], text):
+                return text.lower() == "true"
+            case "int":
+                return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+            case "float":
+                return float(text)
+    except ValueError:
+        pass
+    return text

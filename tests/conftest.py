@@ -1,0 +1,32 @@
+"""What every test gets: a state folder of its own, and the choice to write golden files anew."""
+
+import os
+import pathlib
+
+import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write golden and generated files anew")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Keep run folders out of the user's home."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("TFSTEPS_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a text with the golden file at a path; with --update-golden, write it instead."""
+
+    def check(path: pathlib.Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            assert "CI" not in os.environ, "CI compares golden files; it never writes them"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        assert path.read_text() == text, f"{path} is out of date: `make golden`, then read the difference"
+
+    return check
