@@ -1,0 +1,60 @@
+"""Which of a job's deadlines has passed, from the events alone."""
+
+import msgspec
+
+from tfsteps.spec import Deadlines
+from tfsteps.systems.base import Event, JobChanged, State, Tick
+
+
+class Exceeded(msgspec.Struct, frozen=True):
+    """A deadline that has passed.
+
+    Attributes:
+        name: Its field in `deadlines`.
+        limit: Seconds allowed.
+    """
+
+    name: str
+    limit: float
+
+
+class Clock:
+    """Follows the events of one job and tells when one of its deadlines has passed.
+
+    `queue` runs from creation while the job is queued, `pending` from then until all replicas run, `running` from their
+    first common start to the end, restarts included; `no_progress` from the last line or change; `total` from creation.
+    """
+
+    def __init__(self, limits: Deadlines, created: float) -> None:
+        """Start at `created`, in seconds since the epoch, as all times here."""
+        self._limits = limits
+        self._created = created
+        self._progress = created
+        self._dequeued: float | None = None
+        self._started: float | None = None
+
+    def see(self, event: Event) -> None:
+        """Take note of what happened."""
+        if isinstance(event, Tick):
+            return
+        self._progress = event.at
+        if isinstance(event, JobChanged):
+            if event.state is not State.QUEUED and self._dequeued is None:
+                self._dequeued = event.at
+            if event.state is State.RUNNING and self._started is None:
+                self._started = event.at
+
+    def exceeded(self, now: float) -> Exceeded | None:
+        """Return the deadline that has passed at `now`, the most telling one first; None if none has."""
+        since = {
+            "queue": self._created if self._dequeued is None else None,
+            "pending": self._dequeued if self._started is None else None,
+            "running": self._started,
+            "no_progress": self._progress,
+            "total": self._created,
+        }
+        for name, start in since.items():
+            limit = getattr(self._limits, name)
+            if limit is not None and start is not None and now - start > limit:
+                return Exceeded(name, limit)
+        return None

@@ -1,0 +1,192 @@
+"""One job from its description to its end: create or adopt, follow, verdict, outputs, clean up.
+
+Knows no job system and no pipeline engine by name.
+"""
+
+import contextlib
+import os
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tfsteps.deadlines import Clock, Exceeded
+from tfsteps.digest import digest
+from tfsteps.identity import Identity
+from tfsteps.logbook import Logbook
+from tfsteps.recorder import Observer, Recorder
+from tfsteps.records import Attempt, ReplicaStatus, Status
+from tfsteps.spec import SpecError, TrainingJob, format_duration
+from tfsteps.stopping import on_termination
+from tfsteps.systems.base import Cause, Handle, JobChanged, LaunchError, Places, ReplicaState, State, System
+
+__all__ = ["Observer", "launch"]
+
+
+def launch(
+    job: TrainingJob,
+    identity: Identity,
+    system: System,
+    *,
+    here: pathlib.Path,
+    observers: Sequence[Observer] = (),
+    tensorboard_url: str = "",
+) -> Status:
+    """Run one attempt of a job to its end and return its final status; its records are complete then.
+
+    SIGTERM, SIGINT and SIGHUP stop the job; a second one kills it.
+
+    Args:
+        job: What to run.
+        identity: For whom; an attempt that has not been run yet.
+        system: Where.
+        here: Folder that relative paths of the job start from.
+        observers: Told of every change and every line.
+        tensorboard_url: Recorded with the outputs; empty = none.
+
+    Raises:
+        SpecError: The job cannot run on this system. Nothing was created.
+        LaunchError: The job could not be started, or its end could not be recorded.
+    """
+    if problems := system.problems(job):
+        raise SpecError(problems, job.name)
+    attempt = Attempt.of(identity)
+    places = system.places(job, identity, here)
+    with _claimed(attempt, job) as logbook:
+        recorder = Recorder(_first_status(job, identity, system, places, tensorboard_url), attempt, logbook, observers)
+        stop = _Stop()
+        with on_termination(stop.request):
+            handle = system.start(job, identity, places)
+            recorder.status.job, recorder.status.uid, recorder.status.namespace = (
+                handle.name,
+                handle.uid,
+                handle.namespace,
+            )
+            stop.attach(handle)
+            final, exceeded = _follow(job, handle, recorder)
+            _outputs(job, recorder.status)
+            recorder.end(_verdict(final, exceeded, recorder))
+            _clean_up(job, handle, recorder.status)
+        _report(attempt, recorder.status)
+    return recorder.status
+
+
+# --- create
+
+
+@contextlib.contextmanager
+def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[Logbook]:
+    """Make the attempt's folder and hold it for the length of the block."""
+    try:
+        lock = attempt.claim()
+        (attempt.folder / "job.json").write_bytes(msgspec.json.encode(job))
+        logbook = Logbook(attempt.log)
+    except BlockingIOError as error:
+        raise LaunchError(f"another launcher is running this task: {attempt.folder}", retryable=False) from error
+    except OSError as error:
+        raise LaunchError(f"the run folder cannot be used: {error}; set TFSTEPS_HOME", retryable=True) from error
+    with lock, contextlib.closing(logbook):
+        yield logbook
+
+
+def _first_status(job: TrainingJob, identity: Identity, system: System, places: Places, tensorboard_url: str) -> Status:
+    role, index = job.deciding
+    return Status(
+        identity=identity,
+        job=job.name,
+        system=system.name,
+        deciding=f"{role}-{index}",
+        created=time.time(),
+        launcher=os.getpid(),
+        output=places.output,
+        logs=places.logs,
+        model=places.model,
+        tensorboard_url=tensorboard_url,
+        replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
+        warnings=system.warnings(job),
+    )
+
+
+class _Stop:
+    """Passes stop requests on to the job, also one that came before there was a job."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+        self._handle: Handle | None = None
+
+    def request(self) -> None:
+        self._requests += 1
+        if self._handle:
+            self._handle.stop(Cause.CANCELLED)
+
+    def attach(self, handle: Handle) -> None:
+        self._handle = handle
+        if self._requests:
+            handle.stop(Cause.CANCELLED)
+
+
+# --- follow
+
+
+def _follow(job: TrainingJob, handle: Handle, recorder: Recorder) -> tuple[JobChanged, Exceeded | None]:
+    """See every event of the job; return the last one, and the deadline that ended the job, if one did."""
+    clock = Clock(job.deadlines, recorder.status.created)
+    exceeded = None
+    for event in handle.events():
+        if isinstance(event, JobChanged) and event.state.terminal:
+            return event, exceeded
+        clock.see(event)
+        recorder.see(event)
+        if exceeded is None and (exceeded := clock.exceeded(event.at)):
+            recorder.status.waiting = _not_started(recorder.status)
+            handle.stop(Cause.DEADLINE)
+    raise LaunchError(f"{recorder.status.job}: the job system stopped reporting before the job's end", retryable=True)
+
+
+def _not_started(status: Status) -> list[str]:
+    return [replica.name for replica in status.replicas if replica.state is ReplicaState.PENDING]
+
+
+# --- verdict
+
+
+def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -> JobChanged:
+    """Return the end of the job as it is recorded: what a deadline ended has failed, and a failure is explained."""
+    status = recorder.status
+    if exceeded and final.state is State.CANCELLED:
+        waiting = (
+            f" {', '.join(status.waiting)} had not started." if exceeded.name == "pending" and status.waiting else ""
+        )
+        message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}"
+        final = msgspec.structs.replace(final, state=State.FAILED, reason="DeadlineExceeded", message=message)
+    if final.state in (State.FAILED, State.LOST):
+        status.state, status.reason, status.message = final.state, final.reason, final.message
+        status.digest = digest(status, recorder.logbook.tails(), str(final.replica or ""))
+    return final
+
+
+# --- outputs, clean-up, report
+
+
+def _outputs(job: TrainingJob, status: Status) -> None:
+    if job.outputs.metrics:
+        from tfsteps import metrics  # noqa: PLC0415  start-up is measured, and most jobs have none
+
+        status.metrics, missing = metrics.collect(pathlib.Path(status.logs), job.outputs.metrics)
+        status.warnings += missing
+
+
+def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:
+    policy = job.on_end or ("delete_pods" if status.state is State.SUCCEEDED else "keep")
+    if policy != "keep":
+        handle.remove("job" if policy == "delete" else "pods")
+
+
+def _report(attempt: Attempt, status: Status) -> None:
+    from tfsteps import report  # noqa: PLC0415  not needed before the end
+
+    try:
+        report.write(attempt)
+    except OSError as error:
+        status.warnings.append(f"The report could not be written: {error}")

@@ -1,0 +1,316 @@
+"""What a run leaves on disk: one folder an attempt, readable by any other process while it runs and after.
+
+<home>/runs/<run>/<task>/output/            what the job writes: shared by the attempts of the task
+<home>/runs/<run>/<task>/<attempt>/
+    job.json      the job as it was understood
+    status.json   a `Status`, replaced as a whole at every change
+    log           `<UTC time> <replica> <line>`, one a line, in the order they were read
+    report.html   when it has ended
+    lock          held by the launcher while it lives
+    reserve       space for the last status on a full disk; removed then
+"""
+
+import contextlib
+import datetime as dt
+import fcntl
+import os
+import pathlib
+import re
+import time
+import urllib.parse
+from collections.abc import Iterator
+from typing import IO
+
+import msgspec
+
+from tfsteps.identity import Identity, short_hash
+from tfsteps.spec import RoleName
+from tfsteps.systems.base import ReplicaState, State
+
+_NAME_LENGTH = 200  # file systems take 255 bytes
+_LOCK_TRIES = 5
+_RESERVE = 1 << 17  # the status of a few hundred replicas
+
+
+class Span(msgspec.Struct, kw_only=True):
+    """One incarnation of a replica: from its start to its end.
+
+    Attributes:
+        started: Seconds since the epoch.
+        ended: None while it runs.
+        state: running, succeeded, failed or stopped.
+        exit_code: 128 + n for signal n; None while it runs, or not known.
+        reason: OOMKilled, PeerLost, ...; empty = none.
+        place: `pid 4711 port 40123`, or a pod's name.
+        cpu_seconds: None = not known.
+        memory_bytes: Peak; None = not known.
+    """
+
+    started: float
+    ended: float | None = None
+    state: ReplicaState = ReplicaState.RUNNING
+    exit_code: int | None = None
+    reason: str = ""
+    place: str = ""
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
+class ReplicaStatus(msgspec.Struct, kw_only=True):
+    """One replica, with all its incarnations, the newest last."""
+
+    role: RoleName
+    index: int
+    state: ReplicaState = ReplicaState.PENDING
+    restarts: int = 0
+    spans: list[Span] = []
+
+    @property
+    def name(self) -> str:
+        """`worker-1`."""
+        return f"{self.role}-{self.index}"
+
+
+class Transition(msgspec.Struct, kw_only=True):
+    """A change of the job's state; times in seconds since the epoch."""
+
+    at: float
+    state: State
+    reason: str = ""
+    message: str = ""
+
+
+class Digest(msgspec.Struct, kw_only=True):
+    """Why a job failed, for people in a hurry.
+
+    Attributes:
+        summary: One sentence.
+        replica: Who failed first, `worker-1`; empty = nobody in particular.
+        exit_code: Its exit code; None = not known.
+        meaning: What that code means.
+        exception: The last line of its traceback; empty = none seen.
+        frame: The last frame of its traceback, `train.py:41 in step`; empty = none seen.
+        tail: Its last lines, at most 20.
+        retryable: infrastructure = the same job may succeed next time; user = something must be changed first.
+    """
+
+    summary: str
+    replica: str = ""
+    exit_code: int | None = None
+    meaning: str = ""
+    exception: str = ""
+    frame: str = ""
+    tail: list[str] = []
+    retryable: str = "user"
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """Everything known about one attempt. Times in seconds since the epoch, None = not yet.
+
+    Attributes:
+        identity: Run, task, attempt, pipeline.
+        job: The job object's name in its system.
+        uid: Its uid there.
+        namespace: Its namespace; empty where there are none.
+        system: The job system's name.
+        deciding: Name of the replica whose end is the job's.
+        state: Where it stands.
+        reason: Of that state.
+        message: Of that state.
+        created: When the launcher started it.
+        started: When all replicas had started.
+        ended: When it had ended.
+        launcher: Process id of the launcher on this machine.
+        output: The output folder.
+        logs: The folder of the event files.
+        model: The folder of the model.
+        metrics: By name; only those that were found.
+        tensorboard_url: Empty = none is up.
+        transitions: Every change of state.
+        replicas: In the order chief, worker, ps, evaluator.
+        digest: None unless it failed.
+        warnings: What had no effect, or was lost.
+        waiting: Names of the replicas that had not started when a deadline passed.
+    """
+
+    identity: Identity
+    job: str
+    system: str
+    uid: str = ""
+    namespace: str = ""
+    deciding: str = ""
+    state: State = State.PENDING
+    reason: str = ""
+    message: str = ""
+    created: float = 0.0
+    started: float | None = None
+    ended: float | None = None
+    launcher: int = 0
+    output: str = ""
+    logs: str = ""
+    model: str = ""
+    metrics: dict[str, float] = {}
+    tensorboard_url: str = ""
+    transitions: list[Transition] = []
+    replicas: list[ReplicaStatus] = []
+    digest: Digest | None = None
+    warnings: list[str] = []
+    waiting: list[str] = []
+
+
+def home() -> pathlib.Path:
+    """Return the state folder: $TFSTEPS_HOME, else $XDG_STATE_HOME/tfsteps, else ~/.local/state/tfsteps."""
+    if own := os.environ.get("TFSTEPS_HOME"):
+        return pathlib.Path(own).absolute()
+    state = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
+    return pathlib.Path(state).absolute() / "tfsteps"
+
+
+class Attempt:
+    """The folder of one attempt.
+
+    Attributes:
+        folder: `<home>/runs/<run>/<task>/<attempt>`.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        """Name the folder; nothing is read or made."""
+        self.folder = folder
+
+    @classmethod
+    def of(cls, identity: Identity) -> "Attempt":
+        """Return the folder for `identity`; it need not exist."""
+        return cls(_task_folder(identity) / str(identity.attempt))
+
+    @property
+    def log(self) -> pathlib.Path:
+        """The file of all log lines."""
+        return self.folder / "log"
+
+    @property
+    def report(self) -> pathlib.Path:
+        """The HTML report, written at the end."""
+        return self.folder / "report.html"
+
+    @property
+    def output(self) -> pathlib.Path:
+        """The output folder that the attempts of the task share."""
+        return self.folder.parent / "output"
+
+    def alive(self) -> bool:
+        """Tell whether a launcher holds this attempt."""
+        try:
+            with (self.folder / "lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
+    def status(self) -> Status:
+        """Return the status; `lost` if it says that it goes on, and nobody holds the lock.
+
+        Raises:
+            FileNotFoundError: There is no such attempt.
+        """
+        held = self.alive()  # before reading: a launcher that ends in between has written its last status first
+        status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
+        if not status.state.terminal and not held:
+            status.state, status.reason = State.LOST, "LauncherDied"
+            status.message = "The launcher ended without a word, and its replicas with it."
+        return status
+
+    def write(self, status: Status) -> None:
+        """Replace the status as a whole. OSError if the disk does not take it; the old one stays then."""
+        new = self.folder / "status.json.new"
+        try:
+            new.write_bytes(msgspec.json.encode(status))
+            new.replace(self.folder / "status.json")
+        except OSError:
+            with contextlib.suppress(OSError):
+                new.unlink()
+            raise
+
+    def write_last(self, status: Status) -> None:
+        """Replace the status for the last time, on a full disk in the space that was kept free for it."""
+        (self.folder / "reserve").unlink(missing_ok=True)
+        self.write(status)
+
+    def claim(self) -> IO[bytes]:
+        """Make the folder and take its lock, which ends with the returned file or this process.
+
+        Raises:
+            BlockingIOError: Another launcher holds it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = (self.folder / "lock").open("ab")
+        for patience in range(_LOCK_TRIES, -1, -1):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # perhaps somebody who only looks whether it is held
+                if not patience:
+                    lock.close()
+                    raise
+                time.sleep(0.02)
+        (self.folder / "reserve").write_bytes(bytes(_RESERVE))
+        return lock
+
+
+def runs() -> list[str]:
+    """Return the ids of all runs, the newest last."""
+    root = home() / "runs"
+    folders = [folder for folder in root.iterdir() if folder.is_dir()] if root.is_dir() else []
+    return [urllib.parse.unquote(f.name) for f in sorted(folders, key=lambda f: f.stat().st_mtime)]
+
+
+def attempts(run: str, task: str | None = None) -> list[Attempt]:
+    """Return every attempt of a run, or of one of its tasks, ordered by task and attempt; empty if there is none."""
+    root = home() / "runs" / quote(run)
+    folders = [root / quote(task)] if task else sorted(root.iterdir()) if root.is_dir() else []
+    found = []
+    for folder in folders:
+        numbered = [child for child in folder.iterdir() if child.name.isdigit()] if folder.is_dir() else []
+        found += [
+            Attempt(child)
+            for child in sorted(numbered, key=lambda child: int(child.name))
+            if (child / "status.json").exists()
+        ]
+    return found
+
+
+def next_attempt(run: str, task: str) -> int:
+    """Return the number of the attempt that comes next for a task: 0 if there was none, else one more than the last."""
+    earlier = attempts(run, task)
+    return int(earlier[-1].folder.name) + 1 if earlier else 0
+
+
+def quote(text: str) -> str:
+    """Return `text` as one folder name, readable where it can be, that `unquote` turns back unless it had to be cut."""
+    quoted = re.sub(r"^\.", "%2E", urllib.parse.quote(text, safe=" @+=,~:"))
+    if len(quoted) <= _NAME_LENGTH:
+        return quoted
+    return re.sub(r"%.?$", "", quoted[: _NAME_LENGTH - 20]) + f"~{short_hash(text)}"
+
+
+def log_line(at: float, replica: str, text: bytes) -> bytes:
+    """Return one line of the log file, its end included."""
+    stamp = dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return b"%b %b %b\n" % (stamp.encode(), replica.encode(), text)
+
+
+def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield (time stamp, replica, text) of each whole line of a log file; a line still being written waits."""
+    while True:
+        at = lines.tell()
+        line = lines.readline()
+        if not line.endswith(b"\n"):
+            lines.seek(at)
+            return
+        stamp, replica, text = line[:-1].split(b" ", 2)
+        yield stamp.decode(), replica.decode(), text
+
+
+def _task_folder(identity: Identity) -> pathlib.Path:
+    return home() / "runs" / quote(identity.run) / quote(identity.task)

@@ -1,0 +1,33 @@
+"""SIGTERM, Ctrl-C and a closed terminal, as one call."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def on_termination(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` for every SIGTERM, SIGINT and SIGHUP within the block, from the signal handler, and nothing else.
+
+    A signal that is ignored already (`nohup`) stays so. Outside the main thread no handler can be set: nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        stop()
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, old in before.items():
+        if old is not signal.SIG_IGN:
+            signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

@@ -1,0 +1,10 @@
+"""The `local` job system: replicas are processes of this machine, which runs Linux."""
+
+from tfsteps.systems.base import System
+
+
+def system() -> System:
+    """Return the job system."""
+    from tfsteps.systems.local.commands import LocalSystem  # noqa: PLC0415  the options alone are cheap to import
+
+    return LocalSystem()

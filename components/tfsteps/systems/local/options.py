@@ -1,0 +1,26 @@
+"""What a job file may say below `systems: {local: ...}`."""
+
+from typing import Literal
+
+import msgspec
+
+from tfsteps.spec import Duration
+
+
+class LocalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of local runs.
+
+    Attributes:
+        grace: Seconds between SIGTERM and SIGKILL. TensorFlow swallows SIGTERM under MultiWorkerMirroredStrategy.
+        finish: Seconds that evaluators and mirrored workers get to end by themselves once the deciding replica has
+            succeeded; parameter servers never do, and are ended at once.
+        started: What counts as a replica's start: `port` = it listens on its port of TF_CONFIG, so that a peer that
+            never joins is seen; `spawn` = its process was made, for programs that ignore TF_CONFIG.
+    """
+
+    grace: Duration = 10.0
+    finish: Duration = 30.0
+    started: Literal["port", "spawn"] = "port"
+
+
+OPTIONS = LocalOptions

@@ -1,0 +1,177 @@
+"""One replica as a process: its own session, its output as lines, its end with what it used."""
+
+import contextlib
+import os
+import pathlib
+import selectors
+import signal
+import subprocess
+import time
+
+import msgspec
+
+from tfsteps.systems.base import Replica
+from tfsteps.systems.local.guard import WRAPPER, Guard
+
+MAX_LINE = 1 << 20
+"""Longer lines come out in pieces of this many bytes, so that memory stays bounded."""
+
+_READ = 1 << 16
+_DRAIN_SECONDS = 1.0  # every process of the session is dead by then; only one that left it can hold the pipe open
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start for one replica.
+
+    Attributes:
+        replica: Which.
+        argv: Program and arguments.
+        env: The whole environment.
+        cwd: The folder to start in.
+        memory_limit: Bytes for the session's resident memory; None = no limit.
+        port: Its port in TF_CONFIG's cluster; None = it is not in it.
+    """
+
+    replica: Replica
+    argv: list[str]
+    env: dict[str, str]
+    cwd: pathlib.Path
+    memory_limit: int | None = None
+    port: int | None = None
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process ended: exit code as a shell counts (128 + n for signal n), CPU seconds, peak resident bytes."""
+
+    exit_code: int
+    cpu_seconds: float
+    memory_bytes: int
+
+
+class Process:
+    """A running replica.
+
+    Attributes:
+        command: What was started.
+        pid: The process id, also that of its session and group.
+        exit_fd: Readable when the process has ended.
+        out_fd: Its standard output and error.
+    """
+
+    def __init__(self, command: Command, guard: Guard) -> None:
+        """Start it. OSError if not even the wrapping shell could be."""
+        self.command = command
+        self._popen = subprocess.Popen(
+            [*WRAPPER, *command.argv],
+            stdin=guard.pipe,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=command.env,
+            cwd=command.cwd,
+            start_new_session=True,
+        )
+        self._guard = guard
+        self.pid = self._popen.pid
+        self.started = time.time()
+        assert self._popen.stdout
+        self.out_fd = self._popen.stdout.fileno()
+        os.set_blocking(self.out_fd, False)
+        self.exit_fd = os.pidfd_open(self.pid)
+        self._rest = bytearray()
+        self._cut = False  # the line that goes on in `_rest` was begun in pieces
+        self._at_end = False
+
+    def lines(self) -> list[bytes]:
+        """Return the whole lines that can be read now, at most 64 KiB; the beginning of a line is kept for later."""
+        try:
+            data = os.read(self.out_fd, _READ)
+        except BlockingIOError:
+            return []
+        self._at_end = not data
+        searched = len(self._rest)
+        self._rest += data
+        if self._rest.find(b"\n", searched) < 0 and len(self._rest) < MAX_LINE:
+            return []
+        *whole, rest = bytes(self._rest).split(b"\n")
+        if self._cut and whole and not whole[0]:  # nothing but its end was missing
+            del whole[0]
+        pieces = [piece for line in whole for piece in _pieces(line)]
+        *full, rest = _pieces(rest)
+        if len(rest) == MAX_LINE:
+            full, rest = [*full, rest], b""
+        self._cut = bool(full) or (self._cut and not whole)
+        self._rest = bytearray(rest)
+        return [piece.removesuffix(b"\r") for piece in [*pieces, *full]]
+
+    @property
+    def at_end(self) -> bool:
+        """Whether its output has ended: nothing more will come."""
+        return self._at_end
+
+    def ended(self) -> Ended | None:
+        """Return how it ended, once; None while it runs. Whatever else is left of its session is killed."""
+        if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        self.kill()  # before it is reaped: until then nobody else can get its id
+        _, status, usage = os.wait4(self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self._popen.returncode = code
+        self._guard.forget(self.pid)
+        return Ended(
+            exit_code=code if code >= 0 else 128 - code,
+            cpu_seconds=usage.ru_utime + usage.ru_stime,
+            memory_bytes=usage.ru_maxrss * 1024,
+        )
+
+    def drain(self) -> list[bytes]:
+        """Return the last lines after the end, the unfinished one included, and close the pipe."""
+        found = []
+        give_up = time.monotonic() + _DRAIN_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.out_fd, selectors.EVENT_READ)
+            while not self._at_end and selector.select(give_up - time.monotonic()):
+                found += self.lines()
+        if self._rest:
+            found.append(bytes(self._rest))
+        assert self._popen.stdout
+        self._popen.stdout.close()
+        os.close(self.exit_fd)
+        return found
+
+    def terminate(self) -> None:
+        """Ask every process of its group to end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End every process of its session, those in groups of their own too."""
+        self._signal(signal.SIGKILL)
+        for pid in session(self.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+    def memory(self) -> int:
+        """Return the resident bytes of its session now."""
+        total = 0
+        for pid in session(self.pid):
+            with contextlib.suppress(OSError):
+                pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
+                total += int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return total
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    return [line[i : i + MAX_LINE] for i in range(0, max(len(line), 1), MAX_LINE)]
+
+
+def session(leader: int) -> list[int]:
+    """Return the processes of a session."""
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208  four times as fast as pathlib, and called several times a second
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if name.isdigit() and os.getsid(int(name)) == leader:
+                found.append(int(name))
+    return found

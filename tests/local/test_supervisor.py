@@ -1,0 +1,284 @@
+"""Local processes of every kind but TensorFlow: ends, restarts, stops, logs, and what must never be left behind."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.support.jobs import PROGRAMS, alive, kill, pid_of, port_of, run_job
+from tfsteps.identity import Identity
+from tfsteps.records import Attempt
+from tfsteps.systems.base import ReplicaState, State
+
+STANDIN = "name: standin\ncommand: [python, standin.py]\nenv: {RESUME: 1}\n"
+WSUM_TWO_REPLICAS = "6.147475360"
+
+
+def script(code, roles="{worker: {}}", more=""):
+    indented = "\n".join(f"      {line}" for line in code.splitlines())
+    return f"name: script\nroles: {roles}\ncommand:\n  - sh\n  - -c\n  - |\n{indented}\n{more}\n"
+
+
+def test_two_workers_and_an_evaluator():
+    result = run_job(f"{STANDIN}roles: {{worker: {{replicas: 2}}, evaluator: {{}}}}")
+    assert result.status.state is State.SUCCEEDED
+    assert {r.state for r in result.status.replicas} == {ReplicaState.SUCCEEDED}
+    assert result.said(f"done wsum {WSUM_TWO_REPLICAS}")
+
+
+def test_every_variable_is_there():
+    code = 'env | grep -E "^(TF_CONFIG|TFSTEPS_|no_proxy|MINE)" | sort'
+    text = script(code, "{worker: {replicas: 2}, evaluator: {}}", "env: {MINE: 1}\nsystems: {local: {started: spawn}}")
+    result = run_job(text, run="my-run")
+    seen = {line.partition("] ")[2] for line in result.said(r"\[evaluator-0\]")}
+    assert {
+        "MINE=1",
+        "TFSTEPS_RUN_ID=my-run",
+        "TFSTEPS_TASK=script",
+        "TFSTEPS_ATTEMPT=0",
+        "TFSTEPS_ROLE=evaluator",
+        "TFSTEPS_INDEX=0",
+        f"TFSTEPS_OUTPUT_DIR={result.status.output}",
+        f"TFSTEPS_MODEL_DIR={result.status.output}/model",
+        f"TFSTEPS_LOG_DIR={result.status.output}/logs",
+    } <= seen
+    config = next(line for line in seen if line.startswith("TF_CONFIG"))
+    assert '"task": {"type": "evaluator", "index": 0}' in config
+    assert '"evaluator":' not in config.partition('"task"')[0]
+    assert config.count("127.0.0.1:") == 2
+    assert any(line.startswith("no_proxy=") and "127.0.0.1" in line for line in seen)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("[no-such-program]", 127, "not found"),
+        ("[python, no_such_script.py]", 2, "No such file"),
+        ("[./standin.py]", 126, "ermission denied"),
+    ],
+)
+def test_a_wrong_command_fails_with_its_own_words(command, code, said):
+    result = run_job(f"name: wrong\nroles: {{worker: {{}}}}\ncommand: {command}")
+    assert result.status.state is State.FAILED
+    assert result.status.digest.exit_code == code
+    assert said in result.status.digest.tail[-1]
+
+
+def test_failure_then_success_counts_the_restart(tmp_path):
+    text = script(f"test -e {tmp_path}/done && exit 0; touch {tmp_path}/done; exit 7", more="restart: on_failure")
+    result = run_job(text)
+    assert result.status.state is State.SUCCEEDED
+    assert result.ends("worker-0") == [("failed", 7), ("succeeded", 0)]
+    assert any("exit code 7; restart 1 of 3" in message for message in result.watcher.messages)
+
+
+def test_the_backoff_limit_ends_it():
+    result = run_job(script("exit 7", more="restart: on_failure\nbackoff_limit: 2"))
+    assert (result.status.state, result.status.reason) == (State.FAILED, "BackoffLimitExceeded")
+    assert result.ends("worker-0") == [("failed", 7)] * 3
+    assert "after 2 restarts" in result.status.digest.summary
+
+
+def test_a_killed_worker_of_two_restarts_both_and_counts_once():
+    text = f"{STANDIN}roles: {{worker: {{replicas: 2}}}}\nrestart: on_failure\nbackoff_limit: 1\n"
+    result = run_job(text.replace("RESUME: 1", "RESUME: 1, FAIL_AT: 30"))
+    assert result.status.state is State.SUCCEEDED
+    assert [len(replica.spans) for replica in result.status.replicas] == [2, 2]
+    assert result.said(f"done wsum {WSUM_TWO_REPLICAS}")
+
+
+def test_all_workers_must_succeed_where_asked():
+    text = script('test "$TFSTEPS_INDEX" = 0 || { sleep 0.3; exit 3; }', "{worker: {replicas: 2}}")
+    assert run_job(text).status.state is State.SUCCEEDED
+    result = run_job(f"{text}success: all_workers", attempt=1)
+    assert result.status.state is State.FAILED
+    assert result.status.digest.replica == "worker-1"
+
+
+def test_leftovers_are_ended_after_the_finish_time_and_do_not_count():
+    text = script('test "$TFSTEPS_ROLE" = chief || exec sleep 60', "{chief: {}, worker: {}, evaluator: {}}")
+    start = time.monotonic()
+    result = run_job(f"{text}systems: {{local: {{finish: 1s, started: spawn}}}}")
+    assert time.monotonic() - start < 10
+    assert result.status.state is State.SUCCEEDED
+    assert result.ends("worker-0") == [("stopped", 143)]
+
+
+def test_grandchildren_in_groups_of_their_own_go_with_their_replica(tmp_path):
+    code = f"set -m; sleep 300 & echo $! > {tmp_path}/pid; exit 0"
+    assert run_job(script(code)).status.state is State.SUCCEEDED
+    assert not alive(int((tmp_path / "pid").read_text()))
+
+
+def test_a_background_process_that_holds_the_pipe_does_not_hold_the_job():
+    start = time.monotonic()
+    assert run_job(script("sleep 300 & echo out")).status.state is State.SUCCEEDED
+    assert time.monotonic() - start < 5
+
+
+def test_a_port_is_free_again_after_the_end():
+    ports = []
+    result = run_job(
+        f"{STANDIN}roles: {{worker: {{replicas: 2}}}}",
+        ("epoch 1", lambda status: ports.append(port_of(status, "worker-0"))),
+    )
+    assert result.status.state is State.SUCCEEDED
+    socket.create_server(("", ports[0])).close()
+
+
+# --- logs
+
+
+def test_long_binary_and_unfinished_lines_are_complete_and_in_order():
+    code = (
+        "import sys; out = sys.stdout.buffer\n"
+        "out.write(b'a' * (1 << 20) + b'\\n' + b'\\xff\\x00\\x1b[31m\\n\\r\\n\\n' + b'b' * (5 << 20) + b'\\nend')\n"
+    )
+    indented = code.replace("\n", "\n  ")
+    text = f"name: long\nroles: {{worker: {{}}}}\ncommand:\n- python\n- -c\n- |\n  {indented}\n"
+    result = run_job(text)
+    log = Attempt.of(result.status.identity).log.read_bytes().splitlines()
+    lines = [line.split(b" ", 2)[2] for line in log]
+    assert lines[0] == b"a" * (1 << 20)
+    assert lines[1:4] == [b"\xff\x00\x1b[31m", b"", b""]
+    assert b"".join(lines[4:-1]) == b"b" * (5 << 20)
+    assert lines[-1] == b"end"
+    assert max(map(len, lines)) <= 1 << 20
+
+
+def test_a_hundred_thousand_lines_of_four_replicas_are_all_saved_in_order():
+    text = script("seq 1 25000", "{worker: {replicas: 4}}", "success: all_workers\nsystems: {local: {started: spawn}}")
+    result = run_job(text)
+    for i in range(4):
+        seen = [line.split("] ")[1] for line in result.watcher.lines if line.startswith(f"[worker-{i}]")]
+        assert seen == [str(n) for n in range(1, 25001)]
+    assert len(Attempt.of(result.status.identity).log.read_bytes().splitlines()) == 100_000
+
+
+# --- stopping
+
+
+def interrupt(number=signal.SIGINT):
+    return lambda _: os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_cancel_the_job(number):
+    result = run_job(script("echo up; exec sleep 60"), (r"up", interrupt(number)))
+    assert (result.status.state, result.ends("worker-0")) == (State.CANCELLED, [("stopped", 143)])
+
+
+def test_a_second_ctrl_c_kills_at_once():
+    def twice(_):
+        threading.Timer(0.5, interrupt(), [None]).start()
+        interrupt()(None)
+
+    start = time.monotonic()
+    result = run_job(script("trap '' TERM; echo up; while :; do sleep 1; done"), (r"up", twice))
+    assert time.monotonic() - start < 5
+    assert (result.status.state, result.ends("worker-0")) == (State.CANCELLED, [("stopped", 137)])
+
+
+def test_a_stop_while_a_restart_waits_is_not_followed_by_a_start():
+    text = script("exit 1", more="restart: on_failure\nbackoff_limit: 9")
+    result = run_job(text, (r"state restarting", lambda _: threading.Timer(0.3, interrupt(), [None]).start()))
+    assert result.status.state is State.CANCELLED
+    assert result.status.replicas[0].state is not ReplicaState.RUNNING
+
+
+@pytest.mark.parametrize("name", ["running", "total", "no_progress"])
+def test_deadlines(name):
+    text = script("echo up; exec sleep 60", more=f"deadlines: {{{name}: 1s}}")
+    result = run_job(text)
+    assert (result.status.state, result.status.reason) == (State.FAILED, "DeadlineExceeded")
+    assert f"`{name}` passed after 1s" in result.status.message
+
+
+RUN = """
+import pathlib, sys
+from tests.support.jobs import run_job
+sys.exit(0 if run_job(sys.argv[1], run=sys.argv[2]).status.state == "succeeded" else 1)
+"""
+
+
+@contextlib.contextmanager
+def supervisor(text, run="other"):
+    """Run a job in another process; yield it and its attempt once its state is `running`."""
+    root = pathlib.Path(__file__).parents[2]
+    name = text.split("name: ")[1].split()[0]
+    attempt = Attempt.of(Identity(run=run, task=name))
+    with subprocess.Popen([sys.executable, "-c", RUN, text, run], cwd=root) as process:
+        try:
+            give_up = time.monotonic() + 20
+            while not ((attempt.folder / "status.json").exists() and attempt.status().state is State.RUNNING):
+                assert time.monotonic() < give_up
+                time.sleep(0.02)
+            yield process, attempt
+        finally:
+            process.kill()
+
+
+def gone(pids, seconds=5):
+    give_up = time.monotonic() + seconds
+    while any(alive(pid) for pid in pids):
+        assert time.monotonic() < give_up, [pid for pid in pids if alive(pid)]
+        time.sleep(0.02)
+
+
+def test_a_killed_supervisor_leaves_no_replica():
+    text = script(
+        "trap '' TERM; sleep 300 & sleep 301", "{worker: {replicas: 3}}", "systems: {local: {started: spawn}}"
+    )
+    with supervisor(text) as (process, attempt):
+        pids = [pid_of(attempt.status(), f"worker-{i}") for i in range(3)]
+        assert all(alive(pid) for pid in pids)
+        process.kill()
+        process.wait()
+        gone(pids)
+        assert attempt.status().state is State.LOST
+
+
+def test_two_jobs_side_by_side_do_not_disturb_each_other():
+    slow = (
+        STANDIN.replace("RESUME: 1", "STEP_SLEEP: 0.05").replace("name: standin", "name: slow")
+        + "roles: {worker: {replicas: 2}}"
+    )
+    with supervisor(slow) as (process, attempt):
+        result = run_job(
+            f"{STANDIN}roles: {{worker: {{replicas: 2}}}}\n".replace("RESUME: 1", "STEP_SLEEP: 0.05"),
+            (r"epoch 1", kill("worker-1")),
+        )
+        assert result.status.state is State.FAILED
+        assert process.wait(30) == 0
+        assert attempt.status().state is State.SUCCEEDED
+
+
+def test_a_closed_output_is_not_the_end_of_a_replica():
+    result = run_job(script("exec >&- 2>&-; sleep 0.5; exit 4"))
+    assert result.ends("worker-0") == [("failed", 4)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
+def test_a_full_disk_loses_log_lines_but_not_the_job(tmp_path, monkeypatch):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], check=True)
+    try:
+        monkeypatch.setenv("TFSTEPS_HOME", str(disk / "home"))
+        result = run_job(script("seq 1 30000; echo last", more="output_dir: out"))
+        assert result.status.state is State.SUCCEEDED
+        assert result.said("last")
+        assert "log lines could not be saved: No space left on device" in result.status.warnings[0]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_the_folder_of_programs_is_the_working_directory():
+    assert run_job(script("pwd")).said(str(PROGRAMS))

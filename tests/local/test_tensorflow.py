@@ -1,0 +1,170 @@
+"""Real TensorFlow as local processes: each topology to its end, and what breaks on the way."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from tests.support.jobs import kill, run_job
+from tfsteps.systems.base import ReplicaState, State
+from tfsteps.systems.local import ports
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(300)]
+
+WSUM_TWO_REPLICAS = "6.175067902"  # of mwms.py after 3 epochs of 20 steps, however often it was interrupted
+ENV = "{TF_CPP_MIN_LOG_LEVEL: 2, RESUME: 1"
+MWMS = "name: mwms\ncommand: [python, mwms.py]\n"
+TWO_WORKERS = f"{MWMS}roles: {{worker: {{replicas: 2}}}}\n"
+PS = "name: ps\ncommand: [python, ps.py]\nroles: {chief: {}, ps: {}, worker: {replicas: 2}}\n"
+
+
+def succeeded(result, *names):
+    assert result.status.state is State.SUCCEEDED, result.status
+    for name in names:
+        assert result.replica(name).state is ReplicaState.SUCCEEDED, result.status
+
+
+@pytest.mark.parametrize("roles", ["{worker: {replicas: 2}}", "{chief: {}, worker: {}}"])
+def test_multi_worker_mirrored(roles):
+    result = run_job(f"{MWMS}roles: {roles}\nenv: {ENV}}}\n")
+    succeeded(result, *(replica.name for replica in result.status.replicas))
+    assert len(result.said(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
+    assert (pathlib.Path(result.status.output) / "export/1/saved_model.pb").exists()
+    for replica in result.status.replicas:
+        assert replica.spans[0].cpu_seconds > 1
+        assert replica.spans[0].memory_bytes > 200 * 2**20
+
+
+def test_chief_ps_and_workers_that_never_return():
+    result = run_job(f"{PS}env: {ENV}, JOIN: 1}}\n")
+    succeeded(result, "chief-0")
+    assert [result.replica(name).state for name in ("ps-0", "worker-0", "worker-1")] == [ReplicaState.STOPPED] * 3
+
+
+def test_evaluator_sees_the_last_checkpoint():
+    text = f"{MWMS}env: {ENV}}}\nroles: {{worker: {{replicas: 2}}, evaluator: {{command: [python, evaluator.py]}}}}\n"
+    result = run_job(text)
+    succeeded(result, "worker-0", "worker-1", "evaluator-0")
+    assert result.said(r"\[evaluator-0\].*eval step 60 ")
+
+
+def test_killed_worker_restarts_all_and_gives_the_same_bits():
+    text = f"{MWMS}restart: on_failure\nroles: {{worker: {{replicas: 2}}}}\nenv: {ENV}, STEP_SLEEP: 0.02}}\n"
+    result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1")))
+    succeeded(result, "worker-0", "worker-1")
+    assert result.ends("worker-1") == [("failed", 137), ("succeeded", 0)]
+    assert len(result.replica("worker-0").spans) == 2
+    assert result.said(r"restored .* step")
+    assert len(result.said(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
+    assert State.RESTARTING in result.watcher.states
+
+
+def test_killed_worker_without_restart_fails_and_names_it():
+    text = f"{MWMS}roles: {{worker: {{replicas: 2}}}}\nenv: {ENV}, STEP_SLEEP: 0.05}}\n"
+    result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1")))
+    assert result.status.state is State.FAILED
+    assert result.status.digest.replica == "worker-1"
+    assert result.status.digest.exit_code == 137
+    assert result.status.digest.retryable == "infrastructure"
+
+
+def test_killed_ps_comes_back_with_the_chief_and_the_workers_stay():
+    text = f"{PS}restart: on_failure\nbackoff_limit: 3\nenv: {ENV}, JOIN: 1, STEP_SLEEP: 0.02}}\n"
+    result = run_job(text, (r"epoch 1 ", kill("ps-0")))
+    succeeded(result, "chief-0")
+    assert len(result.replica("ps-0").spans) == 2
+    assert len(result.replica("chief-0").spans) in (2, 3)  # a worker may hold its failed connection once more
+    assert [len(result.replica(name).spans) for name in ("worker-0", "worker-1")] == [1, 1]
+
+
+def test_workers_that_swallow_sigterm_are_killed_after_the_grace_period():
+    text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\nsystems: {{local: {{grace: 2s}}}}\n"
+    result = run_job(text, (r"\[worker-0\].*epoch 1 ", lambda _: os.kill(os.getpid(), signal.SIGTERM)))
+    assert result.status.state is State.CANCELLED
+    assert [result.ends(name) for name in ("worker-0", "worker-1")] == [[("stopped", 137)], [("stopped", 137)]]
+
+
+def test_a_peer_that_never_joins_is_named_when_the_pending_deadline_passes():
+    text = (
+        f"{MWMS}env: {ENV}}}\ndeadlines: {{pending: 15s}}\nsystems: {{local: {{grace: 1s}}}}\n"
+        "roles: {chief: {}, worker: {command: [sleep, inf]}}\n"
+    )
+    result = run_job(text)
+    assert (result.status.state, result.status.reason) == (State.FAILED, "DeadlineExceeded")
+    assert "worker-0 had not started" in result.status.message
+
+
+def test_a_replica_that_hangs_passes_the_no_progress_deadline():
+    text = (
+        f"{MWMS}env: {ENV}}}\nroles: {{chief: {{}}, worker: {{env: {{STEP_SLEEP: 9999}}}}}}\n"
+        "deadlines: {no_progress: 15s}\nsystems: {local: {grace: 1s}}\n"
+    )
+    result = run_job(text)
+    assert (result.status.state, result.status.reason) == (State.FAILED, "DeadlineExceeded")
+    assert "`no_progress` passed after 15s" in result.status.message
+    assert State.RUNNING in result.watcher.states
+
+
+def test_a_frozen_worker_is_told_by_its_peers():
+    text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\nsystems: {{local: {{grace: 1s}}}}\n"
+    result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1", signal.SIGSTOP)))
+    assert (result.status.state, result.status.reason) == (State.FAILED, "PeerLost")
+    assert result.status.digest.retryable == "infrastructure"
+    assert result.ends("worker-1") == [("stopped", 137)]
+
+
+def test_a_port_that_was_taken_meanwhile_costs_no_restart(monkeypatch):
+    taken = socket.create_server(("", 0))
+    choose, calls = ports.free_ports, []
+
+    def sometimes_taken(count):
+        calls.append(count)
+        return [taken.getsockname()[1], *choose(count - 1)] if len(calls) == 1 else choose(count)
+
+    monkeypatch.setattr(ports, "free_ports", sometimes_taken)
+    with taken:
+        result = run_job(f"{MWMS}roles: {{worker: {{replicas: 2}}}}\nenv: {ENV}}}\nsystems: {{local: {{grace: 1s}}}}\n")
+    succeeded(result, "worker-0", "worker-1")
+    assert len(calls) == 2
+    assert result.replica("worker-0").spans[0].reason == "PortTaken"
+
+
+def test_out_of_memory_is_told_from_other_kills():
+    text = "name: oom\nroles: {worker: {resources: {memory: 700Mi}}}\ncommand: [python, oom.py]\n"
+    result = run_job(text)
+    assert result.status.state is State.FAILED
+    assert (result.status.reason, result.status.digest.exit_code) == ("OOMKilled", 137)
+    assert "memory limit" in result.status.digest.summary
+
+
+def test_an_error_in_the_program_is_explained_not_its_echo_in_the_peers():
+    text = (
+        f"{MWMS}env: {ENV}, STEP_SLEEP: 0.05}}\nrestart: exit_code\nroles:\n  chief: {{}}\n"
+        "  worker:\n    env: {STEPS: many}\n"
+    )
+    result = run_job(text)
+    assert result.status.state is State.FAILED
+    digest = result.status.digest
+    assert digest.replica == "worker-0"
+    assert "invalid literal for int()" in digest.exception
+    assert re.match(r"mwms.py:\d+ in <module>", digest.frame)
+    assert digest.retryable == "user"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
+def test_a_full_output_disk_fails_the_job_and_says_so(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12k", "tmpfs", str(disk)], check=True)
+    try:
+        text = f"{TWO_WORKERS}env: {ENV}}}\noutput_dir: {disk}/out\nsystems: {{local: {{grace: 1s}}}}\n"
+        result = run_job(text)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+    assert result.status.state is State.FAILED
+    assert result.said("No space left on device")
+    assert result.status.digest.replica == "worker-0"

@@ -1,0 +1,95 @@
+"""Runs a real local job in a test, looks at everything it says, and does harm on cue."""
+
+import os
+import pathlib
+import re
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tfsteps import spec, systems
+from tfsteps.identity import Identity
+from tfsteps.launch import launch
+from tfsteps.records import ReplicaStatus, Span, Status
+from tfsteps.systems.base import LogLine, State
+
+PROGRAMS = pathlib.Path(__file__).parents[1] / "programs"
+
+
+@dataclass
+class Watcher:
+    """An observer that keeps what it sees, and acts once on the first line or state that matches."""
+
+    cues: list[tuple[str, Callable[[Status], None]]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    status: Status | None = None
+
+    def changed(self, status: Status) -> None:
+        self.status = status
+        if not self.states or self.states[-1] is not status.state:
+            self.states.append(status.state)
+        if status.message:
+            self.messages.append(status.message)
+        self._act(f"state {status.state}")
+
+    def line(self, line: LogLine) -> None:
+        text = f"[{line.replica}] {line.text.decode(errors='backslashreplace')}"
+        self.lines.append(text)
+        self._act(text)
+
+    def _act(self, text: str) -> None:
+        for cue in [cue for cue in self.cues if re.search(cue[0], text)]:
+            self.cues.remove(cue)
+            assert self.status
+            cue[1](self.status)
+
+
+@dataclass
+class Result:
+    status: Status
+    watcher: Watcher
+
+    def replica(self, name: str) -> ReplicaStatus:
+        return next(r for r in self.status.replicas if r.name == name)
+
+    def ends(self, name: str) -> list[tuple[str, int | None]]:
+        return [(span.state.value, span.exit_code) for span in self.replica(name).spans]
+
+    def said(self, pattern: str) -> list[str]:
+        return [line for line in self.watcher.lines if re.search(pattern, line)]
+
+
+def run_job(text: str, *cues: tuple[str, Callable[[Status], None]], run: str = "test", attempt: int = 0) -> Result:
+    """Run the job in `text` from the folder of programs; a cue is (pattern of a line or of `state <s>`, action)."""
+    job = spec.parse(text, "test", systems.options())
+    watcher = Watcher(list(cues))
+    identity = Identity(run=run, task=job.name, attempt=attempt)
+    status = launch(job, identity, systems.get("local"), here=PROGRAMS, observers=[watcher])
+    assert not watcher.cues, f"never seen: {watcher.cues}"
+    return Result(status, watcher)
+
+
+def kill(name: str, number: signal.Signals = signal.SIGKILL) -> Callable[[Status], None]:
+    """Return an action that sends a signal to one replica's process."""
+    return lambda status: os.kill(pid_of(status, name), number)
+
+
+def pid_of(status: Status, name: str) -> int:
+    """Return the process id of a running replica."""
+    span: Span = next(r for r in status.replicas if r.name == name).spans[-1]
+    return int(span.place.split()[1])
+
+
+def port_of(status: Status, name: str) -> int:
+    """Return the port of a running replica."""
+    return int(next(r for r in status.replicas if r.name == name).spans[-1].place.split()[3])
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process exists and is not a zombie."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,32 @@
+"""Whose failure it was, told from the last lines as TensorFlow 2.21 prints them."""
+
+import pytest
+
+from tfsteps.systems.local.symptoms import symptom
+
+ABORTED = (
+    b"E0000 base_collective_executor.cc:252] UNAVAILABLE: Error reported from /job:worker/task:1 "
+    b"[type.googleapis.com/tensorflow.CoordinationServiceError='x']"
+)
+TRACEBACK = b"Traceback (most recent call last):"
+FRAME = b'  File "train.py", line 1, in <module>'
+PORT = b"tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server"
+
+
+@pytest.mark.parametrize(
+    ("code", "tail", "has_port", "expected"),
+    [
+        (1, [], True, ""),
+        (1, [ABORTED], True, "PeerLost"),
+        (1, [TRACEBACK, FRAME, b"tensorflow.python.framework.errors_impl.UnavailableError: x"], True, "PeerLost"),
+        (1, [ABORTED, TRACEBACK, FRAME, b"ValueError: mine"], True, ""),
+        (1, [TRACEBACK, FRAME, b"ValueError: mine", ABORTED], True, ""),
+        (1, [TRACEBACK, FRAME, PORT], True, "PortTaken"),
+        (1, [TRACEBACK, FRAME, PORT], False, ""),
+        (1, [b"peer failure: ConnectionError('peer lost')"], True, "PeerLost"),
+        (137, [ABORTED], True, ""),
+        (0, [ABORTED], True, ""),
+    ],
+)
+def test_symptoms(code, tail, has_port, expected):
+    assert symptom(code, tail, has_port=has_port) == expected
