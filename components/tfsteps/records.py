@@ -265,9 +265,14 @@ def runs() -> list[str]:
     return [urllib.parse.unquote(f.name) for f in sorted(folders, key=lambda f: f.stat().st_mtime)]
 
 
+def run_folder(run: str) -> pathlib.Path:
+    """Return the folder of all tasks of a run; it need not exist."""
+    return home() / "runs" / quote(run)
+
+
 def attempts(run: str, task: str | None = None) -> list[Attempt]:
     """Return every attempt of a run, or of one of its tasks, ordered by task and attempt; empty if there is none."""
-    root = home() / "runs" / quote(run)
+    root = run_folder(run)
     folders = [root / quote(task)] if task else sorted(root.iterdir()) if root.is_dir() else []
     found = []
     for folder in folders:
@@ -313,4 +318,4 @@ def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _task_folder(identity: Identity) -> pathlib.Path:
-    return home() / "runs" / quote(identity.run) / quote(identity.task)
+    return run_folder(identity.run) / quote(identity.task)

@@ -14,7 +14,7 @@ from tfsteps.spec import scalars
 from tfsteps.spec.document import Document
 from tfsteps.spec.problems import Path, Problem, shown
 from tfsteps.spec.scalars import RefusedError, such_as
-from tfsteps.spec.spelling import advice
+from tfsteps.spec.spelling import advice, pair_names
 
 T = TypeVar("T")
 _Reader = Callable[[Any, Any, Path, Mapping[str, Any]], Any]
@@ -108,7 +108,9 @@ class _Decoder:
 
     def _dict(self, value: Any, info: mi.DictType, path: Path, meta: Mapping[str, Any]) -> Any:
         if not isinstance(value, dict):
-            raise RefusedError("is not a mapping", such_as(meta, "Write `name: value` lines below it"))
+            names = ", ".join(f"{name}: …" for name in pair_names(value)[:4])
+            fix = f"Write {{{names}}}" if names else such_as(meta, "Write `name: value` lines below it")
+            raise RefusedError("is not a mapping", fix)
         read = {}
         for key, item in value.items():
             good_key = self.read(key, info.key_type, (*path, key))
@@ -120,7 +122,8 @@ class _Decoder:
     def _tuple(self, value: Any, info: mi.VarTupleType, path: Path, meta: Mapping[str, Any]) -> Any:
         item_type, _ = _bare(info.item_type)
         if not isinstance(value, list | tuple):
-            words = value.split() if isinstance(value, str) and isinstance(item_type, mi.StrType) else []
+            is_text = isinstance(item_type, mi.StrType) and isinstance(value, str | int | float)
+            words = scalars.flow(value).split() if is_text else []
             fix = "Write a list: [{}]".format(", ".join(words)) if words else such_as(meta, "Write a list: [a, b]")
             raise RefusedError("is not a list", fix)
         read = [self.read(item, info.item_type, (*path, i)) for i, item in enumerate(value)]

@@ -28,7 +28,7 @@ Text = Annotated[
     Meta(
         extra={"text": True},
         description="text; numbers, true and false are taken as written",
-        extra_json_schema={"type": ["string", "number", "boolean"]},
+        extra_json_schema={"types": ["string", "number", "boolean"]},
     ),
 ]
 Filled = Annotated[
@@ -53,7 +53,7 @@ Image = Annotated[
 ObjectName = Annotated[
     str,
     Meta(
-        pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$",
+        pattern=r"^(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         description="the name of a Kubernetes object: lower-case letters, digits, '-' and '.'",
         examples=["data"],
     ),
@@ -74,13 +74,20 @@ PodField = Annotated[
             r"|spec\.(nodeName|serviceAccountName)|status\.(hostIPs?|podIPs?))$"
         ),
         description=(
-            "metadata.name, .namespace, .uid, .labels['<key>'], .annotations['<key>'], "
+            "metadata.name, .namespace, .uid, .labels['KEY'], .annotations['KEY'], "
             "spec.nodeName, .serviceAccountName, status.hostIP, .podIP"
         ),
         examples=["metadata.name"],
     ),
 ]
-Absolute = Annotated[str, Meta(pattern=r"^/.*$", description="an absolute path", examples=["/data"])]
+Absolute = Annotated[
+    str,
+    Meta(
+        pattern=r"^/(?!(.*/)?\.\.(/|$)).*$",
+        description="an absolute path without '..'",
+        examples=["/data"],
+    ),
+]
 MountPath = Annotated[
     str,
     Meta(pattern=r"^/[^:\s]+$", description="an absolute path below /, without ':' and spaces", examples=["/data"]),

@@ -1,17 +1,23 @@
 """The rules about one replica's pod: each a generator of problems over a whole job."""
 
+import posixpath
 import re
 from collections.abc import Iterator
 
 from tfsteps.spec.pod import Env, EnvSource, Resources, Volume
-from tfsteps.spec.problems import Path, Problem, problem
+from tfsteps.spec.problems import Path, Problem, problem, shown
 from tfsteps.spec.types import Role, TrainingJob
 from tfsteps.spec.units import format_bytes
 
 _RESERVED_ENV = re.compile(r"TF_CONFIG|TFSTEPS_.*")
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+_KEY_ALLOWED = "[domain/]name of letters, digits, '-', '_', '.', name up to 63"
 _LABEL_VALUE = re.compile(rf"({_NAME})?")
+_VALUE_ALLOWED = "up to 63 letters, digits, '-', '_', '.', a letter or digit first and last"
+_OPTION = re.compile(r"(--[A-Za-z][-\w]*)\s+(\S.*)", re.DOTALL)
+_UNEXPANDED = re.compile(r"(--[-\w]+=)?\$(\w+|\{\w+\})(/.*)?")
+_SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
 _VOLUME_SOURCES = ("pvc", "secret", "config_map", "host_path", "nfs", "empty_dir")
 
 
@@ -69,6 +75,20 @@ def programs(job: TrainingJob) -> Iterator[Problem]:
         if place.working_dir and place.working_dir.startswith(("~", "$")):
             wrong, fix = "is not expanded: no shell reads it", "Write the path out"
             yield problem((*path, "working_dir"), wrong, fix, repr(place.working_dir))
+
+
+def arguments(job: TrainingJob) -> Iterator[Problem]:
+    """An option and its value are two arguments, and without a shell no variable is expanded."""
+    for path, place in _places(job):
+        program = posixpath.basename((place.command or job.command or ("",))[0])
+        for i, text in enumerate(place.args or ()):
+            here = (*path, "args", i)
+            if option := _OPTION.fullmatch(text):
+                fix = "Write [{}, {}]".format(option[1], option[2] if len(option[2]) < 40 else "…")
+                yield problem(here, "is an option and its value in one argument", fix, shown(text))
+            elif program and program not in _SHELLS and _UNEXPANDED.fullmatch(text):
+                fix = "Let the program read the variable, or run it by a shell"
+                yield problem(here, "is not expanded: no shell reads it", fix, shown(text))
 
 
 def environment(job: TrainingJob) -> Iterator[Problem]:
@@ -141,13 +161,11 @@ def _labels(path: Path, given: dict[str, str], *, ours: bool, values: bool = Tru
     for key, value in given.items():
         here = (*path, key)
         if not _LABEL_KEY.fullmatch(key):
-            allowed = "[domain/]name of letters, digits, '-', '_', '.', name up to 63"
-            yield problem(here, "is not a label key", "Change the key", allowed=allowed)
+            yield problem(here, "is not a label key", "Change the key", allowed=_KEY_ALLOWED)
         elif ours and (key.startswith("tfsteps.dev/") or key == "app.kubernetes.io/managed-by"):
             yield problem(here, "is set by tfsteps", "Use a domain of your own")
         if values and not _LABEL_VALUE.fullmatch(value):
-            allowed = "up to 63 letters, digits, '-', '_', '.', a letter or digit first and last"
-            yield problem(here, "is not a label value", "Change the value", repr(value[:60]), allowed)
+            yield problem(here, "is not a label value", "Change the value", shown(value), _VALUE_ALLOWED)
 
 
 def tolerations(job: TrainingJob) -> Iterator[Problem]:
@@ -159,6 +177,10 @@ def tolerations(job: TrainingJob) -> Iterator[Problem]:
                 yield problem((*here, "value"), "does not go with operator Exists", "Remove it", repr(item.value))
             if item.operator == "Equal" and not item.key:
                 yield problem((*here, "key"), "is missing", "Add it, or write `operator: Exists`")
+            if item.key and not _LABEL_KEY.fullmatch(item.key):
+                yield problem((*here, "key"), "is not a taint key", "Change it", shown(item.key), _KEY_ALLOWED)
+            if item.value and not _LABEL_VALUE.fullmatch(item.value):
+                yield problem((*here, "value"), "is not a taint value", "Change it", shown(item.value), _VALUE_ALLOWED)
             if item.seconds and item.effect != "NoExecute":
                 wrong, fix = "goes with effect NoExecute alone", "Write `effect: NoExecute`, or remove it"
                 yield problem((*here, "seconds"), wrong, fix, f"{item.seconds:g}")

@@ -4,6 +4,7 @@ Each rule is a generator of problems over a whole job; `RULES` lists them. Tenso
 docs/tensorflow.md.
 """
 
+import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping
 from string import Formatter
 
@@ -102,6 +103,13 @@ def output_dir(job: TrainingJob) -> Iterator[Problem]:
             yield problem(path, wrong, "Use one of these", repr(template), allowed)
 
 
+def outputs(job: TrainingJob) -> Iterator[Problem]:
+    """The exported model does not lie among the event files."""
+    model, logs = (posixpath.normpath(folder) for folder in (job.outputs.model, job.outputs.logs))
+    if model == logs:
+        yield problem(("outputs",), f"has one folder, {model!r}, for model and logs", "Write two folders")
+
+
 def clean_up(job: TrainingJob) -> Iterator[Problem]:
     """What is deleted is not kept."""
     if job.on_end == "delete" and job.keep_for:
@@ -117,6 +125,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     restarts: ("restart", "roles.*.restart"),
     deadlines: ("deadlines.total", "deadlines.running"),
     output_dir: (),
+    outputs: ("outputs.model", "outputs.logs"),
     clean_up: (),
     pod_rules.limits: (),
     pod_rules.shared_memory: (
@@ -127,6 +136,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     ),
     pod_rules.gpu_types: ("resources.gpu", "roles.*.resources.gpu"),
     pod_rules.programs: (),
+    pod_rules.arguments: ("command",),
     pod_rules.environment: (),
     pod_rules.volumes: (),
     pod_rules.scratch: ("volumes.*.empty_dir", "roles.*.volumes.*.empty_dir"),

@@ -57,7 +57,8 @@ def text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | N
             raise RefusedError("is not text", quoted if fits else such_as(meta, "Write text"), allowed)
         value = literal
     if not isinstance(value, str):
-        raise RefusedError("is not text", such_as(meta, "Write text"), allowed)
+        otherwise = 'Write "" for empty text' if value is None and meta.get("text") else "Write text"
+        raise RefusedError("is not text", such_as(meta, otherwise), allowed)
     if "\0" in value:
         raise RefusedError("holds a NUL character", "Remove it", allowed)
     if info.pattern and not re.fullmatch(info.pattern, value):

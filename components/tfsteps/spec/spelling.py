@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 _CLOSE = 0.7  # below, `gpu` would be taken for `cpu`
 
@@ -42,6 +43,8 @@ _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes,
     "fieldpath": "field",
     "path": "mount",
     "tolerationseconds": "seconds",
+    "mem": "memory",
+    "ram": "memory",
     "shm": "shared_memory",
     "shmsize": "shared_memory",
     "nvidia.com/gpu": "gpu",
@@ -82,6 +85,12 @@ _ADVICE = {
     "Write it below `pod: {spec: …}`",
 )
 _ADVICE |= dict.fromkeys(("kind", "metadata", "spec"), _ADVICE["apiversion"])
+_MISPLACED = {  # advice for names that are fields elsewhere
+    "value": "Write the value itself in its place",
+} | dict.fromkeys(
+    ("cpu", "cpus", "memory", "mem", "ram", "gpu", "gpus", "gputype", "nvidia.com/gpu", "sharedmemory", "shm"),
+    "Write it right below `resources:`",
+)
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
@@ -101,7 +110,25 @@ def advice(word: str, allowed: Iterable[str]) -> tuple[str, str | None]:
     if fix := _ADVICE.get(_bare(word)):
         return fix, None
     guess = nearest(word, allowed)
-    return (f"Write `{guess}`" if guess else "Remove it"), guess
+    return (f"Write `{guess}`" if guess else _MISPLACED.get(_bare(word), "Remove it")), guess
+
+
+def pair_names(value: Any) -> list[str]:
+    """Return the names in `[{name: A, value: b}]`, `[{A: b}]` or `[A=b]`; empty if `value` is nothing of that kind."""
+    names = [_pair_name(item) for item in (value if isinstance(value, list | tuple) else [value])]
+    return [] if "" in names else names
+
+
+def _pair_name(item: Any) -> str:
+    match item:
+        case {"name": str(name)}:
+            return name
+        case dict() if len(item) == 1:
+            return str(next(iter(item)))
+        case str() if "=" in item:
+            return item.partition("=")[0].strip()
+        case _:
+            return ""
 
 
 def _bare(word: str) -> str:

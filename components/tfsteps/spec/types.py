@@ -17,6 +17,7 @@ ROLES: tuple[RoleName, ...] = ("chief", "worker", "ps", "evaluator")
 Restart = Literal["never", "on_failure", "always", "exit_code"]
 Strategy = Literal["single", "multi_worker_mirrored", "parameter_server", "between_graph"]
 Command = Annotated[tuple[Text, ...], Meta(examples=[["python", "train.py"]])]
+Arguments = Annotated[tuple[Text, ...], Meta(examples=[["--epochs", 3]])]
 PodPatch = Annotated[dict[str, Any], Meta(examples=[{"spec": {"hostNetwork": True}}])]
 
 
@@ -46,7 +47,7 @@ class Role(_Base, frozen=True):
     replicas: Count = 1
     image: Image | None = None
     command: Command | None = None
-    args: Command | None = None
+    args: Arguments | None = None
     working_dir: Filled | None = None
     env: Env = {}
     resources: Resources | None = None
@@ -177,7 +178,7 @@ class TrainingJob(_Base, frozen=True):
     roles: Annotated[Roles, Meta(examples=[{"worker": {"replicas": 2}}])]
     image: Image | None = None
     command: Command = ()
-    args: Command = ()
+    args: Arguments = ()
     working_dir: Filled | None = None
     env: Env = {}
     resources: Resources = Resources()

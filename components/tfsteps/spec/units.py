@@ -93,7 +93,7 @@ Duration = Annotated[
         extra={"parse": parse_duration, "mend": mend_duration},
         description="a duration above zero, up to 3650d: seconds, or numbers with s, m, h or d",
         examples=["30m", "1h30m", 90],
-        extra_json_schema={"type": ["string", "number"], "pattern": f"^({_DURATION})$"},
+        extra_json_schema={"types": ["string", "number"], "pattern": f"^({_DURATION})$"},
     ),
 ]
 Memory = Annotated[
@@ -104,7 +104,7 @@ Memory = Annotated[
         extra={"parse": parse_bytes, "mend": mend_bytes},
         description="an amount of memory from 1Mi to 1024Ti: bytes, or a number with Ki, Mi, Gi, Ti, k, M, G or T",
         examples=["4Gi", "512Mi"],
-        extra_json_schema={"type": ["string", "integer"], "pattern": f"^({_BYTES})$"},
+        extra_json_schema={"types": ["string", "integer"], "pattern": f"^({_BYTES})$"},
     ),
 ]
 Cpu = Annotated[
@@ -115,6 +115,6 @@ Cpu = Annotated[
         extra={"parse": parse_cores, "mend": mend_cores},
         description="an amount of CPU above zero, up to 1024: cores, or thousandths with m",
         examples=["2", "500m"],
-        extra_json_schema={"type": ["string", "number"], "pattern": f"^({_CORES})$"},
+        extra_json_schema={"types": ["string", "number"], "pattern": f"^({_CORES})$"},
     ),
 ]

@@ -67,10 +67,11 @@ def _refuse(source: str, wrong: str, fix: str, line: int = 1) -> NoReturn:
 
 
 def _json_as_yaml(text: str) -> str:
-    """Return JSON text without the two things that YAML refuses: tabs, and characters written as surrogate pairs."""
+    """Return JSON text without what YAML reads otherwise: tabs, surrogate pairs, and its own line ends and controls."""
     pair = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     joined = re.sub(pair, lambda match: str(msgspec.json.decode(f'"{match[0]}"')), text)
-    return joined.replace("\t", " ")  # a JSON string cannot hold one
+    escaped = re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", joined)
+    return escaped.replace("\t", " ")  # a JSON string cannot hold one
 
 
 def _check_depth(text: str, source: str) -> None:
@@ -86,12 +87,14 @@ def _explained(error: yaml.YAMLError, text: str) -> tuple[str, str, int]:
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
         return "is not YAML: it holds control characters", "Check that this is the job file", line
-    mark = getattr(error, "problem_mark", None)
-    at, column = (mark.line, mark.column) if mark else (0, 0)
+    lines = text.splitlines()
+    marks = [getattr(error, name, None) for name in ("problem_mark", "context_mark")]
+    places = [(mark.line, mark.column) for mark in marks if mark and mark.line < len(lines)]
+    at, column = places[0] if places else (0, 0)  # what is never closed is missed at the end, and begins in the context
     reason = str(getattr(error, "problem", None) or error)
     if reason == "but found another document":
         return "holds more than one document", "Keep one job a file: remove `---` and what follows it", at + 1
-    if text.splitlines()[at : at + 1] and text.splitlines()[at][column:].startswith("\t"):
+    if lines[at : at + 1] and lines[at][column:].startswith("\t"):
         return "is not YAML: it is indented with a tab", "Indent with spaces", at + 1
     return f"is not YAML: {reason}", "Check the indentation, quotes and brackets there", at + 1
 

@@ -1,0 +1,164 @@
+"""Curves as SVG, and as data for the values that are shown on hover."""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from tfsteps.report.curves import Chart, Curve, Point
+from tfsteps.report.html import Html, number, tag
+from tfsteps.report.words import plural
+
+_WIDTH, _HEIGHT = 380.0, 210.0
+_LEFT, _TOP, _RIGHT, _BOTTOM = 50.0, 12.0, 12.0, 26.0
+_COLOURS = 6
+_DOTTED = 24  # curves of so few points show each of them
+_BOUND = 1e300  # beyond it differences overflow, and below its inverse they vanish
+
+
+def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
+    """Return one chart; `place` is its place in the data, `runs` are all runs: each keeps its colour everywhere."""
+    x, y = _scales(chart)
+    svg = tag(
+        "svg",
+        _grid(x, y),
+        *[_curve(curve, x, y, _colour(curve, runs)) for curve in chart.curves],
+        tag("g", class_="cursor"),
+        viewBox=f"0 0 {number(_WIDTH)} {number(_HEIGHT)}",
+        role="img",
+        aria_label=_said(chart),
+        tabindex=0,
+        data_chart=place,
+    )
+    more = tag("p", f"{plural(chart.more, 'more run')} not shown.", class_="note") if chart.more else None
+    return tag("figure", tag("figcaption", chart.tag), svg, _legend(chart, runs), more, class_="chart")
+
+
+def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
+    """Return what hovering needs, in the order of `charts`: the plot's place, the scales, the points."""
+    plot = [_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM]
+    found: list[dict[str, object]] = []
+    for chart in charts:
+        x, y = _scales(chart)
+        curves = [
+            {"run": _run(c.run), "steps": [p.step for p in c.points], "values": [_short(p.value) for p in c.points]}
+            for c in chart.curves
+        ]
+        found.append({"plot": plot, "x": [x.low, x.high], "y": [y.low, y.high], "curves": curves})
+    return found
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """Maps values from `low` to `high` to pixels from `start` to `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Return the pixel of a value."""
+        return self.start + (_bounded(value) - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Return three to eight round values, or none where floating point is too coarse for them."""
+        rough = (self.high - self.low) / 5
+        unit = 10.0 ** math.floor(math.log10(rough))
+        step = next((unit * m for m in (1, 2, 5) if unit * m >= rough), unit * 10)
+        first = math.ceil(self.low / step)
+        return [(first + i) * step for i in range(9) if (first + i) * step <= self.high]
+
+
+def _scales(chart: Chart) -> tuple[Scale, Scale]:
+    points = [point for curve in chart.curves for point in curve.points]
+    steps = [_bounded(point.step) for point in points] or [0.0]
+    values = [_bounded(point.value) for point in points] or [0.0]
+    x_low, x_high = _spread(min(steps), max(steps), 0.0)
+    y_low, y_high = _spread(min(values), max(values), 0.06)
+    return Scale(x_low, x_high, _LEFT, _WIDTH - _RIGHT), Scale(y_low, y_high, _HEIGHT - _BOTTOM, _TOP)
+
+
+def _spread(low: float, high: float, margin: float) -> tuple[float, float]:
+    """Return bounds around `low` and `high` that are apart, also when those are not."""
+    if high - low <= max(abs(low), abs(high)) * 1e-12:
+        apart = abs(low) * 0.05 or 1.0
+        return low - apart, high + apart
+    return low - margin * (high - low), high + margin * (high - low)
+
+
+def _bounded(value: float) -> float:
+    return 0.0 if abs(value) < 1 / _BOUND else max(-_BOUND, min(_BOUND, float(value)))
+
+
+def _grid(x: Scale, y: Scale) -> Html:
+    parts = []
+    for value in y.ticks():
+        at = y.at(value)
+        parts += [
+            tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=at, y2=at),
+            tag("text", label(value), x=_LEFT - 8, y=at + 3.5, text_anchor="end"),
+        ]
+    for value in x.ticks():
+        if value == round(value):  # there are no half steps
+            anchor = "end" if x.at(value) > _WIDTH - _RIGHT - 12 else "middle"
+            parts.append(tag("text", label(value), x=x.at(value), y=_HEIGHT - 8, text_anchor=anchor))
+    return tag("g", *parts, class_="grid")
+
+
+def _curve(curve: Curve, x: Scale, y: Scale, colour: str) -> Html:
+    spots = [(number(x.at(point.step)), number(y.at(point.value))) for point in curve.points]
+    line = tag("path", d="M" + "L".join(f"{left},{top}" for left, top in spots)) if spots else None
+    dots = [tag("circle", cx=left, cy=top, r=2.5) for left, top in spots] if len(spots) <= _DOTTED else []
+    return tag("g", line, *dots, class_=f"curve {colour}")
+
+
+def _legend(chart: Chart, runs: Sequence[str]) -> Html:
+    items = []
+    for curve in chart.curves:
+        bad = f"{plural(curve.bad, 'value')} not finite, first at step {curve.first_bad}" if curve.bad else None
+        items.append(
+            tag(
+                "li",
+                tag("span", class_=f"key {_colour(curve, runs)}"),
+                tag("span", _run(curve.run), class_="run"),
+                tag("b", label(curve.last.value)),
+                tag("span", f"at step {curve.last.step:,}", class_="quiet"),
+                tag("span", bad, class_="warn") if bad else None,
+            )
+        )
+    return tag("ul", *items, class_="legend")
+
+
+def _said(chart: Chart) -> str:
+    """Return a chart in words, for those who cannot see it."""
+    parts = [f"{_run(c.run)}: {_extent(c.points)}, last value {label(c.last.value)}" for c in chart.curves]
+    return f"{chart.tag} by step. {'; '.join(parts)}"
+
+
+def _extent(points: Sequence[Point]) -> str:
+    if not points:
+        return "no finite value"
+    values = [point.value for point in points]
+    return f"{label(min(values))} to {label(max(values))} over steps {points[0].step:,} to {points[-1].step:,}"
+
+
+def _colour(curve: Curve, runs: Sequence[str]) -> str:
+    place = runs.index(curve.run)
+    return f"c{place % _COLOURS} d{place // _COLOURS}"
+
+
+def _run(run: str) -> str:
+    return "all" if run == "." else run
+
+
+def _short(value: float) -> float:
+    """Return `value` to seven digits, all that a 32-bit float holds."""
+    return float(f"{value:.7g}")
+
+
+def label(value: float) -> str:
+    """Return a number in a few characters: `0.125`, `12k`, `1.2e-05`."""
+    for unit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if unit <= abs(value) < 1e12:
+            return f"{value / (1e3 if suffix == 'k' else unit):.4g}{suffix}"
+    return f"{0.0 if value == 0 else value:.4g}"

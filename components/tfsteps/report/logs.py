@@ -1,0 +1,94 @@
+"""The last log lines of each replica, made fit for a page."""
+
+import collections
+import pathlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
+
+_READ = 32 << 20  # of a longer log file only the end is looked at
+_LINES = 200
+_WIDTH = 500
+_CHARACTERS = 200_000  # in the whole report
+_FEWEST = 2_000
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line.
+
+    Attributes:
+        at: Time of day, UTC, `12:00:05.123`.
+        text: Without colours; cut, with a note, where it is too long.
+    """
+
+    at: str
+    text: str
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The end of one replica's log.
+
+    Attributes:
+        lines: The last ones, in order; empty = it said nothing, or too long ago.
+        earlier: Whether there are more before them.
+    """
+
+    lines: list[Line] = []
+    earlier: bool = False
+
+
+def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, Tail]:
+    """Return the end of the log of each of `replicas`, by name; empty ones if there is no log file."""
+    kept: dict[str, collections.deque[tuple[bytes, bytes]]] = {
+        name: collections.deque(maxlen=_LINES) for name in replicas
+    }
+    seen: collections.Counter[str] = collections.Counter()
+    whole = True
+    try:
+        whole = log.stat().st_size <= _READ
+        for stamp, name, text in _lines(log):
+            if name in kept:
+                kept[name].append((stamp, text[: 8 * _WIDTH]))
+                seen[name] += 1
+    except FileNotFoundError:
+        pass
+    room = max(_CHARACTERS // max(len(kept), 1), _FEWEST)
+    return {name: _fitting(lines, room, seen[name], whole=whole) for name, lines in kept.items()}
+
+
+def plain(text: str) -> str:
+    """Return a line as a terminal would leave it: no colours, and only what follows the last carriage return."""
+    line = _ANSI.sub("", text).replace("\b", "")
+    return line.rstrip("\r").rpartition("\r")[2]
+
+
+def _lines(log: pathlib.Path) -> Iterator[tuple[bytes, str, bytes]]:
+    """Yield (time stamp, replica, text) of the lines at the end of the file, but for one that a full disk cut."""
+    with log.open("rb") as file:
+        start = file.seek(0, 2) - _READ
+        file.seek(max(start, 0))
+        if start > 0:
+            file.readline()
+        for line in file:
+            parts = line.rstrip(b"\n").split(b" ", 2)
+            if len(parts) == 3:
+                yield parts[0], parts[1].decode(errors="replace"), parts[2]
+
+
+def _fitting(lines: Sequence[tuple[bytes, bytes]], room: int, seen: int, *, whole: bool) -> Tail:
+    """Return as many of the last `lines` as have room."""
+    fitting: list[Line] = []
+    for stamp, text in reversed(lines):
+        line = Line(stamp.decode(errors="replace")[11:23], _cut(plain(text.decode(errors="replace"))))
+        room -= len(line.text) + 20
+        if room < 0 and fitting:
+            break
+        fitting.append(line)
+    return Tail(fitting[::-1], earlier=not whole or seen > len(fitting))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]} … (line cut)"

@@ -1,0 +1,108 @@
+"""One panel for each replica: its incarnations, and the end of its log."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tfsteps.records import ReplicaStatus, Span
+from tfsteps.report.html import Html, tag
+from tfsteps.report.logs import Tail
+from tfsteps.report.words import UNKNOWN, badge, duration, plural, size
+from tfsteps.systems.base import ReplicaState
+
+_MOST = 200
+_DENSE = 12
+_INCARNATIONS = 60
+
+
+def notable(replicas: Sequence[ReplicaStatus], deciding: str, limit: int = _MOST) -> list[ReplicaStatus]:
+    """Return at most `limit` of `replicas`, in their order: all that failed or were restarted before all others."""
+    ranked = sorted(replicas, key=lambda r: (r.state is not ReplicaState.FAILED, r.name != deciding, -r.restarts))
+    kept = {replica.name for replica in ranked[:limit]}
+    return [replica for replica in replicas if replica.name in kept]
+
+
+def panels(replicas: Sequence[ReplicaStatus], tails: Mapping[str, Tail], start: float, opened: str) -> Html:
+    """Return the panels.
+
+    Args:
+        replicas: Whose.
+        tails: Ends of their logs, by name.
+        start: When the job was created; times are shown from there.
+        opened: Name of the one whose panel is open; empty = none.
+    """
+    return tag(
+        "div",
+        *[_panel(replica, tails.get(replica.name, Tail()), start, opened) for replica in replicas],
+        class_="replicas dense" if len(replicas) > _DENSE else "replicas",
+    )
+
+
+def _panel(replica: ReplicaStatus, tail: Tail, start: float, opened: str) -> Html:
+    summary = tag(
+        "summary",
+        tag("span", replica.name, class_="name"),
+        badge(replica.state),
+        *[tag("span", fact, class_="quiet") for fact in _facts(replica)],
+    )
+    return tag(
+        "details",
+        summary,
+        tag("div", _incarnations(replica.spans, start), _log(replica.name, tail), class_="inside"),
+        id=replica.name,
+        open=replica.name == opened,
+    )
+
+
+def _facts(replica: ReplicaStatus) -> list[str]:
+    spans = replica.spans
+    if not spans:
+        return ["never started"]
+    last = spans[-1]
+    cpu = [span.cpu_seconds for span in spans if span.cpu_seconds is not None]
+    memory = [span.memory_bytes for span in spans if span.memory_bytes is not None]
+    return [
+        *([f"exit code {last.exit_code}"] if last.exit_code is not None else []),
+        *([last.reason] if last.reason else []),
+        *([plural(replica.restarts, "restart")] if replica.restarts else []),
+        *([f"CPU {duration(sum(cpu))}"] if cpu else []),
+        *([f"peak {size(max(memory))}"] if memory else []),
+    ]
+
+
+def _incarnations(spans: Sequence[Span], start: float) -> Html | None:
+    if not spans:
+        return None
+    first = max(0, len(spans) - _INCARNATIONS)
+    heads = ["Start", "At", "Ran for", "State", "Exit code", "Reason", "CPU", "Peak memory", "Where"]
+    rows = [_cells("td", _incarnation(place, spans[place], start)) for place in range(first, len(spans))]
+    note = tag("p", f"{plural(first, 'earlier start')} not shown.", class_="note") if first else None
+    table = tag("table", tag("thead", _cells("th", heads)), tag("tbody", *rows))
+    return tag("div", note, table, class_="scroll")
+
+
+def _incarnation(place: int, span: Span, start: float) -> list[str]:
+    return [
+        str(place + 1),
+        duration(span.started - start),
+        "still running" if span.ended is None else duration(span.ended - span.started),
+        badge(span.state),
+        UNKNOWN if span.exit_code is None else str(span.exit_code),
+        span.reason or UNKNOWN,
+        duration(span.cpu_seconds),
+        size(span.memory_bytes),
+        span.place or UNKNOWN,
+    ]
+
+
+def _cells(kind: str, texts: Iterable[str]) -> Html:
+    return tag("tr", *[tag(kind, text, scope="col" if kind == "th" else None) for text in texts])
+
+
+def _log(name: str, tail: Tail) -> Html:
+    if not tail.lines:
+        said = "Its lines are too far from the end of the log file." if tail.earlier else "It printed nothing."
+        return tag("p", said, class_="note")
+    lines = [part for line in tail.lines for part in (tag("i", line.at), f" {line.text}\n")]
+    count = plural(len(tail.lines), "line")
+    said = f"Last {count} of its log, times in UTC" if tail.earlier else f"Its whole log, {count}, times in UTC"
+    label = f"Log of {name}"
+    return tag("div", tag("p", said, class_="note"), tag("pre", *lines, tabindex=0, role="region", aria_label=label))

@@ -1,0 +1,187 @@
+"""The parts of the page that are words and numbers."""
+
+import urllib.parse
+from collections.abc import Sequence
+
+from tfsteps.records import Attempt, Digest, Status
+from tfsteps.report import charts
+from tfsteps.report.curves import Charts
+from tfsteps.report.html import Html, tag
+from tfsteps.report.logs import plain
+from tfsteps.report.words import UNKNOWN, duration, icon, moment, plural, size
+from tfsteps.systems.base import State
+
+_COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
+_RED = "#c62f35"
+_ADVICE = {
+    "infrastructure": "The platform's fault: the same job may succeed when it is run again.",
+    "user": "Running it again will not help before something is changed.",
+}
+
+
+def title(status: Status, name: str) -> str:
+    """Return the title of the page."""
+    return f"{status.state.capitalize()}: {name or status.job} · tfsteps"
+
+
+def favicon(status: Status) -> str:
+    """Return a dot of the state's colour as a data URL."""
+    colour = _COLOURS.get(status.state, _RED if status.state.terminal else "#68737f")
+    dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
+    svg = tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9")
+    return f"data:image/svg+xml,{urllib.parse.quote(svg)}"
+
+
+def section(anchor: str, heading: str, content: Html) -> Html:
+    """Return one part of the page under its heading."""
+    label = f"{anchor}-heading"
+    return tag("section", tag("h2", heading, id=label), content, id=f"section-{anchor}", aria_labelledby=label)
+
+
+def contents(parts: Sequence[tuple[str, str]]) -> Html:
+    """Return links to the parts."""
+    links = [tag("a", heading, href=f"#section-{anchor}") for anchor, heading in parts]
+    return tag("nav", *links, aria_label="Contents")
+
+
+def headline(status: Status, name: str) -> Html:
+    """Return the verdict, what it is about, and the numbers that matter most."""
+    identity = status.identity
+    about = [
+        ("Run", identity.run),
+        ("Task", identity.task),
+        ("Attempt", str(identity.attempt)),
+        ("Pipeline", identity.pipeline),
+        ("Job system", status.system),
+        ("Namespace", status.namespace),
+        ("Job", status.job),
+        ("Created", moment(status.created)),
+        ("Ended", moment(status.ended)),
+    ]
+    return tag(
+        "header",
+        tag("p", "tfsteps run report", class_="kind"),
+        tag("p", icon(status.state), status.state.capitalize(), class_="verdict", role="status"),
+        tag("h1", name or status.job),
+        tag("p", _sentence(status), class_="message"),
+        _list([(term, text) for term, text in about if text], "about"),
+        tag("ul", *[_tile(*tile) for tile in _tiles(status)], class_="tiles"),
+        class_=f"is-{status.state}",
+    )
+
+
+def _sentence(status: Status) -> str | None:
+    reason = f" ({status.reason})" if status.reason else ""
+    return f"{status.message}{reason}" if status.message else status.reason or None
+
+
+def _tiles(status: Status) -> list[tuple[str, str, str]]:
+    """Return (what, value, remark) of the numbers on top."""
+    spans = [span for replica in status.replicas for span in replica.spans]
+    cpu = [span.cpu_seconds for span in spans if span.cpu_seconds is not None]
+    memory = [span.memory_bytes for span in spans if span.memory_bytes is not None]
+    restarts = sum(replica.restarts for replica in status.replicas)
+    wait = status.started - status.created if status.started is not None else None
+    length = status.ended - status.created if status.ended is not None else None
+    failed = sum(replica.state == "failed" for replica in status.replicas)
+    return [
+        *[(metric, charts.label(value), "metric") for metric, value in status.metrics.items()],
+        ("Duration", duration(length), ""),
+        ("Until all had started", duration(wait), "" if wait is not None else "they never had"),
+        ("Replicas", str(len(status.replicas)), f"{failed} failed" if failed else ""),
+        ("Restarts", str(restarts), "summed over all replicas" if restarts else ""),
+        ("CPU time", duration(sum(cpu)) if cpu else UNKNOWN, ""),
+        ("Peak memory", size(max(memory, default=None)), "of one replica" if memory else ""),
+    ]
+
+
+def _tile(what: str, value: str, remark: str) -> Html:
+    return tag(
+        "li",
+        tag("span", what, class_="what"),
+        tag("b", value),
+        tag("span", remark, class_="quiet") if remark else None,
+        class_="metric" if remark == "metric" else None,
+    )
+
+
+def _list(items: Sequence[tuple[str, str]], kind: str) -> Html:
+    pairs = [tag("div", tag("dt", term), tag("dd", text)) for term, text in items]
+    return tag("dl", *pairs, class_=kind)
+
+
+def digest(status: Status) -> Html | None:
+    """Return why the job failed; None if it did not."""
+    found = status.digest
+    if found is None:
+        return None
+    link = tag("a", f"Open the log of {found.replica}", href=f"#{found.replica}") if found.replica else None
+    lines = "\n".join(plain(line) for line in found.tail)
+    tail = tag("pre", lines, tabindex=0, role="region", aria_label="Its last lines") if found.tail else None
+    said = tag("p", f"Its last {plural(len(found.tail), 'line')}:", class_="note") if found.tail else None
+    return tag(
+        "div",
+        tag("p", plain(found.summary), class_="summary"),
+        _list(_findings(found), "facts"),
+        said,
+        tail,
+        tag("p", link) if link else None,
+        class_="digest",
+    )
+
+
+def _findings(found: Digest) -> list[tuple[str, str]]:
+    code = f"{found.exit_code}" + (f", {found.meaning}" if found.meaning else "")
+    findings = [
+        ("First to fail", found.replica),
+        ("Exit code", code if found.exit_code is not None else found.meaning),
+        ("Exception", plain(found.exception)),
+        ("Raised at", found.frame),
+        ("What next", _ADVICE.get(found.retryable, found.retryable)),
+    ]
+    return [(term, text) for term, text in findings if text]
+
+
+def warnings(status: Status, hidden: int) -> Html | None:
+    """Return what had no effect or was lost, and how many replicas are `hidden`; None if there is nothing to say."""
+    left_out = [f"{plural(hidden, 'replica')} not shown; those that failed or were restarted are."] if hidden else []
+    items = [tag("li", text) for text in status.warnings + left_out]
+    return tag("ul", *items, class_="warnings") if items else None
+
+
+def curves(found: Charts, logs: str) -> Html:
+    """Return all charts, or the sentence that says why there are none."""
+    if not found.charts:
+        return tag(
+            "p",
+            f"No scalar was found in event files below {logs}." if logs else "There were no event files.",
+            class_="note",
+        )
+    notes = []
+    if found.more:
+        names = ", ".join(found.more[:20]) + (", …" if len(found.more) > 20 else "")
+        notes.append(tag("p", f"{plural(len(found.more), 'more tag')} not shown: {names}.", class_="note"))
+    if found.cut:
+        notes.append(tag("p", "The event files are long; the curves show their first part.", class_="note"))
+    runs = sorted({curve.run for chart in found.charts for curve in chart.curves})
+    figures = [charts.figure(chart, place, runs) for place, chart in enumerate(found.charts)]
+    return tag("div", tag("div", *figures, class_="charts"), *notes)
+
+
+def outputs(status: Status, attempt: Attempt) -> Html:
+    """Return where everything is."""
+    url = status.tensorboard_url
+    safe = url.startswith(("http://", "https://"))
+    places: list[tuple[str, str]] = [
+        ("Model", status.model),
+        ("Event files", status.logs),
+        ("Output folder", status.output),
+        ("Whole log", str(attempt.log)),
+        ("TensorBoard", tag("a", url, href=url, rel="noreferrer") if safe else url),
+    ]
+    rows = [tag("tr", tag("th", what, scope="row"), tag("td", tag("code", where))) for what, where in places if where]
+    metrics = [
+        tag("tr", tag("th", metric, scope="row"), tag("td", tag("code", f"{value:.7g}")))
+        for metric, value in status.metrics.items()
+    ]
+    return tag("div", tag("table", tag("tbody", *metrics, *rows)), class_="scroll")

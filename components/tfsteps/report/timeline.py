@@ -1,0 +1,124 @@
+"""The timeline of a job: its states, and below them each replica with one bar an incarnation."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tfsteps.records import ReplicaStatus, Span, Status
+from tfsteps.report.html import Html, number, tag
+from tfsteps.report.words import duration, ended_with, icon, moment, size
+
+_TICKS = 8
+_LAST_TICK = 0.95  # nearer to the end its words have no room
+_BARS = 60  # of one replica
+_STATES = 200
+_DAY = 86400.0
+_STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, _DAY]
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """From when the timeline goes, in seconds since the epoch, and how long, in seconds; never empty."""
+
+    start: float
+    length: float
+
+    @property
+    def end(self) -> float:
+        """The last moment."""
+        return self.start + self.length
+
+    def share(self, at: float) -> float:
+        """Return where a moment is, from 0 to 100."""
+        return 100 * max(0.0, min(1.0, (at - self.start) / self.length))
+
+    def place(self, start: float, end: float) -> str:
+        """Return the CSS that puts something from `start` to `end`."""
+        left = self.share(start)
+        return f"left:{number(left)}%;width:{number(max(0.0, self.share(end) - left))}%"
+
+
+def extent(status: Status) -> Extent:
+    """Return the time from the creation of the job to the last thing that is known of it."""
+    spans = [span for replica in status.replicas for span in replica.spans]
+    known = [span.started for span in spans] + [span.ended for span in spans if span.ended is not None]
+    known += [transition.at for transition in status.transitions] + ([status.ended] if status.ended else [])
+    start = status.created or min(known, default=0.0)
+    return Extent(start, max([0.1, *[at - start for at in known]]))
+
+
+def timeline(status: Status, replicas: Sequence[ReplicaStatus]) -> Html:
+    """Return the timeline of a job and of `replicas`."""
+    whole = extent(status)
+    rows = [_axis(whole), _job(status, whole), *[_replica(replica, whole) for replica in replicas]]
+    dense = " dense" if len(replicas) > 16 else ""
+    return tag("div", *rows, class_=f"timeline{dense}", role="region", aria_label="Timeline", tabindex=0)
+
+
+def _row(label: Html, *inside: Html, kind: str = "") -> Html:
+    return tag("div", tag("div", label, class_="label"), tag("div", *inside, class_="track"), class_=f"row {kind}")
+
+
+def _axis(whole: Extent) -> Html:
+    length = whole.length
+    step = next((step for step in _STEPS if length / step <= _TICKS), 0.0)
+    step = step or _DAY * -(-length // (_DAY * _TICKS))
+    ticks = [
+        tag("span", duration(i * step), style=f"left:{number(100 * i * step / length)}%", class_="tick")
+        for i in range(int(length / step * _LAST_TICK) + 1)
+    ]
+    return _row(tag("span", "Since creation", class_="quiet"), *ticks, kind="axis")
+
+
+def _job(status: Status, whole: Extent) -> Html:
+    changes = status.transitions[-_STATES:]
+    bars = []
+    ends = [*[change.at for change in changes[1:]], whole.end]
+    for change, end in zip(changes, ends, strict=False):
+        said = f"Job {change.state} at {duration(change.at - whole.start)}"
+        lasted = "" if change.state.terminal else f" for {duration(end - change.at)}"
+        tip = "\n".join(filter(None, [said + lasted, change.reason, change.message]))
+        kind = f"bar is-{change.state}" + (" end" if change.state.terminal else "")
+        inside = tag("span", change.state.value)
+        place = whole.place(change.at, end)
+        bars.append(tag("span", inside, style=place, class_=kind, data_tip=tip, tabindex=0, role="img", aria_label=tip))
+    return _row(tag("span", icon(status.state), "Job", class_=f"is-{status.state}"), *bars, kind="job")
+
+
+def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
+    first = max(0, len(replica.spans) - _BARS)
+    bars = [_bar(replica, place, whole) for place in range(first, len(replica.spans))]
+    if not bars:
+        bars = [tag("span", "never started", class_="absent")]
+    label = tag(
+        "a", icon(replica.state), replica.name, href=f"#{replica.name}", class_=f"is-{replica.state}", tabindex=-1
+    )
+    return _row(label, *bars)
+
+
+def _bar(replica: ReplicaStatus, place: int, whole: Extent) -> Html:
+    span = replica.spans[place]
+    again = f", start {place + 1} of {len(replica.spans)}" if len(replica.spans) > 1 else ""
+    tip = "\n".join([f"{replica.name}{again}", *details(span, whole.start)])
+    text = ", ".join([span.state.value, *ended_with(span)])
+    return tag(
+        "a",
+        tag("span", "↻ " if place else None, text),
+        href=f"#{replica.name}",
+        style=whole.place(span.started, span.ended if span.ended is not None else whole.end),
+        class_=f"bar is-{span.state}",
+        data_tip=tip,
+        aria_label=f"{tip.replace(chr(10), '. ')}. Open its log.",
+    )
+
+
+def details(span: Span, start: float) -> list[str]:
+    """Return what is known of one incarnation, a line each; times since `start`."""
+    ended = "still running" if span.ended is None else f"ran {duration(span.ended - span.started)}"
+    used = [f"CPU {duration(span.cpu_seconds)}"] if span.cpu_seconds is not None else []
+    used += [f"memory {size(span.memory_bytes)} at peak"] if span.memory_bytes is not None else []
+    return [
+        ", ".join([span.state.value, *ended_with(span)]),
+        f"started at {duration(span.started - start)} ({moment(span.started)}), {ended}",
+        *([", ".join(used)] if used else []),
+        *([span.place] if span.place else []),
+    ]

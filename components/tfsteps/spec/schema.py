@@ -1,0 +1,65 @@
+"""The JSON Schema of job files, for editors: generated from the types that the parser reads by, so that both agree.
+
+What a schema cannot say is left to the parser: the rules between fields, and the range of an amount with a unit.
+"""
+
+from typing import Any
+
+import msgspec
+
+from tfsteps.spec.docstrings import attributes, structs, summary
+from tfsteps.spec.parse import Options
+from tfsteps.spec.types import TrainingJob
+
+_Node = dict[str, Any]
+_DEFS = "#/$defs/"
+
+
+def json_schema(options: Options | None = None) -> _Node:
+    """Return the schema, in JSON Schema 2020-12.
+
+    Args:
+        options: The job systems that `systems:` may name; None = any, with any options.
+    """
+    types: list[type[msgspec.Struct]] = [TrainingJob, *(type_ for type_ in (options or {}).values() if type_)]
+    refs, defs = msgspec.json.schema_components(types, ref_template=_DEFS + "{name}")
+    documented = {name: _as_written(node) for name, node in defs.items()}
+    for type_ in structs(*types):
+        _describe(documented[type_.__name__], type_)
+    job = documented.pop(TrainingJob.__name__)
+    if options is not None:
+        job["properties"]["systems"] |= _systems(options, dict(zip(types, refs, strict=True)))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:tfsteps:job",
+        **job,
+        "$defs": documented,
+    }
+
+
+def _as_written(node: Any) -> Any:
+    """Return a node for what stands in a file: amounts may be text, and a field is left out rather than null."""
+    if isinstance(node, list | tuple):
+        return [_as_written(item) for item in node if item != {"type": "null"}]
+    if not isinstance(node, dict):
+        return node
+    read = {key: _as_written(value) for key, value in node.items() if (key, value) != ("default", None)}
+    if "types" in read:
+        read["type"] = read.pop("types")
+    if len(read.get("anyOf", ())) == 1:
+        read |= read.pop("anyOf")[0]
+    return read
+
+
+def _describe(node: _Node, type_: type[msgspec.Struct]) -> None:
+    """Put what the docstring says into a struct's node, before what is allowed in each field."""
+    node["description"] = summary(type_)
+    meanings = attributes(type_)
+    for name, field in node["properties"].items():
+        allowed = field.get("description", "")
+        field["description"] = f"{meanings[name]}\n\nAllowed: {allowed}." if allowed else meanings[name]
+
+
+def _systems(options: Options, refs: dict[type[msgspec.Struct], _Node]) -> _Node:
+    known = {name: dict(refs[type_]) if type_ else {"type": "object"} for name, type_ in options.items()}
+    return {"properties": known, "additionalProperties": False}

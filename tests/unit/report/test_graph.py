@@ -1,0 +1,67 @@
+"""The graph: every replica once, and the connections that the strategy has."""
+
+import pytest
+
+from tests.unit.report.test_html import Reader
+from tfsteps.records import ReplicaStatus
+from tfsteps.report.graph import graph
+from tfsteps.systems.base import ReplicaState
+
+
+def replicas(**counts):
+    return [ReplicaStatus(role=role, index=i) for role, count in counts.items() for i in range(count)]
+
+
+def drawn(strategy, blamed="", **counts):
+    return Reader(graph(replicas(**counts), strategy, "worker-0", blamed))
+
+
+def classes(read, name):
+    return [attrs["class"] for tag, attrs in read.tags if tag == name and attrs.get("class")]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "counts", "edges"),
+    [
+        ("single", {"worker": 1}, []),
+        ("multi_worker_mirrored", {"worker": 1}, []),
+        ("multi_worker_mirrored", {"chief": 1, "worker": 3}, ["edge ring"]),
+        ("multi_worker_mirrored", {"worker": 2, "evaluator": 1}, ["edge ring", "edge loose", "edge loose"]),
+        ("parameter_server", {"chief": 1, "worker": 2, "ps": 2}, ["edge"] * 6),
+        ("parameter_server", {"worker": 64, "ps": 4}, ["edge trunk"]),
+        ("between_graph", {"worker": 2, "ps": 1}, ["edge"] * 2),
+        ("multi_worker_mirrored", {}, []),
+    ],
+)
+def test_connections(strategy, counts, edges):
+    read = drawn(strategy, **counts)
+    assert classes(read, "path") == edges
+    links = [attrs["href"] for tag, attrs in read.tags if tag == "a"]
+    assert sorted(links) == sorted(f"#{replica.name}" for replica in replicas(**counts))
+
+
+def test_nodes_do_not_touch():
+    read = drawn("multi_worker_mirrored", worker=64)
+    boxes = [
+        [float(attrs[key]) for key in ("x", "y", "width", "height")]
+        for tag, attrs in read.tags
+        if tag == "rect" and not attrs.get("class")
+    ]
+    assert len(boxes) == 64
+    for i, (x, y, width, height) in enumerate(boxes):
+        assert all(abs(x - a) >= width + 10 or abs(y - b) >= height + 10 for a, b, _, _ in boxes[:i])
+
+
+def test_states_are_said_in_words():
+    failed = ReplicaStatus(role="worker", index=0, state=ReplicaState.FAILED, restarts=2)
+    read = Reader(graph([failed], "single", "worker-0", ""))
+    (link,) = [attrs for tag, attrs in read.tags if tag == "a"]
+    assert link["aria-label"] == "worker-0: failed, 2 restarts. It decides the job's end. Open its log."
+    assert link["class"] == "node is-failed"
+    assert "failed" in read.text
+
+
+def test_who_failed_first_stands_out():
+    read = drawn("multi_worker_mirrored", blamed="worker-1", worker=3)
+    assert classes(read, "a") == ["node is-pending", "node is-pending blamed", "node is-pending"]
+    assert "failed first" in read.text
