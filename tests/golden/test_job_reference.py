@@ -1,0 +1,14 @@
+"""docs/job.md says what the types say."""
+
+import pathlib
+
+from tests.golden import job_reference
+from tfsteps import systems
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def test_job_reference(golden):
+    examples = sorted((DOCS / "examples").iterdir())
+    whole = (DOCS / "examples" / "mnist.yaml").read_text()
+    golden(DOCS / "job.md", job_reference.page(systems.options(), examples, whole))
