@@ -1,0 +1,49 @@
+"""The command line: every command under its name."""
+
+from typing import Annotated
+
+import typer
+
+import tfsteps
+from tfsteps.cli import files, logs, run, runs, stop
+from tfsteps.cli.errors import Group
+
+app = typer.Typer(
+    cls=Group,
+    rich_markup_mode=None,  # plain help: quick, stable, and the same in docs/cli.md
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+for command in (
+    run.run,
+    runs.runs,
+    runs.show,
+    logs.logs,
+    stop.stop,
+    files.report,
+    files.init,
+    files.validate,
+    files.schema,
+):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"tfsteps {tfsteps.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tfsteps_command(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Distributed TensorFlow jobs, here and on clusters: run them, watch them, stop them.
+
+    Run folders live in $TFSTEPS_HOME, by default ~/.local/state/tfsteps.
+    """

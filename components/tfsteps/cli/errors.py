@@ -1,0 +1,62 @@
+"""How a command says no, and the group that turns every error into a message and an exit code."""
+
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from tfsteps.exits import Exit
+from tfsteps.spec import SpecError
+
+_SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
+
+
+class CommandError(Exception):
+    """A command that cannot be carried out.
+
+    Attributes:
+        code: What the process exits with.
+    """
+
+    def __init__(self, message: str, code: Exit = Exit.USAGE) -> None:
+        """Keep a message that names the thing, the value, and the next step."""
+        self.code = code
+        super().__init__(message)
+
+
+class Group(TyperGroup):
+    """The commands, with errors as messages instead of tracebacks."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was chosen."""
+        try:
+            return super().invoke(ctx)
+        except SpecError as error:
+            _say(str(error))
+            raise typer.Exit(Exit.USAGE) from error
+        except CommandError as error:
+            _say(f"error: {error}")
+            raise typer.Exit(error.code) from error
+        except BrokenPipeError as error:
+            raise typer.Exit(_SIGPIPE) from error
+        finally:
+            _flush()
+
+
+def warn(text: str) -> None:
+    """Print a warning to standard error."""
+    _say(f"warning: {text}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _flush() -> None:
+    """Write out what is left; if nobody reads it any more, keep the interpreter from complaining when it ends."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

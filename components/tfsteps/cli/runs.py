@@ -1,0 +1,112 @@
+"""`tfsteps runs` and `tfsteps show`: what is there, and how it stands."""
+
+import contextlib
+import time
+from typing import Annotated
+
+import typer
+
+from tfsteps import records
+from tfsteps.cli.find import LATEST, find_attempts, find_run, read
+from tfsteps.cli.outputs import (
+    REPLICA_COLUMNS,
+    Output,
+    headline,
+    plain,
+    print_json,
+    print_table,
+    replica_row,
+    results,
+)
+from tfsteps.cli.text import clean, duration, iso
+from tfsteps.cli.watch import follow, observer
+from tfsteps.records import Status
+
+
+def _completions(incomplete: str) -> list[str]:
+    return [run for run in [*reversed(records.runs()), LATEST] if run.startswith(incomplete)]
+
+
+RunId = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="Id of the run, the beginning of one, or `latest`.", autocompletion=_completions
+    ),
+]
+Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]
+AttemptNumber = Annotated[int | None, typer.Option(min=0, help="This attempt. Left out: the newest of each task.")]
+OutputOption = Annotated[Output, typer.Option(help="text for people, json for programs.")]
+_COLUMNS = ("RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
+
+
+def runs(*, output: OutputOption = Output.TEXT) -> None:
+    """List all runs, the newest first."""
+    found = [status for run in records.runs() for each in records.attempts(run) if (status := read(each))]
+    found.sort(key=lambda status: status.created, reverse=True)
+    if output is Output.JSON:
+        print_json([_summary(status) for status in found])
+    elif found:
+        print_table(_COLUMNS, [_row(status) for status in found], spare=("SYSTEM", "ATTEMPT", "DURATION"))
+    else:
+        typer.echo(f"There are no runs in {records.home()}; `tfsteps init` writes a first job.", err=True)
+
+
+def show(
+    run: RunId,
+    *,
+    task: Task = None,
+    attempt: AttemptNumber = None,
+    output: OutputOption = Output.TEXT,
+    follow_: Annotated[bool, typer.Option("--follow", "-f", help="Show it live until it has ended.")] = False,
+) -> None:
+    """Show how a run stands.
+
+    Its replicas, where its results are, and why it failed if it did.
+    """
+    name = find_run(run)
+    if follow_:
+        with observer(final=False) if output is Output.TEXT else contextlib.nullcontext() as looking:
+            follow(lambda: find_attempts(name, task, attempt), [looking] if looking else [])
+    found = [status for each in find_attempts(name, task, attempt) if (status := read(each))]
+    found.sort(key=lambda status: status.created)
+    if output is Output.JSON:
+        print_json({"run": name, "attempts": [plain(status) for status in found]})
+        return
+    for position, status in enumerate(found):
+        if position:
+            print()
+        _print_status(status)
+
+
+def _print_status(status: Status) -> None:
+    print("\n".join(headline(status)) + "\n")
+    now = time.time()
+    print_table(REPLICA_COLUMNS, [replica_row(replica, now) for replica in status.replicas], spare=("PLACE", "CPU"))
+    print()
+    for warning in status.warnings:
+        print(f"{'warning':<12} {clean(warning)}")
+    print("\n".join(results(status)))
+
+
+def _row(status: Status) -> list[str]:
+    now = time.time()
+    who = status.identity
+    took = duration((status.ended or now) - status.created) if status.ended or not status.state.terminal else "-"
+    age = duration(now - status.created)
+    return [clean(who.run), clean(who.task), str(who.attempt), status.state.value, status.system, age, took]
+
+
+def _summary(status: Status) -> dict[str, object]:
+    return {
+        "run": status.identity.run,
+        "task": status.identity.task,
+        "attempt": status.identity.attempt,
+        "pipeline": status.identity.pipeline,
+        "state": status.state.value,
+        "reason": status.reason,
+        "system": status.system,
+        "job": status.job,
+        "created": iso(status.created),
+        "started": iso(status.started),
+        "ended": iso(status.ended),
+    }

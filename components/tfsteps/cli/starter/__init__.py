@@ -1,0 +1,1 @@
+"""What `tfsteps init` writes: a job file, and the training program that it starts."""

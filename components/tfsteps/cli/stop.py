@@ -1,0 +1,80 @@
+"""`tfsteps stop`: ends a running job through its launcher."""
+
+import os
+import signal
+import time
+from typing import Annotated
+
+import typer
+
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.find import find_attempts, find_run, read
+from tfsteps.cli.outputs import verdict
+from tfsteps.cli.runs import RunId, Task
+from tfsteps.cli.watch import POLL_SECONDS
+from tfsteps.records import Attempt, Status
+from tfsteps.systems.base import ReplicaState
+
+_HINT_SECONDS = 15.0  # longer than the default grace period
+
+
+def stop(
+    run: RunId,
+    *,
+    task: Task = None,
+    now: Annotated[bool, typer.Option("--now", help="Kill the replicas, without a grace period.")] = False,
+) -> None:
+    """Stop a run and wait until it has ended."""
+    name = find_run(run)
+    attempts = find_attempts(name, task)
+    running = [attempt for attempt in attempts if attempt.alive()]
+    for attempt in attempts:
+        status = read(attempt)
+        if status and attempt not in running:
+            print(f"already ended: {verdict(status)}")
+    for attempt in running:
+        _signal(attempt)
+    for attempt in running:
+        _wait(attempt, f"tfsteps stop {name} --now", now=now)
+
+
+def _signal(attempt: Attempt) -> None:
+    """Ask the launcher to stop its job. Its process id holds as long as it holds the attempt."""
+    status = read(attempt)
+    if status is None or status.state.terminal or not attempt.alive():
+        return  # a launcher whose job has ended is writing its report
+    try:
+        os.kill(status.launcher, signal.SIGTERM)
+    except ProcessLookupError:  # it ended in between
+        return
+    except PermissionError as error:
+        who = f"task {status.identity.task}: its launcher, pid {status.launcher}, is another user's"
+        raise CommandError(f"{who}; stop it as that user") from error
+
+
+def _wait(attempt: Attempt, harder: str, *, now: bool) -> None:
+    """Wait until the launcher has ended, telling whom it waits for."""
+    asked = time.monotonic()
+    hinted = now
+    told = ""
+    while attempt.alive():
+        told = _tell(read(attempt), told)
+        time.sleep(POLL_SECONDS)
+        if now:  # a second signal kills; sent once only, it could be merged with the first
+            _signal(attempt)
+        elif not hinted and time.monotonic() - asked > _HINT_SECONDS:
+            print(f"still waiting; `{harder}` kills it", flush=True)
+            hinted = True
+    if status := read(attempt):
+        print(verdict(status))
+
+
+def _tell(status: Status | None, told: str) -> str:
+    """Print which replicas are still up, if that changed; return what was printed last."""
+    if status is None:
+        return told
+    up = [replica.name for replica in status.replicas if replica.state is ReplicaState.RUNNING]
+    text = f"stopping {status.identity.task}: waiting for {', '.join(up) or 'the launcher'}"
+    if text != told:
+        print(text, flush=True)
+    return text

@@ -1,0 +1,60 @@
+"""docs/cli.md says what `tfsteps --help` says."""
+
+import pathlib
+
+import typer
+from typer.main import get_command
+
+from tfsteps.cli.app import app
+from tfsteps.exits import Exit
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
+EXITS = {
+    Exit.SUCCEEDED: "the job succeeded, or the command did what was asked",
+    Exit.USAGE: "the job file or the command line is wrong; nothing was created",
+    Exit.FAILED: "the job failed",
+    Exit.DEADLINE: "one of the job's deadlines passed",
+    Exit.CANCELLED: "the job was stopped",
+    Exit.PLATFORM: "not the job's fault: safe to try again",
+}
+
+
+def test_cli_reference(golden):
+    golden(PAGE, page())
+
+
+def page():
+    """Return the reference: exit codes, then every command."""
+    assert set(EXITS) == set(Exit)
+    group = get_command(app)
+    top = typer.Context(group, info_name="tfsteps")
+    exits = table("exit code", "meaning", [(str(int(code)), text) for code, text in EXITS.items()])
+    commands = [section(typer.Context(command, top, info_name=name)) for name, command in group.commands.items()]
+    return (
+        "\n\n".join(
+            [
+                "# The `tfsteps` command",
+                "Written by `make golden` from the command itself.",
+                group.help,
+                exits,
+                *commands,
+            ]
+        )
+        + "\n"
+    )
+
+
+def section(context):
+    """Return one command's part."""
+    command = context.command
+    usage = command.get_usage(context).removeprefix("Usage: ")
+    rows = [param.get_help_record(context) for param in command.get_params(context)]
+    shown = [(f"`{name}`".replace("|", r"\|"), text) for name, text in rows if name != "--help"]
+    return f"## {context.info_name}\n```\n{usage}\n```\n{command.help}\n\n{table('', '', shown)}".rstrip()
+
+
+def table(left, right, rows):
+    """Return a Markdown table; empty without rows."""
+    if not rows:
+        return ""
+    return "\n".join([f"| {left} | {right} |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)])

@@ -1,0 +1,32 @@
+"""The command: in this process for tests of what it prints, and its program for those of how it behaves."""
+
+import pathlib
+import sys
+
+from typer.testing import CliRunner
+
+from tfsteps.cli.app import app
+
+COMMAND = str(pathlib.Path(sys.executable).with_name("tfsteps"))
+
+
+def tfsteps(*args, input=None):  # noqa: A002  the runner's word
+    """Run `tfsteps` with some arguments; return its exit code, standard output and standard error."""
+    result = CliRunner().invoke(app, [str(arg) for arg in args], input=input, prog_name="tfsteps")
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def said(*args):
+    """Return the lines that a command prints that succeeds and has nothing to complain about."""
+    code, out, err = tfsteps(*args)
+    assert (code, err) == (0, "")
+    return out.splitlines()
+
+
+def refused(*args):
+    """Return the error of a command that refuses and prints nothing else."""
+    code, out, err = tfsteps(*args)
+    assert (code, out) == (2, "")
+    return err

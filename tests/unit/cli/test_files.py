@@ -1,0 +1,82 @@
+"""`tfsteps init`, `validate`, `schema` and `report`."""
+
+import ast
+import json
+
+import pytest
+
+from tests.support import finished
+from tests.unit.cli.command import refused, said, tfsteps
+from tfsteps import spec, systems
+
+GOOD = "name: good\ncommand: [python, train.py]\nroles: {worker: {replicas: 2}}\n"
+
+
+@pytest.mark.parametrize("folder", [".", "new/deeper"])
+def test_init_writes_a_job_that_is_valid_and_a_program_that_compiles(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = tfsteps("init", folder)
+    job = tmp_path / folder / "job.yaml"
+    assert code == 0
+    assert {(tmp_path / line).resolve() for line in out.splitlines()} == {job, job.with_name("train.py")}
+    assert err == f"Run it: tfsteps run {folder.removeprefix('.')}{'/' if folder != '.' else ''}job.yaml\n"
+    assert not systems.get("local").warnings(spec.load(job, systems.options()))
+    ast.parse(job.with_name("train.py").read_text())
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "train.py"])
+def test_init_overwrites_nothing(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    assert f"{tmp_path / name} exists and is left as it is" in refused("init", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_init_says_where_it_cannot_write(tmp_path):
+    (tmp_path / "file").touch()
+    assert "file/folder' cannot be written: " in refused("init", tmp_path / "file" / "folder")
+
+
+def test_validate_a_good_job(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(GOOD)
+    assert said("validate", job) == [f"{job}: good is fine"]
+    assert said("validate", job, "--system", "local") == [f"{job}: good is fine"]
+    assert tfsteps("validate", "-", input=GOOD) == (0, "-: good is fine\n", "")
+
+
+def test_validate_prints_every_problem_with_its_line(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text("name: Bad\ncommand: 3\nrolles: {}\n")
+    err = refused("validate", job)
+    found = [line.partition(f"{job}:")[2].split(": ")[:2] for line in err.splitlines()]
+    assert ["2", "command"] in found
+    assert ["3", "rolles"] in found
+    assert len(found) >= 3
+
+
+def test_validate_for_a_system_that_is_not_there(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(GOOD)
+    assert refused("validate", job, "--system", "lcoal") == "error: job system 'lcoal' is unknown: use one of local\n"
+
+
+def test_schema_is_one_json_object_here_and_in_a_file(tmp_path):
+    printed = "\n".join(said("schema")) + "\n"
+    assert json.loads(printed)["properties"]["roles"]
+    assert said("schema", "--output", tmp_path / "schema.json") == []
+    assert (tmp_path / "schema.json").read_text() == printed
+    assert "cannot be written" in refused("schema", "--output", tmp_path / "no" / "schema.json")
+
+
+def test_report_is_written_again_for_the_newest_attempt():
+    attempt = finished.failed()
+    assert not attempt.report.exists()
+    assert said("report", "latest") == [str(attempt.report)]
+    assert "</html>" in attempt.report.read_text()
+
+
+def test_report_says_where_it_cannot_be_written():
+    attempt = finished.succeeded()
+    attempt.report.mkdir()
+    assert f"{attempt.report} cannot be written: " in refused("report", "latest")

@@ -1,0 +1,89 @@
+"""What a user may type for a run, a task, an attempt; and what is said when it is not there."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.unit.cli.command import COMMAND, refused, said, tfsteps
+from tests.unit.cli.statuses import saved
+from tfsteps.records import Attempt
+from tfsteps.systems.base import State
+
+
+@pytest.fixture
+def three_runs():
+    """Three ended runs; the times of their folders are their order."""
+    for age, run in enumerate(("abcd", "abxy", "mnist-2026")):
+        attempt = saved(run=run, state=State.SUCCEEDED)
+        os.utime(attempt.folder.parents[1], (1000 + age, 1000 + age))
+
+
+@pytest.mark.usefixtures("three_runs")
+@pytest.mark.parametrize(
+    ("typed", "found"), [("abcd", "abcd"), ("abc", "abcd"), ("m", "mnist-2026"), ("latest", "mnist-2026")]
+)
+def test_a_run_is_found(typed, found):
+    assert said("show", typed)[0].split() == ["run", found]
+
+
+@pytest.mark.usefixtures("three_runs")
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("ab", "run 'ab' is ambiguous: abcd, abxy; write more of the id"),
+        ("mnits-2026", "run 'mnits-2026' is unknown; nearest: mnist-2026; `tfsteps runs` lists all"),
+        ("zzz", "run 'zzz' is unknown; nearest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
+        ("", "run '' is unknown; nearest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
+        ("../abcd", "run '../abcd' is unknown; nearest: abcd"),
+    ],
+)
+@pytest.mark.parametrize("command", ["show", "logs", "stop", "report"])
+def test_an_unknown_run_is_answered_with_those_that_are_near(command, typed, answer):
+    assert refused(command, typed).startswith(f"error: {answer}")
+
+
+@pytest.mark.usefixtures("three_runs")
+@pytest.mark.parametrize(("typed", "offered"), [("ab", ["abxy", "abcd"]), ("la", ["latest"]), ("zz", [])])
+def test_the_shell_completes_runs(typed, offered):
+    asked = {"_TFSTEPS_COMPLETE": "complete_bash", "COMP_WORDS": f"tfsteps show {typed}", "COMP_CWORD": "2"}
+    done = subprocess.run([COMMAND], env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == offered
+
+
+def test_an_exact_id_wins_over_longer_ones():
+    for run in ("r1", "r10"):
+        saved(run=run, state=State.SUCCEEDED)
+    assert said("show", "r1")[0].split() == ["run", "r1"]
+
+
+def test_without_any_run_the_next_step_is_named(home):
+    assert refused("show", "latest") == (
+        f"error: run 'latest' is unknown: there are no runs in {home}; start one with `tfsteps run`\n"
+    )
+
+
+def test_an_unknown_task_or_attempt_is_answered_with_what_is_there():
+    for task, attempt in (("prepare", 0), ("train", 0), ("train", 1)):
+        saved(task=task, attempt=attempt, state=State.FAILED)
+    assert refused("logs", "r1", "--task", "trian") == "error: run r1: task 'trian' is unknown; it has prepare, train\n"
+    assert refused("logs", "r1", "--attempt", 7) == "error: run r1: attempt 7 is unknown; there is 0, 1\n"
+
+
+def test_the_newest_attempt_of_each_task_counts():
+    for task, attempt in (("prepare", 0), ("train", 9), ("train", 10)):
+        saved(task=task, attempt=attempt, state=State.FAILED)
+    shown = [line.split(maxsplit=1)[1] for line in said("show", "r1") if line.startswith("task ")]
+    assert shown == ["prepare, attempt 0", "train, attempt 10"]
+
+
+@pytest.mark.parametrize("command", [("runs",), ("show", "r1"), ("stop", "r1")])
+def test_a_status_that_cannot_be_read_is_passed_over_with_a_warning(command):
+    saved(task="good", state=State.SUCCEEDED)
+    bad = saved(task="bad", state=State.SUCCEEDED)
+    (bad.folder / "status.json").write_text("{")
+    code, out, err = tfsteps(*command)
+    assert code == 0
+    assert "good" in out
+    assert err.startswith(f"warning: {Attempt(bad.folder).folder / 'status.json'} cannot be read: ")
+    assert err.count("\n") == 1
