@@ -1,0 +1,1 @@
+"""The pipeline engines: what each hands a step, what it expects back, and how its pipelines are written."""

@@ -1,0 +1,67 @@
+"""Container components that start our launchers: never cached, one argument, the run id filled in."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kfp import dsl
+from kfp.dsl.container_component_class import ContainerComponent
+from kfp.dsl.pipeline_task import TaskState
+
+from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.image import IMAGE
+
+_PASSTHROUGHS = (
+    (dsl.TaskConfigField.RESOURCES, False),
+    (dsl.TaskConfigField.KUBERNETES_TOLERATIONS, False),
+    (dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR, False),
+    (dsl.TaskConfigField.KUBERNETES_AFFINITY, False),
+    (dsl.TaskConfigField.ENV, True),
+    (dsl.TaskConfigField.KUBERNETES_VOLUMES, True),  # the launcher reads the event files
+)
+
+
+def container_spec(module: str, image: str = IMAGE) -> dsl.ContainerSpec:
+    """Return the container that runs `python -m <module>` with all inputs and outputs in one argument.
+
+    Any other argument breaks on some back end: Concat and embedded placeholders are not resolved, and an input that the
+    caller leaves out fails the task.
+    """
+    return dsl.ContainerSpec(
+        image=image,
+        command=["python", "-m", module],
+        args=[ARGUMENT, dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+    )
+
+
+class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no types
+    """A component whose tasks are never taken from the cache, and know the run they belong to."""
+
+    def __call__(self, **inputs: Any) -> Any:
+        """Return the task, in a pipeline; its result, outside of one (kfp.local)."""
+        if "run_id" in self.component_spec.inputs:
+            inputs.setdefault("run_id", dsl.PIPELINE_JOB_ID_PLACEHOLDER)
+        task = super().__call__(**inputs)
+        return task if task.state is TaskState.FINAL else task.set_caching_options(False)
+
+    @property
+    def pipeline_spec(self) -> Any:
+        """The component compiled by itself, to be uploaded as a pipeline of one task."""
+        spec = super().pipeline_spec
+        for task in spec.root.dag.tasks.values():
+            task.caching_options.enable_cache = False
+        return spec
+
+
+def launcher_component(function: Callable[..., Any]) -> LauncherComponent:
+    """Make a component of a function that returns a container spec.
+
+    Where it takes a `dsl.TaskConfig`, what authors set on its tasks goes to the job's replicas; variables and volumes
+    go to the launcher too.
+    """
+    plain = dsl.container_component(function)
+    if any(spec.type == "TaskConfig" for spec in (plain.component_spec.inputs or {}).values()):
+        # container_component takes no passthroughs, but the compiler reads them from here.
+        plain.component_spec.task_config_passthroughs = [
+            dsl.TaskConfigPassthrough(field=field, apply_to_task=both) for field, both in _PASSTHROUGHS
+        ]
+    return LauncherComponent(plain.component_spec, plain.pipeline_func)

@@ -1,0 +1,148 @@
+"""What Kubeflow Pipelines hands a step by `--executor_input {{$}}`, and the one file it reads back. Needs no kfp."""
+
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.identity import Identity, new_run_id
+
+ARGUMENT = "--executor_input"
+RUN_ID = "TFSTEPS_RUN_ID"
+_MOUNTS = re.compile(r"^(gs|minio|s3|oci)://")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_LOCAL_RUN = re.compile(r"(.+)-\d{4}(?:-\d\d){5}-\d{6}")  # the folder that kfp.local makes for a run
+
+
+class Artifact(msgspec.Struct, kw_only=True, rename="camel"):
+    """An input or output artifact.
+
+    Attributes:
+        name: As the back end calls it.
+        uri: Where it is stored. Stays as given: another bucket fails the task.
+        metadata: What its producer said about it.
+        custom_path: Where the step finds it, if the back end says so; empty = follows from `uri`.
+    """
+
+    name: str = ""
+    uri: str = ""
+    metadata: dict[str, Any] = {}
+    custom_path: str = ""
+
+    @property
+    def path(self) -> pathlib.Path:
+        """Where the step reads or writes it; it need not exist."""
+        scheme = {"gs": "gcs"}
+        return pathlib.Path(
+            self.custom_path or _MOUNTS.sub(lambda found: f"/{scheme.get(found[1], found[1])}/", self.uri)
+        )
+
+
+class _Artifacts(msgspec.Struct):
+    artifacts: list[Artifact] = []
+
+
+class _Inputs(msgspec.Struct, rename="camel"):
+    parameter_values: dict[str, Any] = {}
+    artifacts: dict[str, _Artifacts] = {}
+
+
+class _Outputs(msgspec.Struct, rename="camel"):
+    output_file: str
+    artifacts: dict[str, _Artifacts] = {}
+
+
+class ExecutorInput(msgspec.Struct):
+    """One task as the back end describes it to its container."""
+
+    outputs: _Outputs
+    inputs: _Inputs = msgspec.field(default_factory=_Inputs)
+
+    @classmethod
+    def from_arguments(cls, arguments: Sequence[str]) -> "ExecutorInput":
+        """Read a command line that holds `--executor_input` and its JSON.
+
+        Raises:
+            ValueError: It does not, or the JSON is not what the back end writes.
+        """
+        if ARGUMENT not in arguments[:-1]:
+            raise ValueError(f"expected {ARGUMENT} and the JSON that Kubeflow Pipelines puts for {{{{$}}}}")
+        text = arguments[list(arguments).index(ARGUMENT) + 1]
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{ARGUMENT} is not what Kubeflow Pipelines writes: {error}") from error
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The input parameters that were given or have a default.
+
+        JSON's one kind of number comes back as kfp.local's floats (`{"a": 1.0}`) or the back end's integers: always
+        integers here where the value is whole.
+        """
+        given = self.inputs.parameter_values.items()
+        return {name: _whole(value) for name, value in given if value is not None}
+
+    def artifact(self, name: str) -> Artifact | None:
+        """Return an input artifact; None if it was not given."""
+        found = self.inputs.artifacts.get(name)
+        return found.artifacts[0] if found and found.artifacts else None
+
+    def output(self, name: str) -> Artifact:
+        """Return a declared output artifact. KeyError for any other."""
+        return self.outputs.artifacts[name].artifacts[0]
+
+    def identity(self, environment: Mapping[str, str] = os.environ) -> Identity:
+        """Return who this task is, its attempt left at 0.
+
+        The run is $TFSTEPS_RUN_ID, else the parameter `run_id`, else what the output path says. The task comes from
+        that path alone: the same over retries and re-created pods, another one for siblings and loop iterations.
+        """
+        pipeline, run, task = _place(pathlib.PurePath(self.outputs.output_file).parent.parts)
+        given = environment.get(RUN_ID) or self.inputs.parameter_values.get("run_id")
+        return Identity(run=given or run or new_run_id(), task=task, pipeline=pipeline)
+
+    def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the task's outputs as a whole: every parameter, and for each output artifact its metadata.
+
+        A declared parameter that is left out fails the task on the back end. OSError if the disk does not take it.
+        """
+        artifacts = {
+            name: {"artifacts": [{"name": item.name, "uri": item.uri, "metadata": metadata.get(name, {})}]}
+            for name, listed in self.outputs.artifacts.items()
+            for item in listed.artifacts
+        }
+        file = pathlib.Path(self.outputs.output_file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_name(f"{file.name}.new")
+        new.write_bytes(msgspec.json.encode({"parameterValues": parameters, "artifacts": artifacts}))
+        new.replace(file)
+
+
+def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
+    """Return (pipeline, run, task) from the folders of the output file; what cannot be told is empty, never the task.
+
+    The back end makes `.../<pipeline>/<run id>/<task>/<uuid>`, kfp.local `.../<pipeline>-<time>/<task>`, with more
+    folders for loop iterations and nested pipelines.
+    """
+    if len(folders) >= 4 and _UUID.fullmatch(folders[-1]):
+        return folders[-4], folders[-3], folders[-1]
+    for depth in range(len(folders) - 2, -1, -1):
+        if found := _LOCAL_RUN.fullmatch(folders[depth]):
+            return found[1], folders[depth], "/".join(folders[depth + 1 :])
+    return "", "", folders[-1]
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _whole(item) for key, item in value.items()}
+        case list():
+            return [_whole(item) for item in value]
+        case _:
+            return value

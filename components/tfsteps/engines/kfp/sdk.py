@@ -1,0 +1,83 @@
+"""kfp.local as we need it: tasks run by our own function, nothing of its own on the terminal, two faults mended.
+
+kfp.local looks its task handlers up by the exact type of the runner, and has none for containers as processes. So for
+the length of a run ours stands in the place of the one for subprocesses.
+"""
+
+import contextlib
+import logging
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kfp import local
+from kfp.local import config, executor_input_utils, logging_utils, subprocess_task_handler
+from kfp.local.orchestrator.enhanced_dag_orchestrator import ConditionEvaluator
+from kfp.local.status import Status as TaskStatus
+
+_executor_input_to_dict: Any = executor_input_utils.executor_input_to_dict
+_resolve_channel: Any = ConditionEvaluator._resolve_pipeline_channel  # noqa: SLF001  see `_channel_value`
+
+
+@contextlib.contextmanager
+def patched(
+    run_step: Callable[[list[str], Mapping[str, str]], int], pipeline_root: pathlib.Path, say: Callable[[str], None]
+) -> Iterator[None]:
+    """Make kfp.local run its tasks by `run_step`, and keep it from the terminal."""
+
+    class Handler:
+        """What kfp.local makes for each task."""
+
+        def __init__(self, full_command: list[str], env_vars: Mapping[str, str] | None = None, **_: Any) -> None:
+            self._command, self._env = full_command, env_vars or {}
+
+        def run(self) -> TaskStatus:
+            return TaskStatus.FAILURE if run_step(self._command, self._env) else TaskStatus.SUCCESS
+
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in (
+            (subprocess_task_handler, "SubprocessTaskHandler", Handler),
+            (logging_utils, "local_logger_context", contextlib.nullcontext),
+            (logging_utils, "indented_print", contextlib.nullcontext),
+            (logging_utils, "print_horizontal_line", lambda: None),
+            (config.LocalExecutionConfig, "instance", None),
+            (executor_input_utils, "executor_input_to_dict", _without_nulls),
+            (ConditionEvaluator, "_resolve_pipeline_channel", _channel_value),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+        warnings = _Warnings(say)
+        logging.getLogger().addHandler(warnings)
+        stack.callback(logging.getLogger().removeHandler, warnings)
+        local.init(local.SubprocessRunner(use_venv=False), pipeline_root=os.fspath(pipeline_root))
+        yield
+
+
+def _without_nulls(executor_input: Any, component_spec: Any) -> Any:
+    """Do what kfp.local does, for the inputs that were given: it ends with a TypeError at an integer that was not."""
+    values = executor_input.inputs.parameter_values
+    for name in [name for name, value in values.items() if value.WhichOneof("kind") in {None, "null_value"}]:
+        del values[name]
+    return _executor_input_to_dict(executor_input, component_spec)
+
+
+def _channel_value(channel: str, store: Any) -> Any:
+    """Do what kfp.local does, for outputs of any name: it knows only `Output`, and takes other conditions for false."""
+    task, _, key = channel.removeprefix("pipelinechannel--").rpartition("-")
+    try:
+        return store.get_task_output(task, key)
+    except ValueError:  # no such task: it names an input
+        return _resolve_channel(channel, store)
+
+
+class _Warnings(logging.Handler):
+    """Passes on kfp's warnings, such as a condition that it could not evaluate; its errors repeat what a step said."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:
+            self._say(f"warning: {record.getMessage()}")

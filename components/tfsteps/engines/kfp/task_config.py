@@ -1,0 +1,100 @@
+"""From `dsl.TaskConfig`, what an author set on a task, to the same words of a job description.
+
+The driver hands it over as Kubernetes JSON, with the names of a pod spec; everything is None where nothing was set, and
+under kfp.local.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfsteps.spec import Problem, SpecError
+
+_GPU = "nvidia.com/gpu"
+_OURS = "TFSTEPS_"
+
+
+def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what `config` says, as part of a job.
+
+    Raises:
+        SpecError: A volume or variable whose source a job description has no word for.
+    """
+    config = config or {}
+    found = {
+        "resources": _resources(config.get("resources") or {}),
+        "node_selector": config.get("nodeSelector") or {},
+        "tolerations": [_toleration(each) for each in config.get("tolerations") or []],
+        "env": dict(_env(config.get("env") or [])),
+        "volumes": list(_volumes(config.get("volumes") or [], config.get("volumeMounts") or [])),
+        "pod": {"spec": {"affinity": config["affinity"]}} if config.get("affinity") else {},
+    }
+    return {field: value for field, value in found.items() if value}
+
+
+def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return requests with the limits beside them; a limit alone is a request too, as Kubernetes has it."""
+    limits, requests = given.get("limits") or {}, given.get("requests") or {}
+    found: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
+    found["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
+    found["gpu"] = int({**requests, **limits}.get(_GPU, 0))
+    return {name: value for name, value in found.items() if value}
+
+
+def _toleration(given: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"key": "key", "operator": "operator", "value": "value", "effect": "effect", "tolerationSeconds": "seconds"}
+    return {ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) not in (None, "")}
+
+
+def _env(variables: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    for variable in variables:
+        name, source = variable["name"], variable.get("valueFrom") or {}
+        if name.startswith(_OURS):
+            continue  # meant for the launcher: the replicas get their own
+        match source:
+            case {"secretKeyRef": {"name": secret, "key": key}}:
+                yield name, {"secret": secret, "key": key}
+            case {"configMapKeyRef": {"name": config_map, "key": key}}:
+                yield name, {"config_map": config_map, "key": key}
+            case {"fieldRef": {"fieldPath": field}}:
+                yield name, {"field": field}
+            case {} if not source:
+                yield name, variable.get("value", "")
+            case _:
+                raise _unknown(
+                    ("env", name), "has a source that jobs do not know", "a value, Secret, ConfigMap or field"
+                )
+
+
+def _volumes(volumes: list[Mapping[str, Any]], mounts: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    sources = {volume["name"]: volume for volume in volumes}
+    for mount in mounts:
+        found: dict[str, Any] = {"mount": mount["mountPath"], **_source(sources[mount["name"]])}
+        if mount.get("subPath"):
+            found["sub_path"] = mount["subPath"]
+        if mount.get("readOnly"):
+            found["read_only"] = True
+        yield found
+
+
+def _source(volume: Mapping[str, Any]) -> dict[str, Any]:
+    match volume:
+        case {"persistentVolumeClaim": {"claimName": claim}}:
+            return {"pvc": claim}
+        case {"secret": {"secretName": secret}}:
+            return {"secret": secret}
+        case {"configMap": {"name": config_map}}:
+            return {"config_map": config_map}
+        case {"hostPath": {"path": path}}:
+            return {"host_path": path}
+        case {"nfs": {"server": server, "path": path}}:
+            return {"nfs": {"server": server, "path": path}}
+        case {"emptyDir": {"sizeLimit": size, **rest}}:
+            return {"empty_dir": size, **({"in_memory": True} if rest.get("medium") == "Memory" else {})}
+        case _:
+            allowed = "a PVC, Secret, ConfigMap, host path, NFS export, or an emptyDir with a size limit"
+            raise _unknown(("volumes", volume["name"]), "has a source that jobs do not know", allowed)
+
+
+def _unknown(path: tuple[str, ...], wrong: str, allowed: str) -> SpecError:
+    problem = Problem(path=("task_config", *path), wrong=wrong, allowed=allowed, fix="Set another one on the task")
+    return SpecError([problem], "task_config")

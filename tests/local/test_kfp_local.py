@@ -1,0 +1,306 @@
+"""Pipelines of small programs as kfp.local runs them by our task handler."""
+# ruff: noqa: UP045  kfp does not know `X | None`
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Optional
+
+import pytest
+from kfp import dsl
+from kfp.local import config, logging_utils, subprocess_task_handler
+
+from tfsteps.engines.kfp.local import PipelineError, run
+from tfsteps.image import IMAGE
+from tfsteps.kfp import train
+from tfsteps.records import attempts
+
+# Python, with the task at hand as `task`.
+PROGRAM = """
+import os, sys, time
+from tfsteps.engines.kfp.executor import ExecutorInput
+task = ExecutorInput.from_arguments(sys.argv)
+"""
+
+
+def step(program, image=IMAGE):
+    return dsl.ContainerSpec(
+        image=image,
+        command=["python", "-c", PROGRAM + program],
+        args=["--executor_input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+    )
+
+
+@dsl.container_component
+def count(number: dsl.OutputPath(int), word: dsl.OutputPath(str), start: int = 1):
+    return step("""task.write({"number": task.parameters["start"] + 1, "word": "big"}, {})""")
+
+
+@dsl.container_component
+def say(text: str, number: int = 0):
+    return step("""print(task.parameters["text"], task.parameters["number"], os.environ.get("COLOUR"), os.getcwd())""")
+
+
+@dsl.container_component
+def fail(code: int):
+    return step("""print("failing"); sys.exit(task.parameters["code"])""")
+
+
+@dsl.container_component
+def fail_once(marker: str):
+    return step("""
+marker = task.parameters["marker"]
+if not os.path.exists(marker):
+    open(marker, "w").close()
+    sys.exit(3)
+""")
+
+
+@dsl.container_component
+def optional(
+    seen: dsl.OutputPath(list),
+    whole: Optional[int] = None,
+    part: Optional[float] = None,
+    text: Optional[str] = None,
+    words: Optional[list] = None,
+):
+    return step("""task.write({"seen": sorted(task.parameters)}, {})""")
+
+
+@dsl.container_component
+def sleep():
+    return step("""print("sleeping"); time.sleep(600)""")
+
+
+def do(pipeline, tmp_path, /, arguments=None, **options):
+    lines = []
+    steps = run(pipeline, arguments or {}, pipeline_root=tmp_path / "root", say=lines.append, **options)
+    return [(each.name, each.exit_code) for each in steps], lines
+
+
+def test_outputs_reach_the_next_step(tmp_path, capfd):
+    @dsl.pipeline(name="chain")
+    def chain(start: int = 4):
+        first = count(start=start)
+        second = count(start=first.outputs["number"])
+        say(text=f"{second.outputs['word']} it is", number=second.outputs["number"])
+
+    steps, lines = do(chain, tmp_path, {"start": 7}, env={"COLOUR": "red"}, cwd=tmp_path)
+    assert steps == [("count", 0), ("count-2", 0), ("say", 0)]
+    assert lines == [f"big it is 9 red {tmp_path}"]
+    assert capfd.readouterr() == ("", ""), "kfp has nothing to say of its own"
+
+
+@pytest.mark.parametrize(("limit", "taken"), [(5, True), (50, False)])
+def test_condition_on_an_output_of_any_name(limit, taken, tmp_path):
+    @dsl.pipeline(name="condition")
+    def condition(limit: int):
+        counted = count(start=9)
+        with dsl.If(counted.outputs["number"] > limit), dsl.If(counted.outputs["word"] == "big"):
+            say(text="yes")
+        with dsl.Else():
+            say(text="no")
+
+    _, lines = do(condition, tmp_path, {"limit": limit})
+    assert [line.split()[0] for line in lines] == ["yes" if taken else "no"], lines
+
+
+def test_inputs_that_are_left_out(tmp_path):
+    @dsl.pipeline(name="optional")
+    def pipeline() -> list:
+        return optional(words=[]).outputs["seen"]
+
+    assert do(pipeline, tmp_path)[0] == [("optional", 0)]
+    [written] = tmp_path.rglob("executor_output.json")
+    assert '"seen":["words"]' in written.read_text()
+
+
+def test_loop_with_a_step_in_each_thread(tmp_path):
+    @dsl.pipeline(name="loop")
+    def loop():
+        with dsl.ParallelFor(["a", "b", "c"]) as item:
+            say(text=item)
+
+    steps, lines = do(loop, tmp_path)
+    assert len({name for name, _ in steps}) == 3, "each iteration is a task of its own"
+    assert sorted(line.split()[0] for line in lines) == ["a", "b", "c"]
+
+
+def test_failed_step(tmp_path):
+    @dsl.pipeline(name="failing")
+    def failing():
+        say(text="never").after(fail(code=7))
+
+    with pytest.raises(PipelineError, match=r"step fail failed with exit code 7") as error:
+        do(failing, tmp_path)
+    assert error.value.exit_code == 7
+    assert [each.name for each in error.value.steps] == ["fail"]
+
+
+def test_exit_handler_runs_and_the_pipeline_has_failed(tmp_path):
+    @dsl.pipeline(name="handled")
+    def handled():
+        with dsl.ExitHandler(say(text="clean")):
+            fail(code=9)
+
+    with pytest.raises(PipelineError) as error:
+        do(handled, tmp_path)
+    assert error.value.exit_code == 9
+    assert [(each.name, each.exit_code) for each in error.value.steps][-1] == ("say", 0)
+
+
+def test_retry_that_mends_it(tmp_path):
+    @dsl.pipeline(name="retry")
+    def retry(marker: str):
+        fail_once(marker=marker).set_retry(num_retries=1, backoff_duration="0s")
+
+    steps, _ = do(retry, tmp_path, {"marker": str(tmp_path / "marker")})
+    assert steps == [("fail-once", 3), ("fail-once", 0)]
+
+
+def test_train_is_a_job_of_the_run(tmp_path):
+    @dsl.pipeline(name="two-jobs")
+    def pipeline():
+        first = train(name="first", command=["python", "-c", "print('hello')"], workers=2)
+        with dsl.If(first.outputs["digest"] == ""):
+            train(name="second", command=["sh", "-c", "exit 4"], workers=1)
+
+    with pytest.raises(PipelineError, match=r"step .*train-2 failed with exit code 10"):
+        do(pipeline, tmp_path, run_id="r1")
+    statuses = [attempt.status() for attempt in attempts("r1")]
+    assert sorted((status.identity.pipeline, status.state) for status in statuses) == [
+        ("two-jobs", "failed"),
+        ("two-jobs", "succeeded"),
+    ]
+
+
+class Seen:
+    def __init__(self):
+        self.states, self.lines = [], []
+
+    def changed(self, status):
+        self.states.append(str(status.state))
+
+    def line(self, line):
+        self.lines.append((str(line.replica), line.text))
+
+
+def test_observer(tmp_path):
+    @dsl.pipeline(name="seen")
+    def pipeline():
+        train(name="hello", command=["python", "-c", "print('hello')"], workers=2)
+
+    seen = Seen()
+    _, lines = do(pipeline, tmp_path, observer=seen)
+    assert sorted(seen.lines) == [("worker-0", b"hello"), ("worker-1", b"hello")]
+    assert seen.states[-1] == "succeeded"
+    assert lines[-1].startswith("hello-")
+    assert not [line for line in lines if line.startswith("[worker")], "what the observer has seen is not said again"
+
+
+def other_image():
+    @dsl.container_component
+    def other():
+        return step("", image="python:3.13")
+
+    return other, r"step other: image 'python:3.13' cannot run without containers; use tfsteps/launcher:"
+
+
+def no_argument():
+    @dsl.container_component
+    def bare():
+        return dsl.ContainerSpec(image=IMAGE, command=["true"])
+
+    return bare, "step bare: has no argument --executor_input"
+
+
+def no_value():
+    @dsl.container_component
+    def named(name: str):
+        return step("")
+
+    def make():
+        return named(name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER)
+
+    return make, r"\{\{\$.pipeline_job_resource_name\}\} has no value without a back end"
+
+
+@pytest.mark.parametrize("make", [other_image, no_argument, no_value], ids=lambda make: make.__name__)
+def test_what_cannot_run_here_is_refused_before_anything_runs(make, tmp_path):
+    component, says = make()
+
+    @dsl.pipeline(name="refused")
+    def refused():
+        say(text="first")
+        component()
+
+    with pytest.raises(PipelineError, match=says) as error:
+        do(refused, tmp_path)
+    assert error.value.exit_code == 2
+    assert not (tmp_path / "root").exists()
+
+
+def test_an_image_that_is_installed_here(tmp_path):
+    @dsl.container_component
+    def other():
+        return step("print('here')", image="mnist:1")
+
+    @dsl.pipeline(name="installed")
+    def pipeline():
+        other()
+
+    assert do(pipeline, tmp_path, images=["mnist:1"])[1] == ["here"]
+
+
+def test_a_signal_ends_the_step_and_starts_no_other(tmp_path):
+    @dsl.pipeline(name="stopped")
+    def stopped():
+        say(text="never").after(sleep())
+
+    lines = []
+
+    def stop_when_asleep():
+        while "sleeping" not in lines:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_when_asleep, daemon=True).start()
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(PipelineError, match="was stopped") as error:
+        run(stopped, {}, pipeline_root=tmp_path, say=lines.append)
+    assert error.value.exit_code == 12
+    assert [(each.name, each.exit_code) for each in error.value.steps] == [("sleep", 143)]
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_kfp_is_as_it_was(tmp_path):
+    def state():
+        return (
+            subprocess_task_handler.SubprocessTaskHandler,
+            logging_utils.local_logger_context,
+            config.LocalExecutionConfig.instance,
+        )
+
+    @dsl.pipeline(name="one")
+    def pipeline():
+        fail(code=1)
+
+    before = state()
+    with pytest.raises(PipelineError):
+        do(pipeline, tmp_path)
+    assert state() == before
+
+
+def test_steps_find_this_interpreter(tmp_path):
+    @dsl.container_component
+    def which():
+        return step("print(sys.executable)")
+
+    @dsl.pipeline(name="which")
+    def pipeline():
+        which()
+
+    [line] = do(pipeline, tmp_path)[1]
+    assert os.path.realpath(line) == os.path.realpath(sys.executable)

@@ -1,0 +1,83 @@
+"""What authors set on a task reaches the job, in the words of a job description that the parser takes."""
+
+import pytest
+
+from tfsteps import spec
+from tfsteps.engines.kfp.task_config import partial_job
+from tfsteps.spec import SpecError
+
+JOB = {"name": "mnist", "image": "mnist:1", "roles": {"worker": {}}}
+PVC = {"name": "data", "persistentVolumeClaim": {"claimName": "datasets"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "partial"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"resources": None, "nodeSelector": None, "tolerations": None, "env": None, "volumes": None}, {}),
+        ({"resources": {"limits": {"cpu": "2"}}}, {"resources": {"cpu": "2", "limits": {"cpu": "2"}}}),
+        (
+            {"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}},
+            {"resources": {"memory": "1Gi", "limits": {"memory": "2Gi"}}},
+        ),
+        ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {"resources": {"gpu": 1}}),
+        ({"nodeSelector": {"disk": "ssd"}}, {"node_selector": {"disk": "ssd"}}),
+        (
+            {"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]},
+            {"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "seconds": 30}]},
+        ),
+        ({"env": [{"name": "A", "value": "1"}, {"name": "B"}]}, {"env": {"A": "1", "B": ""}}),
+        (
+            {"env": [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}]},
+            {"env": {"T": {"secret": "hub", "key": "token"}}},
+        ),
+        (
+            {"env": [{"name": "C", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "c"}}}]},
+            {"env": {"C": {"config_map": "conf", "key": "c"}}},
+        ),
+        (
+            {"env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]},
+            {"env": {"NODE": {"field": "spec.nodeName"}}},
+        ),
+        ({"env": [{"name": "TFSTEPS_RUN_ID", "value": "for the launcher"}]}, {}),
+        (
+            {
+                "volumes": [PVC],
+                "volumeMounts": [{"name": "data", "mountPath": "/data", "subPath": "a", "readOnly": True}],
+            },
+            {"volumes": [{"mount": "/data", "pvc": "datasets", "sub_path": "a", "read_only": True}]},
+        ),
+        (
+            {
+                "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}],
+                "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+            },
+            {"volumes": [{"mount": "/dev/shm", "empty_dir": "1Gi", "in_memory": True}]},
+        ),
+        ({"volumes": [PVC], "volumeMounts": []}, {}),
+        ({"affinity": {"nodeAffinity": {}}}, {"pod": {"spec": {"affinity": {"nodeAffinity": {}}}}}),
+    ],
+)
+def test_partial_job(config, partial):
+    assert partial_job(config) == partial
+    spec.from_plain({**JOB, **partial}, "inputs")  # SpecError for a word that is not one
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": {}}}]}, "task_config.env.A"),
+        (
+            {"volumes": [{"name": "d", "csi": {}}], "volumeMounts": [{"name": "d", "mountPath": "/d"}]},
+            "task_config.volumes.d",
+        ),
+        (
+            {"volumes": [{"name": "d", "emptyDir": {}}], "volumeMounts": [{"name": "d", "mountPath": "/d"}]},
+            "task_config.volumes.d",
+        ),
+    ],
+)
+def test_what_a_job_has_no_word_for(config, field):
+    with pytest.raises(SpecError, match=field):
+        partial_job(config)

@@ -1,0 +1,84 @@
+"""How the inputs of a train step become one job: `spec`, the task's own settings over it, the fields over both."""
+
+import copy
+
+import pytest
+
+from tfsteps import spec
+from tfsteps.job_inputs import merged, plain_job
+
+SPEC = {
+    "name": "under",
+    "command": ["python", "train.py"],
+    "args": ["--fast"],
+    "env": {"A": "1", "B": "1"},
+    "resources": {"cpu": 1, "memory": "1Gi"},
+    "roles": {"chief": {}, "worker": {"replicas": 2, "env": {"W": "1"}}},
+    "outputs": {"model": "export", "metrics": {"loss": "train/loss"}},
+}
+
+
+def over(**inputs):
+    return plain_job({"spec": SPEC, **inputs})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "changed"),
+    [
+        ({}, {}),
+        ({"name": "", "command": None, "workers": None, "env": {}, "deadlines": {}, "metric_tags": {}}, {}),
+        ({"name": "own"}, {"name": "own"}),
+        ({"args": []}, {"args": []}),
+        ({"args": ["--slow"]}, {"args": ["--slow"]}),
+        ({"env": {"B": "2", "C": ""}}, {"env": {"A": "1", "B": "2", "C": ""}}),
+        ({"cpu": "2"}, {"resources": {"cpu": "2", "memory": "1Gi"}}),
+        ({"gpu": 0}, {"resources": {"cpu": 1, "memory": "1Gi", "gpu": 0}}),
+        ({"backoff_limit": 0}, {"backoff_limit": 0}),
+        ({"workers": 3}, {"roles": {"chief": {}, "worker": {"replicas": 3, "env": {"W": "1"}}}}),
+        ({"workers": 0}, {"roles": {"chief": {}}}),
+        (
+            {"chief": 1, "ps": 1},
+            {"roles": {"chief": {"replicas": 1}, "worker": SPEC["roles"]["worker"], "ps": {"replicas": 1}}},
+        ),
+        ({"ps": 0}, {}),
+        ({"deadlines": {"total": "1h"}}, {"deadlines": {"total": "1h"}}),
+        (
+            {"metric_tags": {"accuracy": "eval/accuracy"}},
+            {"outputs": {"model": "export", "metrics": {"loss": "train/loss", "accuracy": "eval/accuracy"}}},
+        ),
+        ({"data": "/data", "system": "local", "run_id": "r", "task_config": {}}, {}),
+    ],
+)
+def test_inputs_over_spec(inputs, changed):
+    before = copy.deepcopy(SPEC)
+    job = over(**inputs)
+    assert job == {**SPEC, **changed}
+    assert before == SPEC
+    spec.from_plain(job, "inputs")
+
+
+def test_without_a_spec():
+    job = plain_job({"name": "own", "command": ["true"], "workers": 2.0})
+    assert job == {"name": "own", "command": ["true"], "roles": {"worker": {"replicas": 2.0}}}
+
+
+def test_the_task_lies_between():
+    base = {"resources": {"cpu": "4", "memory": "4Gi"}, "node_selector": {"disk": "ssd"}}
+    job = plain_job({"spec": SPEC, "memory": "8Gi"}, base)
+    assert job["resources"] == {"cpu": "4", "memory": "8Gi"}
+    assert job["node_selector"] == {"disk": "ssd"}
+
+
+@pytest.mark.parametrize(
+    ("under", "upper", "both"),
+    [
+        ({"a": 1}, {"b": 2}, {"a": 1, "b": 2}),
+        ({"a": {"x": 1, "y": 1}}, {"a": {"y": 2}}, {"a": {"x": 1, "y": 2}}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": {"x": 1}}, {"a": 0}, {"a": 0}),
+        ({"a": 1}, {"a": {"x": 1}}, {"a": {"x": 1}}),
+        ({"a": 1}, {"a": None}, {"a": None}),
+    ],
+)
+def test_merged(under, upper, both):
+    assert merged(under, upper) == both
