@@ -1,0 +1,63 @@
+"""Paired runs and their medians."""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured figure.
+
+    Attributes:
+        name: Its key in results.json.
+        value: The figure.
+        unit: Of value and baseline.
+        goal: What it should not exceed.
+        runs: How many counted.
+        baseline: What it was measured against; None = nothing.
+        ratio: With over without; None = not meaningful.
+    """
+
+    name: str
+    value: float
+    unit: str
+    goal: float
+    runs: int
+    baseline: float | None = None
+    ratio: float | None = None
+
+    def result(self) -> dict[str, object]:
+        """Return the row as results.json holds it."""
+        return {
+            "value": round(self.value, 4),
+            "unit": self.unit,
+            "goal": self.goal,
+            "baseline": None if self.baseline is None else round(self.baseline, 4),
+            "ratio": None if self.ratio is None else round(self.ratio, 3),
+            "runs": self.runs,
+        }
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """Return the wall time of `action`."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def paired(ours: Callable[[], object], bare: Callable[[], object], runs: int) -> list[tuple[float, float]]:
+    """Return (ours, bare) wall times of `runs` pairs, taken in turn after one pair that does not count."""
+    pairs = []
+    for i in range(runs + 1):
+        print(f"\r  pair {i} of {runs} ", end="", file=sys.stderr, flush=True)
+        pairs.append((seconds(ours), seconds(bare)))
+    print("\r                    \r", end="", file=sys.stderr, flush=True)
+    return pairs[1:]
+
+
+def median_difference(pairs: list[tuple[float, float]]) -> float:
+    """Return the median of what ours took more than bare, pair by pair."""
+    return statistics.median(ours - bare for ours, bare in pairs)
