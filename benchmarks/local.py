@@ -25,17 +25,10 @@ BIN = pathlib.Path(sys.executable).parent
 PAIRS = 15
 STEPS = 6
 
-JOB = """
-name: bench
-command: [python, standin.py]
-roles: {worker: {replicas: 2}}
-"""
+STANDIN = ["python", str(PROGRAMS / "standin.py")]
+JOB = {"name": "bench", "command": STANDIN, "roles": {"worker": {"replicas": 2}}}
 # The replica itself reads what its parent, the launcher, has used so far: the first field is nanoseconds on a CPU.
-CPU_JOB = """
-name: bench
-command: [sh, -c, 'cat /proc/$PPID/schedstat']
-roles: {worker: {}}
-"""
+CPU_JOB = {"name": "bench", "command": ["sh", "-c", "cat /proc/$PPID/schedstat"], "roles": {"worker": {}}}
 
 
 def rows() -> Iterator[Row]:
@@ -49,21 +42,24 @@ def rows() -> Iterator[Row]:
 
 
 def _start_cpu(scratch: pathlib.Path) -> Row:
-    job = scratch / "cpu.yaml"
-    job.write_text(CPU_JOB)
+    """Measure what a step's launcher has used when its first replica starts."""
     used = []
-    for _ in range(PAIRS):
-        out = subprocess.run([BIN / "tfsteps", "run", job], check=True, capture_output=True, text=True).stdout
+    for i in range(PAIRS):
+        outputs = {"outputFile": str(scratch / f"cpu-{i}" / "outputs.json")}
+        task = {"inputs": {"parameterValues": {"spec": CPU_JOB}}, "outputs": outputs}
+        command = [sys.executable, "-m", "tfsteps.train.launcher", "--executor_input", json.dumps(task)]
+        out = subprocess.run(command, check=False, capture_output=True, text=True).stdout
         line = next(line for line in out.splitlines() if line.startswith("[worker-0]"))
         used.append(int(line.split()[1]) / 1e9)
     return Row("local_start_cpu_s", statistics.median(used), "s", 0.15, PAIRS)
 
 
 def _overhead(scratch: pathlib.Path) -> Row:
+    """Measure what `tfsteps run` takes longer than the bare processes of its job."""
     job = scratch / "job.yaml"
-    job.write_text(JOB)
+    job.write_text(json.dumps(JOB))
     command = [BIN / "tfsteps", "run", job, "--no-tensorboard"]
-    pairs = paired(lambda: subprocess.run(command, check=True, cwd=PROGRAMS, capture_output=True), bare, PAIRS)
+    pairs = paired(lambda: subprocess.run(command, check=True, capture_output=True), bare, PAIRS)
     base = statistics.median(plain for _, plain in pairs)
     ratio = statistics.median(ours / plain for ours, plain in pairs)
     return Row("local_overhead_s", median_difference(pairs), "s", 0.3, PAIRS, base, ratio)
@@ -83,11 +79,11 @@ def _chain_pairs(scratch: pathlib.Path, steps: int) -> list[tuple[float, float]]
     def chain():
         last = None
         for _ in range(steps):
-            task = train(name="bench", command=["python", "standin.py"], workers=2)
+            task = train(name="bench", command=STANDIN, workers=2)
             last = task.after(last) if last else task
 
     def ours():
-        run(chain, {}, pipeline_root=scratch / "root", cwd=PROGRAMS, say=lambda _: None)
+        run(chain, {}, pipeline_root=scratch / "root", say=lambda _: None)
 
     return paired(ours, lambda: [bare() for _ in range(steps)], PAIRS)
 

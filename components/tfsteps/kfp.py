@@ -2,6 +2,7 @@
 
 from tfsteps.cli.pipeline import run_here
 from tfsteps.engines.kfp.component import LauncherComponent, container_spec, launcher_component
+from tfsteps.engines.kfp.lint import problems
 from tfsteps.engines.kfp.local import PipelineError, Step, run
 from tfsteps.image import IMAGE
 from tfsteps.train.component import train
@@ -13,6 +14,7 @@ __all__ = [
     "Step",
     "container_spec",
     "launcher_component",
+    "problems",
     "run",
     "run_here",
     "train",

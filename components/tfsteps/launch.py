@@ -53,16 +53,13 @@ def launch(
         raise SpecError(problems, job.name)
     attempt = Attempt.of(identity)
     places = system.places(job, identity, here)
+    stop = _Stop()
     with _claimed(attempt, job) as logbook:
-        recorder = Recorder(_first_status(job, identity, system, places, tensorboard_url), attempt, logbook, observers)
-        stop = _Stop()
-        with on_termination(stop.request):
+        with on_termination(stop.request):  # before the first status says whom to signal
+            first = _first_status(job, identity, system, places, tensorboard_url)
+            recorder = Recorder(first, attempt, logbook, observers)
             handle = system.start(job, identity, places)
-            recorder.status.job, recorder.status.uid, recorder.status.namespace = (
-                handle.name,
-                handle.uid,
-                handle.namespace,
-            )
+            first.job, first.uid, first.namespace = handle.name, handle.uid, handle.namespace
             stop.attach(handle)
             final, exceeded = _follow(job, handle, recorder)
             _outputs(job, recorder.status)

@@ -15,9 +15,9 @@ INTRO = """# The job file
 
 <!-- Written by `make golden` from the types in components/tfsteps/spec. -->
 
-One YAML or JSON file describes one job. `tfsteps check job.yaml` names everything that is wrong with it, line by line;
-`tfsteps schema` prints a JSON Schema for editors. YAML is read by its version 1.2, so `on`, `no` and `1:30` are text;
-where text belongs, numbers and `true` are kept as written. A field that is not needed is left out.
+One YAML or JSON file describes one job. `tfsteps validate job.yaml` names everything that is wrong with it, line by
+line; `tfsteps schema` prints a JSON Schema for editors. YAML is read by its version 1.2, so `on`, `no` and `1:30` are
+text; where text belongs, numbers and `true` are kept as written. A field that is not needed is left out.
 [One small file for each feature](#examples); a whole job:"""
 
 

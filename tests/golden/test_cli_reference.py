@@ -17,6 +17,7 @@ EXITS = {
     Exit.CANCELLED: "the job was stopped",
     Exit.PLATFORM: "not the job's fault: safe to try again",
 }
+SIGNALS = [(130, "Ctrl-C in a command other than `run`"), (141, "nobody reads the output any more")]
 
 
 def test_cli_reference(golden):
@@ -28,7 +29,7 @@ def page():
     assert set(EXITS) == set(Exit)
     group = get_command(app)
     top = typer.Context(group, info_name="tfsteps")
-    exits = table("exit code", "meaning", [(str(int(code)), text) for code, text in EXITS.items()])
+    exits = table("exit code", "meaning", [(str(int(code)), text) for code, text in [*EXITS.items(), *SIGNALS]])
     commands = [section(typer.Context(command, top, info_name=name)) for name, command in group.commands.items()]
     return (
         "\n\n".join(

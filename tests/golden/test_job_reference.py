@@ -1,6 +1,7 @@
 """docs/job.md says what the types say."""
 
 import pathlib
+import re
 
 from tests.golden import job_reference
 from tfsteps import systems
@@ -12,3 +13,9 @@ def test_job_reference(golden):
     examples = sorted((DOCS / "examples").iterdir())
     whole = (DOCS / "examples" / "mnist.yaml").read_text()
     golden(DOCS / "job.md", job_reference.page(systems.options(), examples, whole))
+
+
+def test_its_commands_exist():
+    commands = re.findall(r"`tfsteps (\w+)", job_reference.INTRO)
+    assert commands
+    assert set(commands) <= set(re.findall(r"^## (\w+)", (DOCS / "cli.md").read_text(), re.MULTILINE))

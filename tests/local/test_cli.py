@@ -240,6 +240,15 @@ def test_timestamps_come_before_each_line():
     )
 
 
+@pytest.mark.parametrize("command", [("runs",), ("show", "latest"), ("logs", "latest"), ("schema",)])
+def test_output_that_cannot_be_written_is_an_error(command):
+    assert tfsteps("run", script("seq 10000", roles="{worker: {}}")).returncode == Exit.SUCCEEDED
+    with open("/dev/full", "w") as full:  # noqa: PTH123  a device
+        done = subprocess.run([COMMAND, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == Exit.PLATFORM
+    assert done.stderr == "error: [Errno 28] No space left on device; see to it, then try again\n"
+
+
 # --- another terminal
 
 

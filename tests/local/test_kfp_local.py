@@ -8,6 +8,7 @@ import threading
 import time
 from typing import Optional
 
+import psutil
 import pytest
 from kfp import dsl
 from kfp.local import config, logging_utils, subprocess_task_handler
@@ -160,6 +161,15 @@ def test_retry_that_mends_it(tmp_path):
     assert steps == [("fail-once", 3), ("fail-once", 0)]
 
 
+def test_a_failure_is_not_blamed_on_a_step_that_a_retry_has_mended(tmp_path):
+    @dsl.pipeline(name="blame")
+    def blame(marker: str):
+        fail(code=8).after(fail_once(marker=marker).set_retry(num_retries=1, backoff_duration="0s"))
+
+    with pytest.raises(PipelineError, match="step fail failed with exit code 8"):
+        do(blame, tmp_path, {"marker": str(tmp_path / "marker")})
+
+
 def test_train_is_a_job_of_the_run(tmp_path):
     @dsl.pipeline(name="two-jobs")
     def pipeline():
@@ -275,6 +285,20 @@ def test_a_signal_ends_the_step_and_starts_no_other(tmp_path):
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
+def test_a_stopped_pipeline_has_not_succeeded_even_if_its_last_step_has(tmp_path):
+    @dsl.container_component
+    def polite():
+        return step("import signal; signal.signal(15, lambda *_: sys.exit(0)); print('sleeping'); time.sleep(600)")
+
+    @dsl.pipeline(name="polite")
+    def pipeline():
+        polite()
+
+    with pytest.raises(PipelineError, match="was stopped") as error:
+        run(pipeline, {}, pipeline_root=tmp_path, say=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert [(each.name, each.exit_code) for each in error.value.steps] == [("polite", 0)]
+
+
 def test_kfp_is_as_it_was(tmp_path):
     def state():
         return (
@@ -304,3 +328,66 @@ def test_steps_find_this_interpreter(tmp_path):
 
     [line] = do(pipeline, tmp_path)[1]
     assert os.path.realpath(line) == os.path.realpath(sys.executable)
+
+
+@dsl.pipeline(name="asleep")
+def asleep():
+    train(name="asleep", command=["sh", "-c", "echo asleep; sleep 600"], workers=1, restart="never")
+
+
+class WhenAsleep:
+    """An observer that does something once the replica says that it sleeps."""
+
+    def __init__(self, act):
+        self._act = act
+        self.status = None
+
+    def changed(self, status):
+        self.status = status
+
+    def line(self, line):
+        if line.text == b"asleep":
+            self._act(self.status)
+
+
+def test_launchers_are_forked_from_one_process_and_have_its_environment_and_folder(tmp_path):
+    @dsl.pipeline(name="forked")
+    def pipeline():
+        one = train(name="one", command=["sh", "-c", "pwd; echo $COLOUR $TFSTEPS_TASK"], workers=1)
+        train(name="two", command=["sh", "-c", "pwd; echo $COLOUR $TFSTEPS_TASK"], workers=1).after(one)
+
+    parents = set()
+    seen = Seen()
+    seen.changed = lambda status: parents.add(psutil.Process(status.launcher).ppid()) if not status.ended else None
+    do(pipeline, tmp_path, observer=seen, cwd=tmp_path, env={"COLOUR": "red"})
+    here = str(tmp_path).encode()
+    assert [text for _, text in seen.lines] == [here, b"red train", here, b"red train-2"]
+    [parent] = parents
+    assert parent != os.getpid()
+    assert not psutil.pid_exists(parent), "it ends with the pipeline"
+
+
+def test_killed_launcher(tmp_path):
+    with pytest.raises(PipelineError) as error:
+        do(asleep, tmp_path, observer=WhenAsleep(lambda status: os.kill(status.launcher, signal.SIGKILL)), run_id="r")
+    assert error.value.exit_code == 137
+    [attempt] = attempts("r")
+    assert attempt.status().state == "lost"
+
+
+def test_killed_server(tmp_path):
+    def kill_parent(status):
+        os.kill(psutil.Process(status.launcher).ppid(), signal.SIGKILL)
+        os.kill(status.launcher, signal.SIGKILL)
+
+    with pytest.raises(PipelineError) as error:
+        do(asleep, tmp_path, observer=WhenAsleep(kill_parent))
+    assert error.value.exit_code == 137
+
+
+def test_stopped_launcher(tmp_path):
+    with pytest.raises(PipelineError, match="was stopped") as error:
+        do(asleep, tmp_path, observer=WhenAsleep(lambda _: os.kill(os.getpid(), signal.SIGINT)), run_id="r")
+    assert [(each.name, each.exit_code) for each in error.value.steps] == [("train", 12)]
+    [attempt] = attempts("r")
+    assert attempt.status().state == "cancelled"

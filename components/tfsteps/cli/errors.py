@@ -32,7 +32,8 @@ class Group(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was chosen."""
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # here, where it can still be said that it failed
         except SpecError as error:
             _say(str(error))
             raise typer.Exit(Exit.USAGE) from error
@@ -41,6 +42,11 @@ class Group(TyperGroup):
             raise typer.Exit(error.code) from error
         except BrokenPipeError as error:
             raise typer.Exit(_SIGPIPE) from error
+        except OSError as error:  # a full disk under standard output, a run folder of somebody else
+            _say(f"error: {error}; see to it, then try again")
+            raise typer.Exit(Exit.PLATFORM) from error
+        else:
+            return result
         finally:
             _flush()
 
@@ -55,8 +61,8 @@ def _say(text: str) -> None:
 
 
 def _flush() -> None:
-    """Write out what is left; if nobody reads it any more, keep the interpreter from complaining when it ends."""
+    """Write out what is left; if it cannot be taken, keep the interpreter from complaining when it ends."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

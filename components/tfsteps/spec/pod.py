@@ -17,7 +17,7 @@ from tfsteps.spec.fields import (
     Relative,
     Text,
 )
-from tfsteps.spec.units import Cpu, Duration, Memory
+from tfsteps.spec.units import Cpu, Delay, Memory
 
 
 class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -133,14 +133,14 @@ class Toleration(_Base, frozen=True):
         operator: Equal compares `value`; Exists takes none.
         value: Taint value.
         effect: Empty = every effect.
-        seconds: How long a NoExecute taint is tolerated; empty = for ever.
+        seconds: How long a NoExecute taint is tolerated, 0 = not at all; empty = for ever.
     """
 
     key: Filled | None = None
     operator: Literal["Equal", "Exists"] = "Equal"
     value: Text | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    seconds: Duration | None = None
+    seconds: Delay | None = None
 
 
 _VOLUME = {"pvc": "data", "mount": "/data"}

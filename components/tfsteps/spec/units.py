@@ -96,6 +96,17 @@ Duration = Annotated[
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_DURATION})$"},
     ),
 ]
+Delay = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=3650 * 86400.0,
+        extra={"parse": parse_duration, "mend": mend_duration},
+        description="a duration up to 3650d, or 0: seconds, or numbers with s, m, h or d",
+        examples=["5m", 0],
+        extra_json_schema={"types": ["string", "number"], "pattern": f"^({_DURATION})$"},
+    ),
+]
 Memory = Annotated[
     int,
     Meta(

@@ -18,9 +18,10 @@ LONG = "a-name-" * 30
 
 
 def test_runs_are_listed_newest_first_with_their_attempts():
-    saved(run="old", state=State.SUCCEEDED, created=NOW - 7200, ended=NOW - 7200 + 75)
-    saved(run="new", attempt=0, state=State.FAILED, created=NOW - 600, ended=NOW - 590)
-    _, lock = saved(run="new", attempt=1, created=NOW - 300, hold=True)
+    now = time.time()
+    saved(run="old", state=State.SUCCEEDED, created=now - 7200, ended=now - 7200 + 75)
+    saved(run="new", attempt=0, state=State.FAILED, created=now - 600, ended=now - 590)
+    _, lock = saved(run="new", attempt=1, created=now - 300, hold=True)
     with lock:
         rows = [line.split() for line in said("runs")]
     assert rows[0] == ["RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION"]

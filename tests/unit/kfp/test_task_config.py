@@ -81,3 +81,8 @@ def test_partial_job(config, partial):
 def test_what_a_job_has_no_word_for(config, field):
     with pytest.raises(SpecError, match=field):
         partial_job(config)
+
+
+def test_a_toleration_of_no_time_at_all_is_not_one_for_ever():
+    toleration = {"key": "gpu", "operator": "Exists", "tolerationSeconds": 0}
+    assert partial_job({"tolerations": [toleration]})["tolerations"][0]["seconds"] == 0

@@ -283,10 +283,17 @@ def test_json_is_read_too_tabs_and_surrogate_pairs_included():
     assert spec.parse(text).env == {"A": "\U0001f600\t", "B": "1e3"}
 
 
-def test_a_byte_order_mark_is_no_part_of_the_job(tmp_path):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: mnist\r\nroles: {worker: {}}\r\nargs: [\U0001f600]\r\n",
+        '{\r\n\t"name": "mnist",\r\n\t"roles": {"worker": {}}, "args": ["\\ud83d\\ude00"]\r\n}\r\n',
+    ],
+)
+def test_a_byte_order_mark_and_windows_lines_are_no_part_of_the_job(tmp_path, text):
     path = tmp_path / "job.yaml"
-    path.write_bytes(b"\xef\xbb\xbfname: mnist\r\nroles: {worker: {}}\r\n")
-    assert spec.load(path).name == "mnist"
+    path.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert spec.load(path) == parse("args: [\U0001f600]")
 
 
 def test_options_have_their_defaults_filled_in():

@@ -1,1 +1,1 @@
-"""Kubeflow Pipelines. Only `component`, `local` and `step` need its SDK; launchers import neither."""
+"""Kubeflow Pipelines. Only `component`, `local` and `sdk` need its SDK; launchers import none of them."""

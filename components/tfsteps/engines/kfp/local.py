@@ -1,6 +1,7 @@
 """Runs a pipeline on this machine: kfp.local, with container components as processes instead of containers."""
 
 import contextlib
+import functools
 import pathlib
 import threading
 import time
@@ -13,6 +14,7 @@ from kfp.local import utils
 
 from tfsteps import records
 from tfsteps.engines.kfp.executor import ARGUMENT, RUN_ID, ExecutorInput
+from tfsteps.engines.kfp.preload import Preloaded
 from tfsteps.engines.kfp.sdk import patched
 from tfsteps.engines.kfp.step import Follower, Process
 from tfsteps.exits import Exit
@@ -88,8 +90,9 @@ def run(
     _check(pipeline, images)
     ours = {**(env or {}), RUN_ID: run_id or new_run_id()}
     say = say or Printer().say
-    with Guard() as guard:
-        steps = _Steps(ours, cwd or pathlib.Path.cwd(), guard, observer, say)
+    with Preloaded() as preloaded, Guard() as guard:
+        start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard, preloaded=preloaded)
+        steps = _Steps(ours, start, observer, say)
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
@@ -108,13 +111,12 @@ class _Steps:
     def __init__(
         self,
         env: Mapping[str, str],
-        cwd: pathlib.Path,
-        guard: Guard,
+        start: Callable[[list[str], Mapping[str, str]], Process],
         observer: Observer | None,
         say: Callable[[str], None],
     ) -> None:
         self.ended: list[Step] = []
-        self._env, self._cwd, self._guard, self._observer, self._say = env, cwd, guard, observer, say
+        self._env, self._start, self._observer, self._say = env, start, observer, say
         self._running: set[Process] = set()
         self._starting = 0
         self._stopped = False
@@ -164,7 +166,7 @@ class _Steps:
             raise _Stopped
         self._starting += 1  # from here on a signal waits until there is a process to pass it on to
         try:
-            process = Process(command, env, self._cwd, self._guard)
+            process = self._start(command, env)
             self._running.add(process)
         finally:
             self._starting -= 1
