@@ -1,10 +1,12 @@
-"""`python -m benchmarks [NAME ...]`: run them, print a table, and write benchmarks/results.json.
+"""`python -m benchmarks [NAME ...]`: run them and print a table; results.json and docs/performance.md keep it.
 
-Each benchmark is a function that yields rows; only the rows that were measured are replaced in the file.
+Each benchmark is a function that yields rows; only the rows that were measured are replaced.
 """
 
 import json
+import os
 import pathlib
+import platform
 import sys
 
 from benchmarks import local
@@ -12,6 +14,17 @@ from benchmarks.measure import Row
 
 BENCHMARKS = {"local": local.rows}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
+PAGE = RESULTS.parents[1] / "docs" / "performance.md"
+HEAD = """# What it costs
+
+<!-- Written by `make bench`. -->
+
+Each figure is the median of pairs taken in turn in one run: with tfsteps, and the same without it (the baseline).
+`make bench` measures again. Last measured on {cores} cores, Python {python}.
+
+| row | what | value | goal | baseline | ratio | runs |
+|---|---|---|---|---|---|---|
+"""
 
 
 def main(names: list[str]) -> None:
@@ -24,6 +37,16 @@ def main(names: list[str]) -> None:
             results[row.name] = row.result()
             print(_line(row), flush=True)
     RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
+    head = HEAD.format(cores=os.cpu_count(), python=platform.python_version())
+    PAGE.write_text(head + "".join(_table_row(name, row) for name, row in sorted(results.items())))
+
+
+def _table_row(name: str, row: dict) -> str:
+    value, goal, baseline = (
+        f"{row[key]:g} {row['unit']}" if row[key] is not None else "" for key in ("value", "goal", "baseline")
+    )
+    ratio = f"{row['ratio']:g}" if row["ratio"] is not None else ""
+    return f"| `{name}` | {row['what']} | {value} | {goal} | {baseline} | {ratio} | {row['runs']} |\n"
 
 
 def _line(row: Row) -> str:

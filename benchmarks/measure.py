@@ -13,6 +13,7 @@ class Row:
 
     Attributes:
         name: Its key in results.json.
+        what: What it is, for people.
         value: The figure.
         unit: Of value and baseline.
         goal: What it should not exceed.
@@ -22,6 +23,7 @@ class Row:
     """
 
     name: str
+    what: str
     value: float
     unit: str
     goal: float
@@ -32,6 +34,7 @@ class Row:
     def result(self) -> dict[str, object]:
         """Return the row as results.json holds it."""
         return {
+            "what": self.what,
             "value": round(self.value, 4),
             "unit": self.unit,
             "goal": self.goal,

@@ -392,7 +392,9 @@ def test_tensorboard_is_up_while_the_job_runs():
         process.communicate(timeout=20)
     assert process.returncode == Exit.CANCELLED
     assert not answers(url)
-    assert records.attempts("r1")[0].status().tensorboard_url == ""
+    (attempt,) = records.attempts("r1")
+    assert attempt.status().tensorboard_url == ""
+    assert url not in attempt.report.read_text()
 
 
 def test_tensorboard_is_kept_until_ctrl_c_and_the_exit_code_is_the_jobs():

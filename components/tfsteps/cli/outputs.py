@@ -1,5 +1,6 @@
 """A status as what the commands print: JSON for programs, lines for people."""
 
+import contextlib
 import enum
 import pathlib
 import sys
@@ -8,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import report
 from tfsteps.cli.text import clean, columns, duration, iso, local_time
 from tfsteps.records import Attempt, ReplicaStatus, Status
 from tfsteps.spec import format_bytes
@@ -160,3 +162,13 @@ def _with_iso_times(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: iso(value) if key in _TIMES else _with_iso_times(value) for key, value in data.items()}
     return [_with_iso_times(item) for item in data] if isinstance(data, list) else data
+
+
+def forget_tensorboard(attempt: Attempt) -> None:
+    """Take TensorBoard's address out of an attempt's status and report: soon nothing answers there."""
+    status = attempt.status()
+    if status.tensorboard_url:
+        status.tensorboard_url = ""
+        with contextlib.suppress(OSError):  # a full disk: the address stays, no more
+            attempt.write(status)
+            report.write(attempt)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfsteps import records
 from tfsteps.cli.errors import warn
-from tfsteps.cli.outputs import results
+from tfsteps.cli.outputs import forget_tensorboard, results
 from tfsteps.cli.text import columns, duration
 from tfsteps.engines.kfp.local import PipelineError, Step, run
 from tfsteps.exits import Exit
@@ -110,12 +110,8 @@ def _tensorboard(run_id: str) -> Iterator[TensorBoard | None]:
 
 
 def _forget_tensorboard(run_id: str) -> None:
-    """Take the address out of the records: soon nothing answers there."""
     for attempt in records.attempts(run_id):
-        status = attempt.status()
-        status.tensorboard_url = ""
-        with contextlib.suppress(OSError):  # a full disk: the address stays in the records, no more
-            attempt.write(status)
+        forget_tensorboard(attempt)
 
 
 def _keep(board: TensorBoard) -> None:

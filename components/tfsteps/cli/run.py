@@ -15,7 +15,7 @@ import yaml
 from tfsteps import records, spec, systems
 from tfsteps.cli.errors import CommandError, warn
 from tfsteps.cli.find import LATEST
-from tfsteps.cli.outputs import Output, outputs, print_json, results
+from tfsteps.cli.outputs import Output, forget_tensorboard, outputs, print_json, results
 from tfsteps.cli.text import iso
 from tfsteps.cli.watch import observer
 from tfsteps.exits import Exit, exit_code
@@ -80,12 +80,14 @@ def run(
     with _tensorboard(plan, asked=wanted, offered=tensorboard is not False) as board:
         with _observer(output, timestamps=timestamps) as looking:
             status = _launch(plan, looking, board.url if board else "")
+        attempt = Attempt.of(status.identity)
         if not keep_tensorboard:
-            _forget_tensorboard(status)
+            forget_tensorboard(attempt)
+            status.tensorboard_url = ""
         _print_results(plan, status, output)
         if board and keep_tensorboard:
             _keep(board, plan.job)
-            _forget_tensorboard(status)
+            forget_tensorboard(attempt)
     raise typer.Exit(exit_code(status))
 
 
@@ -235,14 +237,6 @@ def _tensorboard(plan: _Plan, *, asked: bool, offered: bool) -> "Iterator[Tensor
             return
         print(f"tensorboard {board.url}", file=sys.stderr, flush=True)
         yield board
-
-
-def _forget_tensorboard(status: Status) -> None:
-    """Take the address out of the records: soon nothing answers there."""
-    if status.tensorboard_url:
-        status.tensorboard_url = ""
-        with contextlib.suppress(OSError):  # a full disk: the address stays in the records, no more
-            Attempt.of(status.identity).write(status)
 
 
 def _keep(board: "TensorBoard", job: TrainingJob) -> None:

@@ -19,6 +19,8 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+import msgspec
+
 _MODULES = ("train.launcher", "systems.local.commands", "metrics", "report")
 _PACKAGE = "tfsteps"
 
@@ -153,9 +155,19 @@ def _become(output: int, guard: int, cwd: str, env: Mapping[str, str], main: Cal
         os._exit(code)
 
 
-if __name__ == "__main__":
+def _load() -> None:
+    """Import what launchers need, and use it once: types are worked out when they are first met."""
     for name in _MODULES:
         importlib.import_module(f"{_PACKAGE}.{name}")
+    from tfsteps import identity, records, spec, systems  # noqa: PLC0415  the client needs none of it
+
+    spec.from_plain({"name": "warm", "command": ["true"], "roles": {"worker": {}}}, "warm-up", systems.options())
+    status = records.Status(identity=identity.Identity(run="r", task="t"), job="warm", system="local")
+    msgspec.json.decode(msgspec.json.encode(status), type=records.Status)
+
+
+if __name__ == "__main__":
+    _load()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     with socket.socket(fileno=int(sys.argv[1])) as given:
         _serve(given)

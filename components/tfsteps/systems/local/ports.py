@@ -1,11 +1,19 @@
 """TCP ports for the replicas of one job."""
 
+import contextlib
 import pathlib
 import socket
-from collections.abc import Collection
+import struct
+from collections.abc import Collection, Iterator
 
 _TABLES = (pathlib.Path("/proc/net/tcp"), pathlib.Path("/proc/net/tcp6"))
-_SERVING = {"0A", "01"}  # LISTEN; ESTABLISHED, for who accepts its peers and stops listening
+_SERVING = {"0A", "01"}  # LISTEN, ESTABLISHED
+
+# sock_diag(7): all TCP listeners of an address family.
+_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _DUMP, _DONE, _TCP_LISTEN = 4, 20, 0x301, 3, 10
+_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, sender
+_REQUEST = struct.Struct("=BBxxI48x")  # family, protocol, states
+_SOURCE_PORT = struct.Struct("!4xH")  # of an answer's body
 
 
 def free_ports(count: int) -> list[int]:
@@ -24,14 +32,41 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def serving(ports: Collection[int]) -> set[int]:
-    """Return those of `ports` on which a process of this machine listens, or has been reached.
+def serving(ports: Collection[int], *, reached: bool) -> set[int]:
+    """Return those of `ports` on which a process of this machine listens.
 
-    Read from /proc, not by connecting: a program may take any connection for a peer.
+    Asked of the kernel, not found out by connecting: a program may take any connection for a peer.
+
+    Args:
+        ports: Which ports to look for.
+        reached: Also return those that have been reached, for a program that accepts its peers and stops listening.
+            Takes milliseconds, for the kernel goes through its whole table of connections.
     """
-    open_ports = set()
+    if not reached:
+        with contextlib.suppress(OSError):  # a sandbox may have no sock_diag
+            return {port for family in (socket.AF_INET, socket.AF_INET6) for port in _listeners(family)} & set(ports)
+    return set(_connections()) & set(ports)
+
+
+def _listeners(family: int) -> Iterator[int]:
+    request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << _TCP_LISTEN)
+    header = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _DUMP, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as kernel:
+        kernel.send(header + request)
+        while True:
+            rest = kernel.recv(1 << 16)
+            while rest:
+                length, kind, *_ = _HEADER.unpack_from(rest)
+                if kind == _DONE:
+                    return
+                if kind != _SOCK_DIAG_BY_FAMILY:
+                    raise OSError("sock_diag refused")
+                yield _SOURCE_PORT.unpack_from(rest, _HEADER.size)[0]
+                rest = rest[length + -length % 4 :]
+
+
+def _connections() -> Iterator[int]:
     for table in _TABLES:
         if table.exists():
             rows = (line.split() for line in table.read_text().splitlines()[1:])
-            open_ports |= {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in _SERVING}
-    return open_ports.intersection(ports)
+            yield from (int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in _SERVING)

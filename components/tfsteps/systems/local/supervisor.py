@@ -37,6 +37,7 @@ _TAIL_LINES = 40
 _PORT_TRIES = 5
 _SETTLE_SECONDS = 3.0  # how long a replica that lost a peer waits for the one that failed first to show
 _MEMORY_SECONDS = 0.25
+_REACHED_SECONDS = 1.0  # how often connections are looked through for a replica that no longer listens
 
 
 class _Phase(enum.Enum):
@@ -89,6 +90,7 @@ class LocalJob:
         self._referee = restarts.Referee(job)
         self._slots = {replica: _Slot(replica) for replica in self._referee.replicas}
         self._phase = _Phase.ACTIVE
+        self._looked = time.monotonic()
         self._job_state: State | None = None
         self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
         self._groups: list[tuple[frozenset[Replica], float, bool]] = []
@@ -185,13 +187,19 @@ class LocalJob:
         alone = len([command for command in self._commands.values() if command.port]) < 2
         by_port = self._options.started == "port" and not alone
         wanted = {slot: p.command.port for slot, p in waiting.items() if p and p.command.port and by_port}
-        open_ports = ports.serving([port for port in wanted.values() if port]) if wanted else set()
+        open_ports = self._open_ports([port for port in wanted.values() if port])
         for slot in waiting:
             if slot not in wanted or wanted[slot] in open_ports:
                 self._report(slot, ReplicaState.RUNNING)
         up = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
         if self._phase is _Phase.ACTIVE and all(slot.state in up for slot in self._slots.values()):
             self._tell(State.RUNNING)
+
+    def _open_ports(self, wanted: list[int]) -> set[int]:
+        reached = time.monotonic() - self._looked > _REACHED_SECONDS
+        if reached:
+            self._looked = time.monotonic()
+        return ports.serving(wanted, reached=reached) if wanted else set()
 
     # --- what happens
 
