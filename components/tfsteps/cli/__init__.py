@@ -1,8 +1,13 @@
 """The `tfsteps` command. Nothing else of tfsteps imports from here, and typer and rich are imported here alone."""
 
+import importlib.util
+import sys
+
 
 def main() -> None:
     """Run the command with the arguments of this process, and exit with one of `tfsteps.exits`."""
+    if not importlib.util.find_spec("typer"):
+        sys.exit("The `tfsteps` command needs more packages than the core: pip install 'tfsteps[cli,local]'")
     from tfsteps.cli.app import app  # noqa: PLC0415  importing `tfsteps.cli.view` must not cost typer
 
     app(prog_name="tfsteps")

@@ -9,7 +9,7 @@ from tfsteps.systems.base import System
 NAMES = ("local", "kubeflow", "t9k", "tfjob-v1alpha1", "hai", "jobset", "trainjob", "jobs")
 """Every name that a job file's `systems:` may hold, so that one file serves them all."""
 
-_MODULES = {"local": "tfsteps.systems.local"}
+_MODULES = {"local": "tfsteps.systems.local", "kubeflow": "tfsteps.systems.kubeflow"}
 
 
 def available() -> list[str]:

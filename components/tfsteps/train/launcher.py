@@ -91,8 +91,8 @@ def _write_outputs(task: ExecutorInput, status: Status) -> None:
     """Write every output, those of a failed job too. OSError if the disk does not take them."""
     attempt = Attempt.of(status.identity)
     for source, name in ((attempt.log, "logs"), (attempt.report, "report")):
-        if source.exists():
-            target = task.output(name).path
+        if source.exists() and (output := task.output(name)):
+            target = output.path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
     parameters = {

@@ -44,6 +44,10 @@ class Artifact(msgspec.Struct, kw_only=True, rename="camel"):
 class _Artifacts(msgspec.Struct):
     artifacts: list[Artifact] = []
 
+    @property
+    def first(self) -> Artifact | None:
+        return self.artifacts[0] if self.artifacts else None
+
 
 class _Inputs(msgspec.Struct, rename="camel"):
     parameter_values: dict[str, Any] = {}
@@ -88,12 +92,11 @@ class ExecutorInput(msgspec.Struct):
 
     def artifact(self, name: str) -> Artifact | None:
         """Return an input artifact; None if it was not given."""
-        found = self.inputs.artifacts.get(name)
-        return found.artifacts[0] if found and found.artifacts else None
+        return self.inputs.artifacts.get(name, _Artifacts()).first
 
-    def output(self, name: str) -> Artifact:
-        """Return a declared output artifact. KeyError for any other."""
-        return self.outputs.artifacts[name].artifacts[0]
+    def output(self, name: str) -> Artifact | None:
+        """Return an output artifact; None if it is not wanted."""
+        return self.outputs.artifacts.get(name, _Artifacts()).first
 
     def identity(self, environment: Mapping[str, str] = os.environ) -> Identity:
         """Return who this task is, its attempt left at 0.

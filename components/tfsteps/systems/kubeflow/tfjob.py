@@ -1,0 +1,190 @@
+"""TFJob: how a job is written as one, and what one says about its job. Pure.
+
+Facts and traps: kubeflow/training-operator 1.8 and 1.9, and what was observed on a cluster.
+"""
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.cluster.api import Resource
+from tfsteps.identity import Identity
+from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.kubeflow.options import KubeflowOptions
+from tfsteps.systems.kubernetes.kind import Verdict
+from tfsteps.systems.kubernetes.template import CONTAINER, pod_template, restart_policy
+
+_TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
+_LABEL = "training.kubeflow.org/"
+_PORT = 2222
+_NAME = 63  # of a pod, which is also a Service and a host
+_MENDED = "TFSTEPS_TF_CONFIG"
+
+
+class TFJob:
+    """The kind TFJob."""
+
+    name = "kubeflow"
+    resource = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
+    container = CONTAINER
+    options = KubeflowOptions
+
+    # --- render
+
+    def name_limit(self, job: TrainingJob) -> int:
+        """Return how long the job's name may be: `<name>-<type>-<index>` is the name of pods, Services and hosts."""
+        return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what a TFJob cannot express."""
+        found = [
+            Problem(path=("roles", name, "image"), wrong="is missing", fix="Add `image:` to the job or to the role")
+            for name, role in job.roles.items()
+            if not (role.image or job.image)
+        ]
+        if job.backoff_limit is None and any(role.backoff_limit is not None for _, role in job.roles.items()):
+            found += [
+                Problem(
+                    path=("roles", name, "backoff_limit"),
+                    wrong="cannot be told apart from the other roles' by a TFJob",
+                    fix="Set `backoff_limit` of the job",
+                )
+                for name, role in job.roles.items()
+                if role.backoff_limit is not None
+            ]
+        found += [
+            Problem(
+                path=("roles", name, "command"),
+                wrong="is missing; the operator's TF_CONFIG lists the evaluator, which hangs the chief of parameter "
+                "servers, and without a command it cannot be mended",
+                fix="Add `command:` with what the image's entrypoint does",
+            )
+            for name, role in job.roles.items()
+            if _needs_mending(job) and not (role.command or job.command)
+        ]
+        return found
+
+    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        """Return the object that is created."""
+        options = options_of(job, self.name, KubeflowOptions)
+        name = identity.job_name(job.name, self.name_limit(job))
+        hosts = _hosts(job, name, f"{namespace}.svc" + (f".{options.service_host}" if options.service_host else ""))
+        template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
+        replicas = {
+            _TYPES[role_name]: _replica_spec(job, role, template(role_name, role, more_env=_env(job, role_name, hosts)))
+            for role_name, role in job.roles.items()
+        }
+        spec: dict[str, Any] = {"runPolicy": _run_policy(job, options), "tfReplicaSpecs": replicas}
+        if job.success == "all_workers":
+            spec["successPolicy"] = "AllWorkers"
+        if options.dynamic_workers:
+            spec["enableDynamicWorker"] = True
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**job.labels, **identity.labels()},
+            "annotations": dict(job.annotations),
+        }
+        return {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+
+    # --- the job's pods
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+        return f"{_LABEL}job-name={name}"
+
+    def replica(self, labels: Mapping[str, str]) -> Replica | None:
+        """Return which replica a pod with these labels is; None for a pod that is none."""
+        role, index = labels.get(f"{_LABEL}replica-type", ""), labels.get(f"{_LABEL}replica-index", "")
+        return Replica(role, int(index)) if role in _TYPES and index.isdigit() else None
+
+    # --- verdict
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return what a TFJob says.
+
+        Conditions stay listed with status "False" when they are over; Succeeded and Failed can both be "True", and then
+        the job has failed.
+        """
+        listed = item.get("status", {}).get("conditions") or []
+        true = {each["type"]: each for each in listed if each.get("status") == "True"}
+        for kind, state in (("Failed", State.FAILED), ("Succeeded", State.SUCCEEDED)):
+            if kind in true:
+                return _said(true[kind], state)
+        suspended = item.get("spec", {}).get("runPolicy", {}).get("suspend")
+        if suspended or "Suspended" in true:
+            return _said(true.get("Suspended", {}), State.QUEUED if _queue(item) else State.SUSPENDED)
+        if "Restarting" in true:
+            return _said(true["Restarting"], State.RESTARTING)
+        if "Running" in true:
+            return Verdict(State.RUNNING)
+        return Verdict(State.PENDING, "Created" if "Created" in true else "")
+
+
+def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
+    """Return `spec.runPolicy`. At the root of `spec` the same fields would be dropped without a word."""
+    policy: dict[str, Any] = {
+        "cleanPodPolicy": "Running",  # parameter servers never end by themselves; what has ended keeps its log
+        "activeDeadlineSeconds": round(job.deadlines.total),
+    }
+    if any(restart_policy(job, role) != "Never" for _, role in job.roles.items()):
+        policy["backoffLimit"] = job.backoff + 1  # it gives up when this many restarts are reached, not passed
+    if job.keep_for is not None:
+        policy["ttlSecondsAfterFinished"] = round(job.keep_for)
+    if options.suspend:
+        policy["suspend"] = True
+    scheduling = {
+        "queue": job.queue,
+        "priorityClass": options.priority_class,
+        "minAvailable": options.min_available,
+        "scheduleTimeoutSeconds": options.schedule_timeout and round(options.schedule_timeout),
+    }
+    if any(scheduling.values()):
+        policy["schedulingPolicy"] = {key: value for key, value in scheduling.items() if value}
+    return policy
+
+
+def _replica_spec(job: TrainingJob, role: Role, template: dict[str, Any]) -> dict[str, Any]:
+    if _needs_mending(job):
+        container = next(each for each in template["spec"]["containers"] if each["name"] == CONTAINER)
+        container["command"] = ["env", f"TF_CONFIG=$({_MENDED})", *container["command"]]
+    return {"replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": template}
+
+
+def _env(job: TrainingJob, name: RoleName, hosts: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Return the variables that differ between a role's replicas."""
+    field = f"metadata.labels['{_LABEL}replica-index']"
+    index = {"name": "TFSTEPS_INDEX", "valueFrom": {"fieldRef": {"fieldPath": field}}}
+    return [index, {"name": _MENDED, "value": _tf_config(name, hosts)}] if _needs_mending(job) else [index]
+
+
+def _needs_mending(job: TrainingJob) -> bool:
+    """Tell whether the operator's TF_CONFIG would hang the job: the evaluator is listed in its cluster."""
+    return job.roles.ps is not None and job.roles.evaluator is not None
+
+
+def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[str, list[str]]:
+    """Return where the operator's Services make each replica of the cluster reachable."""
+    return {
+        name: [f"{job_name}-{name}-{i}.{domain}:{_PORT}" for i in range(role.replicas)]
+        for name, role in job.roles.items()
+        if name != "evaluator"
+    }
+
+
+def _tf_config(name: RoleName, hosts: dict[str, list[str]]) -> str:
+    """Return TF_CONFIG as TensorFlow wants it; Kubernetes puts in the replica's index."""
+    config = {"cluster": hosts, "task": {"type": name, "index": "INDEX"}, "environment": "cloud"}
+    return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
+
+
+def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+    return Verdict(state, condition.get("reason", ""), condition.get("message", ""))
+
+
+def _queue(item: Mapping[str, Any]) -> bool:
+    """Tell whether a queue holds the job back, and not a person."""
+    scheduling = item["spec"].get("runPolicy", {}).get("schedulingPolicy") or {}
+    return bool(scheduling.get("queue") or "kueue.x-k8s.io/queue-name" in (item["metadata"].get("labels") or {}))

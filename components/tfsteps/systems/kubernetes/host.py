@@ -1,0 +1,83 @@
+"""The pod that this launcher runs in, and the Workflow that it is a step of: who wants it to end, and why."""
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.logs import PODS
+from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+
+WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
+_NAMES = ("KFP_POD_NAME", "POD_NAME", "HOSTNAME")
+
+
+class Host:
+    """The launcher's own pod, and its Workflow if it has one.
+
+    Attributes:
+        owner: The ownerReference to the Workflow that goes into the job; None = there is no Workflow.
+        terminating: Whether the Workflow is known to be ending.
+        warning: What we may not look at; empty = nothing.
+    """
+
+    def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
+        """Look at `pod` once and watch its Workflow from now on."""
+        self._namespace = pod["metadata"]["namespace"]
+        self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self.owner = _workflow(pod)
+        self.terminating = False
+        self.warning = ""
+        if self.owner:
+            Watch(
+                api, WORKFLOWS, self._namespace, self._saw_workflow, fieldSelector=f"metadata.name={self.owner['name']}"
+            )
+
+    @classmethod
+    def find(cls, api: Api) -> "Host | None":
+        """Return the pod of this process; None outside of pods, or where we may not read pods."""
+        names = [os.environ.get(name) for name in _NAMES] + [socket.gethostname()]
+        name = next(name for name in names if name)
+        try:
+            return cls(api, api.get(PODS, api.access.namespace, name))
+        except ApiError as error:
+            if error.unavailable:
+                raise
+            return None
+
+    def evicted(self, api: Api) -> bool:
+        """Tell whether this pod is taken away while its Workflow goes on: its next one will go on with our work."""
+        if self.terminating:
+            return False
+        try:
+            pod = api.get(PODS, self._namespace, self._name)
+        except ApiError:
+            return False
+        conditions = pod.get("status", {}).get("conditions") or []
+        disrupted = any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions)
+        return bool(pod["metadata"].get("deletionTimestamp")) or disrupted
+
+    def _saw_workflow(self, seen: Seen) -> None:
+        match seen:
+            case Listed(items=[item, *_]) | Changed(item=item):
+                self.terminating = _terminating(item)
+            case Listed(items=[]) | Deleted():
+                self.terminating = True
+            case Refused(error=error):
+                self.warning = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
+
+
+def _workflow(pod: Mapping[str, Any]) -> dict[str, Any] | None:
+    for owner in pod["metadata"].get("ownerReferences") or []:
+        if owner["kind"] == WORKFLOWS.kind and owner.get("controller"):
+            return {**{key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}, "blockOwnerDeletion": False}
+    return None
+
+
+def _terminating(workflow: Mapping[str, Any]) -> bool:
+    """Tell whether a Workflow is stopped, terminated (as Kubeflow Pipelines does: no time left) or being deleted."""
+    spec = workflow.get("spec", {})
+    return bool(
+        spec.get("shutdown") or spec.get("activeDeadlineSeconds") == 0 or workflow["metadata"].get("deletionTimestamp")
+    )

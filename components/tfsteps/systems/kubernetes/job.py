@@ -1,0 +1,188 @@
+"""A job object on a cluster, from its creation on: its events, its logs, its end."""
+
+import functools
+import queue
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from tfsteps.cluster.api import Api, ApiError
+from tfsteps.cluster.logs import PODS, ContainerLog
+from tfsteps.cluster.watch import Seen, Watch
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import TICK_SECONDS, Cause, Event, JobChanged, LaunchError, LogLine, Replica, State, Tick
+from tfsteps.systems.kubernetes.host import Host
+from tfsteps.systems.kubernetes.kind import Kind, Verdict
+from tfsteps.systems.kubernetes.pods import Pod
+from tfsteps.systems.kubernetes.tracker import Tracker
+
+_QUEUE = 2000  # events between the watches and us; log readers wait when it is full, and memory stays flat
+_DRAIN_SECONDS = 10.0  # for the last lines of replicas that have ended
+_DELETE_AGAIN_SECONDS = 5.0
+_OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
+_Item = tuple[Callable[..., Iterator[Event]], tuple[Any, ...]]
+
+
+class KubernetesJob:
+    """A job that was created or adopted.
+
+    Attributes:
+        name: The object's name.
+        uid: Its uid.
+        namespace: Its namespace.
+    """
+
+    def __init__(self, api: Api, kind: Kind, item: Mapping[str, Any], job: TrainingJob, host: Host | None) -> None:
+        """Take over the job object `item`; nothing is asked of the cluster before `events`."""
+        replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
+        meta = item["metadata"]
+        self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
+        self._api = api
+        self._urgent = Api(api.access, patience=0)  # the signal handler's own: the other may be in use when it comes
+        self._kind = kind
+        self._host = host
+        self._backoff = job.backoff
+        self._over_since: float | None = None  # when the backoff limit was passed
+        self._left = False
+        self._tracker = Tracker(kind, item, replicas, time.time())
+        self._queue: queue.Queue[_Item] = queue.Queue(_QUEUE)
+        self._logs: dict[str, ContainerLog] = {}
+        self._open = 0
+        self._cause: Cause | None = None
+        self._asked = 0.0  # when the deletion was asked for last
+
+    def events(self) -> Iterator[Event]:
+        """Yield what happens, in order; the last is a JobChanged to a terminal state.
+
+        Raises:
+            LaunchError: The job object cannot be watched.
+        """
+        self._watch()
+        while not (final := self._tracker.final):
+            yield from self._next()
+            self._look_after()
+        yield from self._drain()
+        self._api.stopping.set()
+        yield final
+
+    def stop(self, cause: Cause) -> None:
+        """Delete the job object and return; its pods go with it. Safe in a signal handler."""
+        if self._cause is None:
+            if cause is Cause.CANCELLED and self._host and self._host.evicted(self._urgent):
+                self._left = True
+                return
+            self._end(cause, Verdict(State.CANCELLED, "Stopped"))
+
+    def remove(self, what: Literal["pods", "job"]) -> None:
+        """Remove the ended job's pods, or the object with all that belongs to it."""
+        api = Api(self._api.access)
+        if what == "job":
+            api.delete(self._kind.resource, self.namespace, self.name, self.uid)
+            return
+        for seen in self._tracker.pods.values():
+            api.delete(PODS, self.namespace, seen.name, seen.uid)
+
+    # --- following
+
+    def _watch(self) -> None:
+        about = functools.partial(Watch, self._api)
+        about(
+            self._kind.resource,
+            self.namespace,
+            functools.partial(self._put, self._tracker.job),
+            fieldSelector=f"metadata.name={self.name}",
+        )
+        about(
+            PODS,
+            self.namespace,
+            functools.partial(self._put, self._saw_pods),
+            labelSelector=self._kind.selector(self.name),
+        )
+
+    def _put(self, handler: Callable[..., Iterator[Event]], *what: Any) -> None:
+        self._queue.put((handler, what))
+
+    def _next(self) -> Iterator[Event]:
+        """Yield what follows from the next thing that was seen, or a Tick."""
+        try:
+            handler, what = self._queue.get(timeout=TICK_SECONDS)
+        except queue.Empty:
+            yield Tick(time.time())
+            yield from self._tracker.state(time.time())
+        else:
+            yield from handler(*what, time.time())
+
+    def _saw_pods(self, seen: Seen, now: float) -> Iterator[Event]:
+        yield from self._tracker.seen_pod(seen, now)
+        for each in self._tracker.pods.values():
+            self._read_log(each)
+
+    def _look_after(self) -> None:
+        """Do what is due: leave, stop with the Workflow, end a job that restarts too often, delete again."""
+        if self._left:
+            raise LaunchError(
+                "this pod is being evicted; the job goes on, and the next attempt adopts it", retryable=True
+            )
+        if self._cause:
+            if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:
+                self._delete()
+        elif self._host and self._host.terminating:
+            self.stop(Cause.CANCELLED)
+        elif self._tracker.restarts > self._backoff:
+            self._over_since = self._over_since or time.monotonic()
+            if time.monotonic() - self._over_since > _OPERATOR_SECONDS:
+                message = (
+                    f"The replicas were started again {self._tracker.restarts} times, {self._backoff} are allowed."
+                )
+                self._end(Cause.DEADLINE, Verdict(State.FAILED, "BackoffLimitExceeded", message))
+
+    def _end(self, cause: Cause, verdict: Verdict) -> None:
+        self._cause = cause
+        self._tracker.stopping = verdict
+        self._delete()
+
+    def _delete(self) -> None:
+        self._asked = time.monotonic()
+        try:
+            self._urgent.delete(self._kind.resource, self.namespace, self.name, self.uid)
+        except ApiError:
+            self._asked = time.monotonic()  # `_insist` tries again
+
+    # --- logs
+
+    def _read_log(self, seen: Pod) -> None:
+        """See to it that the pod's container has a reader, and that this knows when it was restarted and has ended."""
+        if seen.started is None:
+            return
+        if seen.uid not in self._logs:
+            replica = self._tracker.replica(seen.uid)
+            self._open += 1
+            self._logs[seen.uid] = ContainerLog(
+                self._api,
+                self.namespace,
+                seen.name,
+                self._kind.container,
+                put=lambda at, text: self._put(self._line, LogLine(at, replica, text)),
+                closed=lambda lost: self._put(self._log_closed, replica, lost),
+            )
+        self._logs[seen.uid].tell(seen.restarts, ended=seen.ended)
+
+    @staticmethod
+    def _line(line: LogLine, _now: float) -> Iterator[Event]:
+        yield line
+
+    def _log_closed(self, replica: Replica, lost: str, now: float) -> Iterator[Event]:
+        self._open -= 1
+        if lost:
+            yield LogLine(now, replica, f"(log incomplete: {lost})".encode())
+
+    def _drain(self) -> Iterator[Event]:
+        """Yield what ended replicas printed last; those that run on are not waited for."""
+        end = time.monotonic() + _DRAIN_SECONDS
+        for each in self._tracker.pods.values():
+            if each.uid in self._logs:
+                self._logs[each.uid].tell(each.restarts, ended=True)
+        while (self._open or not self._queue.empty()) and time.monotonic() < end:
+            for event in self._next():
+                if not isinstance(event, JobChanged):
+                    yield event

@@ -1,0 +1,48 @@
+"""What distinguishes one kind of job object from another, for the code that follows them all."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from tfsteps.cluster.api import Resource
+from tfsteps.identity import Identity
+from tfsteps.spec import Problem, TrainingJob
+from tfsteps.systems.base import Places, Replica, State
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a job object says about its job.
+
+    Attributes:
+        state: Where it stands, as far as the object tells.
+        reason: Of that state; empty = none.
+        message: Of that state; empty = none.
+    """
+
+    state: State
+    reason: str = ""
+    message: str = ""
+
+
+class Kind(Protocol):
+    """One kind of job object. All of it is pure."""
+
+    name: str
+    resource: Resource
+    container: str
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what makes `job` impossible as an object of this kind."""
+
+    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        """Return the object for `job`."""
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return what a job object says."""
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+
+    def replica(self, labels: Mapping[str, str]) -> Replica | None:
+        """Return which replica a pod with these labels is; None for a pod that is none."""

@@ -1,0 +1,104 @@
+"""A job system on Kubernetes: checks, creates or adopts the job object, and hands over to `job`."""
+
+import functools
+import pathlib
+from typing import Any
+
+import msgspec
+
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api, ApiError, Stopped
+from tfsteps.identity import PREFIX, Identity, spec_hash
+from tfsteps.spec import Problem, TrainingJob
+from tfsteps.systems.base import LaunchError, Places
+from tfsteps.systems.kubernetes.host import Host
+from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.kind import Kind
+
+SPEC_HASH = f"{PREFIX}spec-hash"
+_NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the replicas' own file systems
+
+
+class KubernetesSystem:
+    """Any kind of job object, on the cluster that is configured."""
+
+    def __init__(self, kind: Kind, context: str = "", namespace: str = "") -> None:
+        """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one."""
+        self.name = kind.name
+        self._kind = kind
+        self._context, self._namespace = context, namespace
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what the kind cannot express. The cluster itself is asked by `start`."""
+        return self._kind.problems(job)
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence where the job's results would be lost with its pods."""
+        if job.output_dir:
+            return []
+        return ["`output_dir` is not set: what the replicas write is lost with their pods."]
+
+    def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
+        """Return the folders below `output_dir`, as the replicas see them."""
+        template = job.output_dir or f"{_NOWHERE}/{{run_id}}/{{task}}"
+        output = pathlib.PurePosixPath(template.format(name=job.name, run_id=identity.run, task=identity.task))
+        return Places(
+            output=str(output), model=str(output / job.outputs.model), logs=str(output / job.outputs.logs), here=here
+        )
+
+    def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
+        """Return the object that `start` would create."""
+        return [self._rendered(job, identity, places)]
+
+    def start(self, job: TrainingJob, identity: Identity, places: Places) -> KubernetesJob:
+        """Create the job object, or adopt the one that an earlier launcher of this attempt created.
+
+        Raises:
+            LaunchError: It cannot be created, or another job has its name.
+        """
+        wanted = self._rendered(job, identity, places)
+        try:
+            host = Host.find(self._api) if access.in_cluster() else None
+            if host and host.owner:
+                wanted["metadata"]["ownerReferences"] = [host.owner]
+            item = self._create(wanted)
+        except ApiError as error:
+            raise LaunchError(
+                f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
+            ) from error
+        except Stopped:
+            raise LaunchError("stopped before the job was created", retryable=False) from None
+        return KubernetesJob(self._api, self._kind, item, job, host)
+
+    def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        resource, namespace, name = self._kind.resource, wanted["metadata"]["namespace"], wanted["metadata"]["name"]
+        try:
+            return self._api.create(resource, namespace, wanted)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        found = self._api.get(resource, namespace, name)
+        theirs = found["metadata"].get("annotations", {}).get(SPEC_HASH)
+        if theirs != wanted["metadata"]["annotations"][SPEC_HASH]:
+            raise LaunchError(
+                f"{resource.kind} {namespace}/{name} exists and was made from another job "
+                f"({theirs or 'not by tfsteps'}); delete it, or use another run id",
+                retryable=False,
+            )
+        return found
+
+    def _rendered(self, job: TrainingJob, identity: Identity, places: Places) -> dict[str, Any]:
+        item = self._kind.render(job, identity, places, self._where)
+        item["metadata"]["annotations"][SPEC_HASH] = spec_hash(msgspec.json.encode(item, order="deterministic"))
+        return item
+
+    @functools.cached_property
+    def _api(self) -> Api:
+        try:
+            return Api(access.find(self._context))
+        except access.AccessError as error:
+            raise LaunchError(str(error), retryable=False) from error
+
+    @property
+    def _where(self) -> str:
+        return self._namespace or self._api.access.namespace

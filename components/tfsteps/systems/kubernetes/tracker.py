@@ -1,0 +1,186 @@
+"""From what the watches see to the events of a job. Holds no connection, so every order of things can be tried."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen
+from tfsteps.systems.base import Event, JobChanged, LaunchError, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.systems.kubernetes.kind import Kind, Verdict
+from tfsteps.systems.kubernetes.pods import Pod, pod
+
+_UNSEEN_SECONDS = 60.0  # a controller that works looks at a new object within a second
+_STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
+_ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
+
+
+class Tracker:
+    """Follows one job object and its pods.
+
+    Attributes:
+        stopping: What to say when the job object is gone because we wanted it gone; None while we do not.
+        final: The end of the job, once it is known.
+        pods: The pods that are there, by uid.
+    """
+
+    def __init__(self, kind: Kind, item: Mapping[str, Any], replicas: list[Replica], created: float) -> None:
+        """Begin with the job object as it was created or adopted at `created`."""
+        self.stopping: Verdict | None = None
+        self.final: JobChanged | None = None
+        self.pods: dict[str, Pod] = {}
+        self._kind = kind
+        self._name, self._uid = item["metadata"]["name"], item["metadata"]["uid"]
+        self._created = created
+        self._verdict = Verdict(State.PENDING)
+        self._replica_of: dict[str, Replica] = {}
+        self._shown: dict[Replica, ReplicaChanged] = {}
+        self._uids: dict[Replica, list[str]] = {replica: [] for replica in replicas}
+        self._said: tuple[State, str, str] | None = None
+
+    # --- the job object
+
+    def job(self, seen: Seen, now: float) -> Iterator[Event]:
+        """Yield what follows from an event of the watch on the job object."""
+        match seen:
+            case Listed(items=[]):
+                self._gone(now)
+            case Listed(items=[item, *_]) | Changed(item=item):
+                self._look(item, now)
+            case Deleted(item=item) if item["metadata"]["uid"] == self._uid:
+                self._look(item, now)  # it may have ended first
+                if self.final is None:
+                    self._gone(now)
+            case Refused(error=error):
+                raise LaunchError(f"{self._name} cannot be watched any more: {error}", retryable=False)
+        yield from self.state(now)
+
+    def _look(self, item: Mapping[str, Any], now: float) -> None:
+        if item["metadata"]["uid"] != self._uid:
+            self._end(now, State.LOST, "Replaced", "The job was deleted, and another one has its name.")
+            return
+        self._verdict = self._kind.verdict(item)
+        if self._verdict.state.terminal:
+            self._end(now, self._verdict.state, self._verdict.reason, self._verdict.message)
+
+    def _gone(self, now: float) -> None:
+        if self.stopping:
+            self._end(now, self.stopping.state, self.stopping.reason, self.stopping.message)
+        else:
+            self._end(now, State.LOST, "Deleted", "The job was deleted by somebody, or its time to live was over.")
+
+    def _end(self, now: float, state: State, reason: str, message: str) -> None:
+        if self.final is None:
+            self.final = JobChanged(at=now, state=state, reason=reason, message=message, replica=self._culprit())
+
+    def _culprit(self) -> Replica | None:
+        """Return the replica whose container failed first; None if none did."""
+        failed = [
+            (change.at, replica) for replica, change in self._shown.items() if change.state is ReplicaState.FAILED
+        ]
+        return min(failed)[1] if failed else None
+
+    # --- the pods
+
+    def seen_pod(self, seen: Seen, now: float) -> Iterator[Event]:
+        """Yield what follows from an event of the watch on the pods."""
+        match seen:
+            case Listed(items=items):
+                for uid in set(self.pods) - {item["metadata"]["uid"] for item in items}:
+                    yield from self._pod_gone(uid, now)
+                for item in items:
+                    yield from self._pod(item, now)
+            case Changed(item=item):
+                yield from self._pod(item, now)
+            case Deleted(item=item):
+                yield from self._pod(item, now)
+                yield from self._pod_gone(item["metadata"]["uid"], now)
+        yield from self.state(now)
+
+    def replica(self, uid: str) -> Replica:
+        """Return whose pod this is."""
+        return self._replica_of[uid]
+
+    def _pod(self, item: Mapping[str, Any], now: float) -> Iterator[Event]:
+        replica = self._kind.replica(item["metadata"].get("labels") or {})
+        if replica is None or replica not in self._uids:
+            return
+        seen = pod(item, self._kind.container)
+        self.pods[seen.uid] = seen
+        self._replica_of[seen.uid] = replica
+        if seen.uid not in self._uids[replica]:
+            self._uids[replica].append(seen.uid)
+        if seen.uid == self._uids[replica][-1]:  # not the one that a newer pod took the place of
+            yield from self._show(replica, self._change(replica, seen, now))
+
+    def _pod_gone(self, uid: str, now: float) -> Iterator[Event]:
+        seen = self.pods.pop(uid, None)
+        if seen is None or seen.state in _ENDED:
+            return
+        replica = self._replica_of[uid]
+        state = ReplicaState.STOPPED if self.stopping or self.final else ReplicaState.FAILED
+        reason = "" if state is ReplicaState.STOPPED else seen.reason or "PodDeleted"
+        yield from self._show(
+            replica, msgspec.structs.replace(self._change(replica, seen, now), state=state, reason=reason)
+        )
+
+    def _change(self, replica: Replica, seen: Pod, now: float) -> ReplicaChanged:
+        return ReplicaChanged(
+            at=now,
+            replica=replica,
+            state=seen.state,
+            restarts=seen.restarts + len(self._uids[replica]) - 1,
+            exit_code=seen.exit_code,
+            reason=seen.reason,
+            place=f"{seen.name} on {seen.node}" if seen.node else seen.name,
+        )
+
+    def _show(self, replica: Replica, change: ReplicaChanged) -> Iterator[Event]:
+        """Yield a change unless it says nothing new, and before a new incarnation the end of the one before."""
+        old = self._shown.get(replica)
+        if old and msgspec.structs.replace(old, at=change.at) == change:
+            return
+        if old and old.state is ReplicaState.RUNNING and change.restarts > old.restarts:
+            yield msgspec.structs.replace(change, state=ReplicaState.FAILED, restarts=old.restarts)
+        self._shown[replica] = change
+        yield change
+
+    @property
+    def restarts(self) -> int:
+        """How often replicas were started again, all together."""
+        return sum(change.restarts for change in self._shown.values())
+
+    # --- both
+
+    def state(self, now: float) -> Iterator[Event]:
+        """Yield the job's state if it is another one now. Its end is not said here, but in `final`."""
+        if self.final:
+            return
+        state, reason, message = self._state(now)
+        if (state, reason, message) != self._said:
+            self._said = (state, reason, message)
+            yield JobChanged(at=now, state=state, reason=reason, message=message)
+
+    def _state(self, now: float) -> tuple[State, str, str]:
+        verdict = self._verdict
+        if verdict.state not in (State.PENDING, State.RUNNING):
+            return verdict.state, verdict.reason, verdict.message
+        if self._shown.keys() == self._uids.keys() and all(s.state in _STARTED for s in self._shown.values()):
+            return State.RUNNING, "", ""
+        stuck = [
+            (r, p)
+            for p in self.pods.values()
+            if p.reason and p.state is ReplicaState.PENDING
+            for r in [self._replica_of[p.uid]]
+        ]
+        if stuck:
+            replica, seen = min(stuck, key=lambda pair: pair[0])
+            return self._before_running(), seen.reason, f"{replica}: {seen.message or seen.reason}"
+        if not self.pods and verdict.reason == "" and now - self._created > _UNSEEN_SECONDS:
+            message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
+            return State.UNKNOWN, "NotReconciled", message
+        return self._before_running(), "", ""
+
+    def _before_running(self) -> State:
+        running = self._said is not None and self._said[0] in (State.RUNNING, State.RESTARTING)
+        return State.RESTARTING if running else State.PENDING

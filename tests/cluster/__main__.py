@@ -1,0 +1,165 @@
+"""A real single-node Kubernetes with Argo Workflows and the TensorFlow job operators, on a bare Debian machine."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import images, install, node
+from .build import build
+from .paths import KUBECONFIG, STATE
+
+# What tells that a package is there (a command, or a path): the package.
+_PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "conntrack": "conntrack",
+    "socat": "socat",
+    "curl": "curl",
+    "openssl": "openssl",
+    "/usr/share/doc/busybox-static": "busybox-static",  # plain busybox is linked dynamically
+    "podman": "podman",
+    "catatonit": "catatonit",
+    "/usr/lib/podman/netavark": "netavark",
+    "mmdebstrap": "mmdebstrap",
+}
+
+
+def install_packages() -> None:
+    """Install the Debian packages that are missing.
+
+    Raises:
+        SystemExit: something is missing and this user or system can't install it.
+
+    """
+    missing = sorted(package for sign, package in _PACKAGES.items() if not (shutil.which(sign) or Path(sign).exists()))
+    if not missing:
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        raise SystemExit(
+            f"cluster: these Debian packages are needed: {' '.join(missing)}; "
+            "install them, or set KUBECONFIG to use another cluster"
+        )
+    print(f"cluster: installing {' '.join(missing)} ...", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update", "-q"], ["install", "-qy", "--no-install-recommends", *missing]):
+        subprocess.run(
+            ["apt-get", *command], check=True, env=environment, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        )
+
+
+def up(wanted: list[str]) -> None:
+    """Start what does not run yet, install the operators, wait until all is ready, and print the kubeconfig's path."""
+    if os.geteuid():
+        raise SystemExit("cluster: starting a node needs root; set KUBECONFIG to use another cluster")
+    install_packages()
+    programs = build()
+    begin = time.monotonic()
+    node.prepare()
+    for component in node.components(programs):
+        node.start(component)
+        if component.name == "containerd":
+            images.load_programs(images.PAUSE, {"pause": programs["pause"]}, ["/pause"], 65532, busybox=False)
+            images.load_programs(images.BUSYBOX, {}, ["sh"])
+    install.kubectl(programs, "apply", "-f", str(STATE / "dns.yaml"))
+    print(f"cluster: Kubernetes is ready after {time.monotonic() - begin:.1f} s", flush=True)
+    marks = {name: STATE / f"{name}.installed" for name in wanted}
+    for name in (n for n in wanted if not marks[n].exists()):
+        install.install(name, programs)
+    for name in wanted:
+        install.wait(name, programs)
+        if not marks[name].exists():
+            marks[name].touch()
+            print(f"cluster: {name} is ready after {time.monotonic() - begin:.1f} s", flush=True)
+    print(KUBECONFIG)
+
+
+def status() -> int:
+    """Print each component and whether it runs; 0 when all do."""
+    names = [c.name for c in node.components(build())]
+    for name in names:
+        number = node.pid(name)
+        print(f"{name:20} {f'running, pid {number}' if number else 'stopped'}")
+    return 0 if all(map(node.pid, names)) else 1
+
+
+def change(action: str, name: str) -> None:
+    """Start, stop, kill, restart, pause or resume one component, to see what others make of it; or print its log."""
+    component = next((c for c in node.components(build()) if c.name == name), None)
+    if component is None:
+        raise SystemExit(f"cluster: no component {name!r}; `status` lists them")
+    if action == "logs":
+        print(node.log_tail(name, 200))
+    if action in ("pause", "resume"):
+        node.send(name, signal.SIGSTOP if action == "pause" else signal.SIGCONT)
+    if action in ("stop", "kill", "restart"):
+        node.stop(name, signal.SIGKILL if action == "kill" else signal.SIGTERM)
+    if action in ("start", "restart"):
+        node.start(component)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="cluster", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build", help="build what the cluster needs, without starting it")
+    start = commands.add_parser("up", help="start the cluster and install the operators")
+    start.add_argument(
+        "--only",
+        nargs="*",
+        choices=sorted(install.OPERATORS),
+        help="install just these operators (none: Kubernetes alone)",
+    )
+    for name, text in {
+        "down": "stop it and remove every trace",
+        "status": "what runs",
+        "kubeconfig": "print the kubeconfig's path",
+    }.items():
+        commands.add_parser(name, help=text)
+    for name in ("start", "stop", "kill", "restart", "pause", "resume", "logs"):
+        commands.add_parser(name, help=f"{name} one component").add_argument("component")
+    commands.add_parser("kubectl", help="run kubectl on the cluster with the arguments that follow", add_help=False)
+    image = commands.add_parser("image", help="build a Dockerfile and load the image into the node")
+    image.add_argument("reference")
+    image.add_argument("folder", type=Path)
+    image.add_argument("-f", "--file", type=Path)
+    commands.add_parser("load", help="load an image of podman's store, or an archive").add_argument("source")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command of the cluster tool and return the exit status."""
+    args, rest = _parser().parse_known_args(argv)
+    if rest and args.command != "kubectl":
+        _parser().error(f"unrecognized arguments: {' '.join(rest)}")
+    match args.command:
+        case "build":
+            install_packages()
+            build()
+        case "up":
+            up(sorted(install.OPERATORS) if args.only is None else args.only)
+        case "down":
+            node.remove(build() if STATE.exists() else {})
+        case "status":
+            return status()
+        case "kubeconfig":
+            print(KUBECONFIG)
+        case "kubectl":
+            os.execv(kubectl := str(build()["kubectl"]), [kubectl, "--kubeconfig", str(KUBECONFIG), *rest])
+        case "image":
+            images.build_image(args.reference, args.folder, args.file)
+        case "load":
+            images.load(args.source)
+        case action:
+            change(action, args.component)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Container images without a registry: written here or built by podman from Dockerfiles, and loaded into containerd."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from .paths import CACHE, CONTAINERD, STATE
+
+PAUSE = "localhost/pause:1"
+BUSYBOX = "docker.io/library/busybox:latest"
+PYTHON = (
+    "docker.io/library/python:3.11-slim-bookworm"  # what Dockerfiles name in FROM; made here from Debian's packages
+)
+_APPLETS = [
+    "sh",
+    "cat",
+    "cp",
+    "date",
+    "echo",
+    "env",
+    "false",
+    "grep",
+    "head",
+    "hostname",
+    "id",
+    "ip",
+    "kill",
+    "ls",
+    "mkdir",
+    "nc",
+    "nslookup",
+    "ps",
+    "rm",
+    "sed",
+    "seq",
+    "sleep",
+    "tail",
+    "touch",
+    "true",
+    "wget",
+]
+_CONTAINERS_CONF = (
+    '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]\n[engine]\nruntime = "runc"\n'
+)
+
+
+def _layer(files: dict[str, Path], links: dict[str, str]) -> bytes:
+    """Return a root file system as a tar: programs at the given paths, symbolic links, /tmp and a passwd file."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, source in files.items():
+            tar.add(source, path)
+        for path, target in links.items():
+            link = tarfile.TarInfo(path)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            tar.addfile(link)
+        directory = tarfile.TarInfo("tmp")
+        directory.type, directory.mode = tarfile.DIRTYPE, 0o1777
+        tar.addfile(directory)
+        users = b"root:x:0:0:root:/:/bin/sh\nnonroot:x:65532:65532:nonroot:/tmp:/bin/sh\n"
+        passwd = tarfile.TarInfo("etc/passwd")
+        passwd.size = len(users)
+        tar.addfile(passwd, io.BytesIO(users))
+    return buffer.getvalue()
+
+
+def _archive(reference: str, layer: bytes, config: dict[str, object], path: Path) -> None:
+    """Write a one-layer image in the docker-archive form."""
+    digest = hashlib.sha256(layer).hexdigest()
+    image = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": config,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }
+    text = json.dumps(image).encode()
+    name = f"{hashlib.sha256(text).hexdigest()}.json"
+    manifest = json.dumps([{"Config": name, "RepoTags": [reference], "Layers": [f"{digest}.tar"]}]).encode()
+    with tarfile.open(path, "w") as tar:
+        for member, data in ((name, text), (f"{digest}.tar", layer), ("manifest.json", manifest)):
+            entry = tarfile.TarInfo(member)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+
+
+def load_archive(path: Path) -> None:
+    """Load an image archive (docker or OCI form) into the node's containerd."""
+    subprocess.run(
+        ["ctr", "-a", str(CONTAINERD), "-n", "k8s.io", "images", "import", str(path)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def load_programs(
+    reference: str, programs: dict[str, Path], command: list[str], user: int = 0, *, busybox: bool = True
+) -> None:
+    """Load an image holding static programs, over busybox unless told otherwise.
+
+    `programs` maps paths in the image to files of this machine; `user` is the number that `runAsNonRoot` looks at.
+    """
+    files, links = dict(programs), {}
+    if busybox:
+        files["bin/busybox"] = Path(shutil.which("busybox") or "/bin/busybox")
+        links = {f"bin/{applet}": "busybox" for applet in _APPLETS}
+    config: dict[str, object] = {"Cmd": command, "User": str(user), "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "image.tar"
+        _archive(reference, _layer(files, links), config, archive)
+        load_archive(archive)
+
+
+def _podman(*args: str | Path) -> None:
+    conf = CACHE / "containers.conf"
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    conf.write_text(_CONTAINERS_CONF)
+    environment = {**os.environ, "CONTAINERS_CONF": str(conf)}
+    subprocess.run(["podman", *map(str, args)], check=True, env=environment, stdin=subprocess.DEVNULL)
+
+
+def _python_base() -> None:
+    """Make the Python base image from Debian's packages, once: no registry can be reached for the official one."""
+    if subprocess.run(["podman", "image", "exists", PYTHON], check=False).returncode == 0:
+        return
+    root = CACHE / "python-base.tar"
+    if not root.exists():
+        part = root.with_suffix(".part.tar")
+        packages = "python3,python3-pip,python3-venv,python-is-python3,ca-certificates"
+        subprocess.run(
+            ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", "bookworm", str(part)], check=True
+        )
+        part.rename(root)
+    _podman("import", root, PYTHON)
+
+
+def build_image(reference: str, folder: Path, dockerfile: Path | None = None) -> None:
+    """Build a Dockerfile with podman, on this machine's network and certificates, and load it into the node."""
+    _python_base()
+    certificates = Path("/etc/ssl/certs")
+    options: list[str | Path] = [
+        "--pull=never",
+        "--network=host",
+        "-v",
+        f"{certificates}:{certificates}:ro",
+        "--env",
+        f"PIP_CERT={certificates}/ca-certificates.crt",
+    ]
+    _podman("build", *options, "-t", reference, "-f", dockerfile or folder / "Dockerfile", folder)
+    load_image(reference)
+
+
+def load_image(reference: str) -> None:
+    """Copy an image from podman's store into the node's containerd."""
+    archive = STATE / "image.tar"
+    archive.unlink(missing_ok=True)
+    _podman("save", "--quiet", "--format", "docker-archive", "-o", archive, reference)
+    load_archive(archive)
+    archive.unlink()
+
+
+def load(source: str) -> None:
+    """Load an image of podman's store, or an archive of one."""
+    if Path(source).exists():
+        load_archive(Path(source))
+    else:
+        load_image(source)

@@ -1,0 +1,117 @@
+"""Argo Workflows and the job operators, installed as real pods from the manifests in their own modules."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import images
+from .build import ARGO, module_folder
+from .paths import CACHE, HERE, KUBECONFIG
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image that holds one of the built programs."""
+
+    reference: str
+    program: str
+    path: str
+    user: int = 65532
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What `operators/<name>/kustomization.yaml` builds on, its images, and the Deployment that must come up."""
+
+    module: str
+    manifests: str
+    namespace: str
+    deployment: str
+    images: list[Image] = field(default_factory=list)
+
+
+OPERATORS = {
+    "argo": Operator(
+        "github.com/argoproj/argo-workflows/v3",
+        "manifests",
+        "argo",
+        "workflow-controller",
+        [
+            Image(f"quay.io/argoproj/workflow-controller:{ARGO}", "workflow-controller", "bin/workflow-controller"),
+            Image(f"quay.io/argoproj/argoexec:{ARGO}", "argoexec", "bin/argoexec", user=0),
+        ],
+    ),
+    "training-operator": Operator(
+        "github.com/kubeflow/training-operator",
+        "manifests",
+        "kubeflow",
+        "training-operator",
+        [Image("docker.io/kubeflow/training-operator:v1.8.1", "training-operator", "manager")],
+    ),
+    "jobset": Operator(
+        "sigs.k8s.io/jobset",
+        "config",
+        "jobset-system",
+        "jobset-controller-manager",
+        [Image("registry.k8s.io/jobset/jobset:v0.10.1", "jobset-controller", "manager")],
+    ),
+    "trainer": Operator(
+        "github.com/kubeflow/trainer/v2",
+        "manifests",
+        "kubeflow-system",
+        "kubeflow-trainer-controller-manager",
+        [Image("ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.0.0", "trainer-controller-manager", "manager")],
+    ),
+}
+
+
+def kubectl(programs: Mapping[str, Path], *args: str, text: str | None = None) -> str:
+    """Run kubectl as the cluster's administrator and return what it prints.
+
+    Raises:
+        SystemExit: it failed; the message is kubectl's own.
+    """
+    command = [str(programs["kubectl"]), "--kubeconfig", str(KUBECONFIG), *args]
+    result = subprocess.run(command, check=False, input=text, capture_output=True, text=True)
+    if result.returncode:
+        raise SystemExit(f"cluster: kubectl {' '.join(args[:3])} failed: {result.stderr.strip()}")
+    return result.stdout
+
+
+def _render(name: str, programs: Mapping[str, Path]) -> str:
+    operator = OPERATORS[name]
+    work = CACHE / "work" / f"{name}-manifests"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(HERE / "operators" / name, work)
+    shutil.copytree(
+        module_folder(name, operator.module) / operator.manifests,
+        work / "upstream" / operator.manifests,
+        copy_function=shutil.copyfile,
+    )
+    return kubectl(programs, "kustomize", str(work))
+
+
+def install(name: str, programs: Mapping[str, Path]) -> None:
+    """Load an operator's images and apply its manifests; `wait` tells when it is ready."""
+    operator = OPERATORS[name]
+    for image in operator.images:
+        images.load_programs(image.reference, {image.path: programs[image.program]}, [f"/{image.path}"], image.user)
+    namespace = f'{{"apiVersion": "v1", "kind": "Namespace", "metadata": {{"name": "{operator.namespace}"}}}}'
+    kubectl(programs, "apply", "-f", "-", text=namespace)
+    kubectl(programs, "apply", "--server-side", "--force-conflicts", "-f", "-", text=_render(name, programs))
+
+
+def wait(name: str, programs: Mapping[str, Path], timeout: int = 120) -> None:
+    """Wait until an operator's Deployment is available (its webhooks answer then)."""
+    operator = OPERATORS[name]
+    kubectl(
+        programs,
+        "-n",
+        operator.namespace,
+        "rollout",
+        "status",
+        f"deployment/{operator.deployment}",
+        f"--timeout={timeout}s",
+    )

@@ -1,0 +1,147 @@
+"""Pod logs at the wire: each line once and in order, whatever the connection does."""
+
+import contextlib
+
+import pytest
+
+from tests.wire.scripted import Answer, eventually, refusal, serve
+from tfsteps.cluster.api import Api
+from tfsteps.cluster.logs import ContainerLog
+
+
+def line(second, text, fraction="000000000", zone="Z"):
+    return f"2026-11-21T08:00:{second:02d}.{fraction}{zone} {text}\n".encode()
+
+
+class Reading:
+    """What a reader said."""
+
+    def __init__(self):
+        self.lines = []
+        self.closed = []
+
+    def put(self, at, text):
+        self.lines.append((at, text))
+
+    @property
+    def texts(self):
+        return [text for _, text in self.lines]
+
+
+@contextlib.contextmanager
+def reading(script):
+    """Read a scripted pod's log; yields (server, reading, reader)."""
+    found = Reading()
+    with serve(script) as server:
+        api = Api(server.access())
+        log = ContainerLog(api, "ns", "p", "tensorflow", put=found.put, closed=found.closed.append)
+        try:
+            yield server, found, log
+        finally:
+            api.stopping.set()
+
+
+def since(lines):
+    """Answer as the kubelet does: what is younger than `sinceTime`, which counts in seconds."""
+
+    def script(asked):
+        start = asked.query.get("sinceTime", "")[:19].encode()
+        rest = [each for each in lines if each[:19] >= start]
+        return Answer(parts=[b"".join(rest), *(["reset"] if not ended else [])] if rest else [b""])
+
+    ended = []
+    script.ended = ended
+    return script
+
+
+def test_lines_come_with_their_time():
+    whole = Answer(parts=[line(1, "one"), line(2, "two", "500000000")])
+    with reading([whole]) as (server, found, log):
+        log.tell(0, ended=True)
+        eventually(lambda: found.closed)
+        assert found.texts == [b"one", b"two"]
+        assert found.lines[1][0] - found.lines[0][0] == 1.5
+        assert found.closed == [""]
+    assert server.asked[0].query == {"container": "tensorflow", "timestamps": "true", "follow": "true"}
+
+
+def test_after_a_cut_no_line_is_lost_or_doubled():
+    lines = [line(i // 7, f"line {i}", f"{i % 7 // 3:09d}") for i in range(50)]
+    cuts = iter([5, 9, 10, 23, 31, 49])
+
+    def script(asked):
+        start = asked.query.get("sinceTime", "")[:19].encode()
+        rest = [each for each in lines if each[:19] >= start]
+        if (cut := next(cuts, None)) is not None:
+            return Answer(parts=[b"".join(each for each in rest if each in lines[:cut]), "reset"])
+        return Answer(parts=[b"".join(rest)])
+
+    with reading(script) as (_, found, log):
+        log.tell(0, ended=True)
+        eventually(lambda: found.closed, 20)
+        assert found.texts == [f"line {i}".encode() for i in range(50)]
+
+
+def test_a_line_that_was_cut_comes_whole():
+    cut = Answer(parts=[line(1, "one"), line(2, "a long line")[:-5], "reset"])
+    whole = Answer(parts=[line(1, "one"), line(2, "a long line")])
+    with reading([cut, whole]) as (_, found, log):
+        log.tell(0, ended=True)
+        eventually(lambda: found.closed)
+        assert found.texts == [b"one", b"a long line"]
+
+
+def test_a_restart_brings_the_rest_of_the_earlier_incarnation_first():
+    def script(asked):
+        if asked.query.get("previous"):
+            return Answer(parts=[line(1, "first life"), line(2, "its last word")])
+        if len(server_asked) == 0:
+            server_asked.append(asked)
+            return Answer(parts=[line(1, "first life"), "reset"])
+        return Answer(parts=[line(5, "second life")])
+
+    server_asked = []
+    with reading(script) as (_, found, log):
+        eventually(lambda: found.texts)
+        log.tell(1, ended=True)
+        eventually(lambda: found.closed)
+        assert found.texts == [b"first life", b"its last word", b"second life"]
+
+
+def test_the_end_of_the_stream_is_not_the_end_of_the_container():
+    parts = [Answer(parts=[line(1, "one")]), Answer(parts=[line(1, "one"), line(2, "two")])]
+    with reading(parts) as (_, found, log):
+        eventually(lambda: len(found.texts) == 2)
+        assert not found.closed
+        log.tell(0, ended=True)
+        eventually(lambda: found.closed)
+
+
+def test_a_container_that_is_not_ready_is_asked_again():
+    with reading([refusal(400, "BadRequest", "waiting to start"), Answer(parts=[line(1, "one")])]) as (_, found, _log):
+        eventually(lambda: found.texts == [b"one"])
+
+
+@pytest.mark.parametrize(
+    ("answers", "lost"),
+    [
+        ([refusal(404)], "the pod was deleted before its log could be read"),
+        ([Answer(parts=[line(1, "one")]), refusal(404)], ""),
+        ([refusal(403, "Forbidden", "you may not read logs")], "you may not read logs"),
+    ],
+)
+def test_what_was_lost_is_said_once(answers, lost):
+    with reading(answers) as (_, found, _log):
+        eventually(lambda: found.closed)
+        assert found.closed == [lost]
+
+
+def test_any_bytes_and_any_length():
+    odd, long = b"\xff\xfe\x00 odd", b"x" * (3 << 20)
+    stamp = b"2026-11-21T08:00:01.5+02:00 "
+    with reading([Answer(parts=[stamp + odd + b"\n" + stamp + long + b"\n"])]) as (_, found, log):
+        log.tell(0, ended=True)
+        eventually(lambda: found.closed)
+        assert found.texts[0] == odd
+        assert b"".join(found.texts[1:]) == long
+        assert max(len(text) for text in found.texts) <= (1 << 20) + (1 << 17)
