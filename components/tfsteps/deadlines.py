@@ -12,10 +12,12 @@ class Exceeded(msgspec.Struct, frozen=True):
     Attributes:
         name: Its field in `deadlines`.
         limit: Seconds allowed.
+        said: What the job system said of the job at that time; empty = nothing.
     """
 
     name: str
     limit: float
+    said: str = ""
 
 
 class Clock:
@@ -32,6 +34,7 @@ class Clock:
         self._progress = created
         self._dequeued: float | None = None
         self._started: float | None = None
+        self._said = ""
 
     def see(self, event: Event) -> None:
         """Take note of what happened."""
@@ -39,6 +42,7 @@ class Clock:
             return
         self._progress = event.at
         if isinstance(event, JobChanged):
+            self._said = ": ".join(part for part in (event.reason, event.message) if part)
             if event.state is not State.QUEUED and self._dequeued is None:
                 self._dequeued = event.at
             if event.state is State.RUNNING and self._started is None:
@@ -56,5 +60,5 @@ class Clock:
         for name, start in since.items():
             limit = getattr(self._limits, name)
             if limit is not None and start is not None and now - start > limit:
-                return Exceeded(name, limit)
+                return Exceeded(name, limit, self._said)
         return None

@@ -11,6 +11,7 @@ import secrets
 import msgspec
 
 PREFIX = "tfsteps.dev/"
+RUN_ID, TASK, ATTEMPT = f"{PREFIX}run-id", f"{PREFIX}task", f"{PREFIX}attempt"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "tfsteps"}
 _HASH_LENGTH = 10  # base-32 characters: 50 bits, no collision among any number of jobs that one namespace can hold
 _LABEL_LENGTH = 63
@@ -36,14 +37,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         room = limit - _HASH_LENGTH - 1
         return f"{stem[:room].rstrip('-')}-{short_hash(self.run, self.task, str(self.attempt))}"
 
+    def selector(self) -> dict[str, str]:
+        """Return the labels that all attempts of the task have in common, and nothing else has."""
+        return {**MANAGED_BY, RUN_ID: label_value(self.run), TASK: label_value(self.task)}
+
     def labels(self) -> dict[str, str]:
         """Return the labels that everything made for this attempt carries."""
-        labels = {
-            **MANAGED_BY,
-            f"{PREFIX}run-id": label_value(self.run),
-            f"{PREFIX}task": label_value(self.task),
-            f"{PREFIX}attempt": str(self.attempt),
-        }
+        labels = {**self.selector(), ATTEMPT: str(self.attempt)}
         return labels | ({f"{PREFIX}pipeline": label_value(self.pipeline)} if self.pipeline else {})
 
 

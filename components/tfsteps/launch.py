@@ -155,7 +155,8 @@ def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -
         waiting = (
             f" {', '.join(status.waiting)} had not started." if exceeded.name == "pending" and status.waiting else ""
         )
-        message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}"
+        said = f" {exceeded.said}" if exceeded.said else ""
+        message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}{said}"
         final = msgspec.structs.replace(final, state=State.FAILED, reason="DeadlineExceeded", message=message)
     if final.state in (State.FAILED, State.LOST):
         status.state, status.reason, status.message = final.state, final.reason, final.message

@@ -157,11 +157,16 @@ def build_image(reference: str, folder: Path, dockerfile: Path | None = None) ->
 
 def load_image(reference: str) -> None:
     """Copy an image from podman's store into the node's containerd."""
-    archive = STATE / "image.tar"
-    archive.unlink(missing_ok=True)
-    _podman("save", "--quiet", "--format", "docker-archive", "-o", archive, reference)
-    load_archive(archive)
-    archive.unlink()
+    with tempfile.TemporaryDirectory(dir=STATE) as folder:
+        archive = Path(folder) / "image.tar"
+        _podman("save", "--quiet", "--format", "docker-archive", "-o", archive, reference)
+        load_archive(archive)
+
+
+def on_node(reference: str) -> bool:
+    """Tell whether the node's containerd has an image."""
+    command = ["ctr", "-a", str(CONTAINERD), "-n", "k8s.io", "images", "list", "-q", f"name=={reference}"]
+    return bool(subprocess.run(command, check=False, capture_output=True).stdout.strip())
 
 
 def load(source: str) -> None:

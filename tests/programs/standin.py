@@ -20,6 +20,14 @@ Environment:
     PEER_TIMEOUT  seconds to wait for a peer or a checkpoint before giving up (default 60)
     FAIL_AT       step before which one task kills itself with SIGKILL, once per OUT
     FAIL_TASK     which one (default worker-1)
+    FAIL_CODE     exit code that it ends with, in place of SIGKILL
+    FAIL_TIMES    how often per OUT (default 1)
+    Before training:
+    PRINT_LINES   number of lines to print, each with its number
+    PRINT_BYTES   length of one further line
+    PRINT_BINARY  not empty: print a line of every byte but the line's end
+    MEMORY        MiB to fill
+    IGNORE_SIGTERM, HANG  not empty: do so, the second for ever
 """
 
 import json
@@ -44,6 +52,8 @@ RESUME = bool(os.environ.get("RESUME"))
 PEER_TIMEOUT = float(os.environ.get("PEER_TIMEOUT", "60"))
 FAIL_AT = os.environ.get("FAIL_AT")
 FAIL_TASK = os.environ.get("FAIL_TASK", "worker-1")
+FAIL_CODE = os.environ.get("FAIL_CODE")
+FAIL_TIMES = int(os.environ.get("FAIL_TIMES", "1"))
 LAST_STEP = EPOCHS * STEPS
 CHECKPOINT = f"{OUT}/ckpt.json"
 LEARNING_RATE = 0.1
@@ -117,11 +127,17 @@ def export(weights):
 
 
 def maybe_fail(step):
+    if not FAIL_AT or step != int(FAIL_AT) or NAME != FAIL_TASK:
+        return
     marker = f"{OUT}/failed"
-    if FAIL_AT and step == int(FAIL_AT) and NAME == FAIL_TASK and not os.path.exists(marker):
-        open(marker, "w").close()
-        log("injected failure")
-        os.kill(os.getpid(), signal.SIGKILL)
+    if os.path.exists(marker) and os.path.getsize(marker) >= FAIL_TIMES:
+        return
+    with open(marker, "a") as file:
+        file.write(".")
+    log("injected failure")
+    if FAIL_CODE:
+        os._exit(int(FAIL_CODE))
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 # --- talking: one JSON object per line
@@ -336,12 +352,29 @@ def evaluate():
 
 def on_sigterm(*_):
     log("SIGTERM")
-    os._exit(143)
+    if not os.environ.get("IGNORE_SIGTERM"):
+        os._exit(143)
+
+
+def misbehave():
+    out = sys.stdout.buffer
+    for number in range(int(os.environ.get("PRINT_LINES", "0"))):
+        out.write(b"line %d\n" % number)
+    if length := int(os.environ.get("PRINT_BYTES", "0")):
+        out.write(b"x" * length + b"\n")
+    if os.environ.get("PRINT_BINARY"):
+        out.write(bytes(value for value in range(256) if value != 10) + b"\n")
+    out.flush()
+    memory = b"x" * (int(os.environ.get("MEMORY", "0")) << 20)
+    while os.environ.get("HANG"):
+        time.sleep(1)
+    return len(memory)
 
 
 def main():
     os.makedirs(OUT, exist_ok=True)
     signal.signal(signal.SIGTERM, on_sigterm)
+    misbehave()
     if ROLE == "evaluator":
         return evaluate()
     try:

@@ -45,3 +45,10 @@ def test_deadlines(limits, events, now, expected):
     assert (found and found.name) == expected
     if found and expected in limits:
         assert found == Exceeded(expected, limits[expected])
+
+
+def test_what_was_said_last_is_told():
+    clock = Clock(Deadlines(pending=5), created=0)
+    clock.see(JobChanged(at=0, state=State.PENDING))
+    clock.see(JobChanged(at=1, state=State.PENDING, reason="Unschedulable", message="worker-0: no room"))
+    assert clock.exceeded(7) == Exceeded("pending", 5, "Unschedulable: worker-0: no room")

@@ -1,38 +1,56 @@
 """From what a user typed to the run, tasks and attempts that are meant."""
 
 import difflib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from tfsteps import records
 from tfsteps.cli.errors import CommandError, warn
+from tfsteps.identity import Identity
 from tfsteps.records import Attempt, Status
 
 LATEST = "latest"
 _SHOWN = 3  # suggestions in a message
+_T = TypeVar("_T")
 
 
 def find_run(text: str) -> str:
-    """Return the id of the run called `text`: an id, the beginning of one, or `latest`.
+    """Return the id of the run on this machine called `text`: an id, the beginning of one, or `latest`.
 
     Raises:
         CommandError: There is no such run, or more than one; names the nearest.
     """
-    known = records.runs()
-    if not known:
-        raise CommandError(
-            f"run {text!r} is unknown: there are no runs in {records.home()}; start one with `tfsteps run`"
-        )
-    if text == LATEST and LATEST not in known:
-        return known[-1]
-    if text and records.attempts(text):
+    if text and text != LATEST and records.attempts(text):
         return text
+    return match_run(text, records.runs(), f"in {records.home()}", "tfsteps run")
+
+
+def match_run(text: str, known: Sequence[str], where: str, start: str) -> str:
+    """Return the one of the runs `known` that is called `text`.
+
+    Args:
+        text: An id, the beginning of one, or `latest`.
+        known: Ids, the newest last.
+        where: Where they were looked for, for the message.
+        start: The command that starts one.
+
+    Raises:
+        CommandError: There is no such run, or more than one; names the nearest.
+    """
+    if not known:
+        raise CommandError(f"run {text!r} is unknown: there are no runs {where}; start one with `{start}`")
+    if text in known:
+        return text
+    if text == LATEST:
+        return known[-1]
     begun = [run for run in known if text and run.startswith(text)]
     if len(begun) == 1:
         return begun[0]
     if begun:
         raise CommandError(f"run {text!r} is ambiguous: {_some(begun)}; write more of the id")
-    near = difflib.get_close_matches(text, known, n=_SHOWN, cutoff=0.3) or known[: -_SHOWN - 1 : -1]
+    near = difflib.get_close_matches(text, known, n=_SHOWN, cutoff=0.3) or list(known[: -_SHOWN - 1 : -1])
     raise CommandError(f"run {text!r} is unknown; nearest: {_some(near)}; `tfsteps runs` lists all")
 
 
@@ -44,15 +62,34 @@ def find_attempts(run: str, task: str | None = None, attempt: int | None = None)
     """
     every = records.attempts(run, task)
     if not every:
-        there = sorted({status.identity.task for each in records.attempts(run) if (status := read(each))})
-        raise CommandError(f"run {run}: task {task!r} is unknown; it has {_some(there) or 'none'}")
+        there = {status.identity.task for each in records.attempts(run) if (status := read(each))}
+        raise _no_task(run, task, there)
+    return _of_attempt(run, {(each.folder.parent, int(each.folder.name)): each for each in every}, attempt)
+
+
+def choose_attempts(
+    run: str, every: Sequence[_T], identity: Callable[[_T], Identity], task: str | None, attempt: int | None
+) -> list[_T]:
+    """Return those of a run's attempts that are meant, as `find_attempts` does."""
+    of_task = [each for each in every if task in (None, identity(each).task)]
+    if not of_task:
+        raise _no_task(run, task, {identity(each).task for each in every})
+    return _of_attempt(run, {(identity(each).task, identity(each).attempt): each for each in of_task}, attempt)
+
+
+def _of_attempt(run: str, every: Mapping[tuple[Any, int], _T], attempt: int | None) -> list[_T]:
+    """Return one attempt of each task, of `every` by task and number: the newest, or the one with that number."""
     if attempt is None:
-        return list({each.folder.parent: each for each in every}.values())
-    found = [each for each in every if each.folder.name == str(attempt)]
+        return list({task: every[task, number] for task, number in sorted(every)}.values())
+    found = [each for (_, number), each in every.items() if number == attempt]
     if not found:
-        there = sorted({each.folder.name for each in every}, key=int)
-        raise CommandError(f"run {run}: attempt {attempt} is unknown; there is {', '.join(there)}")
+        there = sorted({number for _, number in every})
+        raise CommandError(f"run {run}: attempt {attempt} is unknown; there is {', '.join(map(str, there))}")
     return found
+
+
+def _no_task(run: str, task: str | None, there: Collection[str]) -> CommandError:
+    return CommandError(f"run {run}: task {task!r} is unknown; it has {_some(sorted(there)) or 'none'}")
 
 
 def read(attempt: Attempt) -> Status | None:

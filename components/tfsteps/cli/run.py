@@ -137,7 +137,7 @@ def _plan(file: str, system_name: str, run_id: str | None, task: str | None) -> 
         if earlier.alive():
             stop = f"`tfsteps stop {run} --task {task}` stops it"
             raise CommandError(f"run {run}: task {task} is running already; {stop}, another --task runs beside it")
-    identity = Identity(run=run, task=task, attempt=records.next_attempt(run, task))
+    identity = Identity(run=run, task=task, attempt=system.attempt(run, task))
     here = pathlib.Path.cwd() if file == "-" else pathlib.Path(file).absolute().parent
     return _Plan(job, identity, system, here, system.places(job, identity, here))
 

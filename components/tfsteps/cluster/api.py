@@ -68,6 +68,11 @@ class ApiError(Exception):
         """Whether the same request may be answered later."""
         return self.status == 0 or self.status in _UNAVAILABLE
 
+    @property
+    def missing(self) -> bool:
+        """Whether the object is not there; False where the cluster does not even know its kind."""
+        return self.status == 404 and self.reason == "NotFound"
+
 
 class SilentError(ApiError):
     """Nothing came for as long as we were willing to listen."""
@@ -85,9 +90,10 @@ class Api:
         stopping: Once set, no request is tried again.
     """
 
-    def __init__(self, access: Access, patience: float = PATIENCE_SECONDS) -> None:
-        """Connect at the first request; each is tried again for `patience` seconds."""
+    def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = _READ_SECONDS) -> None:
+        """Connect at the first request; each is tried again for `patience` seconds, and waits so long for an answer."""
         self.access = access
+        self._read_seconds = read_seconds
         self.stopping = threading.Event()
         self._patience = patience
         self._base = urllib.parse.urlsplit(access.server)
@@ -148,11 +154,9 @@ class Api:
             ApiError: It refused, or could not answer for as long as our patience lasts.
             Stopped: `stopping` was set meanwhile.
         """
-        content = None if body is None else msgspec.json.encode(body)
         for pause in self._pauses():
             try:
-                with self.open(method, path, query, content) as response:
-                    return dict(msgspec.json.decode(response.read()))
+                return self.once(method, path, query, body)
             except ApiError as error:
                 if not error.unavailable or pause is None:
                     raise
@@ -161,6 +165,13 @@ class Api:
                 raise Stopped
         raise AssertionError
 
+    def once(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Send one request, once, and return the object that comes back. ApiError for anything else."""
+        with self.open(method, path, query, None if body is None else msgspec.json.encode(body)) as response:
+            return dict(msgspec.json.decode(response.read()))
+
     def open(
         self,
         method: str,
@@ -168,17 +179,25 @@ class Api:
         query: Mapping[str, str] | None = None,
         content: bytes | None = None,
         *,
-        read_seconds: float = _READ_SECONDS,
+        read_seconds: float | None = None,
     ) -> "Response":
         """Send one request, once, and return the answer with its body unread.
+
+        Args:
+            method: GET, POST, ...
+            path: From the server's root.
+            query: Of the URL.
+            content: The body.
+            read_seconds: Longest silence; None = what this client waits for every answer.
 
         Raises:
             ApiError: Any answer that is not a success, or none.
         """
-        response = self._send(method, path, query or {}, content, read_seconds, refused=False)
+        quiet = self._read_seconds if read_seconds is None else read_seconds
+        response = self._send(method, path, query or {}, content, quiet, refused=False)
         if response.status == 401:
             response.drain_conn()
-            response = self._send(method, path, query or {}, content, read_seconds, refused=True)
+            response = self._send(method, path, query or {}, content, quiet, refused=True)
         if response.status >= 300:
             raise _refusal(response, method, path)
         return Response(response)

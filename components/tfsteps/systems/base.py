@@ -172,6 +172,13 @@ class System(Protocol):
 
     name: str
 
+    def attempt(self, run: str, task: str) -> int:
+        """Return the number of the attempt that a launcher of this task is to make now.
+
+        Raises:
+            LaunchError: Whoever knows cannot be asked.
+        """
+
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what makes `job` impossible here, found before anything is created."""
 

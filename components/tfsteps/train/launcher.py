@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps import records, spec, systems
+from tfsteps import spec, systems
 from tfsteps.engines.kfp.executor import ExecutorInput
 from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.exits import Exit, exit_code
@@ -29,7 +29,7 @@ TENSORBOARD_URL = "TFSTEPS_TENSORBOARD_URL"
 """Address of a TensorBoard that somebody else keeps up over this job's event files."""
 
 _TERMINATION_LOG = pathlib.Path("/dev/termination-log")
-_IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
+_IN_POD = "KUBERNETES_SERVICE_HOST"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,8 +58,7 @@ def _train(task: ExecutorInput) -> Status:
         job = msgspec.structs.replace(job, env={**job.env, DATA: data})
     system = _system(inputs.get("system") or "auto")
     identity = task.identity()
-    attempt = records.next_attempt(identity.run, identity.task)
-    identity = msgspec.structs.replace(identity, attempt=attempt)
+    identity = msgspec.structs.replace(identity, attempt=system.attempt(identity.run, identity.task))
     return _launch(job, system, identity)
 
 
@@ -77,14 +76,14 @@ def _launch(job: TrainingJob, system: System, identity: Identity) -> Status:
 
 
 def _system(name: str) -> System:
-    """Return the job system called `name`. SpecError for an unknown one, or for `auto` in a cluster."""
-    if name == "auto" and _IN_CLUSTER not in os.environ:
-        name = "local"
+    """Return the job system called `name`; `auto` = kubeflow in a pod, else local. SpecError for an unknown one."""
+    if name == "auto":
+        name = "kubeflow" if _IN_POD in os.environ else "local"
     if name in systems.available():
         return systems.get(name)
     allowed = ", ".join(systems.available())
-    wrong = "cannot be told from inside a cluster" if name == "auto" else "is not a job system"
-    raise SpecError([Problem(path=("system",), value=name, wrong=wrong, allowed=allowed, fix="Name one")], "inputs")
+    unknown = Problem(path=("system",), value=name, wrong="is not a job system", allowed=allowed, fix="Name one")
+    raise SpecError([unknown], "inputs")
 
 
 def _write_outputs(task: ExecutorInput, status: Status) -> None:

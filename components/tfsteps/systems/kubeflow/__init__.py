@@ -1,11 +1,22 @@
 """The job system `kubeflow`: TFJob, kubeflow.org/v1, of the training operator."""
 
+from typing import TYPE_CHECKING
+
 from tfsteps.systems.base import System
 
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.kind import Kind
 
-def system() -> System:
-    """Return the job system."""
-    from tfsteps.systems.kubeflow.tfjob import TFJob  # noqa: PLC0415  the options alone are cheap to import
-    from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415
 
-    return KubernetesSystem(TFJob())
+def system(context: str = "", namespace: str = "") -> System:
+    """Return the job system, on the cluster that `context` names and in `namespace`; empty = what is configured."""
+    from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415  the options alone are cheap
+
+    return KubernetesSystem(kind(), context, namespace)
+
+
+def kind() -> "Kind":
+    """Return the kind of its job objects."""
+    from tfsteps.systems.kubeflow.tfjob import TFJob  # noqa: PLC0415
+
+    return TFJob()

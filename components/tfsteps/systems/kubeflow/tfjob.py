@@ -13,7 +13,7 @@ from tfsteps.identity import Identity
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
 from tfsteps.systems.base import Places, Replica, State
 from tfsteps.systems.kubeflow.options import KubeflowOptions
-from tfsteps.systems.kubernetes.kind import Verdict
+from tfsteps.systems.kubernetes.kind import RoleSpec, Verdict
 from tfsteps.systems.kubernetes.template import CONTAINER, pod_template, restart_policy
 
 _TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
@@ -21,6 +21,7 @@ _LABEL = "training.kubeflow.org/"
 _PORT = 2222
 _NAME = 63  # of a pod, which is also a Service and a host
 _MENDED = "TFSTEPS_TF_CONFIG"
+_BACKOFF = "reached the specified backoff limit"  # the condition's reason is the same for every failure
 
 
 class TFJob:
@@ -28,6 +29,7 @@ class TFJob:
 
     name = "kubeflow"
     resource = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
+    operator = "the training operator"
     container = CONTAINER
     options = KubeflowOptions
 
@@ -90,6 +92,15 @@ class TFJob:
         return {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
 
     # --- the job's pods
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a TFJob."""
+        specs = item["spec"]["tfReplicaSpecs"]
+        return {
+            name: RoleSpec(specs[kind].get("replicas", 1), specs[kind]["template"])
+            for name, kind in _TYPES.items()
+            if kind in specs
+        }
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""
@@ -181,7 +192,10 @@ def _tf_config(name: RoleName, hosts: dict[str, list[str]]) -> str:
 
 
 def _said(condition: Mapping[str, Any], state: State) -> Verdict:
-    return Verdict(state, condition.get("reason", ""), condition.get("message", ""))
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    if state is State.FAILED and _BACKOFF in message:
+        reason = "BackoffLimitExceeded"
+    return Verdict(state, reason, message)
 
 
 def _queue(item: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """The pod that this launcher runs in, and the Workflow that it is a step of: who wants it to end, and why."""
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,7 @@ class Host:
 
     Attributes:
         owner: The ownerReference to the Workflow that goes into the job; None = there is no Workflow.
+        attempt: Which try of its step this pod is; None = there is no Workflow.
         terminating: Whether the Workflow is known to be ending.
         warning: What we may not look at; empty = nothing.
     """
@@ -27,6 +29,7 @@ class Host:
         self._namespace = pod["metadata"]["namespace"]
         self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         self.owner = _workflow(pod)
+        self.attempt = _attempt(pod) if self.owner else None
         self.terminating = False
         self.warning = ""
         if self.owner:
@@ -73,6 +76,13 @@ def _workflow(pod: Mapping[str, Any]) -> dict[str, Any] | None:
         if owner["kind"] == WORKFLOWS.kind and owner.get("controller"):
             return {**{key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}, "blockOwnerDeletion": False}
     return None
+
+
+def _attempt(pod: Mapping[str, Any]) -> int:
+    """Return the number at the end of the node's name: `train.executor(2)`; a step without retries has none."""
+    node = (pod["metadata"].get("annotations") or {}).get("workflows.argoproj.io/node-name", "")
+    found = re.search(r"\((\d+)\)$", node)
+    return int(found[1]) if found else 0
 
 
 def _terminating(workflow: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from tfsteps.systems.kubernetes.tracker import Tracker
 _QUEUE = 2000  # events between the watches and us; log readers wait when it is full, and memory stays flat
 _DRAIN_SECONDS = 10.0  # for the last lines of replicas that have ended
 _DELETE_AGAIN_SECONDS = 5.0
+_URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is heard only then
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
 _Item = tuple[Callable[..., Iterator[Event]], tuple[Any, ...]]
 
@@ -38,12 +39,14 @@ class KubernetesJob:
         meta = item["metadata"]
         self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
         self._api = api
-        self._urgent = Api(api.access, patience=0)  # the signal handler's own: the other may be in use when it comes
+        # The signal handler's own: the other may be in use when it comes.
+        self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
         self._kind = kind
         self._host = host
         self._backoff = job.backoff
         self._over_since: float | None = None  # when the backoff limit was passed
         self._left = False
+        self._requests = 0  # to stop, from people and engines
         self._tracker = Tracker(kind, item, replicas, time.time())
         self._queue: queue.Queue[_Item] = queue.Queue(_QUEUE)
         self._logs: dict[str, ContainerLog] = {}
@@ -66,8 +69,13 @@ class KubernetesJob:
         yield final
 
     def stop(self, cause: Cause) -> None:
-        """Delete the job object and return; its pods go with it. Safe in a signal handler."""
-        if self._cause is None:
+        """Delete the job object and return; its pods go with it. Asked again, hurry. Safe in a signal handler."""
+        self._requests += cause is Cause.CANCELLED
+        if self._hurried:
+            rest = f"kubectl delete {self._kind.resource.plural} {self.name} --namespace {self.namespace}"
+            message = f"its end was not waited for; if it is still there: {rest}"
+            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
+        elif self._cause is None:
             if cause is Cause.CANCELLED and self._host and self._host.evicted(self._urgent):
                 self._left = True
                 return
@@ -75,12 +83,18 @@ class KubernetesJob:
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Remove the ended job's pods, or the object with all that belongs to it."""
+        if self._hurried:
+            return
         api = Api(self._api.access)
         if what == "job":
             api.delete(self._kind.resource, self.namespace, self.name, self.uid)
             return
         for seen in self._tracker.pods.values():
             api.delete(PODS, self.namespace, seen.name, seen.uid)
+
+    @property
+    def _hurried(self) -> bool:
+        return self._requests > 1
 
     # --- following
 
@@ -127,7 +141,7 @@ class KubernetesJob:
             if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:
                 self._delete()
         elif self._host and self._host.terminating:
-            self.stop(Cause.CANCELLED)
+            self._end(Cause.CANCELLED, Verdict(State.CANCELLED, "Stopped"))
         elif self._tracker.restarts > self._backoff:
             self._over_since = self._over_since or time.monotonic()
             if time.monotonic() - self._over_since > _OPERATOR_SECONDS:
@@ -182,7 +196,7 @@ class KubernetesJob:
         for each in self._tracker.pods.values():
             if each.uid in self._logs:
                 self._logs[each.uid].tell(each.restarts, ended=True)
-        while (self._open or not self._queue.empty()) and time.monotonic() < end:
+        while (self._open or not self._queue.empty()) and time.monotonic() < end and not self._hurried:
             for event in self._next():
                 if not isinstance(event, JobChanged):
                     yield event

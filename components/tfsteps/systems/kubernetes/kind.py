@@ -7,7 +7,7 @@ import msgspec
 
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import Identity
-from tfsteps.spec import Problem, TrainingJob
+from tfsteps.spec import Problem, RoleName, TrainingJob
 from tfsteps.systems.base import Places, Replica, State
 
 
@@ -25,11 +25,26 @@ class Verdict(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class RoleSpec(msgspec.Struct, frozen=True):
+    """One role of a job object: how many replicas it has, and their pod template."""
+
+    replicas: int
+    template: Mapping[str, Any]
+
+
 class Kind(Protocol):
-    """One kind of job object. All of it is pure."""
+    """One kind of job object. All of it is pure.
+
+    Attributes:
+        name: The job system's.
+        resource: The objects' API and kind.
+        operator: Who acts on them, as messages call it.
+        container: Which container of a pod trains.
+    """
 
     name: str
     resource: Resource
+    operator: str
     container: str
 
     def problems(self, job: TrainingJob) -> list[Problem]:
@@ -40,6 +55,9 @@ class Kind(Protocol):
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
         """Return what a job object says."""
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a job object, in the order chief, worker, ps, evaluator."""
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""

@@ -99,9 +99,10 @@ def _troubles(status: Mapping[str, Any], now: Mapping[str, Any], last: Mapping[s
     disruption = conditions.get("DisruptionTarget", {})
     if disruption.get("status") == "True":
         yield disruption.get("reason", "Disrupted"), disruption.get("message", "")
-    waiting = now.get("waiting") or {}
-    if waiting.get("reason") in _STUCK:
-        yield waiting["reason"], waiting.get("message", "")
+    inits = [each.get("state") or {} for each in status.get("initContainerStatuses") or []]
+    for waiting in (state.get("waiting") or {} for state in (now, *inits)):
+        if waiting.get("reason") in _STUCK:
+            yield waiting["reason"], waiting.get("message", "")
     if last.get("reason") == "OOMKilled":
         yield "OOMKilled", "the container used more memory than its limit"
     scheduled = conditions.get("PodScheduled", {})

@@ -8,9 +8,10 @@ import msgspec
 
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Stopped
-from tfsteps.identity import PREFIX, Identity, spec_hash
+from tfsteps.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.systems.base import LaunchError, Places
+from tfsteps.systems.kubernetes import preflight
 from tfsteps.systems.kubernetes.host import Host
 from tfsteps.systems.kubernetes.job import KubernetesJob
 from tfsteps.systems.kubernetes.kind import Kind
@@ -27,6 +28,26 @@ class KubernetesSystem:
         self.name = kind.name
         self._kind = kind
         self._context, self._namespace = context, namespace
+
+    def attempt(self, run: str, task: str) -> int:
+        """Return what the engine says of this pod; outside of an engine, that of the job which is to be gone on with.
+
+        A job of the task that has not ended is adopted. One that has is followed by a new attempt.
+        """
+        try:
+            if self._host and self._host.attempt is not None:
+                return self._host.attempt
+            selector = ",".join(f"{key}={value}" for key, value in Identity(run=run, task=task).selector().items())
+            found = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"]
+        except ApiError as error:
+            if error.status in (403, 404):  # no right, or no operator: `start` says all that is wrong
+                return 0
+            raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
+        numbers = {int(item["metadata"]["labels"][ATTEMPT]): item for item in found}
+        if not numbers:
+            return 0
+        last = max(numbers)
+        return last + self._kind.verdict(numbers[last]).state.terminal
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind cannot express. The cluster itself is asked by `start`."""
@@ -54,14 +75,14 @@ class KubernetesSystem:
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:
-            LaunchError: It cannot be created, or another job has its name.
+            LaunchError: It cannot be created, can never run here, or another job has its name.
         """
         wanted = self._rendered(job, identity, places)
         try:
-            host = Host.find(self._api) if access.in_cluster() else None
+            host = self._host
             if host and host.owner:
                 wanted["metadata"]["ownerReferences"] = [host.owner]
-            item = self._create(wanted)
+            item = self._existing(wanted) or self._create(wanted, job)
         except ApiError as error:
             raise LaunchError(
                 f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
@@ -70,14 +91,18 @@ class KubernetesSystem:
             raise LaunchError("stopped before the job was created", retryable=False) from None
         return KubernetesJob(self._api, self._kind, item, job, host)
 
-    def _create(self, wanted: dict[str, Any]) -> dict[str, Any]:
+    def _existing(self, wanted: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the job object that an earlier launcher of this attempt created; None = there is none."""
         resource, namespace, name = self._kind.resource, wanted["metadata"]["namespace"], wanted["metadata"]["name"]
         try:
-            return self._api.create(resource, namespace, wanted)
+            found = self._api.get(resource, namespace, name)
         except ApiError as error:
-            if error.status != 409:
-                raise
-        found = self._api.get(resource, namespace, name)
+            if error.missing or error.status == 403:  # all that we may not do is said at once, by the preflight
+                return None
+            if error.status == 404:
+                missing = f"the cluster has no {resource.kind} ({resource.api}): {self._kind.operator} is not installed"
+                raise LaunchError(missing, retryable=False) from error
+            raise
         theirs = found["metadata"].get("annotations", {}).get(SPEC_HASH)
         if theirs != wanted["metadata"]["annotations"][SPEC_HASH]:
             raise LaunchError(
@@ -86,6 +111,18 @@ class KubernetesSystem:
                 retryable=False,
             )
         return found
+
+    def _create(self, wanted: dict[str, Any], job: TrainingJob) -> dict[str, Any]:
+        """Create the object, unless it is certain that it cannot run. Another launcher may be faster: adopt its."""
+        if findings := preflight.findings(self._api, self._kind, job, wanted):
+            numbered = [f"({i}) {each}" if findings[1:] else each for i, each in enumerate(findings, 1)]
+            raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
+        try:
+            return self._api.create(self._kind.resource, wanted["metadata"]["namespace"], wanted)
+        except ApiError as error:
+            if error.status == 409 and (found := self._existing(wanted)):
+                return found
+            raise
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: Places) -> dict[str, Any]:
         item = self._kind.render(job, identity, places, self._where)
@@ -98,6 +135,10 @@ class KubernetesSystem:
             return Api(access.find(self._context))
         except access.AccessError as error:
             raise LaunchError(str(error), retryable=False) from error
+
+    @functools.cached_property
+    def _host(self) -> Host | None:
+        return Host.find(self._api) if access.in_cluster() else None
 
     @property
     def _where(self) -> str:

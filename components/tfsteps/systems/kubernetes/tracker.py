@@ -6,9 +6,13 @@ from typing import Any
 import msgspec
 
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen
+from tfsteps.identity import PREFIX
 from tfsteps.systems.base import Event, JobChanged, LaunchError, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.kubernetes.kind import Kind, Verdict
 from tfsteps.systems.kubernetes.pods import Pod, pod
+
+STOPPED = f"{PREFIX}stopped"
+"""Annotation of a job that is about to be deleted because somebody stopped it; its value is the time."""
 
 _UNSEEN_SECONDS = 60.0  # a controller that works looks at a new object within a second
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
@@ -59,6 +63,8 @@ class Tracker:
         if item["metadata"]["uid"] != self._uid:
             self._end(now, State.LOST, "Replaced", "The job was deleted, and another one has its name.")
             return
+        if STOPPED in (item["metadata"].get("annotations") or {}):
+            self.stopping = self.stopping or Verdict(State.CANCELLED, "Stopped", "`tfsteps stop` ended it.")
         self._verdict = self._kind.verdict(item)
         if self._verdict.state.terminal:
             self._end(now, self._verdict.state, self._verdict.reason, self._verdict.message)
@@ -68,6 +74,10 @@ class Tracker:
             self._end(now, self.stopping.state, self.stopping.reason, self.stopping.message)
         else:
             self._end(now, State.LOST, "Deleted", "The job was deleted by somebody, or its time to live was over.")
+
+    def give_up(self, verdict: Verdict, now: float) -> None:
+        """End with `verdict`, whatever the job object says later."""
+        self._end(now, verdict.state, verdict.reason, verdict.message)
 
     def _end(self, now: float, state: State, reason: str, message: str) -> None:
         if self.final is None:
@@ -118,6 +128,8 @@ class Tracker:
         if seen is None or seen.state in _ENDED:
             return
         replica = self._replica_of[uid]
+        if uid != self._uids[replica][-1]:
+            return
         state = ReplicaState.STOPPED if self.stopping or self.final else ReplicaState.FAILED
         reason = "" if state is ReplicaState.STOPPED else seen.reason or "PodDeleted"
         yield from self._show(

@@ -5,6 +5,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Mapping
 
+from tfsteps import records
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt
 from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, options_of
@@ -39,6 +40,10 @@ class LocalSystem:
     """Replicas as processes of this machine, on ports of 127.0.0.1."""
 
     name = "local"
+
+    def attempt(self, run: str, task: str) -> int:
+        """Return 0 for a task that was never run, else one more than last time."""
+        return records.next_attempt(run, task)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return the roles that have no command: there is no image whose entrypoint could serve."""

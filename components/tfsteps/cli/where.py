@@ -1,0 +1,103 @@
+"""Here or on a cluster: the options that say so, and the jobs that are found there."""
+
+import contextlib
+import enum
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from tfsteps import systems
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.find import choose_attempts, match_run
+from tfsteps.exits import Exit
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.runs import Job, Runs
+
+_PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
+
+
+class On(enum.StrEnum):
+    """What `--on` takes."""
+
+    LOCAL = "local"
+    KUBERNETES = "kubernetes"
+
+
+DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: "kubeflow"}
+
+OnOption = Annotated[On, typer.Option("--on", help="Runs launched from this machine, or those on a cluster.")]
+Context = Annotated[
+    str, typer.Option(metavar="NAME", help="Context of the kubeconfig, for --on kubernetes.", show_default="current")
+]
+Namespace = Annotated[
+    str, typer.Option(metavar="NAME", help="Namespace, for --on kubernetes.", show_default="the context's")
+]
+AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all of them.")]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a command is to look, as its options say.
+
+    Attributes:
+        on: Here or on a cluster.
+        context: Of the kubeconfig; empty = its current one.
+        namespace: Empty = the context's.
+        everywhere: In all namespaces.
+    """
+
+    on: On = On.LOCAL
+    context: str = ""
+    namespace: str = ""
+    everywhere: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse options that contradict one another."""
+        if self.everywhere and self.namespace:
+            raise CommandError(f"--all-namespaces and --namespace {self.namespace} cannot both hold; leave one out")
+        if self.on is On.LOCAL and (self.context or self.namespace or self.everywhere):
+            raise CommandError("--context, --namespace and --all-namespaces are about a cluster; add --on kubernetes")
+
+    @property
+    def options(self) -> str:
+        """The options that lead here again, a blank before each; empty for this machine."""
+        if self.on is On.LOCAL:
+            return ""
+        named = {"--context": self.context, "--namespace": self.namespace}
+        return "".join([f" --on {self.on}", *(f" {name} {value}" for name, value in named.items() if value)])
+
+
+@contextlib.contextmanager
+def cluster(place: Place) -> Iterator["Runs"]:
+    """Yield what has been launched on the cluster of `place`; what the cluster refuses ends the command."""
+    from tfsteps.cluster import access, api  # noqa: PLC0415  local runs need no HTTP
+    from tfsteps.systems.kubernetes.runs import Runs  # noqa: PLC0415
+
+    try:
+        found = access.find(place.context)
+        client = api.Api(found, patience=_PATIENCE_SECONDS)
+        yield Runs(client, systems.kinds(), "" if place.everywhere else place.namespace or found.namespace)
+    except access.AccessError as error:
+        raise CommandError(str(error)) from error
+    except api.ApiError as error:
+        raise CommandError(str(error), Exit.PLATFORM if error.unavailable else Exit.USAGE) from error
+
+
+def find_jobs(runs: "Runs", run: str, task: str | None = None, attempt: int | None = None) -> list["Job"]:
+    """Return the jobs of a run on a cluster: the attempt `attempt` of each task, None = the newest; or of one task.
+
+    Raises:
+        CommandError: There is no such run, task or attempt; names the nearest.
+        ApiError: The cluster does not say.
+    """
+    every = runs.jobs()
+    known = list(dict.fromkeys(job.status.identity.run for job in every))
+    name = match_run(run, known, f"in {_where(runs)}", f"tfsteps run --on {On.KUBERNETES}")
+    jobs = [job for job in every if job.status.identity.run == name]
+    return choose_attempts(name, jobs, lambda job: job.status.identity, task, attempt)
+
+
+def _where(runs: "Runs") -> str:
+    return f"namespace {runs.namespace}" if runs.namespace else f"any namespace of {runs.api.access.name}"

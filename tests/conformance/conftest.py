@@ -1,0 +1,77 @@
+"""The cluster that the cases need, the stand-in image on it, and the cases' outcomes, which come in side by side."""
+
+import concurrent.futures
+import hashlib
+import os
+import pathlib
+
+import pytest
+
+from tests.cluster import images, paths
+from tests.conformance.case import Case
+from tests.conformance.systems import System
+from tests.conformance.world import World
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_STANDIN = [
+    "images/standin/Dockerfile",
+    "components/tfsteps/__init__.py",
+    "components/tfsteps/event_files.py",
+    "tests/support/event_writer.py",
+    "tests/programs/standin.py",
+]
+_AT_ONCE = 4
+
+
+@pytest.fixture(scope="session")
+def kubeconfig():
+    """Return the file that KUBECONFIG names, else that of the cluster of `make cluster`, which must run then."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", os.environ.get("KUBECONFIG", str(paths.KUBECONFIG)))
+        file = pathlib.Path(os.environ["KUBECONFIG"])
+        assert file.exists(), f"there is no {file}: run `make cluster`, or set KUBECONFIG"
+        yield file
+
+
+@pytest.fixture(scope="session")
+def build(kubeconfig):
+    """Return a function that builds one of `images/` from its files, once for their content, and names the image."""
+
+    def built(name, files):
+        if given := os.environ.get(f"TFSTEPS_{name.upper()}_IMAGE"):  # where the cluster is not of this machine
+            return given
+        content = hashlib.sha256(b"".join((_ROOT / file).read_bytes() for file in files)).hexdigest()[:12]
+        image = f"registry.local/tfsteps-{name}:{content}"
+        if not images.on_node(image):
+            images.build_image(image, _ROOT, _ROOT / "images" / name / "Dockerfile")
+        return image
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def outcomes(request, kubeconfig, build, tmp_path_factory):
+    """Start the selected cases, a few at once, in the order in which their tests stand; return their futures."""
+    image = build("standin", _STANDIN)
+    folder = tmp_path_factory.mktemp("conformance")
+    api = Api(access.find())
+
+    def run(system: System, case: Case) -> None:
+        with World(system, api, image, folder / f"{system.name}-{case.name.replace(' ', '-')}") as world:
+            case.run(world)
+
+    chosen = [item.callspec.params for item in request.session.items if "outcomes" in getattr(item, "fixturenames", ())]
+    together = [(each["system"], each["case"]) for each in chosen if not each["case"].alone]
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        futures = {(system.name, case.name): pool.submit(run, system, case) for system, case in together}
+
+        def outcome(system, case):
+            if case.alone:
+                concurrent.futures.wait(futures.values())
+                return run(system, case)
+            return futures[system.name, case.name].result()
+
+        yield outcome
+        pool.shutdown(cancel_futures=True)

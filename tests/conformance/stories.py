@@ -1,0 +1,296 @@
+"""Cases in which something happens to a job, or to its launcher, on the way."""
+
+import pathlib
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.case import Case
+from tests.conformance.verdicts import sh, standin
+from tests.conformance.world import World, until
+from tfsteps import spec, systems
+from tfsteps.cluster.api import Resource
+from tfsteps.cluster.logs import PODS
+from tfsteps.identity import Identity
+from tfsteps.systems.base import ReplicaState, State
+from tfsteps.systems.kubernetes.system import KubernetesSystem
+
+_SECRETS = Resource("v1", "secrets", "Secret")
+_NODES = Resource("v1", "nodes", "Node")
+_DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
+_WORKER = {"roles": {"worker": {}}}
+_SHORT = sh("echo up; sleep 4; echo end")
+_LONG = sh("echo up; exec sleep 600")
+
+CASES: list[Case] = []
+
+
+def _case(name: str, *, alone: bool = False) -> Callable[[Callable[[World], None]], None]:
+    """Put a function into the table."""
+
+    def put(run: Callable[[World], None]) -> None:
+        CASES.append(Case(name, run, alone))
+
+    return put
+
+
+# --- the longest first
+
+
+@_case("many replicas")
+def _(world: World) -> None:
+    count = _room(world, 64)
+    roles = {"worker": {"replicas": count}}
+    launcher = world.launch({"roles": roles, "success": "all_workers", **sh("echo I am $TFSTEPS_INDEX")})
+    launcher.ends(0, State.SUCCEEDED)
+    assert sorted(launcher.lines()) == sorted((f"worker-{i}", f"I am {i}") for i in range(count))
+    assert {replica.state for replica in launcher.status.replicas} == {ReplicaState.SUCCEEDED}
+    until(lambda: not world.pods())
+
+
+def _room(world: World, wanted: int) -> int:
+    """Return how many pods to ask for: `wanted`, or half of it where the nodes take fewer."""
+    nodes = world.api.list(_NODES, "")["items"]
+    free = sum(int(node["status"]["allocatable"]["pods"]) for node in nodes) - len(world.api.list(PODS, "")["items"])
+    return wanted if free > wanted + 20 else wanted // 2
+
+
+# --- suspended, deleted, replaced
+
+
+@_case("suspended at first and resumed")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **_SHORT, **world.system.created_suspended})
+    launcher.until(State.SUSPENDED)
+    assert not world.pods()
+    world.patch(world.job(), world.system.suspend(False))
+    launcher.ends(0, State.SUCCEEDED)
+    assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
+
+
+@_case("paused from outside and resumed")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **_SHORT})
+    launcher.until_said("up")
+    world.patch(world.job(), world.system.suspend(True))
+    launcher.until(State.SUSPENDED)
+    until(lambda: not world.pods())
+    time.sleep(7)  # as long as a launcher might take a pause for a job that restarts too often
+    world.patch(world.job(), world.system.suspend(False))
+    launcher.ends(0, State.SUCCEEDED)
+    assert launcher.lines()[-2:] == [("worker-0", "up"), ("worker-0", "end")]
+
+
+@_case("deleted from outside")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **_LONG})
+    launcher.until(State.RUNNING)
+    world.delete(world.job())
+    launcher.ends(13, State.LOST, "Deleted")
+    assert "deleted by somebody" in launcher.digest.summary
+    until(world.gone)
+
+
+@_case("replaced by another of the same name")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **_LONG})
+    launcher.until(State.RUNNING)
+    launcher.signal(signal.SIGSTOP)  # so that it cannot see the moment in which there is none
+    old = world.job()
+    world.delete(old)
+    until(lambda: not world.jobs())
+    meta = {key: old["metadata"][key] for key in ("name", "labels")}
+    new = world.api.create(world.system.resource, world.namespace, {**old, "metadata": meta, "status": {}})
+    launcher.signal(signal.SIGCONT)
+    assert launcher.wait() == 13
+    assert launcher.status.state is State.LOST
+    assert [job["metadata"]["uid"] for job in world.jobs()] == [new["metadata"]["uid"]]
+
+
+@_case("removed by its time to live before the first look")
+def _(world: World) -> None:
+    text = {"name": "case", "image": world.image, "keep_for": "1s", **_WORKER, **sh("true")}
+    job = spec.from_plain(text, "test", systems.options())
+    system = KubernetesSystem(world.system.kind(), namespace=world.namespace)
+    identity = Identity(run="run", task="task")
+    handle = system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    until(lambda: not world.jobs())
+    *_, last = handle.events()
+    assert (last.state, last.reason) == (State.LOST, "Deleted")
+    assert "time to live" in last.message
+
+
+# --- refused, or never to start
+
+
+@_case("refused by the webhook")
+def _(world: World) -> None:
+    fields, words = world.system.refused
+    launcher = world.launch({**_WORKER, **_LONG, **fields})
+    assert launcher.wait() == 2
+    assert words in launcher.text()
+    assert world.gone()
+
+
+@_case("a Secret is missing")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **_LONG, "env": {"TOKEN": {"secret": "hub", "key": "token"}}})
+    assert launcher.wait() == 2
+    assert f"Secret {world.namespace}/hub is missing" in launcher.text()
+    assert world.gone()
+
+
+@_case("a claim is missing")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **_LONG, "volumes": [{"pvc": "data", "mount": "/data"}]})
+    assert launcher.wait() == 2
+    assert f"PersistentVolumeClaim {world.namespace}/data is missing" in launcher.text()
+    assert world.gone()
+
+
+@_case("a Secret goes missing before the pods are made")
+def _(world: World) -> None:
+    secret = world.api.create(_SECRETS, world.namespace, {"metadata": {"name": "hub"}, "stringData": {"token": "x"}})
+    fields = {"env": {"TOKEN": {"secret": "hub", "key": "token"}}, "deadlines": {"pending": "12s"}}
+    launcher = world.launch({**_WORKER, **_LONG, **world.system.created_suspended, **fields})
+    launcher.until(State.SUSPENDED)
+    world.api.delete(_SECRETS, world.namespace, "hub", secret["metadata"]["uid"])
+    world.patch(world.job(), world.system.suspend(False))
+    launcher.ends(11, State.FAILED, "DeadlineExceeded")
+    assert 'CreateContainerConfigError: worker-0: secret "hub" not found' in launcher.digest.summary
+    until(world.gone)
+
+
+# --- evicted
+
+
+@_case("evicted")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **standin(HANG=1, PRINT_LINES=1)})
+    launcher.until_said("line 0")
+    name = until(world.pods)[0]["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    world.api.request("POST", PODS.path(world.namespace, name, "eviction"), {}, eviction)
+    launcher.ends(10, State.FAILED)
+    assert launcher.digest.retryable == "infrastructure"
+    assert "memory" not in launcher.digest.summary
+
+
+# --- several tasks, attempts, launchers
+
+
+@_case("two tasks of one run side by side")
+def _(world: World) -> None:
+    stopped = world.launch({**_WORKER, **_LONG, "on_end": "delete"}, task="stopped")
+    sibling = world.launch({**_WORKER, **sh("echo up; sleep 8; echo end")}, task="sibling")
+    stopped.until(State.RUNNING)
+    sibling.until(State.RUNNING)
+    stopped.signal(signal.SIGTERM)
+    stopped.ends(12, State.CANCELLED)
+    assert [job["metadata"]["labels"]["tfsteps.dev/task"] for job in world.jobs()] == ["sibling"]
+    sibling.ends(0, State.SUCCEEDED)
+    assert sibling.lines() == [("worker-0", "up"), ("worker-0", "end")]
+    assert sum(replica.restarts for replica in sibling.status.replicas) == 0
+
+
+@_case("stopped while a replica ignores it")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+    launcher.until_said("line 0")
+    began = time.monotonic()
+    launcher.signal(signal.SIGINT)
+    launcher.ends(12, State.CANCELLED)
+    assert time.monotonic() - began < 20  # the grace period of its pod is 30 s
+    assert not world.jobs()
+
+
+@_case("the same task retried")
+def _(world: World) -> None:
+    job = {**_WORKER, **sh("echo attempt $TFSTEPS_ATTEMPT; [ $TFSTEPS_ATTEMPT = 1 ]")}
+    first = world.launch(job)
+    first.ends(10, State.FAILED)
+    second = world.launch(job, attempt=1)
+    second.ends(0, State.SUCCEEDED)
+    assert (first.lines(), second.lines()) == ([("worker-0", "attempt 0")], [("worker-0", "attempt 1")])
+    assert {j["metadata"]["name"] for j in world.jobs()} == {first.status.job, second.status.job}
+    assert first.status.job != second.status.job
+    assert [pod["metadata"]["labels"]["tfsteps.dev/attempt"] for pod in world.pods()] == ["0"]
+
+
+@_case("two launchers at once for one task")
+def _(world: World) -> None:
+    both = [world.launch({**_WORKER, **_SHORT}, home=home) for home in ("here", "there")]
+    for launcher in both:
+        launcher.ends(0, State.SUCCEEDED)
+        assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
+    assert len(world.jobs()) == 1
+    assert {launcher.status.uid for launcher in both} == {world.job()["metadata"]["uid"]}
+
+
+@_case("another job under the name of this one")
+def _(world: World) -> None:
+    world.launch({**_WORKER, **sh("echo mine")}, home="here").ends(0, State.SUCCEEDED)
+    other = world.launch({**_WORKER, **sh("echo other")}, home="there")
+    assert other.wait() == 2
+    assert "was made from another job" in other.text()
+    assert len(world.jobs()) == 1
+
+
+@_case("names of 200 characters")
+def _(world: World) -> None:
+    run, task = "r" * 100 + " ü/" + "r" * 97, "t" * 200
+    roles: dict[str, Any] = {"worker": {"replicas": 2}}
+    launcher = world.launch({"roles": roles, **sh("echo up"), "name": "n" * 63}, run=run, task=task)
+    launcher.ends(0, State.SUCCEEDED)
+    assert sorted(launcher.lines()) == [("worker-0", "up"), ("worker-1", "up")]
+    assert all(len(value) <= 63 for value in world.job()["metadata"]["labels"].values())
+
+
+# --- much to print
+
+
+@_case("a long line and every byte")
+def _(world: World) -> None:
+    launcher = world.launch({**_WORKER, **standin(PRINT_BYTES=1 << 20, PRINT_BINARY=1)})
+    launcher.ends(0, State.SUCCEEDED)
+    lines = [line for _, line in launcher.raw_lines()]
+    assert lines[:2] == [b"x" * (1 << 20), bytes(value for value in range(256) if value != ord("\n"))]
+
+
+@_case("a hundred thousand lines")
+def _(world: World) -> None:
+    count = 100_000
+    launcher = world.launch({**_WORKER, **standin(PRINT_LINES=count)})
+    launcher.ends(0, State.SUCCEEDED)
+    lines = [line for _, line in launcher.raw_lines()]
+    assert lines[:count] == [b"line %d" % number for number in range(count)]
+    assert sum(line.startswith(b"line ") for line in lines) == count
+
+
+# --- the operator
+
+
+@_case("the operator is away when the job is made and when it ends", alone=True)
+def _(world: World) -> None:
+    _operator(world, 0)
+    try:
+        launcher = world.launch({**_WORKER, **_SHORT})
+        time.sleep(3)
+        assert launcher.process.poll() is None, launcher.text()
+        _operator(world, 1)
+        launcher.until(State.RUNNING)
+        _operator(world, 0)
+        until(lambda: all(pod["status"]["phase"] == "Succeeded" for pod in world.pods()))
+    finally:
+        _operator(world, 1)
+    launcher.ends(0, State.SUCCEEDED)
+    assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
+    assert len(world.jobs()) == 1
+
+
+def _operator(world: World, replicas: int) -> None:
+    """Scale the operator, and wait until it is there, or gone."""
+    namespace, name = world.system.operator
+    world.api.patch(_DEPLOYMENTS, namespace, name, {"spec": {"replicas": replicas}})
+    until(lambda: world.api.get(_DEPLOYMENTS, namespace, name)["status"].get("availableReplicas", 0) == replicas)

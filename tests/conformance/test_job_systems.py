@@ -1,0 +1,14 @@
+"""Every job system is taken through one table of cases by the real launcher, on a real cluster."""
+
+import pytest
+
+from tests.conformance import stories, verdicts
+from tests.conformance.systems import SYSTEMS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("case", [*verdicts.CASES, *stories.CASES], ids=lambda case: case.name.replace(" ", "_"))
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
+def test_a_case(system, case, outcomes):
+    outcomes(system, case)

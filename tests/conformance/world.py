@@ -1,0 +1,210 @@
+"""A namespace of a real cluster, the launchers that a case starts for it, and what is in it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar
+
+import yaml
+
+from tests.conformance.systems import System
+from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.logs import PODS
+from tfsteps.identity import Identity, new_run_id
+from tfsteps.records import Attempt, Digest, Status, quote, read_log
+from tfsteps.systems.base import State
+
+_COMMAND = pathlib.Path(sys.executable).with_name("tfsteps")
+_NAMESPACES = Resource("v1", "namespaces", "Namespace")
+_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+_LONGEST = 150.0  # seconds: no case takes longer on a machine that is not overrun
+_T = TypeVar("_T")
+
+
+def until(what: Callable[[], _T], seconds: float = 60.0) -> _T:
+    """Wait until `what()` is true and return it; fail if it does not become so in time."""
+    end = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+    return value
+
+
+@dataclass
+class Launcher:
+    """`tfsteps run` as a process of its own."""
+
+    process: subprocess.Popen[bytes]
+    attempt: Attempt
+    said: pathlib.Path
+
+    def wait(self) -> int:
+        """Wait for its end and return its exit code."""
+        try:
+            return self.process.wait(_LONGEST)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the launcher still runs; it said: {self.text()[-2000:]}") from None
+
+    def ends(self, code: int, state: State, reason: str | None = None) -> None:
+        """Wait for its end, and compare exit code, state and reason."""
+        assert self.wait() == code, self.text()[-3000:]
+        assert self.status.state is state, self.status
+        assert reason is None or self.status.reason == reason, self.status
+
+    def until(self, *states: State) -> None:
+        """Wait until the job is in one of `states`."""
+        until(lambda: self.process.poll() is not None or (self.started() and self.status.state in states))
+        assert self.process.poll() is None, f"the launcher has ended: {self.text()[-3000:]}"
+
+    def until_said(self, pattern: str) -> None:
+        """Wait until a replica has printed a line that matches."""
+        until(lambda: self.started() and any(re.search(pattern, line) for _, line in self.lines()))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it."""
+        self.process.send_signal(number)
+
+    def text(self) -> str:
+        """Return what it printed."""
+        return self.said.read_text(errors="replace")
+
+    def started(self) -> bool:
+        """Tell whether it has recorded a status."""
+        return (self.attempt.folder / "status.json").exists()
+
+    @property
+    def status(self) -> Status:
+        """The status that it has recorded last."""
+        return self.attempt.status()
+
+    @property
+    def digest(self) -> Digest:
+        """Why the job failed."""
+        found = self.status.digest
+        assert found, self.status
+        return found
+
+    @property
+    def states(self) -> list[State]:
+        """The states that the job went through."""
+        return [each.state for each in self.status.transitions]
+
+    def raw_lines(self, replica: str = "") -> Iterator[tuple[str, bytes]]:
+        """Yield (replica, line) of the saved log, of one replica if it is named."""
+        with self.attempt.log.open("rb") as file:
+            for _, who, line in read_log(file):
+                if replica in ("", who):
+                    yield who, line
+
+    def lines(self, replica: str = "") -> list[tuple[str, str]]:
+        """Return (replica, line) of the saved log as text."""
+        return [(who, line.decode(errors="replace")) for who, line in self.raw_lines(replica)]
+
+
+@dataclass
+class World:
+    """One case's namespace.
+
+    Attributes:
+        system: The job system under test.
+        api: The cluster, as its administrator.
+        image: The stand-in trainer.
+        folder: For the launchers' files.
+        namespace: Its name.
+    """
+
+    system: System
+    api: Api
+    image: str
+    folder: pathlib.Path
+    namespace: str = field(default_factory=lambda: f"conformance-{new_run_id()}")
+    _launchers: list[Launcher] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        """Make the namespace, with the ServiceAccount that pods need."""
+        self.folder.mkdir(parents=True)
+        self.api.create(_NAMESPACES, "", {"metadata": {"name": self.namespace}})
+        until(lambda: self._exists(_ACCOUNTS, "default"))
+        config = yaml.safe_load(pathlib.Path(os.environ["KUBECONFIG"]).read_text())
+        for context in config["contexts"]:
+            context["context"]["namespace"] = self.namespace
+        (self.folder / "kubeconfig").write_text(yaml.safe_dump(config))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what still runs, and delete the namespace with all that is in it."""
+        for launcher in self._launchers:
+            if launcher.process.poll() is None:
+                launcher.process.kill()
+                launcher.process.wait()
+        self.api.request("DELETE", _NAMESPACES.path("", self.namespace))
+
+    # --- launchers
+
+    def launch(
+        self, job: Mapping[str, Any], *, run: str = "run", task: str = "task", home: str = "home", attempt: int = 0
+    ) -> Launcher:
+        """Start `tfsteps run` for a job whose image and total deadline need not be given.
+
+        Another `home` stands for another machine: the launcher there knows nothing of this one's runs.
+        """
+        name = f"{quote(task)[:50]}-{home}-{attempt}"
+        file, said = self.folder / f"{name}.json", self.folder / f"{name}.txt"
+        file.write_text(json.dumps({"name": "case", "image": self.image, "deadlines": {"total": "3m"}, **job}))
+        environment = {
+            **os.environ,
+            "TFSTEPS_HOME": str(self.folder / home),
+            "KUBECONFIG": str(self.folder / "kubeconfig"),
+        }
+        with said.open("wb") as output:
+            process = subprocess.Popen(
+                [_COMMAND, "run", file, "--system", self.system.name, "--run-id", run, "--task", task],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        folder = Attempt.of(Identity(run=run, task=task, attempt=attempt)).folder.parts[-4:]
+        launcher = Launcher(process, Attempt(self.folder.joinpath(home, *folder)), said)
+        self._launchers.append(launcher)
+        return launcher
+
+    # --- what is in the namespace
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the job objects."""
+        return list(self.api.list(self.system.resource, self.namespace)["items"])
+
+    def job(self) -> dict[str, Any]:
+        """Wait until there is one job object, and return it."""
+        return until(self.jobs)[0]
+
+    def pods(self) -> list[dict[str, Any]]:
+        """Return the pods that are not being deleted."""
+        found = self.api.list(PODS, self.namespace)["items"]
+        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def gone(self) -> bool:
+        """Tell whether neither a job object nor a pod is left."""
+        return not self.jobs() and not self.pods()
+
+    def patch(self, job: Mapping[str, Any], change: Mapping[str, Any]) -> None:
+        """Merge a change into a job object."""
+        self.api.patch(self.system.resource, self.namespace, job["metadata"]["name"], change)
+
+    def delete(self, job: Mapping[str, Any]) -> None:
+        """Delete a job object."""
+        self.api.delete(self.system.resource, self.namespace, job["metadata"]["name"], job["metadata"]["uid"])
+
+    def _exists(self, resource: Resource, name: str) -> bool:
+        with contextlib.suppress(ApiError):
+            return bool(self.api.get(resource, self.namespace, name))
+        return False

@@ -1,0 +1,189 @@
+"""From a role to its pod template."""
+
+import pathlib
+
+import pytest
+
+from tfsteps import spec
+from tfsteps.identity import Identity
+from tfsteps.systems.base import Places
+from tfsteps.systems.kubernetes.template import merged, pod_template
+
+PLACES = Places(output="/out", model="/out/model", logs="/out/logs", here=pathlib.Path())
+TOTAL_SIZE = 1 << 30
+
+
+def template(job=None, role=None, **more):
+    """Render the worker's template of a job with one worker; returns (template, its container)."""
+    plain = {"name": "j", "image": "i:1", "roles": {"worker": role or {}}, **(job or {})}
+    parsed = spec.from_plain(plain)
+    identity = Identity(run="r", task="t")
+    made = pod_template(parsed, "worker", parsed.roles.worker, identity, PLACES, gpu_label="gpu", more_env=[], **more)
+    return made, made["spec"]["containers"][0]
+
+
+def env(container):
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+
+
+def test_the_least_job_gives_the_least_template():
+    made, container = template()
+    assert set(made["spec"]) == {"containers"}
+    assert set(container) == {"name", "image", "env"}
+    assert made["metadata"]["labels"]["tfsteps.dev/role"] == "worker"
+
+
+VOLUMES = {
+    "claim": ({"pvc": "data"}, {"persistentVolumeClaim": {"claimName": "data"}}, {}),
+    "claim, read only": (
+        {"pvc": "data", "read_only": True},
+        {"persistentVolumeClaim": {"claimName": "data", "readOnly": True}},
+        {"readOnly": True},
+    ),
+    "folder of a claim": (
+        {"pvc": "data", "sub_path": "a/b"},
+        {"persistentVolumeClaim": {"claimName": "data"}},
+        {"subPath": "a/b"},
+    ),
+    "secret": ({"secret": "s"}, {"secret": {"secretName": "s"}}, {}),
+    "config map": ({"config_map": "c"}, {"configMap": {"name": "c"}}, {}),
+    "host path": ({"host_path": "/mnt"}, {"hostPath": {"path": "/mnt"}}, {}),
+    "nfs": ({"nfs": {"server": "n", "path": "/e"}}, {"nfs": {"server": "n", "path": "/e"}}, {}),
+    "scratch": ({"empty_dir": "1Gi"}, {"emptyDir": {"sizeLimit": TOTAL_SIZE}}, {}),
+    "scratch in memory": (
+        {"empty_dir": "1Gi", "in_memory": True},
+        {"emptyDir": {"sizeLimit": TOTAL_SIZE, "medium": "Memory"}},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "source", "mount"), VOLUMES.values(), ids=VOLUMES)
+def test_volumes(given, source, mount):
+    made, container = template({"volumes": [{"mount": "/m", **given}]})
+    assert made["spec"]["volumes"] == [{"name": "volume-0", **source}]
+    assert container["volumeMounts"] == [{"name": "volume-0", "mountPath": "/m", **mount}]
+
+
+def test_the_roles_volumes_come_after_the_jobs():
+    made, container = template({"volumes": [{"pvc": "a", "mount": "/a"}]}, {"volumes": [{"pvc": "b", "mount": "/b"}]})
+    assert [each["persistentVolumeClaim"]["claimName"] for each in made["spec"]["volumes"]] == ["a", "b"]
+    assert [each["mountPath"] for each in container["volumeMounts"]] == ["/a", "/b"]
+
+
+def test_shared_memory_is_a_volume_in_memory():
+    made, container = template(role={"resources": {"shared_memory": "1Gi"}})
+    assert made["spec"]["volumes"] == [
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": TOTAL_SIZE}}
+    ]
+    assert container["volumeMounts"] == [{"name": "shared-memory", "mountPath": "/dev/shm"}]
+
+
+RESOURCES = {
+    "nothing": ({}, None),
+    "requests are limits": (
+        {"cpu": 2, "memory": "1Gi"},
+        {"requests": {"cpu": "2", "memory": str(TOTAL_SIZE)}, "limits": {"cpu": "2", "memory": str(TOTAL_SIZE)}},
+    ),
+    "parts of a core": ({"cpu": 0.5}, {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}}),
+    "limits of their own": ({"cpu": 1, "limits": {"cpu": 4}}, {"requests": {"cpu": "1"}, "limits": {"cpu": "4"}}),
+    "GPUs are limits alone": ({"gpu": 2}, {"limits": {"nvidia.com/gpu": "2"}}),
+}
+
+
+@pytest.mark.parametrize(("given", "rendered"), RESOURCES.values(), ids=RESOURCES)
+def test_resources(given, rendered):
+    _, container = template(role={"resources": given})
+    assert container.get("resources") == rendered
+
+
+def test_the_type_of_gpu_chooses_nodes():
+    made, _ = template(
+        {"node_selector": {"zone": "a"}}, {"resources": {"gpu": 1, "gpu_type": "T4"}, "node_selector": {"disk": "ssd"}}
+    )
+    assert made["spec"]["nodeSelector"] == {"zone": "a", "disk": "ssd", "gpu": "T4"}
+
+
+ENV = {
+    "text": ("64", "64"),
+    "empty text is kept": ("", ""),
+    "a field of the pod": ({"field": "spec.nodeName"}, {"fieldRef": {"fieldPath": "spec.nodeName"}}),
+    "a secret": ({"secret": "hub", "key": "token"}, {"secretKeyRef": {"name": "hub", "key": "token"}}),
+    "a config map": ({"config_map": "c", "key": "k"}, {"configMapKeyRef": {"name": "c", "key": "k"}}),
+}
+
+
+@pytest.mark.parametrize(("given", "rendered"), ENV.values(), ids=ENV)
+def test_env(given, rendered):
+    _, container = template({"env": {"X": given}})
+    assert env(container)["X"] == rendered
+
+
+def test_the_roles_env_goes_before_the_jobs():
+    _, container = template({"env": {"A": "job", "B": "job"}}, {"env": {"A": "role"}})
+    assert (env(container)["A"], env(container)["B"]) == ("role", "job")
+    assert [each["name"] for each in container["env"]].count("A") == 1
+
+
+def test_our_own_env_is_not_expanded_by_kubernetes():
+    job = spec.from_plain({"name": "j", "image": "i:1", "roles": {"worker": {}}})
+    made = pod_template(
+        job, "worker", job.roles.worker, Identity(run="$(HOME)", task="t"), PLACES, gpu_label="", more_env=[]
+    )
+    assert env(made["spec"]["containers"][0])["TFSTEPS_RUN_ID"] == "$$(HOME)"
+
+
+TOLERATIONS = {
+    "a key": ({"key": "gpu", "operator": "Exists"}, {"key": "gpu", "operator": "Exists"}),
+    "all": ({"operator": "Exists"}, {"operator": "Exists"}),
+    "a value": (
+        {"key": "a", "value": "b", "effect": "NoSchedule"},
+        {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"},
+    ),
+    "not at all is not for ever": (
+        {"key": "a", "operator": "Exists", "effect": "NoExecute", "seconds": 0},
+        {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0},
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "rendered"), TOLERATIONS.values(), ids=TOLERATIONS)
+def test_tolerations(given, rendered):
+    made, _ = template({"tolerations": [given]})
+    assert made["spec"]["tolerations"] == [rendered]
+
+
+MERGES = {
+    "key by key": ({"a": 1, "b": {"c": 1}}, {"b": {"d": 2}}, {"a": 1, "b": {"c": 1, "d": 2}}),
+    "named things by name": (
+        {"x": [{"name": "a", "v": 1}, {"name": "b"}]},
+        {"x": [{"name": "a", "w": 2}, {"name": "c"}]},
+        {"x": [{"name": "a", "v": 1, "w": 2}, {"name": "b"}, {"name": "c"}]},
+    ),
+    "other lists as a whole": ({"x": [1, 2]}, {"x": [3]}, {"x": [3]}),
+    "an empty list clears": ({"x": [{"name": "a"}]}, {"x": []}, {"x": []}),
+    "falsy values count": ({"a": True, "b": 1, "c": "x"}, {"a": False, "b": 0, "c": ""}, {"a": False, "b": 0, "c": ""}),
+    "tolerations have no names": ({"x": [{"key": "a"}]}, {"x": [{"key": "b"}]}, {"x": [{"key": "b"}]}),
+}
+
+
+@pytest.mark.parametrize(("under", "over", "result"), MERGES.values(), ids=MERGES)
+def test_merge(under, over, result):
+    kept = repr(under), repr(over)
+    assert merged(under, over) == result
+    assert kept == (repr(under), repr(over)), "neither was changed"
+
+
+def test_patches_of_the_role_lie_over_those_of_the_job():
+    """As from a pipeline's TaskConfig: the container is met by its name, what it does not say stays."""
+    job = {
+        "spec": {
+            "priorityClassName": "low",
+            "containers": [{"name": "tensorflow", "securityContext": {"runAsUser": 1}}],
+        }
+    }
+    role = {"spec": {"priorityClassName": "high", "containers": [{"name": "sidecar", "image": "s:1"}]}}
+    made, container = template({"pod": job}, {"pod": role})
+    assert made["spec"]["priorityClassName"] == "high"
+    assert [each["name"] for each in made["spec"]["containers"]] == ["tensorflow", "sidecar"]
+    assert (container["image"], container["securityContext"]) == ("i:1", {"runAsUser": 1})

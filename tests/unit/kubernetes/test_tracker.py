@@ -1,0 +1,259 @@
+"""The tracker fed with what the watches may see, in every order that cuts, relists and races can give."""
+
+import pytest
+
+from tests.unit.kubernetes.objects import pod, tfjob
+from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused
+from tfsteps.systems.base import JobChanged, LaunchError, Replica, ReplicaChanged, State
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.kind import Verdict
+from tfsteps.systems.kubernetes.tracker import Tracker
+
+W0, W1 = Replica("worker", 0), Replica("worker", 1)
+CANCELLED = Verdict(State.CANCELLED, "Stopped")
+
+
+class Story:
+    """A tracker of a job with two workers, and all that it said. Each thing seen takes a second."""
+
+    def __init__(self):
+        self.tracker = Tracker(TFJob(), tfjob(), [W0, W1], created=0.0)
+        self.now = 0.0
+        self.said = []
+
+    def job(self, *seen):
+        return self._see(self.tracker.job, seen)
+
+    def pods(self, *seen):
+        return self._see(self.tracker.seen_pod, seen)
+
+    def later(self, seconds):
+        self.now += seconds
+        self.said += self.tracker.state(self.now)
+        return self
+
+    def _see(self, handler, seen):
+        for each in seen:
+            self.now += 1
+            self.said += handler(each, self.now)
+        return self
+
+    @property
+    def states(self):
+        """Return the job's states, in order."""
+        return [str(each.state) for each in self.said if isinstance(each, JobChanged)]
+
+    def replica(self, replica=W0):
+        """Return (state, restarts) of all that was said about a replica, in order."""
+        mine = [each for each in self.said if isinstance(each, ReplicaChanged) and each.replica == replica]
+        return [(str(each.state), each.restarts) for each in mine]
+
+    @property
+    def final(self):
+        end = self.tracker.final
+        return end and (str(end.state), end.reason)
+
+
+def running(replica="worker-0", uid="p1"):
+    return Changed(pod("running", replica, uid))
+
+
+BOTH = (running("worker-0", "p0"), running("worker-1", "p1"))
+
+# --- the job's state
+
+
+def test_it_runs_when_all_replicas_run_not_when_the_operator_says_so():
+    story = Story().job(Changed(tfjob("Created", "Running"))).pods(BOTH[0])
+    assert story.states == ["pending"]
+    assert story.pods(BOTH[1]).states == ["pending", "running"]
+
+
+def test_pods_seen_before_the_job():
+    assert Story().pods(*BOTH).job(Changed(tfjob("Created"))).states == ["pending", "running"]
+
+
+def test_a_worker_that_has_succeeded_already_counts_as_started():
+    story = Story().pods(Changed(pod("succeeded", "worker-0", "p0")), BOTH[1])
+    assert story.states[-1] == "running"
+
+
+def test_a_state_is_said_once():
+    story = Story().job(*[Changed(tfjob("Created"))] * 3).pods(*BOTH, *BOTH)
+    assert story.states == ["pending", "running"]
+    assert story.replica() == [("running", 0)]
+
+
+STUCK = [
+    ("unschedulable", "Unschedulable"),
+    ("image missing", "ImagePullBackOff"),
+    ("secret missing", "CreateContainerConfigError"),
+]
+
+
+@pytest.mark.parametrize(("status", "reason"), STUCK)
+def test_why_it_does_not_start(status, reason):
+    story = Story().job(Changed(tfjob("Created"))).pods(BOTH[0], Changed(pod(status, "worker-1")))
+    last = story.said[-1]
+    assert (last.state, last.reason) == (State.PENDING, reason)
+    assert last.message.startswith("worker-1: ")
+
+
+def test_a_pod_that_is_stuck_after_the_job_ran_is_a_restart():
+    story = Story().pods(*BOTH, Deleted(pod("running", "worker-1", "p1")))
+    story.pods(Changed(pod("unschedulable", "worker-1", "p2")))
+    assert story.states == ["pending", "running", "restarting", "restarting"]
+    assert story.said[-1].reason == "Unschedulable"
+
+
+def test_suspended_and_resumed():
+    story = Story().job(Changed(tfjob("Created", "Suspended", suspend=True))).job(Changed(tfjob("Created"))).pods(*BOTH)
+    assert story.states == ["suspended", "pending", "running"]
+
+
+def test_nobody_looks_at_the_job():
+    story = Story().job(Listed([tfjob()])).later(59)
+    assert story.states == ["pending"]
+    assert story.later(2).states == ["pending", "unknown"]
+    assert story.job(Changed(tfjob("Created"))).states[-1] == "pending"
+
+
+# --- the job's end
+
+ENDS = {
+    "succeeded": ([Changed(tfjob("Succeeded"))], ("succeeded", "TFJobSucceeded")),
+    "failed": ([Changed(tfjob("Failed"))], ("failed", "TFJobFailed")),
+    "the end seen in a list": ([Listed([tfjob("Succeeded")])], ("succeeded", "TFJobSucceeded")),
+    "ended and deleted at once": ([Deleted(tfjob("Succeeded"))], ("succeeded", "TFJobSucceeded")),
+    "deleted while it ran": ([Changed(tfjob("Running")), Deleted(tfjob("Running"))], ("lost", "Deleted")),
+    "gone from the list: by its time to live": ([Changed(tfjob("Running")), Listed([])], ("lost", "Deleted")),
+    "replaced, seen in a list": ([Listed([tfjob("Running", uid="u2")])], ("lost", "Replaced")),
+    "replaced, seen in the watch": ([Changed(tfjob("Succeeded", uid="u2"))], ("lost", "Replaced")),
+    "deleted, then replaced": ([Deleted(tfjob()), Changed(tfjob(uid="u2"))], ("lost", "Deleted")),
+    "an older one of its name was deleted": ([Deleted(tfjob("Failed", uid="u0"))], None),
+    "a second end does not count": (
+        [Changed(tfjob("Succeeded")), Changed(tfjob("Failed"))],
+        ("succeeded", "TFJobSucceeded"),
+    ),
+    "deleted after its end": ([Changed(tfjob("Failed")), Deleted(tfjob("Failed"))], ("failed", "TFJobFailed")),
+}
+
+
+@pytest.mark.parametrize(("seen", "final"), ENDS.values(), ids=ENDS)
+def test_end(seen, final):
+    assert Story().job(*seen).final == final
+
+
+STOPS = {
+    "deleted": ([Deleted(tfjob("Running"))], ("cancelled", "Stopped")),
+    "gone from the list": ([Listed([])], ("cancelled", "Stopped")),
+    "it had succeeded first": ([Deleted(tfjob("Succeeded"))], ("succeeded", "TFJobSucceeded")),
+    "it had failed first": ([Changed(tfjob("Failed")), Deleted(tfjob("Failed"))], ("failed", "TFJobFailed")),
+    "replaced": ([Changed(tfjob(uid="u2"))], ("lost", "Replaced")),
+}
+
+
+@pytest.mark.parametrize(("seen", "final"), STOPS.values(), ids=STOPS)
+def test_end_while_we_stop_it(seen, final):
+    story = Story().pods(*BOTH)
+    story.tracker.stopping = CANCELLED
+    assert story.job(*seen).final == final
+
+
+def test_after_the_end_no_state_is_said():
+    story = Story().pods(*BOTH).job(Changed(tfjob("Succeeded")))
+    before = story.states
+    story.job(Changed(tfjob("Running")), Listed([])).pods(Listed([])).later(100)
+    assert story.states == before
+    assert story.final == ("succeeded", "TFJobSucceeded")
+
+
+def test_we_may_not_look_at_the_job():
+    with pytest.raises(LaunchError, match="job cannot be watched any more: no") as caught:
+        Story().job(Refused("no", 403))
+    assert not caught.value.retryable
+
+
+def test_we_may_not_look_at_the_pods():
+    assert Story().pods(Refused("no", 403)).job(Changed(tfjob("Succeeded"))).final == ("succeeded", "TFJobSucceeded")
+
+
+# --- replicas
+
+
+REPLICAS = {
+    "runs and succeeds": ([running(), Changed(pod("succeeded"))], [("running", 0), ("succeeded", 0)]),
+    "fails": ([running(), Changed(pod("out of memory"))], [("running", 0), ("failed", 0)]),
+    "restarted in place": (
+        [running(), Changed(pod("about to restart")), Changed(pod("crash loop"))],
+        [("running", 0), ("failed", 0), ("failed", 3), ("restarting", 3)],
+    ),
+    "deleted while it ran": ([running(), Deleted(pod("running"))], [("running", 0), ("failed", 0)]),
+    "gone from the list while it ran": ([running(), Listed([])], [("running", 0), ("failed", 0)]),
+    "deleted after its end": ([Changed(pod("succeeded")), Deleted(pod("succeeded"))], [("succeeded", 0)]),
+    "its end is seen only as it is deleted": (
+        [running(), Deleted(pod("succeeded"))],
+        [("running", 0), ("succeeded", 0)],
+    ),
+    "made again under its name": (
+        [running(), Deleted(pod("running")), Changed(pod({}, uid="p2")), running(uid="p2")],
+        [("running", 0), ("failed", 0), ("pending", 1), ("running", 1)],
+    ),
+    "made again between two lists": (
+        [running(), Listed([pod("running", uid="p2")])],
+        [("running", 0), ("failed", 0), ("running", 1)],
+    ),
+    "the new one is seen before the old one is gone": (
+        [running(), running(uid="p2"), Deleted(pod("running"))],
+        [("running", 0), ("failed", 0), ("running", 1)],
+    ),
+    "word of the old one comes late": (
+        [running(), running(uid="p2"), Changed(pod("out of memory"))],
+        [("running", 0), ("failed", 0), ("running", 1)],
+    ),
+    "gone, and never seen": ([Deleted(pod("running"))], [("running", 0), ("failed", 0)]),
+    "another role's pod": ([Changed(pod("running", "ps-0"))], []),
+    "an index that was not asked for": ([Changed(pod("running", "worker-7"))], []),
+}
+
+
+@pytest.mark.parametrize(("seen", "said"), REPLICAS.values(), ids=REPLICAS)
+def test_replica(seen, said):
+    assert Story().pods(*seen).replica() == said
+
+
+def test_pods_without_labels_are_nobodys():
+    stranger = pod("running")
+    del stranger["metadata"]["labels"]
+    assert Story().pods(Listed([stranger]), Deleted(stranger)).replica() == []
+
+
+def test_a_pod_that_we_took_away_has_not_failed():
+    story = Story().pods(*BOTH)
+    story.tracker.stopping = CANCELLED
+    assert story.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
+
+
+def test_a_pod_that_is_taken_away_after_the_end_has_not_failed():
+    story = Story().pods(*BOTH).job(Changed(tfjob("Succeeded")))
+    assert story.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
+
+
+def test_restarts_add_up_over_replicas_and_pods():
+    story = Story().pods(Changed(pod("crash loop", "worker-0", "p0")), running("worker-1", "p1"))
+    story.pods(Deleted(pod("running", "worker-1", "p1")), running("worker-1", "p2"))
+    assert story.tracker.restarts == 3 + 1
+
+
+def test_who_failed_first_is_the_culprit():
+    story = Story().pods(*BOTH, Changed(pod("out of memory", "worker-1", "p1")), Deleted(pod("running", uid="p0")))
+    assert story.job(Changed(tfjob("Failed"))).tracker.final.replica == W1
+
+
+def test_nobody_failed_nobody_is_blamed():
+    assert Story().pods(*BOTH).job(Changed(tfjob("Failed"))).tracker.final.replica is None
+
+
+def test_the_exit_code_and_the_reason_are_passed_on():
+    story = Story().pods(running(), Changed(pod("out of memory")))
+    assert (story.said[-1].exit_code, story.said[-1].reason) == (137, "OOMKilled")
