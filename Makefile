@@ -4,11 +4,11 @@ BIN := .venv/bin
 STAMP := .venv/.complete
 SOURCES := components pipelines tests benchmarks
 
-.PHONY: help setup demo test check format golden bench lock browser clean
+.PHONY: help setup demo test check format golden bench lock cluster cluster-down browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup: $(STAMP) ## the virtual environment .venv, from requirements.lock
 
@@ -25,10 +25,12 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on this machine (ARGS=--tensorboard keeps TensorBoard up)
 	@$(BIN)/python pipelines/mnist.py $(ARGS)
 
-test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster; ARGS go to pytest
-	$(BIN)/pytest $(ARGS)
+test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster: KUBECONFIG's, or our own; ARGS go to pytest
 ifdef CLUSTER
-	@echo 'No test needs a cluster yet: those come with the launcher on Kubernetes.'
+	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up --only argo training-operator
+	KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/pytest $(ARGS)
+else
+	$(BIN)/pytest -m 'not cluster' $(ARGS)
 endif
 
 check: $(STAMP) ## format, lint, types, layers, duplicates, golden and generated files
@@ -52,6 +54,12 @@ bench: $(STAMP) ## measure; writes benchmarks/results.json
 lock: $(STAMP) ## requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --all-extras --upgrade pyproject.toml -o requirements.lock
+
+cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, about 10 minutes
+	@$(PYTHON) -m tests.cluster up
+
+cluster-down: ## stop it and remove every trace
+	@$(PYTHON) -m tests.cluster down
 
 browser: # headless Chromium for the report's tests: installed where that is possible, else those tests say that they are skipped
 	@command -v chromium chromedriver >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \

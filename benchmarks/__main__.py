@@ -1,18 +1,19 @@
-"""`python -m benchmarks [NAME ...]`: run them and print a table; results.json and docs/performance.md keep it.
+"""`python -m benchmarks [--quick] [NAME ...]`: run them, print them, keep them in results.json, docs/performance.md.
 
-Each benchmark is a function that yields rows; only the rows that were measured are replaced.
+Each benchmark is a function that yields rows; only the rows that were measured are replaced. `kubernetes` needs a
+cluster. With --quick it takes a few minutes, and nothing is kept.
 """
 
+import argparse
 import json
 import os
 import pathlib
 import platform
-import sys
 
-from benchmarks import local
+from benchmarks import fleet, kubernetes, local
 from benchmarks.measure import Row
 
-BENCHMARKS = {"local": local.rows}
+BENCHMARKS = {"local": local.rows, "kubernetes": kubernetes.rows, "fleet": fleet.rows}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
 PAGE = RESULTS.parents[1] / "docs" / "performance.md"
 HEAD = """# What it costs
@@ -27,15 +28,24 @@ Each figure is the median of pairs taken in turn in one run: with tfsteps, and t
 """
 
 
-def main(names: list[str]) -> None:
-    if unknown := set(names) - set(BENCHMARKS):
-        sys.exit(f"no benchmark {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)}; left out: all")
+    parser.add_argument("--quick", action="store_true", help="fewer runs, for a look; the results are not kept")
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     print(f"{'row':<28} {'value':>9} {'goal':>9}  {'unit':<6} {'baseline':>9} {'ratio':>7}  runs", flush=True)
-    for name in names or BENCHMARKS:
-        for row in BENCHMARKS[name]():
+    for name in args.names or BENCHMARKS:
+        for row in BENCHMARKS[name](quick=args.quick):
             results[row.name] = row.result()
             print(_line(row), flush=True)
+    if not args.quick:
+        _keep(results)
+
+
+def _keep(results: dict[str, dict]) -> None:
     RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
     head = HEAD.format(cores=os.cpu_count(), python=platform.python_version())
     PAGE.write_text(head + "".join(_table_row(name, row) for name, row in sorted(results.items())))
@@ -56,4 +66,4 @@ def _line(row: Row) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

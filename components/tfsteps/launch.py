@@ -178,7 +178,10 @@ def _outputs(job: TrainingJob, status: Status) -> None:
 def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:
     policy = job.on_end or ("delete_pods" if status.state is State.SUCCEEDED else "keep")
     if policy != "keep":
-        handle.remove("job" if policy == "delete" else "pods")
+        try:
+            handle.remove("job" if policy == "delete" else "pods")
+        except LaunchError as error:  # the job has ended as it has
+            status.warnings.append(f"Something is left: {error}.")
 
 
 def _report(attempt: Attempt, status: Status) -> None:

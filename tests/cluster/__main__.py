@@ -1,6 +1,7 @@
 """A real single-node Kubernetes with Argo Workflows and the TensorFlow job operators, on a bare Debian machine."""
 
 import argparse
+import fcntl
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from . import images, install, node
 from .build import build
-from .paths import KUBECONFIG, STATE
+from .paths import CACHE, KUBECONFIG, STATE
 
 # What tells that a package is there (a command, or a path): the package.
 _PACKAGES = {
@@ -59,8 +60,15 @@ def up(wanted: list[str]) -> None:
     """Start what does not run yet, install the operators, wait until all is ready, and print the kubeconfig's path."""
     if os.geteuid():
         raise SystemExit("cluster: starting a node needs root; set KUBECONFIG to use another cluster")
-    install_packages()
-    programs = build()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:  # somebody else may be at it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        install_packages()
+        _start(wanted, build(wanted))
+    print(KUBECONFIG)
+
+
+def _start(wanted: list[str], programs: dict[str, Path]) -> None:
     begin = time.monotonic()
     node.prepare()
     for component in node.components(programs):
@@ -78,7 +86,6 @@ def up(wanted: list[str]) -> None:
         if not marks[name].exists():
             marks[name].touch()
             print(f"cluster: {name} is ready after {time.monotonic() - begin:.1f} s", flush=True)
-    print(KUBECONFIG)
 
 
 def status() -> int:
@@ -108,14 +115,17 @@ def change(action: str, name: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="cluster", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build what the cluster needs, without starting it")
-    start = commands.add_parser("up", help="start the cluster and install the operators")
-    start.add_argument(
-        "--only",
-        nargs="*",
-        choices=sorted(install.OPERATORS),
-        help="install just these operators (none: Kubernetes alone)",
-    )
+    for name, text in {
+        "build": "build what the cluster needs, without starting it",
+        "up": "start the cluster and install the operators",
+    }.items():
+        commands.add_parser(name, help=text).add_argument(
+            "--only",
+            nargs="*",
+            choices=sorted(install.OPERATORS),
+            default=sorted(install.OPERATORS),
+            help="just these operators (none: Kubernetes alone)",
+        )
     for name, text in {
         "down": "stop it and remove every trace",
         "status": "what runs",
@@ -141,9 +151,9 @@ def main(argv: list[str] | None = None) -> int:
     match args.command:
         case "build":
             install_packages()
-            build()
+            build(args.only)
         case "up":
-            up(sorted(install.OPERATORS) if args.only is None else args.only)
+            up(args.only)
         case "down":
             node.remove(build() if STATE.exists() else {})
         case "status":

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,6 +80,7 @@ MODULES = [
     Module("jobset", {"jobset-controller": "sigs.k8s.io/jobset"}),
     Module("trainer", {"trainer-controller-manager": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"}),
 ]
+_KUBERNETES = {"pause", "etcd", "dns", "kubernetes"}  # what every cluster is made of; the rest are operators
 
 
 def go(folder: Path, *args: str) -> str:
@@ -115,8 +116,8 @@ def _build(module: Module, target: Path) -> None:
     part.rename(target)
 
 
-def build() -> dict[str, Path]:
-    """Build what is missing and return every program by name."""
+def build(operators: Iterable[str] = ()) -> dict[str, Path]:
+    """Build what is missing of Kubernetes and the operators that are named; return their programs by name."""
     if not shutil.which("go"):
         raise SystemExit(
             "cluster: the Go toolchain (1.25 or newer) is needed to build the cluster; "
@@ -124,7 +125,7 @@ def build() -> dict[str, Path]:
         )
     version = go(HERE, "version")
     programs: dict[str, Path] = {}
-    for module in MODULES:
+    for module in (m for m in MODULES if m.folder in _KUBERNETES or m.folder in operators):
         target = CACHE / "bin" / f"{module.folder}-{_key(module, version)}"
         if not target.exists():
             print(f"cluster: building {', '.join(module.programs)} ...", flush=True)

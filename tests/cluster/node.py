@@ -218,8 +218,8 @@ def prepare() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     pki.make()
     for name in ("kubelet.yaml", "containerd.toml", "kube-proxy.yaml", "Corefile", "dns.yaml"):
-        (STATE / name).write_text(template(name))
-    (STATE / "cni/10-bridge.conflist").write_text(template("10-bridge.conflist"))
+        _write(STATE / name, template(name))
+    _write(STATE / "cni/10-bridge.conflist", template("10-bridge.conflist"))
     if not _ip("link", "show", BRIDGE, check=False):
         _ip("link", "add", BRIDGE, "type", "bridge")
         _ip("address", "add", f"{NODE_IP}/16", "dev", BRIDGE)
@@ -228,6 +228,12 @@ def prepare() -> None:
         path = Path("/proc/sys") / setting
         if path.exists():
             path.write_text("1")
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file unless it says this already: kube-proxy ends when its configuration is written again."""
+    if not file.exists() or file.read_text() != text:
+        file.write_text(text)
 
 
 def _ctr(*args: str) -> list[str]:

@@ -4,6 +4,7 @@ import concurrent.futures
 import hashlib
 import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -33,6 +34,7 @@ def kubeconfig():
         file = pathlib.Path(os.environ["KUBECONFIG"])
         assert file.exists(), f"there is no {file}: run `make cluster`, or set KUBECONFIG"
         yield file
+    shutil.rmtree("/tmp/tfsteps-conformance", ignore_errors=True)  # the node of `make cluster` is this machine
 
 
 @pytest.fixture(scope="session")

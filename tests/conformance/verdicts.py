@@ -10,7 +10,7 @@ from tests.conformance.case import Case
 from tests.conformance.world import World, until
 from tfsteps.systems.base import State
 
-_SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives pods that are made anew
+SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives pods that are made anew
 _SCRATCH = {"output_dir": "/out", "volumes": [{"empty_dir": "1Mi", "mount": "/out"}]}  # outlives containers
 _WORKER = {"worker": {}}
 _WORKERS = {"worker": {"replicas": 2}}
@@ -108,7 +108,7 @@ _ROWS = {
         job={
             "roles": _WORKER,
             "restart": "exit_code",
-            "volumes": _SHARED,
+            "volumes": SHARED,
             "output_dir": "/shared/tfsteps-conformance/{run_id}",
             **standin(FAIL_AT=20, FAIL_TASK="worker-0", FAIL_CODE=130, RESUME=1),
         },

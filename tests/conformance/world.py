@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
-import yaml
-
 from tests.conformance.systems import System
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
@@ -22,7 +20,7 @@ from tfsteps.identity import Identity, new_run_id
 from tfsteps.records import Attempt, Digest, Status, quote, read_log
 from tfsteps.systems.base import State
 
-_COMMAND = pathlib.Path(sys.executable).with_name("tfsteps")
+_ROOT = pathlib.Path(__file__).parents[2]
 _NAMESPACES = Resource("v1", "namespaces", "Namespace")
 _ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 _LONGEST = 150.0  # seconds: no case takes longer on a machine that is not overrun
@@ -40,7 +38,7 @@ def until(what: Callable[[], _T], seconds: float = 60.0) -> _T:
 
 @dataclass
 class Launcher:
-    """`tfsteps run` as a process of its own."""
+    """A launcher, as a process of its own."""
 
     process: subprocess.Popen[bytes]
     attempt: Attempt
@@ -133,10 +131,6 @@ class World:
         self.folder.mkdir(parents=True)
         self.api.create(_NAMESPACES, "", {"metadata": {"name": self.namespace}})
         until(lambda: self._exists(_ACCOUNTS, "default"))
-        config = yaml.safe_load(pathlib.Path(os.environ["KUBECONFIG"]).read_text())
-        for context in config["contexts"]:
-            context["context"]["namespace"] = self.namespace
-        (self.folder / "kubeconfig").write_text(yaml.safe_dump(config))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,22 +146,19 @@ class World:
     def launch(
         self, job: Mapping[str, Any], *, run: str = "run", task: str = "task", home: str = "home", attempt: int = 0
     ) -> Launcher:
-        """Start `tfsteps run` for a job whose image and total deadline need not be given.
+        """Start a launcher for a job whose image and total deadline need not be given.
 
         Another `home` stands for another machine: the launcher there knows nothing of this one's runs.
         """
         name = f"{quote(task)[:50]}-{home}-{attempt}"
         file, said = self.folder / f"{name}.json", self.folder / f"{name}.txt"
         file.write_text(json.dumps({"name": "case", "image": self.image, "deadlines": {"total": "3m"}, **job}))
-        environment = {
-            **os.environ,
-            "TFSTEPS_HOME": str(self.folder / home),
-            "KUBECONFIG": str(self.folder / "kubeconfig"),
-        }
+        who = [self.system.name, self.namespace, run, task, str(attempt)]
         with said.open("wb") as output:
             process = subprocess.Popen(
-                [_COMMAND, "run", file, "--system", self.system.name, "--run-id", run, "--task", task],
-                env=environment,
+                [sys.executable, "-m", "tests.conformance.launcher", file, *who],
+                cwd=_ROOT,
+                env={**os.environ, "TFSTEPS_HOME": str(self.folder / home)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

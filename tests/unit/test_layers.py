@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import tfsteps
+from tests.wire.scripted import refusal, serve
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
 LAUNCHERS = sorted(f"tfsteps.{file.parent.name}.launcher" for file in PACKAGE.glob("*/launcher.py"))
@@ -30,6 +31,16 @@ from {module} import main
 code = main(["--executor_input", "{{}}"])
 json.dump([code, sorted({{name.partition(".")[0] for name in sys.modules}})], sys.stderr)
 """
+ON_KUBERNETES = """
+import json, sys
+from tfsteps.cluster import access
+access.find = lambda _context: access.Access("{server}", "ns", None, lambda _refused: "", "the test's cluster")
+from tfsteps.train.launcher import main
+job = {{"name": "a", "image": "i", "roles": {{"worker": {{}}}}}}
+inputs = {{"parameterValues": {{"spec": job, "system": "kubeflow"}}}}
+code = main(["--executor_input", json.dumps({{"inputs": inputs, "outputs": {{"outputFile": "/a/b/c/d"}}}})])
+json.dump([code, sorted({{name.partition(".")[0] for name in sys.modules}})], sys.stderr)
+"""
 
 
 def test_there_is_one():
@@ -43,3 +54,14 @@ def test_launcher_imports(module):
     code, imported = json.loads(done.stderr)
     assert code == 2, "it refused an input that is not the back end's"
     assert HEAVY.isdisjoint(imported), HEAVY & set(imported)
+
+
+def test_a_launcher_on_kubernetes_speaks_http_and_needs_no_more():
+    with serve([refusal(403, "Forbidden")]) as server:
+        program = ON_KUBERNETES.format(server=f"http://127.0.0.1:{server.server_port}")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        asked = {each.method for each in server.asked}
+    code, imported = json.loads(done.stderr)
+    assert code == 2, done.stdout
+    assert asked == {"GET", "POST"}, "it went as far as to create a job"
+    assert set(imported) & HEAVY == {"urllib3"}

@@ -61,6 +61,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def _any(self):
         url = urllib.parse.urlsplit(self.path)

@@ -91,8 +91,20 @@ def test_create_refuses_unknown_fields_and_delete_names_the_uid():
         assert deleted.body == {"propagationPolicy": "Background", "preconditions": {"uid": "u"}}
 
 
-@pytest.mark.parametrize("status", [404, 409])
-def test_what_is_gone_needs_no_deletion(status):
-    with serve([refusal(status)]) as server:
+@pytest.mark.parametrize(
+    "gone",
+    [
+        refusal(404, "NotFound"),
+        refusal(409, "Conflict", "the UID in the precondition (u) does not match the UID in record (v)"),
+    ],
+    ids=["nothing there", "another one there"],
+)
+def test_what_is_gone_needs_no_deletion(gone):
+    with serve([gone]) as server:
         Api(server.access()).delete(JOBS, "ns", "a", "u")
         assert len(server.asked) == 1
+
+
+def test_a_conflict_over_something_else_is_no_deletion():
+    with serve([refusal(409, "Conflict", "the object has been modified")]) as server, pytest.raises(ApiError):
+        Api(server.access()).delete(JOBS, "ns", "a", "u")

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from tests.wire.scripted import Answer, eventually, refusal, serve
+from tfsteps.cluster import logs
 from tfsteps.cluster.api import Api
 from tfsteps.cluster.logs import ContainerLog
 
@@ -29,12 +30,12 @@ class Reading:
 
 
 @contextlib.contextmanager
-def reading(script):
+def reading(script, **how):
     """Read a scripted pod's log; yields (server, reading, reader)."""
     found = Reading()
     with serve(script) as server:
         api = Api(server.access())
-        log = ContainerLog(api, "ns", "p", "tensorflow", put=found.put, closed=found.closed.append)
+        log = ContainerLog(api, "ns", "p", "tensorflow", put=found.put, closed=found.closed.append, **how)
         try:
             yield server, found, log
         finally:
@@ -145,3 +146,49 @@ def test_any_bytes_and_any_length():
         assert found.texts[0] == odd
         assert b"".join(found.texts[1:]) == long
         assert max(len(text) for text in found.texts) <= (1 << 20) + (1 << 17)
+
+
+WHOLE = [line(1, "one"), line(2, "two"), line(3, "three")]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        Answer(parts=[WHOLE[0]]),
+        Answer(parts=[WHOLE[0], WHOLE[1][:-2]]),
+        Answer(parts=[WHOLE[0][:5]]),
+        Answer(parts=[b""]),
+        Answer(parts=[WHOLE[0], "hang"]),
+        Answer(parts=[WHOLE[0], WHOLE[1][:-2], "hang"]),
+        "hang",
+    ],
+    ids=["after a line", "in a line", "in a time stamp", "empty", "silent", "silent in a line", "no answer"],
+)
+def test_an_answer_that_was_cut_after_the_end_of_the_container_is_not_believed(first, monkeypatch):
+    monkeypatch.setattr(logs, "_END_SECONDS", 0.3)
+    rest = [first, Answer(parts=[b"".join(WHOLE)])]
+    with reading(rest) as (server, found, log):
+        eventually(lambda: server.asked)
+        log.tell(0, ended=True)
+        eventually(lambda: found.closed)
+        assert found.texts == [b"one", b"two", b"three"]
+        assert found.closed == [""]
+
+
+def test_a_last_line_without_an_end():
+    with reading([Answer(parts=[line(1, "one"), line(2, "two")[:-1]])]) as (_, found, log):
+        log.tell(0, ended=True)
+        eventually(lambda: found.closed)
+        assert found.texts == [b"one", b"two"]
+
+
+def test_a_last_line_without_an_end_before_a_restart():
+    def script(asked):
+        if asked.query.get("previous"):
+            return Answer(parts=[line(1, "one")[:-1]])
+        return Answer(parts=[line(2, "two")])
+
+    with reading(script, restarts=1) as (_, found, log):
+        log.tell(1, ended=True)
+        eventually(lambda: found.closed)
+    assert found.texts == [b"one", b"two"]

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import tfsteps
-from tfsteps.cli import files, logs, run, runs, stop
+from tfsteps.cli import debug, files, logs, run, runs, stop
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ for command in (
     runs.runs,
     runs.show,
     logs.logs,
+    debug.debug,
     stop.stop,
     files.report,
     files.init,

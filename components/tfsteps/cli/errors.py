@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from tfsteps.exits import Exit
 from tfsteps.spec import SpecError
+from tfsteps.systems.base import LaunchError
 
 _SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
 
@@ -40,6 +41,9 @@ class Group(TyperGroup):
         except CommandError as error:
             _say(f"error: {error}")
             raise typer.Exit(error.code) from error
+        except LaunchError as error:
+            _say(f"error: {error}")
+            raise typer.Exit(Exit.PLATFORM if error.retryable else Exit.USAGE) from error
         except BrokenPipeError as error:
             raise typer.Exit(_SIGPIPE) from error
         except OSError as error:  # a full disk under standard output, a run folder of somebody else

@@ -10,7 +10,8 @@ import typer
 from tfsteps import systems
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run
-from tfsteps.cli.run import JobFile, check, find_system, read_job
+from tfsteps.cli.plan import check, find_system, read_job
+from tfsteps.cli.run import JobFile
 from tfsteps.cli.runs import AttemptNumber, RunId, Task
 
 _STARTER = pathlib.Path(__file__).parent / "starter"

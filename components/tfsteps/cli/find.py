@@ -24,23 +24,23 @@ def find_run(text: str) -> str:
     """
     if text and text != LATEST and records.attempts(text):
         return text
-    return match_run(text, records.runs(), f"in {records.home()}", "tfsteps run")
+    return match_run(text, records.runs(), f"in {records.home()}")
 
 
-def match_run(text: str, known: Sequence[str], where: str, start: str) -> str:
+def match_run(text: str, known: Sequence[str], where: str, options: str = "") -> str:
     """Return the one of the runs `known` that is called `text`.
 
     Args:
         text: An id, the beginning of one, or `latest`.
         known: Ids, the newest last.
         where: Where they were looked for, for the message.
-        start: The command that starts one.
+        options: Those that lead there; a blank before each.
 
     Raises:
         CommandError: There is no such run, or more than one; names the nearest.
     """
     if not known:
-        raise CommandError(f"run {text!r} is unknown: there are no runs {where}; start one with `{start}`")
+        raise CommandError(f"run {text!r} is unknown: there are no runs {where}; start one with `tfsteps run{options}`")
     if text in known:
         return text
     if text == LATEST:
@@ -51,7 +51,7 @@ def match_run(text: str, known: Sequence[str], where: str, start: str) -> str:
     if begun:
         raise CommandError(f"run {text!r} is ambiguous: {_some(begun)}; write more of the id")
     near = difflib.get_close_matches(text, known, n=_SHOWN, cutoff=0.3) or list(known[: -_SHOWN - 1 : -1])
-    raise CommandError(f"run {text!r} is unknown; nearest: {_some(near)}; `tfsteps runs` lists all")
+    raise CommandError(f"run {text!r} is unknown; nearest: {_some(near)}; `tfsteps runs{options}` lists all")
 
 
 def find_attempts(run: str, task: str | None = None, attempt: int | None = None) -> list[Attempt]:

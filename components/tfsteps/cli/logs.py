@@ -11,11 +11,13 @@ from typing import IO, Annotated
 
 import typer
 
+from tfsteps.cli.cluster_log import ClusterLog
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
 from tfsteps.cli.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.text import clean
 from tfsteps.cli.watch import POLL_SECONDS
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
 from tfsteps.records import Attempt, read_log
 from tfsteps.spec import ROLES
 
@@ -30,12 +32,24 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its local time.")] = False,
     tail: Annotated[int | None, typer.Option(min=0, help="Begin with the last lines, as many as this.")] = None,
+    on: OnOption = On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
 ) -> None:
     """Print the log of a run.
 
     Lines come as `[worker-1] text`; with the task before the replica if there are several.
     """
     wanted = _Wanted(role, index)
+    place = Place(on, context, namespace, all_namespaces)
+    if on is On.KUBERNETES:
+        with cluster(place) as there:
+            theirs = ClusterLog(there, find_jobs(there, place, run, task, attempt), wanted, timestamps=timestamps)
+            theirs.print(tail)
+            if follow:
+                theirs.follow(task, attempt)
+        return
     name = find_run(run)
     find_attempts(name, task, attempt)  # says what is wrong before anything is printed
     with _Log(lambda: find_attempts(name, task, attempt), wanted, timestamps=timestamps) as log:

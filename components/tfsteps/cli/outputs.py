@@ -52,16 +52,16 @@ def outputs(status: Status) -> dict[str, Any]:
         "logs": _filled(status.logs),
         "tensorboard_url": status.tensorboard_url,
         "digest": msgspec.to_builtins(status.digest),
-        "report": str(attempt.report) if attempt.report.exists() else "",
+        "report": _there(attempt.report),
     }
 
 
 def plain(status: Status) -> dict[str, Any]:
     """Return the whole status as plain data, its times in ISO form, with the paths of its files."""
     attempt = Attempt.of(status.identity)
-    paths = {"folder": str(attempt.folder), "log": str(attempt.log), "report": str(attempt.report)}
+    paths = {"folder": attempt.folder, "log": attempt.log, "report": attempt.report}
     data = msgspec.to_builtins(status) | {"metrics": {}}  # their names are the user's, and may be those of times
-    return {**_with_iso_times(data), "metrics": status.metrics, **paths}
+    return {**_with_iso_times(data), "metrics": status.metrics, **{name: _there(path) for name, path in paths.items()}}
 
 
 def print_json(data: Any) -> None:
@@ -108,7 +108,7 @@ def results(status: Status) -> list[str]:
         "metrics": ", ".join(f"{name} {value:.6g}" for name, value in status.metrics.items()),
         "event files": found["logs"],
         "tensorboard": status.tensorboard_url,
-        "log": f"{Attempt.of(status.identity).log}",
+        "log": _there(Attempt.of(status.identity).log),
         "report": found["report"],
     }
     lines = [f"{name:<12} {value}" for name, value in facts.items() if value]
@@ -131,7 +131,7 @@ def headline(status: Status) -> list[str]:
         "pipeline": status.identity.pipeline,
         "job": f"{status.job} on {status.system}" + (f", namespace {status.namespace}" if status.namespace else ""),
         "created": f"{local_time(status.created)} ({duration(time.time() - status.created)} ago)",
-        "launcher": "" if status.state.terminal else f"pid {status.launcher}",
+        "launcher": f"pid {status.launcher}" if status.launcher and not status.state.terminal else "",
     }
     return [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
 
@@ -150,6 +150,11 @@ def _why(status: Status) -> list[str]:
     }
     lines = [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
     return [*(f"  | {clean(line)}" for line in digest.tail), *lines]
+
+
+def _there(path: pathlib.Path) -> str:
+    """Return the path of what is there; empty for what is not, as on the machine of somebody else."""
+    return str(path) if path.exists() else ""
 
 
 def _filled(folder: str) -> str:

@@ -1,31 +1,27 @@
 """`tfsteps run`: one job from its file to its summary."""
 
 import contextlib
-import json
 import pathlib
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
-import yaml
 
-from tfsteps import records, spec, systems
 from tfsteps.cli.errors import CommandError, warn
-from tfsteps.cli.find import LATEST
 from tfsteps.cli.outputs import Output, forget_tensorboard, outputs, print_json, results
+from tfsteps.cli.plan import Plan, choose, make_plan, print_plan
 from tfsteps.cli.text import iso
 from tfsteps.cli.watch import observer
+from tfsteps.cli.where import Context, Namespace, On
 from tfsteps.exits import Exit, exit_code
-from tfsteps.identity import Identity, new_run_id
 from tfsteps.launch import Observer, launch
 from tfsteps.printer import Printer
 from tfsteps.records import Attempt, Status
-from tfsteps.spec import SpecError, TrainingJob
+from tfsteps.spec import TrainingJob
 from tfsteps.stopping import on_termination
-from tfsteps.systems.base import LaunchError, LogLine, Places, System
+from tfsteps.systems.base import LaunchError, LogLine
 
 if TYPE_CHECKING:
     from tfsteps.tensorboard.process import TensorBoard
@@ -33,20 +29,17 @@ if TYPE_CHECKING:
 JobFile = Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")]
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    """What is about to be run."""
-
-    job: TrainingJob
-    identity: Identity
-    system: System
-    here: pathlib.Path
-    places: Places
-
-
 def run(
     job: JobFile,
     *,
-    system: Annotated[str, typer.Option(metavar="NAME", help="The job system to run it on.")] = "local",
+    on: Annotated[
+        On | None, typer.Option(help="Processes of this machine, or TFJobs of a cluster.", show_default="local")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The job system by its name.", show_default="what --on says")
+    ] = None,
+    context: Context = "",
+    namespace: Namespace = "",
     run_id: Annotated[str | None, typer.Option(help="Id of the run. Left out: a new one, printed first.")] = None,
     task: Annotated[str | None, typer.Option(help="Name of the task within the run. Left out: the job's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")] = False,
@@ -68,16 +61,20 @@ def run(
     Prints the run's id, its log as it is written, then where the model, metrics and report are. Run it again with the
     same --run-id for another attempt, which shares the output folder.
     """
-    plan = _plan(job, system, run_id, task)
+    name, place = choose(on, system, context, namespace)
+    plan = make_plan(job, name, place, run_id, task, dry_run=dry_run)
     if dry_run:
-        _print_plan(plan, output)
+        print_plan(plan, as_json=output is Output.JSON)
         return
+    if place.on is On.KUBERNETES and (tensorboard or keep_tensorboard):
+        raise CommandError("--tensorboard reads event files of this machine, not a cluster's; leave it out")
     text = sys.stderr if output is Output.JSON else sys.stdout
     print(f"run {plan.identity.run}", file=text, flush=True)
     for warning in plan.system.warnings(plan.job):
         warn(warning)
     wanted = keep_tensorboard if tensorboard is None else tensorboard
-    with _tensorboard(plan, asked=wanted, offered=tensorboard is not False) as board:
+    offered = tensorboard is not False and place.on is On.LOCAL
+    with _tensorboard(plan, asked=wanted, offered=offered) as board:
         with _observer(output, timestamps=timestamps) as looking:
             status = _launch(plan, looking, board.url if board else "")
         attempt = Attempt.of(status.identity)
@@ -91,85 +88,10 @@ def run(
     raise typer.Exit(exit_code(status))
 
 
-# --- before
-
-
-def read_job(file: str) -> TrainingJob:
-    """Return the job in `file`, `-` for standard input.
-
-    Raises:
-        SpecError: It is wrong.
-        CommandError: It cannot be read.
-    """
-    try:
-        if file == "-":
-            return spec.parse(sys.stdin.read(), "stdin", systems.options())
-        return spec.load(file, systems.options())
-    except FileNotFoundError as error:
-        raise CommandError(f"job file {file!r} does not exist; `tfsteps init` writes one to start from") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(
-            f"job file {file!r} cannot be read: {error}; give the path of a YAML or JSON file"
-        ) from error
-
-
-def find_system(name: str) -> System:
-    """Return the job system called `name`. CommandError for an unknown one."""
-    known = systems.available()
-    if name not in known:
-        raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(known)}")
-    return systems.get(name)
-
-
-def check(job: TrainingJob, system: System, source: str) -> None:
-    """Raise SpecError for a job that cannot run on `system`."""
-    if problems := system.problems(job):
-        raise SpecError(problems, source)
-
-
-def _plan(file: str, system_name: str, run_id: str | None, task: str | None) -> _Plan:
-    system = find_system(system_name)
-    job = read_job(file)
-    check(job, system, "stdin" if file == "-" else file)
-    run = new_run_id() if run_id is None else _named("--run-id", run_id)
-    task = job.name if task is None else _named("--task", task)
-    for earlier in records.attempts(run, task):
-        if earlier.alive():
-            stop = f"`tfsteps stop {run} --task {task}` stops it"
-            raise CommandError(f"run {run}: task {task} is running already; {stop}, another --task runs beside it")
-    identity = Identity(run=run, task=task, attempt=system.attempt(run, task))
-    here = pathlib.Path.cwd() if file == "-" else pathlib.Path(file).absolute().parent
-    return _Plan(job, identity, system, here, system.places(job, identity, here))
-
-
-def _named(option: str, text: str) -> str:
-    if not text.strip() or not text.isprintable() or text == LATEST:
-        raise CommandError(f"{option} {text!r} cannot be used: give some printable text other than `{LATEST}`")
-    return text
-
-
-def _print_plan(plan: _Plan, output: Output) -> None:
-    data: dict[str, Any] = {
-        "run": plan.identity.run,
-        "task": plan.identity.task,
-        "attempt": plan.identity.attempt,
-        "system": plan.system.name,
-        "output": plan.places.output,
-        "model": plan.places.model,
-        "logs": plan.places.logs,
-        "warnings": plan.system.warnings(plan.job),
-        "objects": plan.system.plan(plan.job, plan.identity, plan.places),
-    }
-    if output is Output.JSON:
-        print_json(data)
-    else:  # through JSON, for YAML knows plain types alone
-        print(yaml.safe_dump(json.loads(msgspec.json.encode(data)), sort_keys=False, allow_unicode=True), end="")
-
-
 # --- while it runs
 
 
-def _launch(plan: _Plan, looking: Observer, tensorboard_url: str) -> Status:
+def _launch(plan: Plan, looking: Observer, tensorboard_url: str) -> Status:
     try:
         return launch(
             plan.job,
@@ -201,7 +123,7 @@ def _observer(output: Output, *, timestamps: bool) -> contextlib.AbstractContext
 # --- after
 
 
-def _print_results(plan: _Plan, status: Status, output: Output) -> None:
+def _print_results(plan: Plan, status: Status, output: Output) -> None:
     known = plan.system.warnings(plan.job)
     for warning in status.warnings:
         if warning not in known:  # those were printed before the start
@@ -216,7 +138,7 @@ def _print_results(plan: _Plan, status: Status, output: Output) -> None:
 
 
 @contextlib.contextmanager
-def _tensorboard(plan: _Plan, *, asked: bool, offered: bool) -> "Iterator[TensorBoard | None]":
+def _tensorboard(plan: Plan, *, asked: bool, offered: bool) -> "Iterator[TensorBoard | None]":
     """Yield a TensorBoard if one was asked for or the job offers one; that it fails matters in the first case only."""
     job = plan.job
     if not asked and not (offered and job.tensorboard):

@@ -2,11 +2,13 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from tfsteps import records
+from tfsteps.cli.cluster import explained, follow_jobs
 from tfsteps.cli.find import LATEST, find_attempts, find_run, read
 from tfsteps.cli.outputs import (
     REPLICA_COLUMNS,
@@ -20,6 +22,8 @@ from tfsteps.cli.outputs import (
 )
 from tfsteps.cli.text import clean, duration, iso
 from tfsteps.cli.watch import follow, observer
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.launch import Observer
 from tfsteps.records import Status
 
 
@@ -36,19 +40,34 @@ RunId = Annotated[
 Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]
 AttemptNumber = Annotated[int | None, typer.Option(min=0, help="This attempt. Left out: the newest of each task.")]
 OutputOption = Annotated[Output, typer.Option(help="text for people, json for programs.")]
-_COLUMNS = ("RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
+_COLUMNS = ("NAMESPACE", "RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
 
 
-def runs(*, output: OutputOption = Output.TEXT) -> None:
+def runs(
+    *,
+    output: OutputOption = Output.TEXT,
+    on: OnOption = On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+) -> None:
     """List all runs, the newest first."""
-    found = [status for run in records.runs() for each in records.attempts(run) if (status := read(each))]
+    place = Place(on, context, namespace, all_namespaces)
+    if on is On.KUBERNETES:
+        with cluster(place) as there:
+            found, where = [job.status for job in there.jobs()], there.where
+    else:
+        found = [status for run in records.runs() for each in records.attempts(run) if (status := read(each))]
+        where = f"in {records.home()}"
     found.sort(key=lambda status: status.created, reverse=True)
     if output is Output.JSON:
         print_json([_summary(status) for status in found])
     elif found:
-        print_table(_COLUMNS, [_row(status) for status in found], spare=("SYSTEM", "ATTEMPT", "DURATION"))
+        spaces = _COLUMNS[:1] if all_namespaces else ()
+        rows = [_row(status)[not spaces :] for status in found]
+        print_table((*spaces, *_COLUMNS[1:]), rows, spare=("SYSTEM", "ATTEMPT", "DURATION"))
     else:
-        typer.echo(f"There are no runs in {records.home()}; `tfsteps init` writes a first job.", err=True)
+        typer.echo(f"There are no runs {where}; `tfsteps init` writes a first job.", err=True)
 
 
 def show(
@@ -58,27 +77,52 @@ def show(
     attempt: AttemptNumber = None,
     output: OutputOption = Output.TEXT,
     follow_: Annotated[bool, typer.Option("--follow", "-f", help="Show it live until it has ended.")] = False,
+    on: OnOption = On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
 ) -> None:
     """Show how a run stands.
 
     Its replicas, where its results are, and why it failed if it did.
     """
-    name = find_run(run)
-    if follow_:
-        with observer(final=False) if output is Output.TEXT else contextlib.nullcontext() as looking:
-            follow(lambda: find_attempts(name, task, attempt), [looking] if looking else [])
-    found = [status for each in find_attempts(name, task, attempt) if (status := read(each))]
+    place = Place(on, context, namespace, all_namespaces)
+    with observer(final=False) if follow_ and output is Output.TEXT else contextlib.nullcontext() as looking:
+        observers = [looking] if looking else []
+        if on is On.KUBERNETES:
+            found = _on_cluster(place, run, task, attempt, observers, live=follow_)
+        else:
+            found = _here(find_run(run), task, attempt, observers, live=follow_)
     found.sort(key=lambda status: status.created)
     if output is Output.JSON:
-        print_json({"run": name, "attempts": [plain(status) for status in found]})
+        print_json({"run": found[0].identity.run, "attempts": [plain(status) for status in found]})
         return
     for position, status in enumerate(found):
         if position:
             print()
-        _print_status(status)
+        print_status(status)
 
 
-def _print_status(status: Status) -> None:
+def _here(
+    run: str, task: str | None, attempt: int | None, observers: Sequence[Observer], *, live: bool
+) -> list[Status]:
+    if live:
+        follow(lambda: find_attempts(run, task, attempt), observers)
+    return [status for each in find_attempts(run, task, attempt) if (status := read(each))]
+
+
+def _on_cluster(
+    place: Place, run: str, task: str | None, attempt: int | None, observers: Sequence[Observer], *, live: bool
+) -> list[Status]:
+    with cluster(place) as there:
+        jobs = find_jobs(there, place, run, task, attempt)
+        if live:
+            jobs = follow_jobs(there, jobs, observers)
+        return [explained(there, job) for job in jobs]
+
+
+def print_status(status: Status) -> None:
+    """Print all that people want to know of an attempt."""
     print("\n".join(headline(status)) + "\n")
     now = time.time()
     print_table(REPLICA_COLUMNS, [replica_row(replica, now) for replica in status.replicas], spare=("PLACE", "CPU"))
@@ -93,7 +137,16 @@ def _row(status: Status) -> list[str]:
     who = status.identity
     took = duration((status.ended or now) - status.created) if status.ended or not status.state.terminal else "-"
     age = duration(now - status.created)
-    return [clean(who.run), clean(who.task), str(who.attempt), status.state.value, status.system, age, took]
+    return [
+        status.namespace,
+        clean(who.run),
+        clean(who.task),
+        str(who.attempt),
+        status.state.value,
+        status.system,
+        age,
+        took,
+    ]
 
 
 def _summary(status: Status) -> dict[str, object]:
@@ -106,6 +159,7 @@ def _summary(status: Status) -> dict[str, object]:
         "reason": status.reason,
         "system": status.system,
         "job": status.job,
+        "namespace": status.namespace,
         "created": iso(status.created),
         "started": iso(status.started),
         "ended": iso(status.ended),

@@ -1,4 +1,4 @@
-"""`tfsteps stop`: ends a running job through its launcher."""
+"""`tfsteps stop`: ends a running job through its launcher, or on a cluster by deleting it."""
 
 import os
 import signal
@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from tfsteps.cli.cluster import stop_jobs
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
 from tfsteps.cli.outputs import verdict
 from tfsteps.cli.runs import RunId, Task
 from tfsteps.cli.watch import POLL_SECONDS
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
 from tfsteps.records import Attempt, Status
 from tfsteps.systems.base import ReplicaState
 
@@ -23,8 +25,17 @@ def stop(
     *,
     task: Task = None,
     now: Annotated[bool, typer.Option("--now", help="Kill the replicas, without a grace period.")] = False,
+    on: OnOption = On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
 ) -> None:
     """Stop a run and wait until it has ended."""
+    place = Place(on, context, namespace, all_namespaces)
+    if on is On.KUBERNETES:
+        with cluster(place) as there:
+            stop_jobs(there, find_jobs(there, place, run, task), now=now)
+        return
     name = find_run(run)
     attempts = find_attempts(name, task)
     running = [attempt for attempt in attempts if attempt.alive()]

@@ -66,7 +66,8 @@ class Place(msgspec.Struct, frozen=True):
         if self.on is On.LOCAL:
             return ""
         named = {"--context": self.context, "--namespace": self.namespace}
-        return "".join([f" --on {self.on}", *(f" {name} {value}" for name, value in named.items() if value)])
+        every = [" --all-namespaces"] if self.everywhere else []
+        return "".join([f" --on {self.on}", *(f" {name} {value}" for name, value in named.items() if value), *every])
 
 
 @contextlib.contextmanager
@@ -85,7 +86,7 @@ def cluster(place: Place) -> Iterator["Runs"]:
         raise CommandError(str(error), Exit.PLATFORM if error.unavailable else Exit.USAGE) from error
 
 
-def find_jobs(runs: "Runs", run: str, task: str | None = None, attempt: int | None = None) -> list["Job"]:
+def find_jobs(runs: "Runs", place: Place, run: str, task: str | None = None, attempt: int | None = None) -> list["Job"]:
     """Return the jobs of a run on a cluster: the attempt `attempt` of each task, None = the newest; or of one task.
 
     Raises:
@@ -94,10 +95,6 @@ def find_jobs(runs: "Runs", run: str, task: str | None = None, attempt: int | No
     """
     every = runs.jobs()
     known = list(dict.fromkeys(job.status.identity.run for job in every))
-    name = match_run(run, known, f"in {_where(runs)}", f"tfsteps run --on {On.KUBERNETES}")
+    name = match_run(run, known, runs.where, place.options)
     jobs = [job for job in every if job.status.identity.run == name]
     return choose_attempts(name, jobs, lambda job: job.status.identity, task, attempt)
-
-
-def _where(runs: "Runs") -> str:
-    return f"namespace {runs.namespace}" if runs.namespace else f"any namespace of {runs.api.access.name}"

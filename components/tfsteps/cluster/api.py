@@ -140,7 +140,8 @@ class Api:
         try:
             self.request("DELETE", resource.path(namespace, name), {}, body)
         except ApiError as error:
-            if error.status not in (404, 409):
+            another = error.status == 409 and "precondition" in str(error).lower()
+            if error.status != 404 and not another:
                 raise
 
     # --- requests
@@ -229,10 +230,15 @@ class Api:
 
 
 class Response:
-    """An answer whose body is read as it comes. A context manager; left early, its connection is closed."""
+    """An answer whose body is read as it comes. A context manager; left early, its connection is closed.
+
+    Attributes:
+        rest: What came after the end of the last line that `lines` yielded.
+    """
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         """Take over the answer."""
+        self.rest = b""
         self._response = response
         self._whole = False
 
@@ -263,7 +269,7 @@ class Response:
         self._whole = True
 
     def lines(self, longest: int) -> Iterator[bytes]:
-        """Yield each line without its end as it comes, one longer than `longest` bytes in pieces."""
+        """Yield each whole line without its end as it comes, one longer than `longest` bytes in pieces."""
         rest = bytearray()
         for part in self.parts():
             *whole, tail = part.split(b"\n")
@@ -274,8 +280,7 @@ class Response:
             while len(rest) > longest:
                 yield bytes(rest[:longest])
                 del rest[:longest]
-        if rest:
-            yield bytes(rest)
+        self.rest = bytes(rest)
 
     def close(self) -> None:
         """Break off, from any thread: who reads meets an ApiError or the end."""

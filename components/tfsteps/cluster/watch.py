@@ -112,6 +112,8 @@ class Watch:
             except SilentError:
                 self._bookmarks = bool(self._bookmarks)  # an old server may have had nothing to say
                 raise
+            if response.rest:
+                raise ApiError("the watch was cut in the middle of an event")
         return version if time.monotonic() < end else ""
 
     def _event(self, line: bytes) -> str:

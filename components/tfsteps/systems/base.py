@@ -164,7 +164,11 @@ class Handle(Protocol):
         """Begin to end the job and return at once; `events()` goes on. Safe in a signal handler, and again."""
 
     def remove(self, what: Literal["pods", "job"]) -> None:
-        """Remove what the ended job left: its pods or processes, or all of it. Does nothing where nothing is left."""
+        """Remove what the ended job left: its pods or processes, or all of it. Does nothing where nothing is left.
+
+        Raises:
+            LaunchError: Something could not be removed.
+        """
 
 
 class System(Protocol):

@@ -58,7 +58,10 @@ def test_validate_prints_every_problem_with_its_line(tmp_path):
 def test_validate_for_a_system_that_is_not_there(tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text(GOOD)
-    assert refused("validate", job, "--system", "lcoal") == "error: job system 'lcoal' is unknown: use one of local\n"
+    assert (
+        refused("validate", job, "--system", "lcoal")
+        == "error: job system 'lcoal' is unknown: use one of local, kubeflow\n"
+    )
 
 
 def test_schema_is_one_json_object_here_and_in_a_file(tmp_path):

@@ -211,6 +211,10 @@ REPLICAS = {
         [running(), running(uid="p2"), Changed(pod("out of memory"))],
         [("running", 0), ("failed", 0), ("running", 1)],
     ),
+    "its end is listed before the watch says that it runs": (
+        [Listed([pod("succeeded")]), running()],
+        [("succeeded", 0)],
+    ),
     "gone, and never seen": ([Deleted(pod("running"))], [("running", 0), ("failed", 0)]),
     "another role's pod": ([Changed(pod("running", "ps-0"))], []),
     "an index that was not asked for": ([Changed(pod("running", "worker-7"))], []),

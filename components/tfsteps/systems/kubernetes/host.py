@@ -1,17 +1,20 @@
 """The pod that this launcher runs in, and the Workflow that it is a step of: who wants it to end, and why."""
 
+import base64
 import os
 import re
 import socket
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
-_NAMES = ("KFP_POD_NAME", "POD_NAME", "HOSTNAME")
+_NAMES = ("KFP_POD_NAME", "POD_NAME")
 
 
 class Host:
@@ -40,8 +43,8 @@ class Host:
     @classmethod
     def find(cls, api: Api) -> "Host | None":
         """Return the pod of this process; None outside of pods, or where we may not read pods."""
-        names = [os.environ.get(name) for name in _NAMES] + [socket.gethostname()]
-        name = next(name for name in names if name)
+        given = [os.environ.get(name) for name in _NAMES]
+        name = next((name for name in given if name), "") or _name_in(api.access.token(False)) or socket.gethostname()
         try:
             return cls(api, api.get(PODS, api.access.namespace, name))
         except ApiError as error:
@@ -55,8 +58,8 @@ class Host:
             return False
         try:
             pod = api.get(PODS, self._namespace, self._name)
-        except ApiError:
-            return False
+        except ApiError as error:
+            return error.missing
         conditions = pod.get("status", {}).get("conditions") or []
         disrupted = any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions)
         return bool(pod["metadata"].get("deletionTimestamp")) or disrupted
@@ -69,6 +72,27 @@ class Host:
                 self.terminating = True
             case Refused(error=error):
                 self.warning = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
+
+
+class _Pod(msgspec.Struct):
+    name: str = ""
+
+
+class _Bound(msgspec.Struct):
+    pod: _Pod = msgspec.field(default_factory=_Pod)
+
+
+class _Claims(msgspec.Struct):
+    bound: _Bound = msgspec.field(name="kubernetes.io", default_factory=_Bound)
+
+
+def _name_in(token: str) -> str:
+    """Return the name of the pod that a token was made for; empty = it does not say. A host's name may be cut short."""
+    try:
+        payload = token.split(".")[1]
+        return msgspec.json.decode(base64.urlsafe_b64decode(payload + "=="), type=_Claims).bound.pod.name
+    except (IndexError, ValueError, msgspec.DecodeError):
+        return ""
 
 
 def _workflow(pod: Mapping[str, Any]) -> dict[str, Any] | None:

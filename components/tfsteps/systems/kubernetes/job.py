@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tfsteps.cluster.api import Api, ApiError
 from tfsteps.cluster.logs import PODS, ContainerLog
-from tfsteps.cluster.watch import Seen, Watch
+from tfsteps.cluster.watch import Listed, Refused, Seen, Watch
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import TICK_SECONDS, Cause, Event, JobChanged, LaunchError, LogLine, Replica, State, Tick
 from tfsteps.systems.kubernetes.host import Host
@@ -21,6 +21,7 @@ _DRAIN_SECONDS = 10.0  # for the last lines of replicas that have ended
 _DELETE_AGAIN_SECONDS = 5.0
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is heard only then
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
+_FORBIDDEN = {401, 403}  # trying again is no use
 _Item = tuple[Callable[..., Iterator[Event]], tuple[Any, ...]]
 
 
@@ -35,7 +36,7 @@ class KubernetesJob:
 
     def __init__(self, api: Api, kind: Kind, item: Mapping[str, Any], job: TrainingJob, host: Host | None) -> None:
         """Take over the job object `item`; nothing is asked of the cluster before `events`."""
-        replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
+        self._replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
         meta = item["metadata"]
         self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
         self._api = api
@@ -47,11 +48,12 @@ class KubernetesJob:
         self._over_since: float | None = None  # when the backoff limit was passed
         self._left = False
         self._requests = 0  # to stop, from people and engines
-        self._tracker = Tracker(kind, item, replicas, time.time())
+        self._tracker = Tracker(kind, item, self._replicas, time.time())
         self._queue: queue.Queue[_Item] = queue.Queue(_QUEUE)
         self._logs: dict[str, ContainerLog] = {}
-        self._open = 0
+        self._open: set[str] = set()  # uids of the pods whose logs are being read
         self._cause: Cause | None = None
+        self._refusal = ""  # why it may not be deleted
         self._asked = 0.0  # when the deletion was asked for last
 
     def events(self) -> Iterator[Event]:
@@ -65,6 +67,7 @@ class KubernetesJob:
             yield from self._next()
             self._look_after()
         yield from self._drain()
+        yield from self._tracker.dismissed(time.time())
         self._api.stopping.set()
         yield final
 
@@ -75,7 +78,7 @@ class KubernetesJob:
             rest = f"kubectl delete {self._kind.resource.plural} {self.name} --namespace {self.namespace}"
             message = f"its end was not waited for; if it is still there: {rest}"
             self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
-        elif self._cause is None:
+        elif self._cause is None and not self._tracker.final:
             if cause is Cause.CANCELLED and self._host and self._host.evicted(self._urgent):
                 self._left = True
                 return
@@ -86,11 +89,14 @@ class KubernetesJob:
         if self._hurried:
             return
         api = Api(self._api.access)
-        if what == "job":
-            api.delete(self._kind.resource, self.namespace, self.name, self.uid)
-            return
-        for seen in self._tracker.pods.values():
-            api.delete(PODS, self.namespace, seen.name, seen.uid)
+        try:
+            if what == "job":
+                api.delete(self._kind.resource, self.namespace, self.name, self.uid)
+                return
+            for seen in self._tracker.pods.values():
+                api.delete(PODS, self.namespace, seen.name, seen.uid)
+        except ApiError as error:
+            raise LaunchError(f"the {what} of {self.name} could not be deleted: {error}", retryable=False) from error
 
     @property
     def _hurried(self) -> bool:
@@ -127,6 +133,9 @@ class KubernetesJob:
             yield from handler(*what, time.time())
 
     def _saw_pods(self, seen: Seen, now: float) -> Iterator[Event]:
+        if isinstance(seen, Refused):
+            for replica in self._replicas:
+                yield LogLine(now, replica, f"(no log before the end: {seen.error})".encode())
         yield from self._tracker.seen_pod(seen, now)
         for each in self._tracker.pods.values():
             self._read_log(each)
@@ -137,6 +146,9 @@ class KubernetesJob:
             raise LaunchError(
                 "this pod is being evicted; the job goes on, and the next attempt adopts it", retryable=True
             )
+        if self._refusal:
+            what = f"{self._kind.resource.kind} {self.namespace}/{self.name}"
+            raise LaunchError(f"{what} goes on, for it could not be deleted: {self._refusal}", retryable=False)
         if self._cause:
             if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:
                 self._delete()
@@ -159,8 +171,9 @@ class KubernetesJob:
         self._asked = time.monotonic()
         try:
             self._urgent.delete(self._kind.resource, self.namespace, self.name, self.uid)
-        except ApiError:
-            self._asked = time.monotonic()  # `_insist` tries again
+        except ApiError as error:
+            self._refusal = str(error) if error.status in _FORBIDDEN else ""
+            self._asked = time.monotonic()  # `_look_after` tries again
 
     # --- logs
 
@@ -170,29 +183,31 @@ class KubernetesJob:
             return
         if seen.uid not in self._logs:
             replica = self._tracker.replica(seen.uid)
-            self._open += 1
+            self._open.add(seen.uid)
             self._logs[seen.uid] = ContainerLog(
                 self._api,
                 self.namespace,
                 seen.name,
                 self._kind.container,
                 put=lambda at, text: self._put(self._line, LogLine(at, replica, text)),
-                closed=lambda lost: self._put(self._log_closed, replica, lost),
+                closed=lambda lost: self._put(self._log_closed, seen.uid, lost),
+                restarts=seen.restarts,
             )
-        self._logs[seen.uid].tell(seen.restarts, ended=seen.ended)
+        self._logs[seen.uid].tell(seen.restarts, ended=seen.ended or self._tracker.final is not None)
 
     @staticmethod
     def _line(line: LogLine, _now: float) -> Iterator[Event]:
         yield line
 
-    def _log_closed(self, replica: Replica, lost: str, now: float) -> Iterator[Event]:
-        self._open -= 1
+    def _log_closed(self, uid: str, lost: str, now: float) -> Iterator[Event]:
+        self._open.discard(uid)
         if lost:
-            yield LogLine(now, replica, f"(log incomplete: {lost})".encode())
+            yield LogLine(now, self._tracker.replica(uid), f"(log incomplete: {lost})".encode())
 
     def _drain(self) -> Iterator[Event]:
-        """Yield what ended replicas printed last; those that run on are not waited for."""
+        """Yield how the replicas ended and what they printed last; those that run on are not waited for."""
         end = time.monotonic() + _DRAIN_SECONDS
+        yield from self._last_look()
         for each in self._tracker.pods.values():
             if each.uid in self._logs:
                 self._logs[each.uid].tell(each.restarts, ended=True)
@@ -200,3 +215,15 @@ class KubernetesJob:
             for event in self._next():
                 if not isinstance(event, JobChanged):
                     yield event
+        for uid in self._open if not self._hurried else ():
+            late = f"(log incomplete: its rest could not be read within {_DRAIN_SECONDS:.0f} s)"
+            yield LogLine(time.time(), self._tracker.replica(uid), late.encode())
+
+    def _last_look(self) -> Iterator[Event]:
+        """Yield what the pods are now, for the end of the job may be seen before theirs."""
+        query = {"labelSelector": self._kind.selector(self.name)}
+        try:
+            found = self._urgent.once("GET", PODS.path(self.namespace), query)
+        except ApiError:
+            return  # what the watch has seen must do
+        yield from self._saw_pods(Listed(found.get("items") or []), time.time())

@@ -52,6 +52,14 @@ def quantity(text: str) -> Decimal:
     return Decimal(found[1]) * _FACTORS[found[2] or ""]
 
 
+def _text(amount: Decimal) -> str:
+    """Return an amount as people write it: `3`, `0.5`, `4Gi`."""
+    for unit in ("Ti", "Gi", "Mi"):
+        if amount and amount % _FACTORS[unit] == 0:
+            return f"{amount / _FACTORS[unit]:f}{unit}"
+    return f"{amount.normalize():f}"
+
+
 def misfits(roles: _Roles, quotas: Iterable[Mapping[str, Any]], ranges: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield what can never fit, and what to do about it.
 
@@ -78,7 +86,7 @@ def _completed(template: Mapping[str, Any], defaults: list[Mapping[str, Any]]) -
     """Return the containers of a pod as the API server will complete them."""
     limits = {key: value for rule in defaults for key, value in rule.get("default", {}).items()}
     requests = {key: value for rule in defaults for key, value in rule.get("defaultRequest", {}).items()}
-    own = [container.get("resources", {}) for container in template["spec"]["containers"]]
+    own = [container.get("resources") or {} for container in template["spec"].get("containers") or []]
     return [
         _Container(
             requests=_amounts({**requests, **given.get("limits", {}), **given.get("requests", {})}),
@@ -89,7 +97,8 @@ def _completed(template: Mapping[str, Any], defaults: list[Mapping[str, Any]]) -
 
 
 def _amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
-    return {name: quantity(str(text)) for name, text in quantities.items()}
+    """Return quantities as numbers; what is none is passed over, for the API server says so better."""
+    return {name: quantity(str(text)) for name, text in quantities.items() if _QUANTITY.fullmatch(str(text))}
 
 
 def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[str]:
@@ -101,10 +110,10 @@ def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[
         for name, text in rule.get("max", {}).items():
             asked = max(requests[name], limits[name])
             if asked > quantity(text):
-                yield f"a {kind.lower()} may have at most {text} {name}, not {asked:f}"
+                yield f"a {kind.lower()} may have at most {text} {name}, not {_text(asked)}"
         for name, text in rule.get("min", {}).items():
             if name in requests and requests[name] < quantity(text):
-                yield f"a {kind.lower()} must ask for at least {text} {name}, not {requests[name]:f}"
+                yield f"a {kind.lower()} must ask for at least {text} {name}, not {_text(requests[name])}"
 
 
 def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> Iterator[str]:
@@ -115,7 +124,7 @@ def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> It
             yield f"it counts {name}, and {', '.join(silent)} has none: set it in `resources`"
         need = _needed(name, roles, containers)
         if need > quantity(text):
-            yield f"all replicas together need {need:f} {name}, {text} is allowed: ask for less, or have it raised"
+            yield f"all replicas together need {_text(need)} {name}, {text} is allowed: ask for less, or have it raised"
 
 
 def _needed(name: str, roles: _Roles, containers: _Containers) -> Decimal:

@@ -34,7 +34,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def references(item: Mapping[str, Any], roles: Iterable[RoleSpec]) -> list[Reference]:
-    """Return what a job object and its pods refer to, each once; what they call optional is left out.
+    """Return what a job object and its pods refer to by name, each once; what they call optional is left out.
 
     Pull secrets are left out too: the kubelet goes on without one, and its image may need none.
     """
@@ -46,9 +46,9 @@ def references(item: Mapping[str, Any], roles: Iterable[RoleSpec]) -> list[Refer
         if priority := spec.get("priorityClassName"):
             found.append(Reference(_PRIORITIES, priority, everywhere=True))
         found += [ref for volume in spec.get("volumes") or [] for ref in _of_volume(volume)]
-        containers = [*(spec.get("initContainers") or []), *spec["containers"]]
+        containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
         found += [ref for container in containers for ref in _of_container(container)]
-    return list(dict.fromkeys(found))
+    return [each for each in dict.fromkeys(found) if each.name]
 
 
 def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
@@ -61,9 +61,9 @@ def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
 
 def _of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
     if claim := volume.get("persistentVolumeClaim"):
-        yield Reference(_CLAIMS, claim["claimName"])
+        yield Reference(_CLAIMS, claim.get("claimName", ""))
     if secret := volume.get("secret"):
-        yield from _of_files(_SECRETS, {**secret, "name": secret["secretName"]})
+        yield from _of_files(_SECRETS, {**secret, "name": secret.get("secretName", "")})
     if config_map := volume.get("configMap"):
         yield from _of_files(_CONFIG_MAPS, config_map)
     for source in (volume.get("projected") or {}).get("sources") or []:
@@ -73,8 +73,8 @@ def _of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
 
 def _of_files(resource: Resource, source: Mapping[str, Any] | None) -> Iterator[Reference]:
     if source and not source.get("optional"):
-        keys = [each["key"] for each in source.get("items") or []]
-        yield from (Reference(resource, source["name"], key) for key in keys or [""])
+        keys = [each.get("key", "") for each in source.get("items") or []]
+        yield from (Reference(resource, source.get("name", ""), key) for key in keys or [""])
 
 
 def _of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
@@ -86,4 +86,4 @@ def _of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
         for field, resource in kinds:
             wanted = source.get(field)
             if wanted and not wanted.get("optional"):
-                yield Reference(resource, wanted["name"], wanted.get("key", ""))
+                yield Reference(resource, wanted.get("name", ""), wanted.get("key", ""))

@@ -1,6 +1,6 @@
 """What a launcher must be allowed to do, and what of it the cluster denies."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -52,15 +52,11 @@ def denied(api: Api, namespace: str, rights: Iterable[Right]) -> list[Right]:
     list), so what is not on it is asked for by itself.
     """
     try:
-        rules = list(_rules(api, namespace))
+        rules = _review(api, _RULES, {"namespace": namespace}).get("resourceRules") or []
     except ApiError:
-        rules = []
+        return []
     missing = [right for right in rights if not any(_grants(rule, right) for rule in rules)]
     return [right for right in missing if _refused(api, namespace, right)]
-
-
-def _rules(api: Api, namespace: str) -> Iterator[Mapping[str, Any]]:
-    yield from _review(api, _RULES, {"namespace": namespace}).get("resourceRules") or []
 
 
 def _grants(rule: Mapping[str, Any], right: Right) -> bool:

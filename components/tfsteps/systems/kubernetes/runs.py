@@ -1,18 +1,21 @@
 """The jobs of all runs on a cluster, found by their labels: whoever started them, and from wherever."""
 
 import datetime as dt
+import functools
 import queue
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
 from tfsteps.cluster.api import Api, ApiError, Resource
-from tfsteps.cluster.logs import PODS
+from tfsteps.cluster.logs import PODS, Position, read_log
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.identity import MANAGED_BY, PREFIX, label_value
 from tfsteps.records import Status
+from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.kind import Kind
 from tfsteps.systems.kubernetes.status import JobPod, job_pods, status
 from tfsteps.systems.kubernetes.tracker import STOPPED
@@ -31,6 +34,16 @@ class Job(msgspec.Struct, frozen=True):
     pods: Sequence[JobPod]
     status: Status
 
+    def deleted(self, *, stopped: bool = False) -> "Job":
+        """Return the same job, now that its object is gone: `stopped`, or as it says itself."""
+        if self.status.state.terminal:
+            return self
+        stopped = stopped or STOPPED in (self.item["metadata"].get("annotations") or {})
+        state, reason = (State.CANCELLED, "Stopped") if stopped else (State.LOST, "Deleted")
+        message = "" if stopped else "The job was deleted by somebody, or its time to live was over."
+        gone = msgspec.structs.replace(self.status, state=state, reason=reason, message=message, ended=time.time())
+        return msgspec.structs.replace(self, status=gone)
+
 
 class Runs:
     """What has been launched on one cluster.
@@ -45,6 +58,11 @@ class Runs:
         self.api = api
         self.namespace = namespace
         self._kinds = kinds
+
+    @property
+    def where(self) -> str:
+        """For messages: `in namespace ml of minikube`."""
+        return f"in {f'namespace {self.namespace}' if self.namespace else 'any namespace'} of {self.api.access.name}"
 
     def jobs(self, run: str = "") -> list[Job]:
         """Return the jobs of a run, or of all of them if it is empty, the oldest first.
@@ -91,12 +109,34 @@ class Runs:
                 case other:
                     yield other
 
-    def events(self, job: Job) -> list[dict[str, Any]]:
-        """Return the events of a job and all its pods, also of those that are gone, the newest last."""
+    def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
+        """Return the events of a job and all its pods, also of those that are gone, by time, the newest last."""
         name, namespace = job.status.job, job.status.namespace
         listed = self.api.list(_EVENTS, namespace)["items"]
-        about = [each for each in listed if f"{each['involvedObject'].get('name', '')}-".startswith(f"{name}-")]
-        return sorted(about, key=event_time)
+        about = [each for each in listed if f"{each['involvedObject'].get('name')}-".startswith(f"{name}-")]
+        return sorted(((_event_time(each), each) for each in about), key=itemgetter(0))
+
+    def log(
+        self, job: Job, each: JobPod, position: Position | None = None, *, tail: int | None = None
+    ) -> Iterator[tuple[float, bytes]]:
+        """Yield what a replica has printed so far, of its last restart too; nothing of what is gone.
+
+        Args:
+            job: Which.
+            each: One of its pods.
+            position: Where to go on from; it is moved on. None = the beginning.
+            tail: The last lines only, as many as this; None = all.
+        """
+        if each.pod.started is None:
+            return
+        read = functools.partial(read_log, self.api, job.status.namespace, each.pod.name, job.kind.container)
+        position = position or Position()
+        for previous in (True, False) if each.pod.restarts else (False,):
+            try:
+                yield from read(position, tail=tail, previous=previous)
+            except ApiError as error:
+                if error.status not in (400, 404):  # 400: there is no container yet, or not any more
+                    raise
 
     def stop(self, job: Job, *, now: bool = False) -> None:
         """Delete a job and with it its pods, unless another object has its name by now.
@@ -132,7 +172,7 @@ class Runs:
         return [each for each in job_pods(job.kind, listed.get("items") or []) if each.pod.uid in uids]
 
 
-def event_time(event: Mapping[str, Any]) -> str:
+def _event_time(event: Mapping[str, Any]) -> str:
     """Return when an event was seen last, as the API writes times; they sort by it."""
     times = (event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
     return str(next((at for at in times if at), event["metadata"]["creationTimestamp"]))

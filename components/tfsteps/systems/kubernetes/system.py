@@ -68,8 +68,14 @@ class KubernetesSystem:
         )
 
     def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
-        """Return the object that `start` would create."""
-        return [self._rendered(job, identity, places)]
+        """Return the object that `start` would create; in namespace `default` where no cluster is configured."""
+        try:
+            namespace = self._where
+        except LaunchError:
+            if self._context:  # that one was meant, and no other
+                raise
+            namespace = "default"
+        return [self._rendered(job, identity, places, namespace)]
 
     def start(self, job: TrainingJob, identity: Identity, places: Places) -> KubernetesJob:
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
@@ -77,7 +83,7 @@ class KubernetesSystem:
         Raises:
             LaunchError: It cannot be created, can never run here, or another job has its name.
         """
-        wanted = self._rendered(job, identity, places)
+        wanted = self._rendered(job, identity, places, self._where)
         try:
             host = self._host
             if host and host.owner:
@@ -117,15 +123,16 @@ class KubernetesSystem:
         if findings := preflight.findings(self._api, self._kind, job, wanted):
             numbered = [f"({i}) {each}" if findings[1:] else each for i, each in enumerate(findings, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
+        create = functools.partial(self._api.create, self._kind.resource, wanted["metadata"]["namespace"], wanted)
         try:
-            return self._api.create(self._kind.resource, wanted["metadata"]["namespace"], wanted)
+            return create()
         except ApiError as error:
-            if error.status == 409 and (found := self._existing(wanted)):
-                return found
-            raise
+            if error.status != 409:
+                raise
+        return self._existing(wanted) or create()  # not there: a conflict over something else, such as a quota
 
-    def _rendered(self, job: TrainingJob, identity: Identity, places: Places) -> dict[str, Any]:
-        item = self._kind.render(job, identity, places, self._where)
+    def _rendered(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        item = self._kind.render(job, identity, places, namespace)
         item["metadata"]["annotations"][SPEC_HASH] = spec_hash(msgspec.json.encode(item, order="deterministic"))
         return item
 

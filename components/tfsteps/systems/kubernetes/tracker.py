@@ -16,6 +16,7 @@ STOPPED = f"{PREFIX}stopped"
 
 _UNSEEN_SECONDS = 60.0  # a controller that works looks at a new object within a second
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
+_HELD = {State.SUSPENDED, State.QUEUED}
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
@@ -40,6 +41,7 @@ class Tracker:
         self._replica_of: dict[str, Replica] = {}
         self._shown: dict[Replica, ReplicaChanged] = {}
         self._uids: dict[Replica, list[str]] = {replica: [] for replica in replicas}
+        self._withdrawn: set[str] = set()  # pods deleted because the job was suspended: their next ones are no restarts
         self._said: tuple[State, str, str] | None = None
 
     # --- the job object
@@ -116,6 +118,12 @@ class Tracker:
         if replica is None or replica not in self._uids:
             return
         seen = pod(item, self._kind.container)
+        if seen.deleting and self._verdict.state in _HELD:
+            self._withdrawn.add(seen.uid)
+        if seen.uid in self._withdrawn and seen.state is not ReplicaState.SUCCEEDED:
+            seen = msgspec.structs.replace(seen, state=ReplicaState.STOPPED, reason="", message="")
+        if (old := self.pods.get(seen.uid)) and old.ended and not seen.ended:
+            return  # word from before a list that said more
         self.pods[seen.uid] = seen
         self._replica_of[seen.uid] = replica
         if seen.uid not in self._uids[replica]:
@@ -130,18 +138,20 @@ class Tracker:
         replica = self._replica_of[uid]
         if uid != self._uids[replica][-1]:
             return
-        state = ReplicaState.STOPPED if self.stopping or self.final else ReplicaState.FAILED
+        wanted = self.stopping or self.final or uid in self._withdrawn
+        state = ReplicaState.STOPPED if wanted else ReplicaState.FAILED
         reason = "" if state is ReplicaState.STOPPED else seen.reason or "PodDeleted"
         yield from self._show(
             replica, msgspec.structs.replace(self._change(replica, seen, now), state=state, reason=reason)
         )
 
     def _change(self, replica: Replica, seen: Pod, now: float) -> ReplicaChanged:
+        before = set(self._uids[replica]) - self._withdrawn - {seen.uid}
         return ReplicaChanged(
             at=now,
             replica=replica,
             state=seen.state,
-            restarts=seen.restarts + len(self._uids[replica]) - 1,
+            restarts=seen.restarts + len(before),
             exit_code=seen.exit_code,
             reason=seen.reason,
             place=f"{seen.name} on {seen.node}" if seen.node else seen.name,
@@ -156,6 +166,14 @@ class Tracker:
             yield msgspec.structs.replace(change, state=ReplicaState.FAILED, restarts=old.restarts)
         self._shown[replica] = change
         yield change
+
+    def dismissed(self, now: float) -> Iterator[Event]:
+        """Yield the stop of each replica that its job has ended without: the operator ends it in its own time."""
+        for replica, change in list(self._shown.items()):
+            if change.state not in {*_ENDED, ReplicaState.STOPPED}:
+                yield from self._show(
+                    replica, msgspec.structs.replace(change, at=now, state=ReplicaState.STOPPED, reason="")
+                )
 
     @property
     def restarts(self) -> int:

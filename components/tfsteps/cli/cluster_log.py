@@ -1,0 +1,126 @@
+"""The log lines of jobs on a cluster, read from their pods."""
+
+import collections
+import heapq
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from tfsteps.cli.errors import warn
+from tfsteps.cli.text import clean, iso
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.runs import Job, Runs
+    from tfsteps.systems.kubernetes.status import JobPod
+
+_QUEUE = 2000  # lines that wait to be printed; the readers wait then
+_LAST_LINES_SECONDS = 10.0  # for those of replicas that run on after their job's end
+_Line = tuple[float, bytes]
+
+
+class ClusterLog:
+    """Prints what the replicas of some jobs have printed and, if it is followed, what they go on to print."""
+
+    def __init__(self, runs: "Runs", jobs: Sequence["Job"], wanted: Callable[[str], bool], *, timestamps: bool) -> None:
+        """Take the jobs of one run, and whose lines are wanted by the name of the replica."""
+        from tfsteps.cluster.logs import Position  # noqa: PLC0415  local runs need no HTTP
+
+        self._runs = runs
+        self._take(jobs)
+        self._wanted = wanted
+        self._timestamps = timestamps
+        self._out = sys.stdout.buffer
+        self._positions: dict[str, Position] = collections.defaultdict(Position)
+        self._readers: dict[str, Any] = {}
+        self._news: queue.Queue[Any] = queue.Queue(_QUEUE)
+
+    def print(self, tail: int | None) -> None:
+        """Print what is there, in the order of time; of that the last lines, None = all."""
+        for job in self._jobs:
+            if not job.pods and job.status.state.terminal:
+                warn(f"the pods of {job.status.job} are gone, and their log with them; its launcher has it")
+        streams = [self._stream(job, each, tail) for job, each in self._pods()]
+        lines = (line for _, line in heapq.merge(*streams, key=itemgetter(0)))
+        self._out.writelines(lines if tail is None else collections.deque(lines, maxlen=tail))
+        self._out.flush()
+
+    def follow(self, task: str | None, attempt: int | None) -> None:
+        """Print what comes, of the newest attempt of each task unless it is given, until all jobs have ended."""
+        timer = threading.Timer(_LAST_LINES_SECONDS, self._news.put, [None])
+        timer.daemon = True
+        opened = closed = 0
+        for news in self._runs.follow(self._jobs[0].status.identity.run, self._news):
+            match news:
+                case None:
+                    return
+                case bytes():
+                    self._out.write(news)
+                case str() as lost:
+                    closed += 1
+                    self._out.write(f"{lost}\n".encode() if lost else b"")
+                case _:
+                    self._take(_meant(news, task, attempt))
+                    opened = self._read()
+            over = all(job.status.state.terminal for job in self._jobs)
+            if self._news.empty():
+                self._out.flush()
+                if over and closed == opened:
+                    return
+            if over and not timer.ident:
+                timer.start()
+
+    def _take(self, jobs: Sequence["Job"]) -> None:
+        self._jobs = jobs
+        self._several = len({job.status.identity.task for job in jobs}) > 1
+
+    def _read(self) -> int:
+        """See to it that each pod that has started is read, to its end if it has ended; return how many are."""
+        for job, each in self._pods():
+            uid = each.pod.uid
+            if each.pod.started is not None and uid not in self._readers:
+                self._readers[uid] = self._reader(job, each)
+            if uid in self._readers:
+                self._readers[uid].tell(each.pod.restarts, ended=each.pod.ended or job.status.state.terminal)
+        return len(self._readers)
+
+    def _reader(self, job: "Job", each: "JobPod") -> Any:
+        from tfsteps.cluster.logs import ContainerLog  # noqa: PLC0415
+
+        return ContainerLog(
+            self._runs.api,
+            job.status.namespace,
+            each.pod.name,
+            job.kind.container,
+            put=lambda at, text: self._news.put(self._line(job, each, at, text)),
+            closed=lambda lost: self._news.put(f"[{each.replica}] (log incomplete: {lost})" if lost else ""),
+            position=self._positions[each.pod.uid],
+            restarts=each.pod.restarts,
+        )
+
+    def _pods(self) -> list[tuple["Job", "JobPod"]]:
+        return [(job, each) for job in self._jobs for each in job.pods if self._wanted(str(each.replica))]
+
+    def _stream(self, job: "Job", each: "JobPod", tail: int | None) -> Iterator[_Line]:
+        """Yield a pod's lines with their times. Of none the last one is read too, to know where to go on."""
+        position = self._positions[each.pod.uid]
+        for at, text in self._runs.log(job, each, position, tail=tail if tail is None else max(tail, 1)):
+            yield at, self._line(job, each, at, text)
+
+    def _line(self, job: "Job", each: "JobPod", at: float, text: bytes) -> bytes:
+        prefix = f"{clean(job.status.identity.task)}/" if self._several else ""
+        stamp = f"{iso(at)} " if self._timestamps else ""
+        return f"{stamp}[{prefix}{each.replica}] ".encode() + text + b"\n"
+
+
+def _meant(jobs: Sequence["Job"], task: str | None, attempt: int | None) -> list["Job"]:
+    """Return those of a run's jobs that were asked for; unlike at the start, none is no error."""
+    of_task = [job for job in jobs if task in (None, job.status.identity.task)]
+    newest = {job.status.identity.task: job for job in of_task}
+    return (
+        [job for job in of_task if job.status.identity.attempt == attempt]
+        if attempt is not None
+        else [*newest.values()]
+    )

@@ -1,0 +1,55 @@
+"""Real TensorFlow on a real cluster, each job system with the topologies that its TF_CONFIG must serve."""
+
+import re
+
+import pytest
+
+from tests.conformance.systems import SYSTEMS
+from tests.conformance.verdicts import SHARED
+from tests.conformance.world import World
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api
+from tfsteps.systems.base import ReplicaState, State
+
+pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow, pytest.mark.timeout(600)]
+
+_FILES = [
+    "images/train/Dockerfile",
+    "requirements.lock",
+    "tests/programs/mwms.py",
+    "tests/programs/ps.py",
+    "tests/programs/evaluator.py",
+]
+_ENV = {"TF_CPP_MIN_LOG_LEVEL": 2, "RESUME": 1}
+_WSUM_TWO_REPLICAS = "done wsum 6.175067902"  # of mwms.py after 3 epochs of 20 steps, as on any machine
+
+
+@pytest.fixture(params=SYSTEMS, ids=lambda system: system.name)
+def world(request, kubeconfig, build, tmp_path):
+    with World(request.param, Api(access.find()), build("train", _FILES), tmp_path / "world") as world:
+        yield world
+
+
+def launch(world, **job):
+    fields = {"volumes": SHARED, "output_dir": "/shared/tfsteps-conformance/{run_id}", "env": _ENV, **job}
+    return world.launch(fields, run=world.namespace)
+
+
+def test_multi_worker_mirrored(world):
+    launcher = launch(world, command=["python", "mwms.py"], roles={"worker": {"replicas": 2}})
+    launcher.ends(0, State.SUCCEEDED)
+    done = [who for who, line in launcher.lines() if _WSUM_TWO_REPLICAS in line]
+    assert sorted(done) == ["worker-0", "worker-1"]
+
+
+def test_parameter_servers_with_an_evaluator_that_the_operator_lists_in_the_cluster(world):
+    roles = {"chief": {}, "ps": {}, "worker": {"replicas": 2}, "evaluator": {"command": ["python", "evaluator.py"]}}
+    env = {**_ENV, "JOIN": 1, "STEP_SLEEP": 0.1}
+    launcher = launch(world, command=["python", "ps.py"], roles=roles, env=env)
+    launcher.ends(0, State.SUCCEEDED)
+    said = "\n".join(f"{who} {line}" for who, line in launcher.lines())
+    assert re.search(r"chief-0 .*done wsum", said), said
+    assert re.search(r"evaluator-0 .*eval step 20 ", said), said
+    states = {replica.name: replica.state for replica in launcher.status.replicas}
+    assert states["chief-0"] is ReplicaState.SUCCEEDED, states
+    assert {states[name] for name in ("ps-0", "worker-0", "worker-1")} == {ReplicaState.STOPPED}, states

@@ -1,0 +1,232 @@
+"""Every fault at every kind of request, and every step of a launcher's life at which it may be killed or stopped."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from tests.faults import faults
+from tests.faults.proxy import Fault, Rule
+from tfsteps.exits import Exit
+
+LINES = 20  # that a job prints, one each 50 ms
+MANY_LINES = 1200  # of a job that is stopped long before
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """How a row must end.
+
+    Attributes:
+        code: The exit code of the last launcher.
+        jobs: How many job objects were ever there.
+        job_left: Whether it is still there.
+        pods_left: Whether pods are still there.
+        lines: all = every line once; some = each up to the last one once; none.
+        because: Words in what the launcher says.
+    """
+
+    code: Exit = Exit.SUCCEEDED
+    jobs: int = 1
+    job_left: bool = True
+    pods_left: bool = False
+    lines: str = "all"
+    because: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One launch.
+
+    Attributes:
+        step: What the launcher is doing.
+        fault: What happens then.
+        rules: For the proxy: (kind of request, fault, times, how many before are let pass).
+        expected: The outcome.
+        signal: What the launcher gets at the cue: KILL, TERM, or nothing.
+        first: Done to the launcher's Workflow or pod before the signal: `shut down`, `evict`; empty = nothing.
+        in_step: The launcher is a step of a Workflow.
+        again: A second launcher is started, as an engine does when it finds the first one's pod gone.
+        lines: That the job prints.
+        seed: For the proxy.
+        job: More of the job's description.
+    """
+
+    step: str
+    fault: str
+    rules: tuple[tuple, ...]
+    expected: Expected = Expected()
+    signal: str = ""
+    first: str = ""
+    in_step: bool = False
+    again: bool = False
+    lines: int = LINES
+    seed: int = 0
+    job: dict = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return a name that is a task's, a file's and a test's."""
+        words = f"{self.step} {self.fault}".lower()
+        return "-".join("".join(c if c.isalnum() else " " for c in words).split())
+
+    def fresh_rules(self) -> list[Rule]:
+        """Return the rules, none of them used up."""
+        return [Rule(request, fault, *more) for request, fault, *more in self.rules]
+
+
+# --- a fault at a request
+
+ALWAYS = math.inf
+_LOST_CREATE = ("create job", faults.reset_after)
+REQUESTS: dict[str, Row] = {
+    "look for it": Row(step="look for it", fault="", rules=(("get job",),)),
+    "preflight": Row(step="preflight", fault="", rules=(("preflight",),)),
+    "create": Row(step="create", fault="", rules=(("create job",),)),
+    "get after 409": Row(step="get after 409", fault="", rules=(_LOST_CREATE, ("get job", 1))),
+    "list the job": Row(step="list the job", fault="", rules=(("list job",),)),
+    "watch the job": Row(step="watch the job", fault="", rules=(("watch job",),)),
+    "list pods": Row(step="list pods", fault="", rules=(("list pods",),)),
+    "watch pods": Row(step="watch pods", fault="", rules=(("watch pods",),)),
+    "log": Row(step="log", fault="", rules=(("log",),)),
+    "delete pods": Row(step="delete pods", fault="", rules=(("delete pods",),)),
+    "delete the job": Row(
+        step="delete the job",
+        fault="",
+        rules=(("delete job",),),
+        job={"on_end": "delete"},
+        expected=Expected(job_left=False),
+    ),
+    "stop": Row(
+        step="stop",
+        fault="",
+        rules=(("log", faults.cue_after), ("delete job",)),
+        signal="TERM",
+        lines=MANY_LINES,
+        expected=Expected(code=Exit.CANCELLED, job_left=False, lines="some"),
+    ),
+}
+_ANYWHERE: dict[str, tuple[Fault, float]] = {
+    "refused": (faults.refused, 1),
+    "reset": (faults.reset_before, 2),
+    "answer lost": (faults.reset_after, 2),
+    "late": (faults.delayed, 1),
+    "half-open": (faults.half_open, 1),
+    "still for 5 s": (faults.still(5), 1),
+    "401 once": (faults.status(401), 1),
+    "401 always": (faults.status(401), ALWAYS),
+    "403 always": (faults.status(403), ALWAYS),
+    "409": (faults.status(409), 1),
+    "410": (faults.status(410), 1),
+    "429": (faults.status(429, Retry_After="1"), 2),
+    "500": (faults.status(500), 2),
+    "503": (faults.status(503), 2),
+    "504": (faults.status(504), 2),
+}
+_STREAMS: dict[str, Fault] = {
+    "cut": faults.cut,
+    "cut in a line": faults.cut_inside,
+    "torn": faults.torn,
+    "half-open later": faults.half_open_later,
+}
+_WATCHES: dict[str, Fault] = {"410 in the stream": faults.expired, "old bookmark": faults.old_bookmark}
+
+_REFUSED = Expected(code=Exit.USAGE, lines="none", pods_left=True, because="as the test wants it")
+_UNMADE = replace(_REFUSED, jobs=0, job_left=False, pods_left=False)
+_KEPT = Expected(pods_left=True, because="as the test wants it")
+_UNSEEN = Expected(lines="none", because="as the test wants it")
+_EXPECTED: dict[str, dict[str, Expected]] = {
+    "look for it": dict.fromkeys(["401 always", "409", "410"], _UNMADE),
+    "preflight": {"403 always": _UNMADE},
+    "create": dict.fromkeys(["401 always", "403 always", "410"], _UNMADE),
+    "get after 409": {
+        **dict.fromkeys(["401 always", "409", "410"], _REFUSED),
+        "403 always": replace(_REFUSED, because="already exists"),
+    },
+    "list the job": dict.fromkeys(["401 always", "403 always"], _REFUSED),
+    "watch the job": dict.fromkeys(["401 always", "403 always"], _REFUSED),
+    "list pods": dict.fromkeys(["401 always", "403 always"], replace(_UNSEEN, pods_left=True)),
+    "log": {"403 always": _UNSEEN, "401 always": replace(_UNSEEN, because="could not be read within")},
+    "delete pods": dict.fromkeys(["401 always", "403 always", "409", "410"], _KEPT),
+    "delete the job": dict.fromkeys(["401 always", "403 always", "409", "410"], _KEPT),
+    "stop": dict.fromkeys(
+        ["401 always", "403 always"],
+        replace(_REFUSED, lines="some", because="it could not be deleted: as the test wants it"),
+    ),
+}
+
+
+def _at_requests() -> Iterator[Row]:
+    for request, row in REQUESTS.items():
+        for fault, (harm, times) in _ANYWHERE.items():
+            yield _with(row, fault, harm, times)
+        if request in ("watch the job", "watch pods", "log"):
+            for fault, harm in _STREAMS.items():
+                yield _with(row, fault, harm, 1)
+        if request in ("watch the job", "watch pods"):
+            for fault, harm in _WATCHES.items():
+                yield _with(row, fault, harm, 1)
+
+
+def _with(row: Row, fault: str, harm: Fault, times: float) -> Row:
+    *before, (kind, *skip) = row.rules
+    expected = _EXPECTED.get(row.step, {}).get(fault, row.expected)
+    return replace(row, fault=fault, rules=(*before, (kind, harm, times, *skip)), expected=expected)
+
+
+def _outages() -> Iterator[Row]:
+    yield Row(step="running", fault="down for 60 s", rules=(("log", faults.cue_after), ("any", faults.down(60), 1, 6)))
+    for seed in (1, 2, 3, 4):
+        yield Row(step="all the time", fault=f"storm {seed}", rules=(("any", faults.storm, 12, 0, 0.4),), seed=seed)
+
+
+# --- a launcher killed, or stopped, at a step of its life
+
+_STEPS: dict[str, tuple[tuple, ...]] = {
+    "before create": (("create job", faults.cue_before),),
+    "created, not told": (("create job", faults.cue_after),),
+    "pending": (("list pods", faults.cue_before),),
+    "running": (("log", faults.cue_after),),
+    "before clean-up": (("delete pods", faults.cue_before),),
+    "during clean-up": (("delete pods", faults.cue_after),),
+}
+_ENDED = ("before clean-up", "during clean-up")
+
+
+def _killed() -> Iterator[Row]:
+    for step, rules in _STEPS.items():
+        yield Row(step=step, fault="killed", rules=rules, signal="KILL", again=True)
+
+
+def _stopped() -> Iterator[Row]:
+    cancelled = Expected(code=Exit.CANCELLED, job_left=False, lines="some")
+    for step, rules in _STEPS.items():
+        ended = step in _ENDED
+        row = Row(
+            step=step,
+            fault="",
+            rules=rules,
+            signal="TERM",
+            lines=LINES if ended else MANY_LINES,
+            expected=Expected() if ended else cancelled,
+        )
+        yield replace(row, fault="SIGTERM")
+        yield replace(row, fault="SIGTERM, the step alone", in_step=True)
+        yield replace(row, fault="SIGTERM, Workflow terminated", in_step=True, first="shut down")
+        yield replace(
+            row, fault="SIGTERM, pod evicted", in_step=True, first="evict", again=True, lines=LINES, expected=Expected()
+        )
+    yield Row(
+        step="running",
+        fault="Workflow terminated, no SIGTERM",
+        rules=_STEPS["running"],
+        in_step=True,
+        first="shut down",
+        lines=MANY_LINES,
+        expected=cancelled,
+    )
+
+
+FAULTS = (*_ANYWHERE, *_STREAMS, *_WATCHES)
+OUTAGES = (*_outages(),)
+LIFE = (*_killed(), *_stopped())
+ROWS = {row.name: row for row in (*OUTAGES, *LIFE, *_at_requests())}

@@ -1,0 +1,183 @@
+"""The namespace that all rows share: a sibling that must not be touched, and a record of every job that was there."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import secrets
+import subprocess
+import threading
+from collections import defaultdict
+
+from tests.cluster.paths import KUBECONFIG
+from tests.wire.scripted import eventually
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.logs import PODS
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+
+JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
+NAMESPACES = Resource("v1", "namespaces", "Namespace")
+IMAGE = "docker.io/library/busybox:latest"
+_TASK = "tfsteps.dev/task"
+
+
+@dataclasses.dataclass
+class Site:
+    """One namespace on the real cluster.
+
+    Attributes:
+        access: How it is reached without the proxy.
+        folder: For the test's own files.
+        run: The run that all rows belong to, so that all are siblings of each other.
+        namespace: The namespace.
+        certificate: The proxies' file of certificate and key; it is its own authority.
+        uids: Of the job objects that were ever there, by task.
+    """
+
+    access: access.Access
+    folder: pathlib.Path
+    run: str = dataclasses.field(default_factory=lambda: f"faults-{secrets.token_hex(3)}")
+    uids: dict = dataclasses.field(default_factory=lambda: defaultdict(set))
+
+    def __post_init__(self):
+        self.namespace = f"f-{self.run}"
+        self.api = Api(self.access)
+        self.certificate = self._certificate()
+
+    def jobs(self, task: str) -> list[dict]:
+        """Return the job objects of a task that are there now."""
+        return self.api.list(JOBS, self.namespace, labelSelector=f"{_TASK}={task}")["items"]
+
+    def pods(self, task: str) -> list[dict]:
+        """Return the pods of a task that are there and not being deleted."""
+        found = self.api.list(PODS, self.namespace, labelSelector=f"{_TASK}={task}")["items"]
+        return [each for each in found if "deletionTimestamp" not in each["metadata"]]
+
+    def kubeconfig(self, port: int, task: str) -> pathlib.Path:
+        """Write a kubeconfig that leads to a proxy."""
+        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": self.certificate}
+        config = {
+            "clusters": [{"name": "proxy", "cluster": cluster}],
+            "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "namespace": self.namespace}}],
+            "current-context": "proxy",
+        }
+        file = self.folder / f"{task}.kubeconfig"
+        file.write_text(json.dumps(config))
+        return file
+
+    def pod_files(self) -> pathlib.Path:
+        """Write the files that a pod's service account has."""
+        folder = self.folder / "serviceaccount"
+        folder.mkdir(exist_ok=True)
+        (folder / "token").write_text("the proxy puts in its own")
+        (folder / "namespace").write_text(self.namespace)
+        (folder / "ca.crt").write_text(pathlib.Path(self.certificate).read_text())
+        return folder
+
+    def step(self, name: str) -> None:
+        """Make a Workflow, and a pod that it owns: where a launcher believes to be."""
+        workflow = {
+            "apiVersion": WORKFLOWS.api,
+            "kind": WORKFLOWS.kind,
+            "metadata": {"name": name},
+            "spec": {"suspend": True, "entrypoint": "main", "templates": [{"name": "main", "suspend": {}}]},
+        }
+        made = self.api.create(WORKFLOWS, self.namespace, workflow)
+        owner = {
+            "apiVersion": WORKFLOWS.api,
+            "kind": WORKFLOWS.kind,
+            "name": name,
+            "uid": made["metadata"]["uid"],
+            "controller": True,
+        }
+        container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "600"]}
+        spec = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 20}
+        pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
+        self.api.create(PODS, self.namespace, pod)
+        eventually(lambda: self.api.get(PODS, self.namespace, name)["status"]["phase"] == "Running", 60)
+
+    def shut_down(self, workflow: str) -> None:
+        """Terminate a Workflow, as a user does."""
+        self.api.patch(WORKFLOWS, self.namespace, workflow, {"spec": {"shutdown": "Terminate"}})
+
+    def evict(self, pod: str) -> None:
+        """Take a pod away, as a drained node does."""
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        self.api.request("POST", PODS.path(self.namespace, pod, "eviction"), {}, eviction)
+
+    def remove(self, job: dict) -> None:
+        """Delete a job object."""
+        self.api.delete(JOBS, self.namespace, job["metadata"]["name"], job["metadata"]["uid"])
+
+    def sibling(self) -> tuple:
+        """Return what tells the sibling from another one: its uid, its pods' uids and restarts."""
+        (job,) = self.jobs("sibling")
+        pods = [
+            (pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"])
+            for pod in self.pods("sibling")
+        ]
+        return job["metadata"]["uid"], job["metadata"].get("deletionTimestamp"), sorted(pods)
+
+    @contextlib.contextmanager
+    def open(self):
+        """Make the namespace with the sibling in it, record jobs for the length of the block, and remove it all."""
+        self.api.create(NAMESPACES, "", {"metadata": {"name": self.namespace}})
+        try:
+            version = self.api.list(JOBS, self.namespace)["metadata"]["resourceVersion"]
+            threading.Thread(target=self._record, args=[version], daemon=True).start()
+            self._make_sibling()
+            yield self
+        finally:
+            self.api.stopping.set()
+            gone = Api(self.access)
+            uid = gone.get(NAMESPACES, "", self.namespace)["metadata"]["uid"]
+            gone.delete(NAMESPACES, "", self.namespace, uid)
+
+    def _make_sibling(self) -> None:
+        labels = {_TASK: "sibling", "tfsteps.dev/run-id": self.run, "app.kubernetes.io/managed-by": "tfsteps"}
+        container = {"name": "tensorflow", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        worker = {"replicas": 1, "restartPolicy": "Never", "template": template}
+        job = {
+            "apiVersion": JOBS.api,
+            "kind": JOBS.kind,
+            "metadata": {"name": "sibling", "labels": labels},
+            "spec": {"tfReplicaSpecs": {"Worker": worker}},
+        }
+        self.api.create(JOBS, self.namespace, job)
+        eventually(lambda: any(pod["status"]["phase"] == "Running" for pod in self.pods("sibling")), 60)
+
+    def _record(self, version: str) -> None:
+        """Keep the uid of every job that is ever there, by a watch that shares no fault with the tested one."""
+        while not self.api.stopping.is_set():
+            query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "3000"}
+            with (
+                contextlib.suppress(ApiError),
+                self.api.open("GET", JOBS.path(self.namespace), query, read_seconds=3300) as response,
+            ):
+                for line in response.lines(1 << 24):
+                    item = json.loads(line)["object"]
+                    version = item["metadata"]["resourceVersion"]
+                    self.uids[item["metadata"].get("labels", {}).get(_TASK)].add(item["metadata"]["uid"])
+
+    def _certificate(self) -> str:
+        key, certificate = self.folder / "proxy.key", self.folder / "proxy.crt"
+        names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
+        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        files = ["-keyout", str(key), "-out", str(certificate)]
+        subprocess.run(
+            ["openssl", "req", "-x509", *kind, "-subj", "/CN=fault proxy", *names, *files],
+            check=True,
+            capture_output=True,
+        )
+        both = self.folder / "proxy.pem"
+        both.write_text(key.read_text() + certificate.read_text())
+        return str(both)
+
+
+def find() -> access.Access:
+    """Return the cluster of KUBECONFIG, else the one that `python -m tests.cluster` starts."""
+    os.environ.setdefault("KUBECONFIG", str(KUBECONFIG))
+    return access.find()

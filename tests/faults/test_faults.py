@@ -1,0 +1,16 @@
+"""The launcher against the real cluster through a proxy that does harm: exactly one job an attempt, the right verdict,
+
+nothing orphaned, siblings untouched, every log line once.
+"""
+
+import pytest
+
+from tests.faults.rows import ROWS
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_fault(row, outcomes):
+    found = outcomes[row.name].result()
+    assert not found.problems, "\n".join(found.problems)

@@ -1,0 +1,164 @@
+"""Runs one row of the matrix with real launchers against the real cluster, and looks at everything it left."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tests.faults.driver import Said, Task
+from tests.faults.proxy import Proxy
+from tests.faults.rows import Row
+from tests.faults.site import IMAGE, Site
+from tfsteps.records import read_log
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_LIMIT_SECONDS = 100.0
+_SETTLE_SECONDS = 20.0  # for the garbage collector to take the pods of a deleted job
+_PROGRAM = """
+trap 'exit 143' TERM
+i=0
+while [ $i -lt {lines} ]; do i=$((i+1)); echo line $i; sleep 0.05; done
+"""
+
+
+@dataclass
+class Outcome:
+    """What a row came to.
+
+    Attributes:
+        code: The last launcher's exit code.
+        said: Its last words.
+        seconds: That it all took.
+        problems: Each thing that is not as it must be.
+    """
+
+    code: int
+    said: Said
+    seconds: float
+    problems: list[str] = field(default_factory=list)
+
+
+class Trial:
+    """One row being run."""
+
+    def __init__(self, row: Row, site: Site) -> None:
+        self.row, self.site = row, site
+        self.homes: list[pathlib.Path] = []
+        self.launcher: subprocess.Popen | None = None
+
+    def run(self) -> Outcome:
+        began = time.monotonic()
+        sibling = self.site.sibling()
+        if self.row.in_step:
+            self.site.step(self.row.name)
+        with Proxy(self.site.access, self.site.certificate, self.row.fresh_rules(), self.row.seed, self._cue) as proxy:
+            code, said = self._launch(proxy)
+            unmet = [rule for rule in proxy.rules if not rule.met]
+            if self.row.again:
+                proxy.rules.clear()
+                code, said = self._launch(proxy)
+        outcome = Outcome(code, said, time.monotonic() - began)
+        outcome.problems += [f"no request met the fault at {rule.request!r}" for rule in unmet]
+        outcome.problems += self._wrong(outcome)
+        if self.site.sibling() != sibling:
+            outcome.problems.append("the sibling was touched")
+        self._remove()
+        return outcome
+
+    # --- the launcher
+
+    def _launch(self, proxy: Proxy) -> tuple[int, Said]:
+        home = self.site.folder / f"{self.row.name}-{len(self.homes)}"
+        self.homes.append(home)
+        env = {**os.environ, "TFSTEPS_HOME": str(home)}
+        pod_files = ""
+        if self.row.in_step:
+            pod_files = str(self.site.pod_files())
+            env |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(proxy.port)}
+            env |= {"POD_NAME": self.row.name}
+        else:
+            env |= {"KUBECONFIG": str(self.site.kubeconfig(proxy.port, self.row.name))}
+        task = Task(
+            run=self.site.run, task=self.row.name, namespace=self.site.namespace, job=self._job(), pod_files=pod_files
+        )
+        command = [sys.executable, "-m", "tests.faults.driver", msgspec.json.encode(task).decode()]
+        self.launcher = subprocess.Popen(command, cwd=_ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            out, err = self.launcher.communicate(timeout=_LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.launcher.kill()
+            out, err = self.launcher.communicate()
+            err += b"it did not end in time"
+        said = msgspec.json.decode(out, type=Said) if out else Said(message=err.decode()[-600:])
+        return self.launcher.returncode, said
+
+    def _job(self) -> dict:
+        return {
+            "name": "fault",
+            "image": IMAGE,
+            "image_pull_policy": "Never",
+            "command": ["sh", "-c", _PROGRAM.format(lines=self.row.lines)],
+            "roles": {"worker": {}},
+            **self.row.job,
+        }
+
+    def _cue(self) -> bool:
+        match self.row.first:
+            case "shut down":
+                self.site.shut_down(self.row.name)
+            case "evict":
+                self.site.evict(self.row.name)
+        if self.row.signal:
+            self.launcher.send_signal(signal.Signals[f"SIG{self.row.signal}"])
+        if self.row.signal == "KILL":
+            self.launcher.wait()
+        return self.row.signal != "KILL"
+
+    # --- what it left
+
+    def _wrong(self, outcome: Outcome):
+        want = self.row.expected
+        if outcome.code != want.code:
+            yield f"exit code {outcome.code}, not {want.code}: {outcome.said}"
+        notes = [line for home in self.homes for line in self._log(home) if line.startswith("(")]
+        words = f"{outcome.said.message} {outcome.said.warnings} {notes}"
+        if want.because not in words:
+            yield f"{want.because!r} was not said, but {words}"
+        if (there := len(self.site.uids[self.row.name])) != want.jobs:
+            yield f"{there} jobs were there, not {want.jobs}"
+        yield from self._left(self.site.jobs, want.job_left, "the job")
+        yield from self._left(self.site.pods, want.pods_left, "pods")
+        yield from self._lines(want.lines)
+
+    def _left(self, look, wanted: bool, what: str):
+        end = time.monotonic() + _SETTLE_SECONDS
+        while bool(look(self.row.name)) is not wanted and time.monotonic() < end and not wanted:
+            time.sleep(0.25)
+        if bool(look(self.row.name)) is not wanted:
+            yield f"{what}: {'gone' if wanted else 'left behind'}"
+
+    def _lines(self, wanted: str):
+        printed = [f"line {i + 1}" for i in range(self.row.lines)]
+        logs = [[line for line in self._log(home) if not line.startswith("(")] for home in self.homes]
+        for log in logs:
+            if log != printed[: len(log)]:
+                yield f"lines were lost or doubled: {log[:60]}"
+        most = max(map(len, logs))
+        if wanted == "all" and most < len(printed):
+            yield f"{most} of {len(printed)} lines"
+        if wanted == "none" and most:
+            yield f"{most} lines where none can be"
+
+    def _log(self, home: pathlib.Path):
+        for file in home.glob("runs/*/*/0/log"):
+            with file.open("rb") as lines:
+                yield from (text.decode() for _, _, text in read_log(lines))
+
+    def _remove(self) -> None:
+        for job in self.site.jobs(self.row.name):
+            self.site.remove(job)

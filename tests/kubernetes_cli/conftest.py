@@ -1,0 +1,84 @@
+"""A namespace of its own for these tests, and the program as a user starts it."""
+
+import contextlib
+import os
+import pathlib
+import re
+import secrets
+import subprocess
+
+import pytest
+import yaml
+
+from tests.cluster import paths
+from tests.unit.cli.command import COMMAND
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.identity import MANAGED_BY
+from tfsteps.systems.kubeflow.tfjob import TFJob
+
+NAMESPACES = Resource("v1", "namespaces", "Namespace")
+IMAGE = os.environ.get("TFSTEPS_BUSYBOX_IMAGE", "docker.io/library/busybox:latest")
+
+
+class Terminal:
+    """Where a user types commands about one namespace."""
+
+    def __init__(self, api, namespace):
+        self.api = api
+        self.namespace = namespace
+        self.place = ("--on", "kubernetes", "--namespace", namespace)
+
+    def job(self, code, more="", roles="{worker: {}}"):
+        """Write job.yaml: a shell script in the roles' replicas."""
+        job = {"name": "quick", "image": IMAGE, "image_pull_policy": "Never", "command": ["sh", "-c", code]}
+        pathlib.Path("job.yaml").write_text(f"{yaml.safe_dump(job)}roles: {roles}\n{more}\n")
+        return "job.yaml"
+
+    def tfsteps(self, *args, **options):
+        command = [COMMAND, *args, *self.place]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=90, **options)
+
+    @contextlib.contextmanager
+    def started(self, *args):
+        """Start `tfsteps` in the background; it is killed if it outlives the block."""
+        command = [COMMAND, *args, *self.place]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+    def jobs(self):
+        return self.api.list(TFJob.resource, self.namespace)["items"]
+
+
+def until(process, pattern):
+    """Read standard output up to the first line that matches; return all that was read."""
+    read = []
+    for line in process.stdout:
+        read.append(line)
+        if re.search(pattern, line):
+            return "".join(read)
+    raise AssertionError(f"never printed {pattern!r}: {read} {process.stderr.read()}")
+
+
+@pytest.fixture(scope="session")
+def namespace():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", os.environ.get("KUBECONFIG", str(paths.KUBECONFIG)))
+        file = os.environ["KUBECONFIG"]
+        assert pathlib.Path(file).exists(), f"there is no {file}: run `make cluster`, or set KUBECONFIG"
+        api = Api(access.find())
+        name = f"u-cli-{secrets.token_hex(3)}"
+        made = api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": MANAGED_BY}})
+        yield api, name
+        api.delete(NAMESPACES, "", name, made["metadata"]["uid"])
+
+
+@pytest.fixture
+def terminal(namespace, tmp_path, monkeypatch):
+    """Type in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return Terminal(*namespace)

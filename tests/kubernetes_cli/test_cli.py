@@ -1,0 +1,154 @@
+"""The `tfsteps` program and TFJobs on a real cluster: what it prints, how it ends, and what it leaves."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+
+from tests.cluster import paths
+from tests.kubernetes_cli.conftest import until
+from tfsteps.exits import Exit
+
+pytestmark = pytest.mark.cluster
+ABOUT_TO = "echo ready; exec sleep 120"
+
+
+def another_machine(monkeypatch, tmp_path):
+    """Forget all that the launchers have recorded."""
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "elsewhere"))
+
+
+# --- run
+
+
+def test_a_run_that_succeeds_prints_what_it_prints_locally(terminal, home):
+    done = terminal.tfsteps("run", terminal.job("echo hello", roles="{worker: {replicas: 2}}"), "--run-id", "good")
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr.count("warning: ")) == (Exit.SUCCEEDED, 1)
+    assert lines[0] == "run good"
+    assert sorted(line for line in lines if "hello" in line) == ["[worker-0] hello", "[worker-1] hello"]
+    assert f"log          {home}/runs/good/quick/0/log" in lines
+    assert re.match(r"quick succeeded after \S+", lines[-1])
+
+
+def test_a_failed_run_and_its_retry_seen_from_another_machine(terminal, tmp_path, monkeypatch):
+    job = terminal.job("echo oops; test $TFSTEPS_ATTEMPT = 1 || exit 3", more="on_end: keep")
+    first = terminal.tfsteps("run", job, "--run-id", "again", "--output", "json")
+    outputs = json.loads(first.stdout)
+    assert (first.returncode, outputs["job"]["state"]) == (Exit.FAILED, "failed")
+    assert outputs["digest"]["exit_code"] == 3
+    assert "[worker-0] oops" in first.stderr.splitlines()
+
+    another_machine(monkeypatch, tmp_path)
+    shown = terminal.tfsteps("show", "agai")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    for expected in ("failed first worker-0", "  | oops", "exit code    3: the program ended with an error"):
+        assert expected in shown.stdout.splitlines()
+    assert terminal.tfsteps("logs", "again").stdout == "[worker-0] oops\n"
+
+    assert terminal.tfsteps("run", job, "--run-id", "again").returncode == Exit.SUCCEEDED
+    listed = json.loads(terminal.tfsteps("runs", "--output", "json").stdout)
+    assert [(each["attempt"], each["state"]) for each in listed if each["run"] == "again"] == [
+        (1, "succeeded"),
+        (0, "failed"),
+    ]
+
+
+def test_a_dry_run_is_what_kubectl_takes_and_creates_nothing(terminal, home):
+    done = terminal.tfsteps("run", terminal.job("true"), "--dry-run", "--run-id", "dry")
+    assert done.returncode == 0
+    for text in (done.stdout, terminal.tfsteps("run", "job.yaml", "--dry-run", "--output", "json").stdout):
+        tool = ["python3", "-m", "tests.cluster", "kubectl", "apply", "--dry-run=server", "-f", "-"]
+        taken = subprocess.run(
+            tool, input=text, capture_output=True, text=True, check=False, cwd=paths.__file__.rpartition("/tests/")[0]
+        )
+        assert (taken.returncode, taken.stderr) == (0, "")
+    assert yaml.safe_load(done.stdout)["metadata"]["namespace"] == terminal.namespace
+    assert not [each for each in terminal.jobs() if each["metadata"]["labels"]["tfsteps.dev/run-id"] == "dry"]
+    assert not home.exists()
+
+
+# --- from another terminal
+
+
+def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(terminal, tmp_path, monkeypatch):
+    job = terminal.job("echo ready; i=0; while sleep 0.2; do i=$((i+1)); echo $i; done")
+    with terminal.started("run", job, "--run-id", "busy") as launcher:
+        until(launcher, "ready")
+        another_machine(monkeypatch, tmp_path)
+        assert re.search(r"busy +quick +0 +(pending|running) ", terminal.tfsteps("runs").stdout)
+        refused = terminal.tfsteps("run", job, "--run-id", "busy")
+        assert refused.returncode == Exit.USAGE
+        stop = f"`tfsteps stop busy --task quick --on kubernetes --namespace {terminal.namespace}` stops it"
+        assert stop in refused.stderr
+        debug = terminal.tfsteps("debug", "busy")
+        with terminal.started("logs", "busy", "--follow", "--tail", "1") as logs:
+            first = int(logs.stdout.readline().removeprefix("[worker-0] "))
+            assert [int(logs.stdout.readline().removeprefix("[worker-0] ")) for _ in range(5)] == [
+                first + i for i in range(1, 6)
+            ]
+            stopped = terminal.tfsteps("stop", "busy", "--now")
+            out, _ = logs.communicate(timeout=30)
+            assert logs.returncode == 0
+        said, _ = launcher.communicate(timeout=30)
+        assert launcher.returncode == Exit.CANCELLED
+    assert re.fullmatch(r"(stopping quick: waiting for worker-0\n)?quick cancelled after \S+\n", stopped.stdout)
+    assert "`tfsteps stop` ended it" in said
+    assert out
+    for expected in (
+        r"^events$",
+        r"Started container tensorflow",
+        r"^conditions$",
+        rf"kubectl --namespace {terminal.namespace} exec -it \S+-worker-0 -c tensorflow -- sh$",
+    ):
+        assert re.search(expected, debug.stdout, re.MULTILINE), expected
+    gone = terminal.tfsteps("show", "busy")
+    assert (gone.returncode, gone.stdout) == (Exit.USAGE, "")
+    assert gone.stderr.startswith("error: run 'busy' is unknown")
+
+
+def test_show_follow_ends_with_the_job(terminal):
+    with terminal.started(
+        "run", terminal.job("echo ready; sleep 3; exit 4", more="on_end: keep"), "--run-id", "seen"
+    ) as it:
+        until(it, "ready")
+        shown = terminal.tfsteps("show", "seen", "--follow")
+        assert it.wait(30) == Exit.FAILED
+    assert shown.returncode == 0
+    assert re.search(r"^quick failed after \S+: worker-0 failed with exit code 4", shown.stdout, re.MULTILINE)
+
+
+# --- signals
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_ctrl_c_deletes_the_job_and_a_second_one_does_not_wait(terminal, signals):
+    with terminal.started("run", terminal.job(ABOUT_TO), "--run-id", f"ctrl-c-{signals}") as process:
+        until(process, "ready")
+        begun = time.monotonic()
+        for _ in range(signals):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        out, err = process.communicate(timeout=30)
+        took = time.monotonic() - begun
+    assert process.returncode == Exit.CANCELLED
+    assert "Traceback" not in err
+    assert not [
+        each for each in terminal.jobs() if each["metadata"]["labels"]["tfsteps.dev/run-id"] == f"ctrl-c-{signals}"
+    ]
+    assert re.match(r"quick cancelled after ", out.splitlines()[-1])
+    assert took < 3 or signals == 1, "the last lines are waited for only once"
+
+
+# --- what is not there
+
+
+def test_an_unknown_run_names_the_nearest(terminal):
+    for command in ("show", "logs", "stop", "debug"):
+        done = terminal.tfsteps(command, "nobody")
+        assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+        assert re.match(r"error: run 'nobody' is unknown", done.stderr)

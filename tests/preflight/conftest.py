@@ -1,0 +1,107 @@
+"""A namespace of a real cluster, with a launcher's ServiceAccount that has the rights of manifests/ and no others."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.cluster import images, paths
+from tests.cluster.build import build
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.identity import new_run_id
+
+ROOT = pathlib.Path(__file__).parents[2]
+NAMESPACES = Resource("v1", "namespaces", "Namespace")
+ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+
+
+@dataclass
+class Cluster:
+    """A real cluster, as its administrator."""
+
+    api: Api = field(default_factory=lambda: Api(access.find()))
+
+    def kubectl(self, *args, stdin=None):
+        """Run kubectl and return what it prints."""
+        program = shutil.which("kubectl") or str(build()["kubectl"])
+        done = subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The cluster that KUBECONFIG names, else that of `make cluster`, which must run then."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", os.environ.get("KUBECONFIG", str(paths.KUBECONFIG)))
+        assert pathlib.Path(os.environ["KUBECONFIG"]).exists(), "run `make cluster`, or set KUBECONFIG"
+        yield Cluster()
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory):
+    """The launcher's image, built from this tree's wheel and on the node."""
+    if given := os.environ.get("TFSTEPS_LAUNCHER_IMAGE"):  # where the cluster is not of this machine
+        return given
+    context = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", context, ROOT]
+    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+    (wheel,) = context.iterdir()
+    name = f"registry.local/tfsteps/launcher:{hashlib.sha256(wheel.read_bytes()).hexdigest()[:12]}"
+    if not images.on_node(name):
+        images.build_image(name, context, ROOT / "images/launcher/Dockerfile")
+    return name
+
+
+@contextlib.contextmanager
+def namespace_of(cluster, **labels):
+    """Make a namespace for the length of the block."""
+    name = f"preflight-{new_run_id()}"
+    cluster.api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels}})
+    try:
+        eventually(lambda: exists(cluster.api, ACCOUNTS, name, "default"))
+        yield name
+    finally:
+        cluster.api.request("DELETE", NAMESPACES.path("", name))
+
+
+def exists(api, resource, namespace, name):
+    """Tell whether an object is there."""
+    try:
+        api.get(resource, namespace, name)
+    except ApiError as error:
+        if error.missing:
+            return False
+        raise
+    return True
+
+
+def eventually(condition, seconds=60.0):
+    """Wait until `condition()` is true and return it; fail if it does not become so in time."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+    return value
+
+
+def grant(cluster, namespace, account, folder):
+    """Make a ServiceAccount that may do what an overlay gives the launcher of a user's namespace."""
+    overlay = folder / "overlay"
+    overlay.mkdir(parents=True)
+    text = (ROOT / "manifests/overlays/user-namespace/kustomization.yaml").read_text()
+    base = os.path.relpath(ROOT / "manifests/base", overlay.resolve())
+    text = text.replace("../../base", base).replace("default-editor", account).replace("team", namespace)
+    (overlay / "kustomization.yaml").write_text(text)
+    cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": account}})
+    cluster.kubectl(
+        "apply", "-f", "-", stdin=cluster.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", overlay)
+    )

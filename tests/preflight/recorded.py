@@ -1,0 +1,49 @@
+"""Runs the `train` launcher as if in a pod, and writes every verb that it uses and the answer's status to a file.
+
+Arguments: folder of the ServiceAccount's files, file to write to, then the launcher's own.
+"""
+
+import pathlib
+import re
+import sys
+
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api, ApiError
+from tfsteps.train import launcher
+
+_PATH = re.compile(
+    r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/[^/]+)?"
+    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?$"
+)
+_VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+
+
+def right(method, path, query):
+    """Return what an API server calls a request: verb, group, resource with its subresource."""
+    found = _PATH.match(path)
+    verb = _VERBS.get(method) or ("get" if found["name"] else "watch" if "watch" in query else "list")
+    return verb, found["group"] or "", "/".join(filter(None, [found["plural"], found["sub"]]))
+
+
+def main(account, record, *arguments):
+    """Run the launcher and return its exit code."""
+    access.SERVICE_ACCOUNT = pathlib.Path(account)
+    send = Api.open
+    with pathlib.Path(record).open("a", buffering=1) as file:
+
+        def recorded(self, method, path, query=None, *args, **options):
+            status = 200
+            try:
+                return send(self, method, path, query, *args, **options)
+            except ApiError as error:
+                status = error.status
+                raise
+            finally:
+                file.write("\t".join([str(status), *right(method, path, query or {})]) + "\n")
+
+        Api.open = recorded
+        return launcher.main(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

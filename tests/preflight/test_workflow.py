@@ -1,0 +1,114 @@
+"""The launcher as a step of a real Workflow, with Argo's controller and executor around it."""
+
+import uuid
+
+import msgspec
+import pytest
+
+from tests.preflight.conftest import eventually, grant, namespace_of
+from tfsteps.cluster.logs import PODS
+from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+ACCOUNT = "launcher"
+WELL = f"well-{'long' * 12}"  # its pod has a name longer than a host's may be
+EXECUTOR = f"""
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: executor}}
+rules:
+- {{apiGroups: [argoproj.io], resources: [workflowtaskresults], verbs: [create, patch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: executor}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: executor}}
+subjects: [{{kind: ServiceAccount, name: {ACCOUNT}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster, tmp_path_factory):
+    with namespace_of(cluster) as namespace:
+        grant(cluster, namespace, ACCOUNT, tmp_path_factory.mktemp("workflow"))
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=EXECUTOR)
+        yield namespace
+
+
+def submit(cluster, namespace, image, name, script):
+    """Make a Workflow of one step, which trains a busybox replica."""
+    job = {
+        "name": name[:20],
+        "image": "docker.io/library/busybox:latest",
+        "image_pull_policy": "Never",
+        "command": ["sh", "-c", script],
+        "roles": {"worker": {}},
+    }
+    outputs = f"/tmp/run/pipeline/run/{name}/{uuid.uuid4()}/outputs.json"
+    given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
+    container = {
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "-m", "tfsteps.train.launcher"],
+        "args": [ARGUMENT, msgspec.json.encode(given).decode()],
+    }
+    templates = [
+        {"name": "main", "steps": [[{"name": "train", "template": "train"}]]},
+        {"name": "train", "container": container},
+    ]
+    spec = {"serviceAccountName": ACCOUNT, "entrypoint": "main", "templates": templates}
+    body = {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "metadata": {"name": name}, "spec": spec}
+    return cluster.api.create(WORKFLOWS, namespace, body)["metadata"]
+
+
+def jobs(cluster, namespace, owner):
+    """Return the jobs that a Workflow owns."""
+    found = [item["metadata"] for item in cluster.api.list(TFJob.resource, namespace)["items"]]
+    return [each for each in found if owner["uid"] in [reference["uid"] for reference in each["ownerReferences"]]]
+
+
+def ended(cluster, namespace, owner):
+    """Return the step's exit code and termination message once its pod has ended."""
+
+    def terminated():
+        selector = f"workflows.argoproj.io/workflow={owner['name']}"
+        pods = cluster.api.list(PODS, namespace, labelSelector=selector)["items"]
+        statuses = [each for pod in pods for each in pod["status"].get("containerStatuses") or []]
+        return next((each["state"].get("terminated") for each in statuses if each["name"] == "main"), None)
+
+    status = eventually(terminated, 120)
+    return status["exitCode"], status.get("message", "")
+
+
+STOPS = {
+    "terminated": {"shutdown": "Terminate"},
+    "stopped": {"shutdown": "Stop"},
+    "as-kfp": {"activeDeadlineSeconds": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def owners(cluster, namespace, image):
+    """The metadata of all Workflows, which run side by side."""
+    scripts = {WELL: "echo up", **dict.fromkeys(STOPS, "echo up; trap 'exit 0' TERM; sleep 600 & wait")}
+    return {name: submit(cluster, namespace, image, name, script) for name, script in scripts.items()}
+
+
+def test_a_step_ends_as_its_job_does(cluster, namespace, owners):
+    code, message = ended(cluster, namespace, owners[WELL])
+    assert (code, " succeeded after " in message) == (0, True), message
+    (job,) = jobs(cluster, namespace, owners[WELL])
+    assert message.startswith(job["name"])
+    eventually(lambda: cluster.api.get(WORKFLOWS, namespace, WELL)["status"]["phase"] == "Succeeded")
+
+
+@pytest.mark.parametrize("name", STOPS)
+def test_a_workflow_that_is_stopped_takes_its_job_along(name, cluster, namespace, owners):
+    eventually(lambda: jobs(cluster, namespace, owners[name]), 120)
+    cluster.api.patch(WORKFLOWS, namespace, name, {"spec": STOPS[name]})
+    code, message = ended(cluster, namespace, owners[name])
+    assert (code, "cancelled" in message) == (12, True), message
+    assert jobs(cluster, namespace, owners[name]) == []

@@ -1,0 +1,279 @@
+"""`runs`, `show`, `logs`, `stop` and `debug` with `--on kubernetes`, over HTTP to a server that has some jobs."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.jobs_on_cluster import at, kubeconfig, pod_of, tfjob
+from tests.wire.scripted import refusal
+from tfsteps import spec
+from tfsteps.cluster.api import Api
+from tfsteps.exits import Exit
+from tfsteps.systems.base import Cause, State
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.job import KubernetesJob
+
+K = ("--on", "kubernetes")
+RUNNING = ("Running", "True", 3)
+BAD = tfjob("bad1", ("Running", "False", 3), ("Failed", "True", 20), created=5)
+ENDED = tfjob("good", ("Succeeded", "True", 30), created=10)
+BUSY = tfjob("busy", RUNNING, created=40)
+OTHER = tfjob("busy", RUNNING, task="other", created=41)
+FAR = tfjob("away", RUNNING, created=50, namespace="other")
+PODS = [
+    pod_of(BAD, "chief-0", "Running"),
+    pod_of(BAD, "worker-0", "Failed", 1, ended=19),
+    pod_of(BAD, "worker-1", "Failed", 3, ended=18),
+    *(pod_of(BUSY, name, "Running", started=42 + i) for i, name in enumerate(("chief-0", "worker-0", "worker-1"))),
+    pod_of(OTHER, "chief-0", "Pending"),
+]
+LOGS = {
+    PODS[2]["metadata"]["name"]: [(17, "Traceback (most recent call last):"), (17, "ValueError: no data")],
+    PODS[3]["metadata"]["name"]: [(43, "a"), (45, "c"), (45, "c")],
+    PODS[4]["metadata"]["name"]: [(44, "b"), (46, "d")],
+}
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    with kubeconfig(monkeypatch, tmp_path, BAD, ENDED, BUSY, OTHER, FAR, *PODS, logs=LOGS) as (server, there):
+        server.there = there
+        yield server
+
+
+# --- runs, show
+
+
+def test_runs_are_those_of_the_namespace_the_newest_first(server):
+    rows = [line.split()[:5] for line in said("runs", *K)]
+    assert rows == [
+        ["RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM"],
+        ["busy", "other", "0", "pending", "kubeflow"],
+        ["busy", "mnist", "0", "running", "kubeflow"],
+        ["good", "mnist", "0", "succeeded", "kubeflow"],
+        ["bad1", "mnist", "0", "failed", "kubeflow"],
+    ]
+    assert server.asked[0].query["labelSelector"].startswith("app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id")
+
+
+def test_all_namespaces_are_told_apart(server):
+    rows = [line.split()[:2] for line in said("runs", *K, "--all-namespaces")]
+    assert rows[:2] == [["NAMESPACE", "RUN"], ["other", "away"]]
+    assert said("runs", *K, "--namespace", "other")[1].split()[0] == "away"
+    assert {each["namespace"] for each in json.loads("\n".join(said("runs", *K, "-A", "--output", "json")))} == {
+        "ml",
+        "other",
+    }
+
+
+def test_show_has_the_words_and_columns_of_a_local_run(server):
+    lines = said("show", "bad", *K)
+    assert lines[:3] == [
+        "run          bad1",
+        "task         mnist, attempt 0",
+        f"job          {BAD['metadata']['name']} on kubeflow, namespace ml",
+    ]
+    table = [line.split()[:4] for line in lines if re.match("REPLICA|chief|worker", line)]
+    assert table == [
+        ["REPLICA", "STATE", "RESTARTS", "EXIT"],
+        ["chief-0", "running", "0", "-"],
+        ["worker-0", "failed", "0", "1"],
+        ["worker-1", "failed", "0", "3"],
+    ]
+    assert "failed first worker-1" in lines, "it ended before worker-0"
+    assert "exception    ValueError: no data" in lines
+    assert lines[-1] == "mnist failed after 15s: worker-1 failed with exit code 3: ValueError: no data."
+    assert "model        /data/bad1/model" in lines
+
+
+def test_show_json_is_that_of_a_local_run(server):
+    shown = json.loads("\n".join(said("show", "latest", *K, "--output", "json")))
+    assert shown["run"] == "busy"
+    mnist, other = shown["attempts"]
+    assert (mnist["state"], mnist["uid"], mnist["log"]) == ("running", BUSY["metadata"]["uid"], "")
+    assert [span["place"] for replica in mnist["replicas"] for span in replica["spans"]] == [
+        f"{each['metadata']['name']} on node1" for each in PODS[3:6]
+    ]
+    assert other["started"] is None
+
+
+# --- logs
+
+
+@pytest.mark.parametrize(
+    ("args", "lines"),
+    [
+        (
+            (),
+            ["[mnist/chief-0] a", "[mnist/worker-0] b", "[mnist/chief-0] c", "[mnist/chief-0] c", "[mnist/worker-0] d"],
+        ),
+        (("--task", "mnist", "--tail", "2"), ["[chief-0] c", "[worker-0] d"]),
+        (("--task", "mnist", "--tail", "0"), []),
+        (("--task", "mnist", "--role", "worker"), ["[worker-0] b", "[worker-0] d"]),
+        (("--task", "mnist", "--role", "worker", "--index", "1"), []),
+    ],
+)
+def test_logs_come_in_the_order_of_time(server, args, lines):
+    assert said("logs", "busy", *args, *K) == lines
+
+
+def test_timestamps_are_local_times(server):
+    (line,) = said("logs", "busy", "--task", "mnist", "--tail", "1", "--timestamps", *K)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:46\.000[+-]\d\d:\d\d \[worker-0\] d", line)
+
+
+def test_the_log_of_pods_that_are_gone_is_not_just_empty(server):
+    code, out, err = tfsteps("logs", "good", *K)
+    assert (code, out) == (0, "")
+    assert "are gone, and their log with them" in err
+
+
+# --- stop
+
+
+def test_stop_deletes_by_uid_what_is_labelled_as_the_runs_own(server):
+    assert re.fullmatch(r"mnist cancelled after \S+\.", said("stop", "busy", "--task", "mnist", *K)[-1])
+    changes = [(each.method, each.path.rpartition("/")[2], each.body) for each in server.asked if each.body]
+    (_, patched, note), (method, deleted, body) = changes
+    assert method == "DELETE"
+    assert patched == deleted == BUSY["metadata"]["name"]
+    assert note["metadata"]["uid"] == body["preconditions"]["uid"] == BUSY["metadata"]["uid"]
+    assert "tfsteps.dev/stopped" in note["metadata"]["annotations"]
+    assert [each["metadata"]["uid"] for each in server.there.jobs].count(OTHER["metadata"]["uid"]) == 1
+
+
+def test_stop_leaves_what_has_ended(server):
+    (line,) = said("stop", "bad1", *K)
+    assert line.startswith("already ended: mnist failed after 15s: ")
+    assert not [each for each in server.asked if each.method != "GET"]
+
+
+def test_a_second_request_to_stop_says_what_to_do_where_the_first_got_no_answer(server, monkeypatch):
+    job = spec.parse("{name: mnist, command: [x], roles: {worker: {}}}")
+    monkeypatch.setattr(server, "script", lambda asked: _unless_deleted(server.there, asked))
+    handle = KubernetesJob(Api(server.access()), TFJob(), BUSY, job, None)
+    handle.stop(Cause.CANCELLED)
+    handle.stop(Cause.CANCELLED)
+    *_, last = handle.events()
+    assert last.state is State.CANCELLED
+    assert last.message.endswith(f"kubectl delete tfjobs {BUSY['metadata']['name']} --namespace ml")
+
+
+def _unless_deleted(there, asked):
+    return "reset" if asked.method == "DELETE" else there.answer(asked)
+
+
+# --- debug
+
+
+def test_debug_shows_events_conditions_digest_and_where_to_look_further(server):
+    name = BAD["metadata"]["name"]
+    server.there.events = [
+        event(f"{name}-worker-1", 18, "BackOff", "Warning"),
+        event(f"{name}-worker-1", 2, "Scheduled"),
+        event(name, 19, "TFJobFailed"),
+        event(f"{name}x", 19, "NotOurs"),
+    ]
+    lines = said("debug", "bad1", *K)
+    events = lines[lines.index("events") + 1 : lines.index("events") + 4]
+    assert [re.search(r"Scheduled|BackOff|TFJobFailed", line)[0] for line in events] == [
+        "Scheduled",
+        "BackOff",
+        "TFJobFailed",
+    ]
+    assert not [line for line in lines if "NotOurs" in line]
+    assert [line.split()[2] for line in lines if re.search(r"=(True|False)  ", line)] == [
+        "Running=False",
+        "Failed=True",
+    ]
+    assert "failed first worker-1" in lines
+    assert f"  kubectl --namespace ml exec -it {name}-chief-0 -c tensorflow -- sh" in lines
+    assert "  tfsteps logs bad1 --on kubernetes" in lines
+
+
+def event(name, seconds, reason, kind="Normal"):
+    about = {"kind": "Pod", "name": name}
+    return {
+        "metadata": {"creationTimestamp": at(0)},
+        "involvedObject": about,
+        "lastTimestamp": at(seconds),
+        "type": kind,
+        "reason": reason,
+        "message": "text",
+    }
+
+
+# --- what is not there
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "stop", "debug"])
+def test_what_is_unknown_names_the_nearest(server, command):
+    listing = "`tfsteps runs --on kubernetes` lists all\n"
+    assert refused(command, "bsy", *K) == f"error: run 'bsy' is unknown; nearest: busy; {listing}"
+    assert refused(command, "busy", "--task", "x", *K) == "error: run busy: task 'x' is unknown; it has mnist, other\n"
+    assert "there are no runs in namespace empty of test; start one with " in refused(
+        command, "busy", *K, "--namespace", "empty"
+    )
+
+
+def test_no_operator_no_kubeconfig_and_no_server_are_told_apart(server, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "script", lambda _: refusal(404, "NotFound"))
+        assert refused("runs", *K) == "error: test has no tfjobs: install their operator\n"
+    assert "has no context 'other'" in refused("runs", *K, "--context", "other")
+    monkeypatch.setattr("tfsteps.cli.where._PATIENCE_SECONDS", 0.1)
+    file = tmp_path / "kubeconfig"
+    file.write_text(re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", file.read_text()))
+    code, out, err = tfsteps("runs", *K)
+    assert (code, out) == (Exit.PLATFORM, "")
+    assert err.startswith("error: test cannot be reached: ")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert refused("runs", *K).startswith(f"error: there is no kubeconfig {tmp_path / 'none'}; ")
+
+
+@pytest.mark.parametrize(
+    ("args", "answer"),
+    [
+        (("runs", "--namespace", "ml"), "add --on kubernetes"),
+        (("stop", "r1", "-A"), "add --on kubernetes"),
+        (("runs", *K, "-A", "--namespace", "ml"), "cannot both hold"),
+        (("run", "job.yaml", "--system", "local", *K), "--system local is not --on kubernetes"),
+        (("run", "job.yaml", "--context", "x"), "add --on kubernetes"),
+    ],
+)
+def test_options_that_contradict_one_another_are_refused(args, answer):
+    assert answer in refused(*args)
+
+
+# --- before anything is created
+
+
+@pytest.fixture
+def job(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text("{name: mnist, image: acme/mnist:1, command: [python, train.py], roles: {worker: {}}}")
+    return file
+
+
+@pytest.mark.parametrize("where", [K, ("--system", "kubeflow")])
+def test_a_dry_run_needs_no_cluster(job, home, tmp_path, monkeypatch, where):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    code, out, err = tfsteps("run", job, "--dry-run", "--run-id", "r1", *where)
+    assert (code, err.count("warning: ")) == (0, 1)
+    item = yaml.safe_load(out)
+    assert (item["kind"], item["metadata"]["namespace"]) == ("TFJob", "default")
+    assert item["metadata"]["labels"]["tfsteps.dev/run-id"] == "r1"
+    code, out, _ = tfsteps("run", job, "--dry-run", "--run-id", "r1", *where, "--namespace", "ml", "--output", "json")
+    assert (code, json.loads(out)["metadata"]["namespace"]) == (0, "ml")
+    assert not home.exists()
+    assert said("validate", job, "--system", "kubeflow") == [f"{job}: mnist is fine"]
+    assert "no kubeconfig" in refused("run", job, *K, "--dry-run", "--context", "other")
+    assert "no kubeconfig" in refused("run", job, *K)
+
+
+def test_a_task_that_goes_on_somewhere_is_not_started_beside_itself(server, job):
+    err = refused("run", job, "--run-id", "busy", *K)
+    assert "task mnist is running already; `tfsteps stop busy --task mnist --on kubernetes` stops it" in err

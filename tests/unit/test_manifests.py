@@ -1,0 +1,65 @@
+"""What manifests/ must be by itself; tests/preflight builds it, and runs launchers with what it grants."""
+
+import itertools
+import pathlib
+
+import pytest
+import yaml
+
+from tfsteps import spec
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.rights import needed
+
+MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
+FILES = sorted(file for file in (MANIFESTS / "base").glob("*.yaml") if file.name != "kustomization.yaml")
+OVERLAYS = sorted((MANIFESTS / "overlays").glob("*/kustomization.yaml"))
+ROLES = [file for file in FILES if file.name.endswith("-role.yaml")]
+
+
+def test_the_base_lists_its_files():
+    listed = yaml.safe_load((MANIFESTS / "base/kustomization.yaml").read_text())["resources"]
+    assert listed == [file.name for file in sorted(FILES, key=lambda file: file.stem)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_one_object_a_file(file):
+    (item,) = yaml.safe_load_all(file.read_text())
+    name, kind = item["metadata"]["name"], item["kind"]
+    assert file.stem == f"{name.removeprefix('tfsteps-')}-{'role-binding' if kind == 'RoleBinding' else kind.lower()}"
+    assert "namespace" not in item["metadata"], "overlays say where"
+
+
+@pytest.mark.parametrize("file", ROLES, ids=lambda file: file.stem)
+def test_a_role_is_narrow_and_bound(file):
+    role = yaml.safe_load(file.read_text())
+    for rule in role["rules"]:
+        assert "*" not in [*rule["verbs"], *rule["apiGroups"], *rule["resources"]]
+        assert "secrets" not in rule["resources"]
+    binding = yaml.safe_load(file.with_name(f"{file.stem}-binding.yaml").read_text())
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": role["metadata"]["name"],
+    }
+
+
+def test_the_launcher_may_do_what_it_cannot_do_without():
+    rules = yaml.safe_load((MANIFESTS / "base/launcher-role.yaml").read_text())["rules"]
+    granted = set(
+        itertools.chain(*(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]) for rule in rules))
+    )
+    job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}, "test", {})
+    rights = {(right.verb, right.group, right.plural) for right in needed(TFJob.resource, job)}
+    assert rights - granted == set()
+    assert granted - rights == {("get", "", "pods")}, "its own pod, which it does without"
+
+
+@pytest.mark.parametrize("file", OVERLAYS, ids=lambda file: file.parent.name)
+def test_an_overlay_binds_one_account_of_its_namespace(file):
+    overlay = yaml.safe_load(file.read_text())
+    assert overlay["resources"] == ["../../base"]
+    (patch,) = overlay["patches"]
+    assert patch["target"] == {"kind": "RoleBinding"}
+    set_ = {step["path"]: step["value"] for step in yaml.safe_load(patch["patch"])}
+    assert set_["/subjects/0/namespace"] == overlay["namespace"]
+    assert set_["/subjects/0/name"]

@@ -1,0 +1,236 @@
+"""The preflight at the wire: what is asked, and that only a definite no stops a launch."""
+
+import pathlib
+
+import pytest
+
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import spec
+from tfsteps.cluster import access
+from tfsteps.identity import Identity
+from tfsteps.systems import kubeflow
+from tfsteps.systems.base import LaunchError
+
+JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
+RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+NOT_FOUND, UNKNOWN_KIND = refusal(404, "NotFound"), Answer(404, b"404 page not found\n")
+
+
+class Cluster:
+    """An API server on which everything is allowed and nothing is there, but for what `answers` says by path."""
+
+    def __init__(self, rules=(EVERYTHING,), **answers):
+        self.rules, self.answers = list(rules), answers
+        self.created = None
+
+    def __call__(self, asked):
+        if asked.method == "POST":
+            return self._post(asked)
+        if found := next((answer for end, answer in self.answers.items() if asked.path.endswith(end)), None):
+            return found
+        if asked.path.endswith(("quotas", "ranges")):
+            return Answer(200, {"items": []})
+        return Answer(200, self.created) if self.created else NOT_FOUND
+
+    def _post(self, asked):
+        if asked.path == RULES:
+            return Answer(201, {"status": {"resourceRules": self.rules, "incomplete": False}})
+        if asked.path == ACCESS:
+            return Answer(201, {"status": {"allowed": False}})
+        if "dryRun" in asked.query:
+            return self.answers.get("dry run", Answer(201, asked.body))
+        self.created = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}}
+        return Answer(201, self.created)
+
+
+def start(server, monkeypatch, **fields):
+    """Start a job as a launcher outside of the cluster does."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr(access, "find", lambda _context: server.access())
+    system = kubeflow.system()
+    job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, **fields}, "test", {"kubeflow": None})
+    identity = Identity(run="r", task="t")
+    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+
+
+def findings(cluster, monkeypatch, **fields):
+    """Return what a launch was refused for; empty = it was not."""
+    refused = None
+    with serve(cluster) as server:
+        try:
+            start(server, monkeypatch, **fields)
+        except LaunchError as error:
+            refused = error
+    assert bool(cluster.created) == (refused is None)
+    assert not (refused and refused.retryable)
+    return str(refused or "")
+
+
+SECRET = {"env": {"A": {"secret": "hub", "key": "token"}}}
+
+
+def test_what_a_launch_asks(monkeypatch):
+    with serve(Cluster()) as server:
+        handle = start(server, monkeypatch)
+    assert handle.uid == "u"
+    paths = [(asked.method, asked.path.removeprefix("/api/v1/namespaces/ns/"), asked.query) for asked in server.asked]
+    strict = {"fieldValidation": "Strict"}
+    assert paths == [
+        ("GET", f"{JOBS}/{handle.name}", {}),
+        ("POST", RULES, {}),
+        ("POST", JOBS, {**strict, "dryRun": "All"}),
+        ("GET", "resourcequotas", {}),
+        ("GET", "limitranges", {}),
+        ("POST", JOBS, strict),
+    ]
+
+
+def test_an_adopted_job_needs_no_preflight(monkeypatch):
+    cluster = Cluster()
+    with serve(cluster) as server:
+        start(server, monkeypatch)
+        server.asked.clear()
+        cluster.rules.clear()
+        assert start(server, monkeypatch).uid == "u"
+    assert [asked.method for asked in server.asked] == ["GET"]
+
+
+def test_a_launcher_that_was_faster_is_joined(monkeypatch):
+    cluster = Cluster()
+
+    def second(asked):
+        create = asked.method == "POST" and asked.path == JOBS and "dryRun" not in asked.query
+        answer = cluster(asked)
+        return refusal(409, "AlreadyExists") if create else answer
+
+    with serve(second) as server:
+        assert start(server, monkeypatch).uid == "u"
+        assert server.asked[-1].method == "GET"
+
+
+def test_a_cluster_without_the_operator(monkeypatch):
+    cluster = Cluster()
+    with (
+        serve(lambda asked: UNKNOWN_KIND if asked.path.startswith(JOBS) else cluster(asked)) as server,
+        pytest.raises(LaunchError, match=r"no TFJob .* the training operator is not installed") as caught,
+    ):
+        start(server, monkeypatch)
+    assert not caught.value.retryable
+
+
+def test_all_findings_are_said_at_once(monkeypatch):
+    quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
+    cluster = Cluster(resourcequotas=Answer(200, {"items": [quota]}))
+    said = findings(cluster, monkeypatch, service_account="bob", **SECRET)
+    assert said == (
+        "nothing was created: (1) ServiceAccount ns/bob is missing: create it, or correct its name; "
+        "(2) Secret ns/hub is missing: create it, or correct its name; "
+        "(3) ResourceQuota small: all replicas together need 1 pods, 0 is allowed: ask for less, or have it raised"
+    )
+
+
+def rule(verbs, group, resources, names=()):
+    return {"verbs": verbs, "apiGroups": [group], "resources": resources, "resourceNames": list(names)}
+
+
+LAUNCHER = (
+    rule(["get", "list", "watch", "create", "delete"], "kubeflow.org", ["tfjobs"]),
+    rule(["*"], "", ["pods"]),
+    rule(["get"], "*", ["pods/log"]),
+)
+
+
+def test_exactly_the_needed_rights_suffice(monkeypatch):
+    assert findings(Cluster(LAUNCHER), monkeypatch) == ""
+
+
+@pytest.mark.parametrize(
+    ("rules", "lacking"),
+    [
+        ((), "get tfjobs.kubeflow.org, create tfjobs.kubeflow.org, list tfjobs.kubeflow.org, watch"),
+        (LAUNCHER[1:], "delete tfjobs.kubeflow.org;"),
+        ((LAUNCHER[0], LAUNCHER[2]), "not: list pods, watch pods, delete pods;"),
+        (LAUNCHER[:2], "not: get pods/log;"),
+        ((*LAUNCHER[:2], rule(["get"], "", ["pods/exec", "*/status"])), "not: get pods/log;"),
+        ((*LAUNCHER[1:], rule(["*"], "kubeflow.org", ["tfjobs"], ["another"])), "create tfjobs"),
+        ((*LAUNCHER[1:], rule(["*"], "", ["tfjobs"])), "create tfjobs"),
+    ],
+)
+def test_rights_that_are_lacking(rules, lacking, monkeypatch):
+    said = findings(Cluster(rules), monkeypatch)
+    assert lacking in said
+    assert "in namespace ns this launcher may not: " in said
+
+
+def test_a_creation_that_is_not_allowed_is_not_tried(monkeypatch):
+    said = findings(Cluster(LAUNCHER[1:], **{"dry run": refusal(403)}), monkeypatch)
+    assert "create tfjobs" in said
+    assert "refuses" not in said
+
+
+def test_who_keeps_the_pods_need_not_delete_them(monkeypatch):
+    rules = (LAUNCHER[0], rule(["list", "watch"], "", ["pods"]), rule(["get"], "", ["*/log"]))
+    assert "delete pods" in findings(Cluster(rules), monkeypatch)
+    assert findings(Cluster(rules), monkeypatch, on_end="keep") == ""
+
+
+def test_a_right_that_no_rule_lists_may_still_be_had(monkeypatch):
+    cluster = Cluster(LAUNCHER[1:])
+    allowed = Answer(201, {"status": {"allowed": True}})
+    with serve(lambda asked: allowed if asked.path == ACCESS else cluster(asked)) as server:
+        start(server, monkeypatch)
+        asked = [each.body["spec"]["resourceAttributes"] for each in server.asked if each.path == ACCESS]
+    assert [each["verb"] for each in asked] == ["get", "create", "list", "watch", "delete"]
+    assert {(each["namespace"], each["group"], each["resource"]) for each in asked} == {
+        ("ns", "kubeflow.org", "tfjobs")
+    }
+
+
+@pytest.mark.parametrize("trouble", [refusal(403), refusal(404), refusal(500), "reset"])
+def test_reviews_that_are_not_answered_say_nothing(trouble, monkeypatch):
+    cluster = Cluster()
+    with serve(lambda asked: trouble if "selfsubject" in asked.path else cluster(asked)) as server:
+        start(server, monkeypatch)
+
+
+@pytest.mark.parametrize("trouble", [refusal(403), UNKNOWN_KIND, refusal(500), refusal(429), "reset"])
+@pytest.mark.parametrize("where", ["secrets/hub", "resourcequotas", "limitranges", "dry run"])
+def test_only_a_definite_no_is_a_finding(where, trouble, monkeypatch):
+    secret = Answer(200, {"data": {"token": ""}})
+    answers = {"secrets/hub": secret, where: trouble}
+    said = findings(Cluster(**answers), monkeypatch, **SECRET)
+    refused = where == "dry run" and trouble in (refusal(403), UNKNOWN_KIND)  # as the creation would be
+    assert bool(said) == refused
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (refusal(400, "BadRequest", 'admission webhook "x" denied the request: no'), "refuses the TFJob: admission"),
+        (refusal(422, "Invalid", "spec.replicas: Invalid value"), "refuses the TFJob: spec.replicas"),
+        (refusal(404, "NotFound", 'namespaces "ns" not found'), "namespace ns does not exist: create it"),
+        (refusal(400, "BadRequest", "admission webhook x does not support dry run"), ""),
+        (refusal(409, "AlreadyExists", "it exists"), ""),
+    ],
+)
+def test_dry_run(answer, says, monkeypatch):
+    said = findings(Cluster(**{"dry run": answer}), monkeypatch)
+    assert says in said
+    assert bool(says) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("secret", "says"),
+    [
+        ({"data": {"token": ""}}, ""),
+        ({"binaryData": {"token": ""}}, ""),
+        ({"data": {"b": "", "a": ""}}, "Secret ns/hub has no key 'token': it has a, b"),
+        ({}, "Secret ns/hub has no key 'token': it has none"),
+    ],
+)
+def test_keys(secret, says, monkeypatch):
+    said = findings(Cluster(**{"secrets/hub": Answer(200, secret)}), monkeypatch, **SECRET)
+    assert says in said
+    assert bool(says) == bool(said)
