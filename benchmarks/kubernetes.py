@@ -1,12 +1,13 @@
 """What a launcher on Kubernetes costs, measured on a real API server: that of KUBECONFIG, or of `make cluster`.
 
-The launcher is the process of a pipeline step, `tfsteps.train.launcher`, with the files of a pod. The moment at which a
-job object turns terminal is taken by a watch in this process; requests are counted by a TLS proxy.
+The launcher is the process of a pipeline step, `tfsteps.train.launcher`, with the files and packages of its pod. The
+moment at which a job object turns terminal is taken by a watch in this process; requests are counted by a TLS proxy.
 """
 
 import concurrent.futures
 import contextlib
 import functools
+import importlib
 import json
 import os
 import pathlib
@@ -39,8 +40,12 @@ RENEWED = 3300.0  # a watch is kept open so long, on average; then it is a list 
 WATCHES = 2
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
 IMAGE = os.environ.get("TFSTEPS_BUSYBOX_IMAGE", "docker.io/library/busybox:latest")
+CORE = ("tfsteps", "msgspec", "urllib3", "yaml")  # all that the launcher's image holds
+ISOLATED = [sys.executable, "-I", "-S", "-c"]
 AS_IN_A_POD = """
-import pathlib, sys
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import pathlib
 from tfsteps.cluster import access
 access.SERVICE_ACCOUNT = pathlib.Path(sys.argv.pop(1))
 from tfsteps.train import launcher
@@ -73,6 +78,7 @@ class Site:
         self.api = Api(access.find())
         self.namespace = f"bench-{secrets.token_hex(3)}"
         self._folder = folder
+        self._packages = _packages(folder / "packages")
         self._news = threading.Condition()
         self._seen: dict[str, dict[str, float]] = {}  # by the job's task: when it was created and ended, CPU by then
         self._names: dict[str, str] = {}
@@ -112,7 +118,7 @@ class Site:
             "KUBERNETES_SERVICE_PORT": str(url.port),
             "TFSTEPS_HOME": str(own / "home"),
         }
-        arguments = [sys.executable, "-c", AS_IN_A_POD, files or self.direct, "--executor_input", executor_input]
+        arguments = [*ISOLATED, AS_IN_A_POD, self._packages, files or self.direct, "--executor_input", executor_input]
         with (self._folder / f"{task}.log").open("wb") as log:
             process = subprocess.Popen(arguments, env=env, stdout=log, stderr=subprocess.STDOUT)
         self._processes[task] = process
@@ -177,6 +183,14 @@ class Site:
             known.setdefault("ended", now)
         with self._news:
             self._news.notify_all()
+
+
+def _packages(folder: pathlib.Path) -> pathlib.Path:
+    """Make a folder of the packages that a launcher has in its image, and no other."""
+    folder.mkdir()
+    for name in CORE:
+        (folder / name).symlink_to(pathlib.Path(str(importlib.import_module(name).__file__)).parent)
+    return folder
 
 
 def authority() -> str:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 
 import msgspec
 
@@ -19,9 +20,22 @@ from tfsteps.recorder import Observer, Recorder
 from tfsteps.records import Attempt, ReplicaStatus, Status
 from tfsteps.spec import SpecError, TrainingJob, format_duration
 from tfsteps.stopping import on_termination
-from tfsteps.systems.base import Cause, Handle, JobChanged, LaunchError, Places, ReplicaState, State, System
+from tfsteps.systems.base import (
+    Cause,
+    Handle,
+    JobChanged,
+    LaunchError,
+    Places,
+    ReplicaChanged,
+    ReplicaState,
+    State,
+    StoppedError,
+    System,
+)
 
 __all__ = ["Observer", "launch"]
+
+_ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
 def launch(
@@ -53,18 +67,18 @@ def launch(
         raise SpecError(problems, job.name)
     attempt = Attempt.of(identity)
     places = system.places(job, identity, here)
-    stop = _Stop()
+    stop = _Stop(system)
     with _claimed(attempt, job) as logbook:
         with on_termination(stop.request):  # before the first status says whom to signal
             first = _first_status(job, identity, system, places, tensorboard_url)
             recorder = Recorder(first, attempt, logbook, observers)
-            handle = system.start(job, identity, places)
-            first.job, first.uid, first.namespace = handle.name, handle.uid, handle.namespace
-            stop.attach(handle)
-            final, exceeded = _follow(job, handle, recorder)
-            _outputs(job, recorder.status)
-            recorder.end(_verdict(final, exceeded, recorder))
-            _clean_up(job, handle, recorder.status)
+            try:
+                handle = system.start(job, identity, places)
+            except StoppedError as error:
+                recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
+            else:
+                stop.attach(handle)
+                _run(job, handle, recorder)
         _report(attempt, recorder.status)
     return recorder.status
 
@@ -108,14 +122,17 @@ def _first_status(job: TrainingJob, identity: Identity, system: System, places: 
 class _Stop:
     """Passes stop requests on to the job, also one that came before there was a job."""
 
-    def __init__(self) -> None:
+    def __init__(self, system: System) -> None:
         self._requests = 0
+        self._system = system
         self._handle: Handle | None = None
 
     def request(self) -> None:
         self._requests += 1
         if self._handle:
             self._handle.stop(Cause.CANCELLED)
+        else:
+            self._system.give_up()
 
     def attach(self, handle: Handle) -> None:
         self._handle = handle
@@ -124,6 +141,17 @@ class _Stop:
 
 
 # --- follow
+
+
+def _run(job: TrainingJob, handle: Handle, recorder: Recorder) -> None:
+    """See the job through to its end, and record it."""
+    status = recorder.status
+    status.job, status.uid, status.namespace = handle.name, handle.uid, handle.namespace
+    final, exceeded = _follow(job, handle, recorder)
+    status.warnings += handle.warnings
+    _outputs(job, status)
+    recorder.end(_verdict(final, exceeded, recorder))
+    _clean_up(job, handle, status)
 
 
 def _follow(job: TrainingJob, handle: Handle, recorder: Recorder) -> tuple[JobChanged, Exceeded | None]:
@@ -135,6 +163,8 @@ def _follow(job: TrainingJob, handle: Handle, recorder: Recorder) -> tuple[JobCh
             return event, exceeded
         clock.see(event)
         recorder.see(event)
+        if isinstance(event, ReplicaChanged) and event.state in _ENDED:
+            _load_report()  # while the job system judges: after its verdict everybody waits for us
         if exceeded is None and (exceeded := clock.exceeded(event.at)):
             recorder.status.waiting = _not_started(recorder.status)
             handle.stop(Cause.DEADLINE)
@@ -184,10 +214,14 @@ def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:
             status.warnings.append(f"Something is left: {error}.")
 
 
-def _report(attempt: Attempt, status: Status) -> None:
-    from tfsteps import report  # noqa: PLC0415  not needed before the end
+def _load_report() -> ModuleType:
+    from tfsteps import report  # noqa: PLC0415  a launcher that waits is to be small
 
+    return report
+
+
+def _report(attempt: Attempt, status: Status) -> None:
     try:
-        report.write(attempt)
+        _load_report().write(attempt)
     except OSError as error:
         status.warnings.append(f"The report could not be written: {error}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.conformance.case import Case
 from tests.conformance.world import World, until
-from tfsteps.systems.base import State
+from tfsteps.systems.base import ReplicaState, State
 
 SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives pods that are made anew
 _SCRATCH = {"output_dir": "/out", "volumes": [{"empty_dir": "1Mi", "mount": "/out"}]}  # outlives containers
@@ -39,6 +39,7 @@ class Row:
         retryable: The digest's.
         prints: What replicas must have printed, patterns.
         restarts: Of all replicas together.
+        stopped: Replicas that the job ended without.
         left: Of job objects and pods when the launcher has ended.
     """
 
@@ -49,6 +50,7 @@ class Row:
     retryable: str = ""
     prints: list[str] = field(default_factory=list)
     restarts: int = 0
+    stopped: list[str] = field(default_factory=list)
     left: tuple[int, int] | None = None
 
 
@@ -61,10 +63,12 @@ _ROWS = {
     "the chief decides": Row(
         job={"roles": {"chief": {}, **_WORKERS}, **sh('[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo "chief"')},
         prints=["chief-0 chief"],
+        stopped=["worker-0", "worker-1"],
         left=(1, 0),
     ),
     "worker 0 decides": Row(
         job={"roles": _WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] || exec sleep 600")},
+        stopped=["worker-1"],
         left=(1, 0),
     ),
     "all workers must succeed, and do": Row(
@@ -177,6 +181,8 @@ def _check(row: Row, world: World) -> None:
         assert row.retryable in launcher.digest.retryable, launcher.digest
         assert row.blames in (None, (launcher.digest.replica, launcher.digest.exit_code)), launcher.digest
     else:
+        stopped = [replica.name for replica in launcher.status.replicas if replica.state is ReplicaState.STOPPED]
+        assert stopped == row.stopped, launcher.status
         assert sum(replica.restarts for replica in launcher.status.replicas) == row.restarts, launcher.status
     if row.left:
         until(lambda: (len(world.jobs()), len(world.pods())) == row.left, 15)

@@ -57,7 +57,7 @@ def submit(cluster, namespace, image, name, script):
     }
     templates = [
         {"name": "main", "steps": [[{"name": "train", "template": "train"}]]},
-        {"name": "train", "container": container},
+        {"name": "train", "container": container, "retryStrategy": {"limit": 2, "retryPolicy": "Always"}},
     ]
     spec = {"serviceAccountName": ACCOUNT, "entrypoint": "main", "templates": templates}
     body = {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "metadata": {"name": name}, "spec": spec}
@@ -70,19 +70,25 @@ def jobs(cluster, namespace, owner):
     return [each for each in found if owner["uid"] in [reference["uid"] for reference in each["ownerReferences"]]]
 
 
+def pods(cluster, namespace, owner):
+    """Return the pods of a Workflow's step."""
+    return cluster.api.list(PODS, namespace, labelSelector=f"workflows.argoproj.io/workflow={owner['name']}")["items"]
+
+
 def ended(cluster, namespace, owner):
     """Return the step's exit code and termination message once its pod has ended."""
 
     def terminated():
-        selector = f"workflows.argoproj.io/workflow={owner['name']}"
-        pods = cluster.api.list(PODS, namespace, labelSelector=selector)["items"]
-        statuses = [each for pod in pods for each in pod["status"].get("containerStatuses") or []]
+        statuses = [
+            each for pod in pods(cluster, namespace, owner) for each in pod["status"].get("containerStatuses") or []
+        ]
         return next((each["state"].get("terminated") for each in statuses if each["name"] == "main"), None)
 
     status = eventually(terminated, 120)
     return status["exitCode"], status.get("message", "")
 
 
+MOVED = "moved"
 STOPS = {
     "terminated": {"shutdown": "Terminate"},
     "stopped": {"shutdown": "Stop"},
@@ -93,7 +99,11 @@ STOPS = {
 @pytest.fixture(scope="module")
 def owners(cluster, namespace, image):
     """The metadata of all Workflows, which run side by side."""
-    scripts = {WELL: "echo up", **dict.fromkeys(STOPS, "echo up; trap 'exit 0' TERM; sleep 600 & wait")}
+    scripts = {
+        WELL: "echo up",
+        MOVED: "echo up; sleep 30",
+        **dict.fromkeys(STOPS, "echo up; trap 'exit 0' TERM; sleep 600 & wait"),
+    }
     return {name: submit(cluster, namespace, image, name, script) for name, script in scripts.items()}
 
 
@@ -112,3 +122,17 @@ def test_a_workflow_that_is_stopped_takes_its_job_along(name, cluster, namespace
     code, message = ended(cluster, namespace, owners[name])
     assert (code, "cancelled" in message) == (12, True), message
     assert jobs(cluster, namespace, owners[name]) == []
+
+
+def test_a_step_whose_pod_is_evicted_goes_on_with_its_job(cluster, namespace, owners):
+    owner = owners[MOVED]
+    eventually(lambda: jobs(cluster, namespace, owner), 120)
+    (first,) = [pod["metadata"] for pod in pods(cluster, namespace, owner)]
+    eventually(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, first["name"], "-c", "main"))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first["name"]}}
+    cluster.api.request("POST", PODS.path(namespace, first["name"], "eviction"), {}, eviction)
+    eventually(lambda: [pod for pod in pods(cluster, namespace, owner) if pod["metadata"]["uid"] != first["uid"]], 120)
+    eventually(lambda: first["uid"] not in [pod["metadata"]["uid"] for pod in pods(cluster, namespace, owner)])
+    code, message = ended(cluster, namespace, owner)
+    assert (code, " succeeded after " in message) == (0, True), message
+    assert len(jobs(cluster, namespace, owner)) == 1

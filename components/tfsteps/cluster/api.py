@@ -1,9 +1,9 @@
 """Requests to the API server: one warm connection pool, errors by kind, waits while the server cannot answer."""
 
 import contextlib
+import copy
 import random
 import socket
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -23,6 +23,7 @@ _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 _PART = 1 << 16
+_SLICE_SECONDS = 0.1
 _KEEPALIVE = [  # a peer that vanished without a word is noticed within a minute, at no cost to the API server
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -82,6 +83,29 @@ class Stopped(Exception):  # noqa: N818  not an error
     """The wait for an answer was given up because the caller stops."""
 
 
+class Stopping:
+    """A flag that can be waited for, and set in a signal handler: an Event's lock may be held when the signal comes."""
+
+    def __init__(self) -> None:
+        """Begin unset."""
+        self._set = False
+
+    def set(self) -> None:
+        """Set it for good."""
+        self._set = True
+
+    def is_set(self) -> bool:
+        """Tell whether it is set."""
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, at most `seconds`; tell whether it is."""
+        end = time.monotonic() + seconds
+        while not self._set and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE_SECONDS))
+        return self._set
+
+
 class Api:
     """A client of one cluster. Safe to use from several threads.
 
@@ -94,7 +118,7 @@ class Api:
         """Connect at the first request; each is tried again for `patience` seconds, and waits so long for an answer."""
         self.access = access
         self._read_seconds = read_seconds
-        self.stopping = threading.Event()
+        self.stopping = Stopping()
         self._patience = patience
         self._base = urllib.parse.urlsplit(access.server)
         host, port = self._base.hostname or "", self._base.port
@@ -105,6 +129,12 @@ class Api:
             if access.tls
             else urllib3.HTTPConnectionPool(host, port, maxsize=4, retries=False, socket_options=_KEEPALIVE)
         )
+
+    def again(self) -> "Api":
+        """Return a client with the same connections that is not stopping: for what is left to do at the end."""
+        other = copy.copy(self)
+        other.stopping = threading.Event()
+        return other
 
     # --- one call a verb
 

@@ -156,6 +156,8 @@ class Handle(Protocol):
     name: str
     uid: str
     namespace: str
+    warnings: list[str]
+    """What was found out since the start and people should know."""
 
     def events(self) -> Iterator[Event]:
         """Yield what happens, in order, until a JobChanged to a terminal state, which is the last."""
@@ -200,7 +202,15 @@ class System(Protocol):
 
         Raises:
             LaunchError: It could not be created; nothing is left of it.
+            StoppedError: `give_up` was called meanwhile.
         """
+
+    def give_up(self) -> None:
+        """Make a `start` that is under way end soon. Safe in a signal handler."""
+
+
+class StoppedError(Exception):
+    """A `start` was given up, and nothing is left of the job as far as could be seen; the message says how far."""
 
 
 class LaunchError(Exception):

@@ -1,6 +1,6 @@
 """What a job file may say below `systems: {kubeflow: ...}`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,8 @@ class KubeflowOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     Attributes:
         suspend: Create the job suspended; somebody else resumes it, such as Kueue.
+        queue_in: Where the job's `queue` goes: kueue = the label that Kueue looks at, which also suspends and resumes
+            the job; scheduling_policy = runPolicy.schedulingPolicy, for Volcano.
         dynamic_workers: Workers may come and go while the job runs (enableDynamicWorker); not for
             MultiWorkerMirroredStrategy, which refuses the TF_CONFIG that this gives.
         min_available: Replicas that must be schedulable together before any starts. Empty = all; needs an operator
@@ -24,6 +26,7 @@ class KubeflowOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """
 
     suspend: bool = False
+    queue_in: Literal["kueue", "scheduling_policy"] = "kueue"
     dynamic_workers: bool = False
     min_available: Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000")] | None = None
     priority_class: str | None = None

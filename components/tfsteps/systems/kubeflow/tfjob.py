@@ -14,6 +14,7 @@ from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
 from tfsteps.systems.base import Places, Replica, State
 from tfsteps.systems.kubeflow.options import KubeflowOptions
 from tfsteps.systems.kubernetes.kind import RoleSpec, Verdict
+from tfsteps.systems.kubernetes.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.template import CONTAINER, pod_template, restart_policy
 
 _TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
@@ -46,16 +47,15 @@ class TFJob:
             for name, role in job.roles.items()
             if not (role.image or job.image)
         ]
-        if job.backoff_limit is None and any(role.backoff_limit is not None for _, role in job.roles.items()):
-            found += [
-                Problem(
-                    path=("roles", name, "backoff_limit"),
-                    wrong="cannot be told apart from the other roles' by a TFJob",
-                    fix="Set `backoff_limit` of the job",
-                )
-                for name, role in job.roles.items()
-                if role.backoff_limit is not None
-            ]
+        found += [
+            Problem(
+                path=("roles", name, "backoff_limit"),
+                wrong="cannot be told apart from the other roles' by a TFJob",
+                fix="Set `backoff_limit` of the job",
+            )
+            for name, role in job.roles.items()
+            if role.backoff_limit is not None
+        ]
         found += [
             Problem(
                 path=("roles", name, "command"),
@@ -67,6 +67,12 @@ class TFJob:
             if _needs_mending(job) and not (role.command or job.command)
         ]
         return found
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence for each thing in `job` that a TFJob has no word for."""
+        if job.priority is None:
+            return []
+        return ["`priority` is not used: name a PriorityClass in `systems.kubeflow.priority_class`."]
 
     def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
         """Return the object that is created."""
@@ -86,7 +92,7 @@ class TFJob:
         metadata = {
             "name": name,
             "namespace": namespace,
-            "labels": {**job.labels, **identity.labels()},
+            "labels": {**job.labels, **_queue_label(job, options), **identity.labels()},
             "annotations": dict(job.annotations),
         }
         return {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
@@ -147,7 +153,7 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
     if options.suspend:
         policy["suspend"] = True
     scheduling = {
-        "queue": job.queue,
+        "queue": job.queue if options.queue_in == "scheduling_policy" else None,
         "priorityClass": options.priority_class,
         "minAvailable": options.min_available,
         "scheduleTimeoutSeconds": options.schedule_timeout and round(options.schedule_timeout),
@@ -198,7 +204,11 @@ def _said(condition: Mapping[str, Any], state: State) -> Verdict:
     return Verdict(state, reason, message)
 
 
+def _queue_label(job: TrainingJob, options: KubeflowOptions) -> dict[str, str]:
+    return {QUEUE_LABEL: job.queue} if job.queue and options.queue_in == "kueue" else {}
+
+
 def _queue(item: Mapping[str, Any]) -> bool:
     """Tell whether a queue holds the job back, and not a person."""
     scheduling = item["spec"].get("runPolicy", {}).get("schedulingPolicy") or {}
-    return bool(scheduling.get("queue") or "kueue.x-k8s.io/queue-name" in (item["metadata"].get("labels") or {}))
+    return bool(scheduling.get("queue") or QUEUE_LABEL in (item["metadata"].get("labels") or {}))

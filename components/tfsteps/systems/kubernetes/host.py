@@ -24,7 +24,7 @@ class Host:
         owner: The ownerReference to the Workflow that goes into the job; None = there is no Workflow.
         attempt: Which try of its step this pod is; None = there is no Workflow.
         terminating: Whether the Workflow is known to be ending.
-        warning: What we may not look at; empty = nothing.
+        warnings: What we may not look at.
     """
 
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ class Host:
         self.owner = _workflow(pod)
         self.attempt = _attempt(pod) if self.owner else None
         self.terminating = False
-        self.warning = ""
+        self.warnings: list[str] = []
         if self.owner:
             Watch(
                 api, WORKFLOWS, self._namespace, self._saw_workflow, fieldSelector=f"metadata.name={self.owner['name']}"
@@ -60,6 +60,8 @@ class Host:
             pod = api.get(PODS, self._namespace, self._name)
         except ApiError as error:
             return error.missing
+        if pod["metadata"]["uid"] != self._uid:  # the next one is there already
+            return True
         conditions = pod.get("status", {}).get("conditions") or []
         disrupted = any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions)
         return bool(pod["metadata"].get("deletionTimestamp")) or disrupted
@@ -71,7 +73,8 @@ class Host:
             case Listed(items=[]) | Deleted():
                 self.terminating = True
             case Refused(error=error):
-                self.warning = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
+                words = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
+                self.warnings.append(words)
 
 
 class _Pod(msgspec.Struct):

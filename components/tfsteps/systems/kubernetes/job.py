@@ -44,6 +44,7 @@ class KubernetesJob:
         self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
         self._kind = kind
         self._host = host
+        self.warnings = host.warnings if host else []
         self._backoff = job.backoff
         self._over_since: float | None = None  # when the backoff limit was passed
         self._left = False
@@ -88,7 +89,7 @@ class KubernetesJob:
         """Remove the ended job's pods, or the object with all that belongs to it."""
         if self._hurried:
             return
-        api = Api(self._api.access)
+        api = self._api.again()
         try:
             if what == "job":
                 api.delete(self._kind.resource, self.namespace, self.name, self.uid)

@@ -50,6 +50,9 @@ class Kind(Protocol):
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what makes `job` impossible as an object of this kind."""
 
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence for each thing in `job` that has no effect in an object of this kind."""
+
     def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
         """Return the object for `job`."""
 

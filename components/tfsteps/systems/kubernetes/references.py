@@ -14,7 +14,7 @@ _CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 _PRIORITIES = Resource("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
 _QUEUES = Resource("kueue.x-k8s.io/v1beta1", "localqueues", "LocalQueue")
-_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
     scheduling = item["spec"].get("runPolicy", {}).get("schedulingPolicy") or {}
     if priority := scheduling.get("priorityClass"):
         yield Reference(_PRIORITIES, priority, everywhere=True)
-    if queue := item["metadata"].get("labels", {}).get(_QUEUE_LABEL):
+    if queue := item["metadata"].get("labels", {}).get(QUEUE_LABEL):
         yield Reference(_QUEUES, queue)
 
 

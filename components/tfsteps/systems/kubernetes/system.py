@@ -10,7 +10,7 @@ from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Stopped
 from tfsteps.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.spec import Problem, TrainingJob
-from tfsteps.systems.base import LaunchError, Places
+from tfsteps.systems.base import LaunchError, Places, StoppedError
 from tfsteps.systems.kubernetes import preflight
 from tfsteps.systems.kubernetes.host import Host
 from tfsteps.systems.kubernetes.job import KubernetesJob
@@ -28,6 +28,7 @@ class KubernetesSystem:
         self.name = kind.name
         self._kind = kind
         self._context, self._namespace = context, namespace
+        self._starting = False
 
     def attempt(self, run: str, task: str) -> int:
         """Return what the engine says of this pod; outside of an engine, that of the job which is to be gone on with.
@@ -54,10 +55,9 @@ class KubernetesSystem:
         return self._kind.problems(job)
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence where the job's results would be lost with its pods."""
-        if job.output_dir:
-            return []
-        return ["`output_dir` is not set: what the replicas write is lost with their pods."]
+        """Return what the kind does not use, and whether the job's results would be lost with its pods."""
+        lost = "`output_dir` is not set: what the replicas write is lost with their pods."
+        return [*self._kind.warnings(job), *([] if job.output_dir else [lost])]
 
     def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
         """Return the folders below `output_dir`, as the replicas see them."""
@@ -84,18 +84,38 @@ class KubernetesSystem:
             LaunchError: It cannot be created, can never run here, or another job has its name.
         """
         wanted = self._rendered(job, identity, places, self._where)
+        self._starting = True
         try:
-            host = self._host
-            if host and host.owner:
-                wanted["metadata"]["ownerReferences"] = [host.owner]
+            if self._host and self._host.owner:
+                wanted["metadata"]["ownerReferences"] = [self._host.owner]
             item = self._existing(wanted) or self._create(wanted, job)
         except ApiError as error:
             raise LaunchError(
                 f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
             ) from error
         except Stopped:
-            raise LaunchError("stopped before the job was created", retryable=False) from None
-        return KubernetesJob(self._api, self._kind, item, job, host)
+            raise StoppedError(self._withdraw(wanted)) from None
+        finally:
+            self._starting = False
+        return KubernetesJob(self._api, self._kind, item, job, self._host)
+
+    def give_up(self) -> None:
+        """Ask nothing again of a server that does not answer. Once there is a job, it is the one to be stopped."""
+        if self._starting:
+            self._api.stopping.set()
+
+    def _withdraw(self, wanted: dict[str, Any]) -> str:
+        """Delete the job object if it was created after all; return what is known of it."""
+        meta, resource = wanted["metadata"], self._kind.resource
+        urgent = Api(self._api.access, patience=0)
+        try:
+            found = urgent.get(resource, meta["namespace"], meta["name"])
+            if found["metadata"].get("annotations", {}).get(SPEC_HASH) == meta["annotations"][SPEC_HASH]:
+                urgent.delete(resource, meta["namespace"], meta["name"], found["metadata"]["uid"])
+        except ApiError as error:
+            if not error.missing:
+                return f"Stopped; whether {resource.kind} {meta['name']} was created is not known: {error}"
+        return "Stopped before the job was created."
 
     def _existing(self, wanted: dict[str, Any]) -> dict[str, Any] | None:
         """Return the job object that an earlier launcher of this attempt created; None = there is none."""

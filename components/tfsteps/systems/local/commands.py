@@ -99,6 +99,9 @@ class LocalSystem:
         name = identity.job_name(job.name, _NAME_LIMIT)
         return LocalJob(name, job, options, lambda: self._commands(job, identity, places, ports.free_ports))
 
+    def give_up(self) -> None:
+        """Do nothing: `start` takes no time."""
+
     def _commands(
         self, job: TrainingJob, identity: Identity, places: Places, free_ports: Callable[[int], list[int]]
     ) -> dict[Replica, Command]:

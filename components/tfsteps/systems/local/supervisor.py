@@ -84,6 +84,7 @@ class LocalJob:
         """Prepare; `commands` is called again whenever the cluster needs new ports."""
         self.name = name
         self.uid = str(uuid.uuid4())
+        self.warnings: list[str] = []
         self._job = job
         self._options = options
         self._make_commands = commands
