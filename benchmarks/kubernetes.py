@@ -45,11 +45,10 @@ ISOLATED = [sys.executable, "-I", "-S", "-c"]
 AS_IN_A_POD = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-import pathlib
+import pathlib, runpy
 from tfsteps.cluster import access
 access.SERVICE_ACCOUNT = pathlib.Path(sys.argv.pop(1))
-from tfsteps.train import launcher
-sys.exit(launcher.main(sys.argv[1:]))
+runpy.run_module("tfsteps.train.launcher", run_name="__main__")
 """
 BARE = pathlib.Path(__file__).with_name("bare_watch.py")
 

@@ -13,9 +13,10 @@ class Printer:
     A reader that goes away costs output, never the job.
     """
 
-    def __init__(self, out: TextIO | None = None) -> None:
-        """Print to `out`; None = standard output."""
+    def __init__(self, out: TextIO | None = None, title: str = "") -> None:
+        """Print to `out`; None = standard output. `title` is what the job is called; empty = by its task."""
         self._out = out or sys.stdout
+        self._title = title
         self._state: tuple[State, str] | None = None
         self._gone = False
 
@@ -24,7 +25,8 @@ class Printer:
         now = (status.state, status.message)
         if now != self._state:
             self._state = now
-            self.say(f"{status.identity.task}: {status.state}" + (f": {status.message}" if status.message else ""))
+            title = self._title or status.identity.task
+            self.say(f"{title}: {status.state}" + (f": {status.message}" if status.message else ""))
 
     def line(self, line: LogLine) -> None:
         """Print one log line; bytes that are not UTF-8 come out as hexadecimal escapes."""

@@ -218,7 +218,12 @@ class Attempt:
         status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
         if not status.state.terminal and not held:
             status.state, status.reason = State.LOST, "LauncherDied"
-            status.message = "The launcher ended without a word, and its replicas with it."
+            its = (
+                f"; the job may go on in namespace {status.namespace}"
+                if status.namespace
+                else ", and its replicas with it"
+            )
+            status.message = f"The launcher ended without a word{its}."
         return status
 
     def write(self, status: Status) -> None:

@@ -13,7 +13,7 @@ from tfsteps import spec, systems
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Handle, ReplicaState, State
+from tfsteps.systems.base import Handle, JobChanged, ReplicaState, State
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 _SECRETS = Resource("v1", "secrets", "Secret")
@@ -102,7 +102,7 @@ def _(world: World) -> None:
     until(lambda: not world.jobs())
     meta = {key: old["metadata"][key] for key in ("name", "labels")}
     new = world.api.create(world.system.resource, world.namespace, {**old, "metadata": meta, "status": {}})
-    *_, last = handle.events()
+    last = _end(handle)
     handle.remove("job")
     assert (last.state, last.reason) == (State.LOST, "Replaced")
     assert [job["metadata"]["uid"] for job in world.jobs()] == [new["metadata"]["uid"]]
@@ -112,7 +112,7 @@ def _(world: World) -> None:
 def _(world: World) -> None:
     handle = _start(world, {**_WORKER, **sh("true"), "keep_for": "1s"})
     until(lambda: not world.jobs())
-    *_, last = handle.events()
+    last = _end(handle)
     assert (last.state, last.reason) == (State.LOST, "Deleted")
     assert "time to live" in last.message
 
@@ -123,6 +123,16 @@ def _start(world: World, fields: dict[str, Any]) -> Handle:
     system = KubernetesSystem(world.system.kind(), namespace=world.namespace)
     identity = Identity(run="run", task="task")
     return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+
+
+def _end(handle: Handle) -> JobChanged:
+    """Follow a job to its end, which must have come already, and return it."""
+    limit = time.time() + 30
+    for event in handle.events():
+        if isinstance(event, JobChanged) and event.state.terminal:
+            return event
+        assert event.at < limit, event
+    raise AssertionError("the events ended before the job")
 
 
 # --- refused, or never to start
@@ -278,24 +288,27 @@ def _(world: World) -> None:
 
 @_case("the operator is away when the job is made and when it ends", alone=True)
 def _(world: World) -> None:
-    _operator(world, 0)
+    replicas = _operator(world, 0)
     try:
-        launcher = world.launch({**_WORKER, **_SHORT})
+        launcher = world.launch({**_WORKER, **sh("echo up; sleep 10; echo end")})
         time.sleep(3)
         assert launcher.process.poll() is None, launcher.text()
-        _operator(world, 1)
+        _operator(world, replicas)
         launcher.until(State.RUNNING)
         _operator(world, 0)
-        until(lambda: all(pod["status"]["phase"] == "Succeeded" for pod in world.pods()))
+        until(lambda: [pod["status"]["phase"] for pod in world.pods()] == ["Succeeded"])
+        assert not launcher.status.state.terminal, launcher.text()
     finally:
-        _operator(world, 1)
+        _operator(world, replicas)
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
     assert len(world.jobs()) == 1
 
 
-def _operator(world: World, replicas: int) -> None:
-    """Scale the operator, and wait until it is there, or gone."""
+def _operator(world: World, replicas: int) -> int:
+    """Scale the operator, wait until it is there, or gone, and return how many replicas it had."""
     namespace, name = world.system.operator
+    before = world.api.get(_DEPLOYMENTS, namespace, name)["spec"]["replicas"]
     world.api.patch(_DEPLOYMENTS, namespace, name, {"spec": {"replicas": replicas}})
     until(lambda: world.api.get(_DEPLOYMENTS, namespace, name)["status"].get("availableReplicas", 0) == replicas)
+    return int(before)

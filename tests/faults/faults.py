@@ -137,6 +137,16 @@ def cue_after(exchange: Exchange) -> None:
         exchange.send(b"")
 
 
+def cue_and(fault: Fault) -> Fault:
+    """Return: give the cue, then do harm."""
+
+    def both(exchange: Exchange) -> None:
+        exchange.server.cue()
+        fault(exchange)
+
+    return both
+
+
 def storm(exchange: Exchange) -> None:
     """Do any of the harmless-in-the-end things, by the proxy's dice."""
     dice: random.Random = exchange.server.dice

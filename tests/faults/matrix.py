@@ -28,6 +28,9 @@ _LEGEND = """
 | pods stay | they could not be deleted, and a warning says so |
 | no log | what the replica printed could not be read, and the log says so |
 """
+_STORM = """In a storm each request has a chance of 40 % to be reset, lost, late, or answered by 429, 500, 503 or 504;
+12 are hit, drawn by a seed.
+"""
 
 
 def page(rows: Mapping[str, Row], outcomes: Mapping[str, Outcome]) -> str:
@@ -45,12 +48,9 @@ def page(rows: Mapping[str, Row], outcomes: Mapping[str, Outcome]) -> str:
         "Killed or evicted, a second launcher of the same attempt is started; the cell says what that one comes to.\n",
         "## Outages\n",
         _table("", _faults(OUTAGES), _steps(OUTAGES), by_cell),
-        f"A storm is {STORM}.\n",
+        _STORM,
     ]
     return _HEAD.format(passed=good, all=len(outcomes)) + _LEGEND + "\n" + "\n".join(tables)
-
-
-STORM = "12 requests in a row of 40 % bad luck: reset, lost, late, 429, 500, 503 or 504, drawn by a seed"
 
 
 def _faults(rows: Iterable[Row]) -> list[str]:

@@ -164,7 +164,8 @@ class Proxy:
 
     def _take(self, connection: socket.socket, address: tuple[str, int]) -> None:
         with contextlib.suppress(OSError, urllib3.exceptions.HTTPError), connection:
-            Exchange(connection, address, self)
+            if time.monotonic() >= self.away_until:  # it may have come just before the listener was closed
+                Exchange(connection, address, self)
 
 
 class Exchange(http.server.BaseHTTPRequestHandler):

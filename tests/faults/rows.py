@@ -1,6 +1,7 @@
 """Every fault at every kind of request, and every step of a launcher's life at which it may be killed or stopped."""
 
 import math
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -45,7 +46,8 @@ class Row:
         signal: What the launcher gets at the cue: KILL, TERM, or nothing.
         first: Done to the launcher's Workflow or pod before the signal: `shut down`, `evict`; empty = nothing.
         in_step: The launcher is a step of a Workflow.
-        again: A second launcher is started, as an engine does when it finds the first one's pod gone.
+        again: What the first launcher exits with, after which a second one is started, as an engine does when it finds
+            the first one's pod gone; None = there is no second one.
         lines: That the job prints.
         seed: For the proxy.
         job: More of the job's description.
@@ -58,7 +60,7 @@ class Row:
     signal: str = ""
     first: str = ""
     in_step: bool = False
-    again: bool = False
+    again: int | None = None
     lines: int = LINES
     seed: int = 0
     job: dict = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Row:
 
 ALWAYS = math.inf
 _LOST_CREATE = ("create job", faults.reset_after)
+# Of the last rule only the request is said, and how many of its kind are let pass; each fault is put in.
 REQUESTS: dict[str, Row] = {
     "look for it": Row(step="look for it", fault="", rules=(("get job",),)),
     "preflight": Row(step="preflight", fault="", rules=(("preflight",),)),
@@ -194,7 +197,7 @@ _ENDED = ("before clean-up", "during clean-up")
 
 def _killed() -> Iterator[Row]:
     for step, rules in _STEPS.items():
-        yield Row(step=step, fault="killed", rules=rules, signal="KILL", again=True)
+        yield Row(step=step, fault="killed", rules=rules, signal="KILL", again=-signal.SIGKILL)
 
 
 def _stopped() -> Iterator[Row]:
@@ -212,9 +215,26 @@ def _stopped() -> Iterator[Row]:
         yield replace(row, fault="SIGTERM")
         yield replace(row, fault="SIGTERM, the step alone", in_step=True)
         yield replace(row, fault="SIGTERM, Workflow terminated", in_step=True, first="shut down")
+        left = Exit.SUCCEEDED if ended else Exit.PLATFORM
         yield replace(
-            row, fault="SIGTERM, pod evicted", in_step=True, first="evict", again=True, lines=LINES, expected=Expected()
+            row, fault="SIGTERM, pod evicted", in_step=True, first="evict", again=left, lines=LINES, expected=Expected()
         )
+    down = faults.cue_and(faults.down(8))
+    yield Row(
+        step="before create",
+        fault="SIGTERM, API server down",
+        rules=(("create job", down),),
+        signal="TERM",
+        expected=Expected(code=Exit.CANCELLED, jobs=0, job_left=False, lines="none", because="is not known"),
+    )
+    yield Row(
+        step="running",
+        fault="SIGTERM, API server down",
+        rules=(("watch pods", down),),
+        signal="TERM",
+        lines=MANY_LINES,
+        expected=cancelled,
+    )
     yield Row(
         step="running",
         fault="Workflow terminated, no SIGTERM",

@@ -21,6 +21,7 @@ JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
 IMAGE = "docker.io/library/busybox:latest"
 _TASK = "tfsteps.dev/task"
+_SLEEP = "trap exit TERM; while true; do sleep 0.2; done"  # process 1 ends at a SIGTERM only if it asks for it
 
 
 @dataclasses.dataclass
@@ -107,9 +108,15 @@ class Site:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
         self.api.request("POST", PODS.path(self.namespace, pod, "eviction"), {}, eviction)
 
-    def remove(self, job: dict) -> None:
-        """Delete a job object."""
-        self.api.delete(JOBS, self.namespace, job["metadata"]["name"], job["metadata"]["uid"])
+    def remove_step(self, name: str) -> None:
+        """Delete what `step` made, without waiting for the pod."""
+        with contextlib.suppress(ApiError):  # an evicted one is gone
+            self.api.request("DELETE", PODS.path(self.namespace, name), {}, {"gracePeriodSeconds": 0})
+        self.remove(WORKFLOWS, self.api.get(WORKFLOWS, self.namespace, name))
+
+    def remove(self, resource: Resource, item: dict) -> None:
+        """Delete an object."""
+        self.api.delete(resource, self.namespace, item["metadata"]["name"], item["metadata"]["uid"])
 
     def sibling(self) -> tuple:
         """Return what tells the sibling from another one: its uid, its pods' uids and restarts."""
@@ -137,7 +144,7 @@ class Site:
 
     def _make_sibling(self) -> None:
         labels = {_TASK: "sibling", "tfsteps.dev/run-id": self.run, "app.kubernetes.io/managed-by": "tfsteps"}
-        container = {"name": "tensorflow", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
+        container = {"name": "tensorflow", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", _SLEEP]}
         template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
         worker = {"replicas": 1, "restartPolicy": "Never", "template": template}
         job = {

@@ -1,6 +1,6 @@
-"""The launcher against the real cluster through a proxy that does harm: exactly one job an attempt, the right verdict,
+"""The launcher against the real cluster, through a proxy that does harm.
 
-nothing orphaned, siblings untouched, every log line once.
+In every row: exactly one job an attempt, the right verdict, nothing orphaned, siblings untouched, every log line once.
 """
 
 import pytest

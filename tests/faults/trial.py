@@ -13,7 +13,7 @@ import msgspec
 from tests.faults.driver import Said, Task
 from tests.faults.proxy import Proxy
 from tests.faults.rows import Row
-from tests.faults.site import IMAGE, Site
+from tests.faults.site import IMAGE, JOBS, Site
 from tfsteps.records import read_log
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -59,10 +59,13 @@ class Trial:
         with Proxy(self.site.access, self.site.certificate, self.row.fresh_rules(), self.row.seed, self._cue) as proxy:
             code, said = self._launch(proxy)
             unmet = [rule for rule in proxy.rules if not rule.met]
-            if self.row.again:
+            first = code
+            if self.row.again is not None:
                 proxy.rules.clear()
                 code, said = self._launch(proxy)
         outcome = Outcome(code, said, time.monotonic() - began)
+        if self.row.again not in (None, first):
+            outcome.problems.append(f"the first launcher's exit code is {first}, not {self.row.again}")
         outcome.problems += [f"no request met the fault at {rule.request!r}" for rule in unmet]
         outcome.problems += self._wrong(outcome)
         if self.site.sibling() != sibling:
@@ -161,4 +164,6 @@ class Trial:
 
     def _remove(self) -> None:
         for job in self.site.jobs(self.row.name):
-            self.site.remove(job)
+            self.site.remove(JOBS, job)
+        if self.row.in_step:
+            self.site.remove_step(self.row.name)

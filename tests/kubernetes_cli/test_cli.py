@@ -1,20 +1,29 @@
 """The `tfsteps` program and TFJobs on a real cluster: what it prints, how it ends, and what it leaves."""
 
 import json
+import os
+import pathlib
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import yaml
 
-from tests.cluster import paths
 from tests.kubernetes_cli.conftest import until
 from tfsteps.exits import Exit
 
 pytestmark = pytest.mark.cluster
-ABOUT_TO = "echo ready; exec sleep 120"
+ROOT = pathlib.Path(__file__).parents[2]
+BUSY = "echo ready; exec sleep 120"
+
+
+def kubectl(*args, text):
+    """Run the kubectl of the test cluster's tool, on whichever cluster is used."""
+    tool = [sys.executable, "-m", "tests.cluster", "kubectl", "--kubeconfig", os.environ["KUBECONFIG"]]
+    return subprocess.run([*tool, *args], input=text, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def another_machine(monkeypatch, tmp_path):
@@ -62,10 +71,7 @@ def test_a_dry_run_is_what_kubectl_takes_and_creates_nothing(terminal, home):
     done = terminal.tfsteps("run", terminal.job("true"), "--dry-run", "--run-id", "dry")
     assert done.returncode == 0
     for text in (done.stdout, terminal.tfsteps("run", "job.yaml", "--dry-run", "--output", "json").stdout):
-        tool = ["python3", "-m", "tests.cluster", "kubectl", "apply", "--dry-run=server", "-f", "-"]
-        taken = subprocess.run(
-            tool, input=text, capture_output=True, text=True, check=False, cwd=paths.__file__.rpartition("/tests/")[0]
-        )
+        taken = kubectl("apply", "--dry-run=server", "-f", "-", text=text)
         assert (taken.returncode, taken.stderr) == (0, "")
     assert yaml.safe_load(done.stdout)["metadata"]["namespace"] == terminal.namespace
     assert not [each for each in terminal.jobs() if each["metadata"]["labels"]["tfsteps.dev/run-id"] == "dry"]
@@ -127,7 +133,7 @@ def test_show_follow_ends_with_the_job(terminal):
 
 @pytest.mark.parametrize("signals", [1, 2])
 def test_ctrl_c_deletes_the_job_and_a_second_one_does_not_wait(terminal, signals):
-    with terminal.started("run", terminal.job(ABOUT_TO), "--run-id", f"ctrl-c-{signals}") as process:
+    with terminal.started("run", terminal.job(BUSY), "--run-id", f"ctrl-c-{signals}") as process:
         until(process, "ready")
         begun = time.monotonic()
         for _ in range(signals):

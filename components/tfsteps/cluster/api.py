@@ -133,7 +133,7 @@ class Api:
     def again(self) -> "Api":
         """Return a client with the same connections that is not stopping: for what is left to do at the end."""
         other = copy.copy(self)
-        other.stopping = threading.Event()
+        other.stopping = Stopping()
         return other
 
     # --- one call a verb

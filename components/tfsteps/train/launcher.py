@@ -1,12 +1,13 @@
 """What the `train` component runs: from executor input to job, to exit code and outputs."""
 
+import contextlib
 import datetime as dt
 import os
 import pathlib
 import shutil
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -63,7 +64,7 @@ def _train(task: ExecutorInput) -> Status:
 
 
 def _launch(job: TrainingJob, system: System, identity: Identity) -> Status:
-    printer = Printer()
+    printer = Printer(title=job.name)  # on a cluster the task is a uuid
     known = system.warnings(job)
     for warning in known:
         printer.say(f"warning: {warning}")
@@ -140,5 +141,13 @@ def _end(sentence: str, code: Exit) -> int:
     return code
 
 
+def _leave(code: int) -> NoReturn:
+    """End this process, but do not take the interpreter apart: that lasts as long as all else after a job's end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

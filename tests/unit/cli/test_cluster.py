@@ -11,10 +11,12 @@ from tests.unit.cli.jobs_on_cluster import at, kubeconfig, pod_of, tfjob
 from tests.wire.scripted import refusal
 from tfsteps import spec
 from tfsteps.cluster.api import Api
+from tfsteps.cluster.watch import Deleted
 from tfsteps.exits import Exit
 from tfsteps.systems.base import Cause, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.tracker import STOPPED, Tracker
 
 K = ("--on", "kubernetes")
 RUNNING = ("Running", "True", 3)
@@ -143,6 +145,14 @@ def test_stop_deletes_by_uid_what_is_labelled_as_the_runs_own(server):
     assert note["metadata"]["uid"] == body["preconditions"]["uid"] == BUSY["metadata"]["uid"]
     assert "tfsteps.dev/stopped" in note["metadata"]["annotations"]
     assert [each["metadata"]["uid"] for each in server.there.jobs].count(OTHER["metadata"]["uid"]) == 1
+
+
+@pytest.mark.parametrize(("noted", "state"), [(True, State.CANCELLED), (False, State.LOST)])
+def test_a_launcher_tells_a_stop_from_a_deletion(noted, state):
+    tracker = Tracker(TFJob(), BUSY, [], 0.0)
+    note = {"annotations": {STOPPED: "2026-11-21T07:00:00+00:00"}} if noted else {}
+    list(tracker.job(Deleted({**BUSY, "metadata": {**BUSY["metadata"], **note}}), 1.0))
+    assert tracker.final.state is state
 
 
 def test_stop_leaves_what_has_ended(server):

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Stopped
 from tfsteps.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.spec import Problem, TrainingJob
-from tfsteps.systems.base import LaunchError, Places, StoppedError
+from tfsteps.systems.base import LaunchError, Places, State, StoppedError
 from tfsteps.systems.kubernetes import preflight
 from tfsteps.systems.kubernetes.host import Host
 from tfsteps.systems.kubernetes.job import KubernetesJob
@@ -31,24 +32,34 @@ class KubernetesSystem:
         self._starting = False
 
     def attempt(self, run: str, task: str) -> int:
-        """Return what the engine says of this pod; outside of an engine, that of the job which is to be gone on with.
+        """Return which attempt to make, or to go on with.
 
-        A job of the task that has not ended is adopted. One that has is followed by a new attempt.
+        A job that has not ended is gone on with, and in an engine so is one that has succeeded: not the job was lost
+        but the pod of its launcher, and Argo counts that as a try. Else it is what the engine says; outside of an
+        engine the next one.
         """
         try:
-            if self._host and self._host.attempt is not None:
-                return self._host.attempt
+            engine = self._host.attempt if self._host else None
+            if engine == 0:
+                return 0
             selector = ",".join(f"{key}={value}" for key, value in Identity(run=run, task=task).selector().items())
             found = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"]
         except ApiError as error:
             if error.status in (403, 404):  # no right, or no operator: `start` says all that is wrong
                 return 0
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
-        numbers = {int(item["metadata"]["labels"][ATTEMPT]): item for item in found}
-        if not numbers:
-            return 0
-        last = max(numbers)
-        return last + self._kind.verdict(numbers[last]).state.terminal
+        jobs = {int(item["metadata"]["labels"][ATTEMPT]): item for item in found}
+        return self._next(jobs, engine) if jobs else engine or 0
+
+    def _next(self, jobs: Mapping[int, Mapping[str, Any]], engine: int | None) -> int:
+        """Return the attempt that follows from the task's jobs, by attempt, and from what the engine says."""
+        last = max(jobs)
+        state = self._kind.verdict(jobs[last]).state
+        if not (state.terminal or "deletionTimestamp" in jobs[last]["metadata"]):
+            return last
+        if engine is None:
+            return last + 1
+        return last if state is State.SUCCEEDED else engine
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind cannot express. The cluster itself is asked by `start`."""
@@ -97,7 +108,8 @@ class KubernetesSystem:
             raise StoppedError(self._withdraw(wanted)) from None
         finally:
             self._starting = False
-        return KubernetesJob(self._api, self._kind, item, job, self._host)
+        # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
+        return KubernetesJob(self._api.again(), self._kind, item, job, self._host)
 
     def give_up(self) -> None:
         """Ask nothing again of a server that does not answer. Once there is a job, it is the one to be stopped."""

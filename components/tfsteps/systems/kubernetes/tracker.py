@@ -195,7 +195,7 @@ class Tracker:
         verdict = self._verdict
         if verdict.state not in (State.PENDING, State.RUNNING):
             return verdict.state, verdict.reason, verdict.message
-        if self._shown.keys() == self._uids.keys() and all(s.state in _STARTED for s in self._shown.values()):
+        if all(map(self._has_started, self._uids)):
             return State.RUNNING, "", ""
         stuck = [
             (r, p)
@@ -210,6 +210,11 @@ class Tracker:
             message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
             return State.UNKNOWN, "NotReconciled", message
         return self._before_running(), "", ""
+
+    def _has_started(self, replica: Replica) -> bool:
+        """Tell whether a replica runs or has run; what becomes of one that failed, the job object says."""
+        state = self._shown[replica].state if replica in self._shown else None
+        return state in _STARTED or (state is ReplicaState.FAILED and self._uids[replica][-1] in self.pods)
 
     def _before_running(self) -> State:
         running = self._said is not None and self._said[0] in (State.RUNNING, State.RESTARTING)
