@@ -38,14 +38,14 @@ def main() -> None:
     args = parser.parse_args()
     if unknown := set(args.names) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    measured = {}
     print(f"{'row':<28} {'value':>9} {'goal':>9}  {'unit':<6} {'baseline':>9} {'ratio':>7}  runs", flush=True)
     for name in args.names or _possible():
         for row in BENCHMARKS[name](quick=args.quick):
-            results[row.name] = row.result()
+            measured[row.name] = row.result()
             print(_line(row), flush=True)
     if not args.quick:
-        _keep(results)
+        _keep(measured)
 
 
 def _possible() -> list[str]:
@@ -56,7 +56,8 @@ def _possible() -> list[str]:
     return [name for name in BENCHMARKS if name not in ON_CLUSTER]
 
 
-def _keep(results: dict[str, dict]) -> None:
+def _keep(measured: dict[str, dict]) -> None:
+    results = {**(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}), **measured}
     RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
     head = HEAD.format(cores=os.cpu_count(), python=platform.python_version())
     PAGE.write_text(head + "".join(_table_row(name, row) for name, row in sorted(results.items())))

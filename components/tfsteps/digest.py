@@ -19,7 +19,17 @@ _MEANINGS = {
     139: "crashed (SIGSEGV)",
     143: "ended (SIGTERM) by somebody",
 }
-_INFRASTRUCTURE = {"PeerLost", "PortTaken", "Evicted", "NodeLost", "StartFailed"}
+_TAKEN = {
+    "Evicted",
+    "EvictionByEvictionAPI",
+    "NodeLost",
+    "PodDeleted",
+    "PreemptionByScheduler",
+    "DeletionByTaintManager",
+    "DeletionByPodGC",
+    "TerminationByKubelet",
+}
+_INFRASTRUCTURE = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
 _FRAME = re.compile(r'^\s+File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$')
 _LIBRARY = ("site-packages", "dist-packages", "/lib/python", "<frozen")
 
@@ -70,6 +80,8 @@ def _meaning(span: Span) -> str:
     if span.reason == "OOMKilled":
         peak = f" (peak {format_bytes(span.memory_bytes)})" if span.memory_bytes else ""
         return f"killed for using more than its memory limit{peak}"
+    if span.reason in _TAKEN:
+        return f"its pod was taken away ({span.reason})"
     code = span.exit_code
     if code is None:
         return "its exit code is not known"

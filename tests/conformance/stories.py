@@ -71,11 +71,11 @@ def _(world: World) -> None:
 
 @_case("paused from outside and resumed")
 def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **sh("trap 'exit 1' TERM; echo up; sleep 8 & wait; echo end")})
+    launcher = world.launch({**_WORKER, **sh("trap 'exit 1' TERM; echo up; sleep 15 & wait; echo end")})
     launcher.until_said("up")
     world.patch(world.job(), world.system.suspend(True))
     launcher.until(State.SUSPENDED)
-    until(lambda: not world.pods())
+    until(lambda: not world.pods(leaving=True))
     time.sleep(7)  # as long as a launcher might take a pause for a job that restarts too often
     world.patch(world.job(), world.system.suspend(False))
     launcher.ends(0, State.SUCCEEDED)

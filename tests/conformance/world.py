@@ -178,10 +178,10 @@ class World:
         """Wait until there is one job object, and return it."""
         return until(self.jobs)[0]
 
-    def pods(self) -> list[dict[str, Any]]:
-        """Return the pods that are not being deleted."""
+    def pods(self, *, leaving: bool = False) -> list[dict[str, Any]]:
+        """Return the pods, those that are being deleted only if asked for."""
         found = self.api.list(PODS, self.namespace)["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in found if leaving or "deletionTimestamp" not in pod["metadata"]]
 
     def gone(self) -> bool:
         """Tell whether neither a job object nor a pod is left."""

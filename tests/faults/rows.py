@@ -21,7 +21,7 @@ class Expected:
         code: The exit code of the last launcher.
         jobs: How many job objects were ever there.
         job_left: Whether it is still there.
-        pods_left: Whether pods are still there.
+        pods_left: Whether pods are still there; None = there may be, the operator may not have made them yet.
         lines: all = every line once; some = each up to the last one once; none.
         because: Words in what the launcher says.
     """
@@ -29,7 +29,7 @@ class Expected:
     code: Exit = Exit.SUCCEEDED
     jobs: int = 1
     job_left: bool = True
-    pods_left: bool = False
+    pods_left: bool | None = False
     lines: str = "all"
     because: str = ""
 
@@ -133,7 +133,7 @@ _STREAMS: dict[str, Fault] = {
 }
 _WATCHES: dict[str, Fault] = {"410 in the stream": faults.expired, "old bookmark": faults.old_bookmark}
 
-_REFUSED = Expected(code=Exit.USAGE, lines="none", pods_left=True, because="as the test wants it")
+_REFUSED = Expected(code=Exit.USAGE, lines="none", pods_left=None, because="as the test wants it")
 _UNMADE = replace(_REFUSED, jobs=0, job_left=False, pods_left=False)
 _KEPT = Expected(pods_left=True, because="as the test wants it")
 _UNSEEN = Expected(lines="none", because="as the test wants it")

@@ -59,6 +59,8 @@ def test_the_one_that_the_system_blames_comes_first():
 @pytest.mark.parametrize(
     ("code", "reason", "meaning", "retryable"),
     [
+        (143, "EvictionByEvictionAPI", "its pod was taken away (EvictionByEvictionAPI)", "infrastructure"),
+        (None, "PodDeleted", "its pod was taken away (PodDeleted)", "infrastructure"),
         (1, "", "the program raised an error", "user"),
         (3, "", "the program ended with an error", "user"),
         (127, "", "the command was not found", "user"),

@@ -261,3 +261,18 @@ def test_nobody_failed_nobody_is_blamed():
 def test_the_exit_code_and_the_reason_are_passed_on():
     story = Story().pods(running(), Changed(pod("out of memory")))
     assert (story.said[-1].exit_code, story.said[-1].reason) == (137, "OOMKilled")
+
+
+def test_a_pod_withdrawn_because_the_job_was_suspended_has_not_failed_and_its_next_one_is_no_restart():
+    deleting = pod({"phase": "Failed"}, uid="p1")
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    story = Story().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).pods(Changed(deleting))
+    story.job(Changed(tfjob("Created"))).pods(Deleted(deleting), running(uid="p2"))
+    assert story.replica() == [("running", 0), ("stopped", 0), ("running", 0)]
+    assert story.tracker.restarts == 0
+
+
+def test_replicas_that_the_job_ended_without_are_stopped():
+    story = Story().pods(*BOTH, Changed(pod("succeeded", "worker-0", "p0"))).job(Changed(tfjob("Succeeded")))
+    story.said += story.tracker.dismissed(story.now)
+    assert (story.replica(W0)[-1], story.replica(W1)[-1]) == (("succeeded", 0), ("stopped", 0))
