@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pathlib
+import time
 
 import pytest
 from selenium import webdriver
@@ -65,8 +66,12 @@ class Page:
 
     def hover(self, element, dx=0):
         self.browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
-        ActionChains(self.browser).move_to_element_with_offset(element, dx, 0).perform()
-        return self.one("#tip").text
+        for i in range(20):  # the page may still be scrolling under the pointer
+            ActionChains(self.browser).move_to_element_with_offset(element, dx, i % 2).perform()
+            if said := self.one("#tip").text:
+                return said
+            time.sleep(0.1)
+        return ""
 
     def requests(self):
         events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]

@@ -54,7 +54,7 @@ def build(kubeconfig):
 
 
 @pytest.fixture(scope="session")
-def outcomes(request, kubeconfig, build, tmp_path_factory):
+def case_outcomes(request, kubeconfig, build, tmp_path_factory):
     """Start the selected cases, a few at once, in the order in which their tests stand; return their futures."""
     image = build("standin", _STANDIN)
     folder = tmp_path_factory.mktemp("conformance")
@@ -64,7 +64,9 @@ def outcomes(request, kubeconfig, build, tmp_path_factory):
         with World(system, api, image, folder / f"{system.name}-{case.name.replace(' ', '-')}") as world:
             case.run(world)
 
-    chosen = [item.callspec.params for item in request.session.items if "outcomes" in getattr(item, "fixturenames", ())]
+    chosen = [
+        item.callspec.params for item in request.session.items if "case_outcomes" in getattr(item, "fixturenames", ())
+    ]
     together = [(each["system"], each["case"]) for each in chosen if not each["case"].alone]
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         futures = {(system.name, case.name): pool.submit(run, system, case) for system, case in together}

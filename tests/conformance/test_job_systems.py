@@ -12,5 +12,5 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case.name.replace(" ", "_"))
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_a_case(system, case, outcomes):
-    outcomes(system, case)
+def test_a_case(system, case, case_outcomes):
+    case_outcomes(system, case)

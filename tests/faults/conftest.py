@@ -24,9 +24,9 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def outcomes(request, site):
+def row_outcomes(request, site):
     """Return the future outcome of every row that was chosen, by name."""
-    rows = [item.callspec.params["row"] for item in request.session.items if "outcomes" in item.fixturenames]
+    rows = [item.callspec.params["row"] for item in request.session.items if "row_outcomes" in item.fixturenames]
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         found = {row.name: pool.submit(Trial(row, site).run) for row in rows}
         yield found
