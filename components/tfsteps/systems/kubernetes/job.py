@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tfsteps.cluster.api import Api, ApiError
 from tfsteps.cluster.logs import PODS, ContainerLog
-from tfsteps.cluster.watch import Listed, Refused, Seen, Watch
+from tfsteps.cluster.watch import Changed, Refused, Seen, Watch
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import TICK_SECONDS, Cause, Event, JobChanged, LaunchError, LogLine, Replica, State, Tick
 from tfsteps.systems.kubernetes.host import Host
@@ -53,6 +53,7 @@ class KubernetesJob:
         self._queue: queue.Queue[_Item] = queue.Queue(_QUEUE)
         self._logs: dict[str, ContainerLog] = {}
         self._open: set[str] = set()  # uids of the pods whose logs are being read
+        self._vanished: set[str] = set()  # uids of the pods that were gone when the job ended, before we had heard
         self._cause: Cause | None = None
         self._refusal = ""  # why it may not be deleted
         self._asked = 0.0  # when the deletion was asked for last
@@ -212,7 +213,7 @@ class KubernetesJob:
         for each in self._tracker.pods.values():
             if each.uid in self._logs:
                 self._logs[each.uid].tell(each.restarts, ended=True)
-        while (self._open or not self._queue.empty()) and time.monotonic() < end and not self._hurried:
+        while self._more_is_coming and time.monotonic() < end and not self._hurried:
             for event in self._next():
                 if not isinstance(event, JobChanged):
                     yield event
@@ -220,11 +221,21 @@ class KubernetesJob:
             late = f"(log incomplete: its rest could not be read within {_DRAIN_SECONDS:.0f} s)"
             yield LogLine(time.time(), self._tracker.replica(uid), late.encode())
 
+    @property
+    def _more_is_coming(self) -> bool:
+        return bool(self._open or not self._queue.empty() or self._vanished & self._tracker.pods.keys())
+
     def _last_look(self) -> Iterator[Event]:
-        """Yield what the pods are now, for the end of the job may be seen before theirs."""
+        """Yield what the pods are now, for the end of the job may be seen before theirs.
+
+        How those ended that are gone already, only the watch will say.
+        """
         query = {"labelSelector": self._kind.selector(self.name)}
         try:
             found = self._urgent.once("GET", PODS.path(self.namespace), query)
         except ApiError:
             return  # what the watch has seen must do
-        yield from self._saw_pods(Listed(found.get("items") or []), time.time())
+        pods = found.get("items") or []
+        self._vanished = self._tracker.pods.keys() - {item["metadata"]["uid"] for item in pods}
+        for item in pods:
+            yield from self._saw_pods(Changed(item), time.time())

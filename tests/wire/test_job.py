@@ -1,0 +1,65 @@
+"""A followed job whose two watches tell things in another order than they happened in."""
+
+from tests.unit.kubernetes.objects import pod, tfjob
+from tests.wire.scripted import Answer, serve
+from tfsteps import spec
+from tfsteps.cluster.api import Api
+from tfsteps.systems.base import ReplicaChanged, ReplicaState, State
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.job import KubernetesJob
+
+JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
+VERSION = {"resourceVersion": "1"}
+
+
+def versioned(item):
+    return {**item, "metadata": {**item["metadata"], **VERSION}}
+
+
+def listed(*items):
+    return Answer(body={"metadata": VERSION, "items": list(items)})
+
+
+def events(*pairs):
+    """Return the answer to a watch: pairs of (type, object), and pauses in seconds; then it stays open."""
+    parts = [pair if isinstance(pair, float) else {"type": pair[0], "object": versioned(pair[1])} for pair in pairs]
+    return Answer(parts=[*parts, "hang"])
+
+
+def follow(about_job, about_pods, pods_at_the_end):
+    """Return the events of a job whose one pod runs at first, from what its watches say later."""
+    pod_lists = [listed(pod("running")), listed(*pods_at_the_end)]
+
+    def script(asked):
+        if asked.path.endswith("/log"):
+            return Answer(body=b"")
+        if asked.path.endswith("/tfjobs"):
+            return about_job if "watch" in asked.query else listed(tfjob("Running"))
+        return about_pods if "watch" in asked.query else pod_lists.pop(0)
+
+    with serve(script) as server:
+        return list(KubernetesJob(Api(server.access()), TFJob(), tfjob(), JOB, None).events())
+
+
+def ends(seen):
+    return [
+        (each.state, each.reason)
+        for each in seen
+        if isinstance(each, ReplicaChanged) and each.state is not ReplicaState.RUNNING
+    ]
+
+
+def test_a_pod_that_was_gone_before_its_end_was_told():
+    evicted = pod("evicted by the API")
+    seen = follow(
+        events(0.2, ("MODIFIED", tfjob("Failed"))),
+        events(0.6, ("MODIFIED", evicted), ("DELETED", evicted)),
+        pods_at_the_end=[],
+    )
+    assert seen[-1].state is State.FAILED
+    assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
+
+
+def test_a_pod_whose_end_is_only_seen_by_looking_again():
+    seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")])
+    assert ends(seen) == [(ReplicaState.FAILED, "OOMKilled")]
