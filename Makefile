@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.complete
 SOURCES := components pipelines tests benchmarks
 
-.PHONY: help setup demo test check format golden bench lock cluster cluster-down browser clean
+.PHONY: help setup demo test check format golden bench lock image cluster cluster-down browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -54,6 +54,12 @@ bench: $(STAMP) ## measure; writes benchmarks/results.json
 lock: $(STAMP) ## requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --all-extras --upgrade pyproject.toml -o requirements.lock
+
+image: $(STAMP) ## the launcher's image, by docker or podman, tagged tfsteps/launcher:<version>
+	@rm -rf dist; $(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
+	@version=$$($(BIN)/python -c 'import tfsteps; print(tfsteps.__version__)'); \
+	  $$(command -v docker || command -v podman || echo docker) build --build-arg VERSION=$$version \
+	  --tag tfsteps/launcher:$$version --file images/launcher/Dockerfile dist
 
 cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, about 10 minutes
 	@$(PYTHON) -m tests.cluster up

@@ -10,12 +10,18 @@ import os
 import pathlib
 import platform
 
-from benchmarks import fleet, kubernetes, local
+from benchmarks import authoring, fleet, kubernetes, local, peers
 from benchmarks.measure import Row
 from tests.cluster import paths
 
-BENCHMARKS = {"local": local.rows, "kubernetes": kubernetes.rows, "fleet": fleet.rows}
-ON_CLUSTER = {"kubernetes", "fleet"}
+BENCHMARKS = {
+    "local": local.rows,
+    "authoring": authoring.rows,
+    "kubernetes": kubernetes.rows,
+    "fleet": fleet.rows,
+    "peers": peers.rows,
+}
+ON_CLUSTER = {"kubernetes", "fleet", "peers"}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
 PAGE = RESULTS.parents[1] / "docs" / "performance.md"
 HEAD = """# What it costs
@@ -74,7 +80,8 @@ def _table_row(name: str, row: dict) -> str:
 def _line(row: Row) -> str:
     ratio = f"{row.ratio:.2f}" if row.ratio is not None else "-"
     baseline = f"{row.baseline:.3f}" if row.baseline is not None else "-"
-    return f"{row.name:<28} {row.value:>9.3f} {row.goal:>9.3f}  {row.unit:<6} {baseline:>9} {ratio:>7}  {row.runs}"
+    goal = f"{row.goal:.3f}" if row.goal is not None else "-"
+    return f"{row.name:<28} {row.value:>9.3f} {goal:>9}  {row.unit:<6} {baseline:>9} {ratio:>7}  {row.runs}"
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ class Site:
         known = self._seen.setdefault(task, {})
         if "created" not in known:
             self._names[task] = name
-            known["cpu"] = cpu_seconds(self._processes[task].pid)
+            if launcher := self._processes.get(task):
+                known["cpu"] = cpu_seconds(launcher.pid)
             known["created"] = now
         if TFJob().verdict(item).state.terminal:
             known.setdefault("ended", now)

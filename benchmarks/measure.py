@@ -16,7 +16,7 @@ class Row:
         what: What it is, for people.
         value: The figure.
         unit: Of value and baseline.
-        goal: What it should not exceed.
+        goal: What it should not exceed; None = it is somebody else's.
         runs: How many counted.
         baseline: What it was measured against; None = nothing.
         ratio: With over without; None = not meaningful.
@@ -26,7 +26,7 @@ class Row:
     what: str
     value: float
     unit: str
-    goal: float
+    goal: float | None
     runs: int
     baseline: float | None = None
     ratio: float | None = None
