@@ -7,7 +7,8 @@ evaluator              follows the checkpoints
 A plain loop over a tf.Module: Keras 3's `fit` supports neither strategy. An interrupted run goes on from the newest
 checkpoint, with the batches it would have seen.
 
-Environment: TFSTEPS_DATA (the file that `digits.save` wrote), TFSTEPS_OUTPUT_DIR, TFSTEPS_MODEL_DIR, TFSTEPS_LOG_DIR.
+Environment: TFSTEPS_DATA (the file that `digits.save` wrote), TFSTEPS_OUTPUT_DIR, TFSTEPS_MODEL_DIR, TFSTEPS_LOG_DIR,
+and the settings EPOCHS, HIDDEN (units) and LEARNING_RATE.
 """
 
 import argparse
@@ -30,10 +31,11 @@ OUTPUT = pathlib.Path(os.environ.get("TFSTEPS_OUTPUT_DIR", "out"))
 MODEL = os.environ.get("TFSTEPS_MODEL_DIR", str(OUTPUT / "model"))
 LOGS = pathlib.Path(os.environ.get("TFSTEPS_LOG_DIR", OUTPUT / "logs"))
 CHECKPOINTS = str(OUTPUT / "checkpoints")
-HIDDEN = 64
+SETTINGS = {name: os.environ.get(name, default) for name, default in (("HIDDEN", "64"), ("LEARNING_RATE", "1.0"))}
+HIDDEN = int(SETTINGS["HIDDEN"])
+LEARNING_RATE = float(SETTINGS["LEARNING_RATE"])
 BATCH = 64
 STEPS = 50  # an epoch
-LEARNING_RATE = 1.0
 
 
 class Classifier(tf.Module):
@@ -107,7 +109,7 @@ class Progress:
         log(f"step {self.at} loss {float(loss):.4f}")
 
 
-def train_mirrored(last: int, *, decides: bool) -> None:
+def train_mirrored(last: int, *, decides: bool, scores: bool) -> None:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # blocks until every peer is there
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # building the strategy made the process deaf to it
     with strategy.scope():
@@ -130,6 +132,9 @@ def train_mirrored(last: int, *, decides: bool) -> None:
         progress.save(loss)
     if decides:
         export(model)
+    if decides and scores:
+        with tf.summary.create_file_writer(str(LOGS / "eval")).as_default():
+            score(model, progress.at)
     leave_together(strategy)
 
 
@@ -167,7 +172,6 @@ def serve(resolver: Resolver) -> None:
 
 def evaluate(last: int, idle: float) -> None:
     """Score every checkpoint that is seen, the last one at any rate."""
-    images, labels = digits.load(os.environ["TFSTEPS_DATA"], "test")
     model, step = Classifier(), tf.Variable(0, dtype=tf.int64)
     checkpoint = tf.train.Checkpoint(model=model, step=step)
     with tf.summary.create_file_writer(str(LOGS / "eval")).as_default():
@@ -176,17 +180,23 @@ def evaluate(last: int, idle: float) -> None:
                 checkpoint.restore(path).assert_existing_objects_matched()
             except (tf.errors.NotFoundError, tf.errors.DataLossError):
                 continue  # rotated away while we looked
-            accuracy = float((tf.argmax(model(images), 1).numpy() == labels).mean())
-            tf.summary.scalar("accuracy", accuracy, step=step)
-            tf.summary.flush()
-            log(f"step {int(step.numpy())} accuracy {accuracy:.4f}")
+            score(model, int(step.numpy()))
             if int(step.numpy()) >= last:
                 return
     raise SystemExit(f"no checkpoint for {idle:g} s")
 
 
+def score(model: Classifier, step: int) -> None:
+    images, labels = digits.load(os.environ["TFSTEPS_DATA"], "test")
+    accuracy = float((tf.argmax(model(images), 1).numpy() == labels).mean())
+    tf.summary.scalar("accuracy", accuracy, step=step)
+    tf.summary.flush()
+    log(f"step {step} accuracy {accuracy:.4f}")
+
+
 def export(model: Classifier) -> None:
     tf.saved_model.save(model, MODEL)
+    (OUTPUT / "settings.json").write_text(json.dumps(SETTINGS), "utf-8")
     log(f"model saved to {MODEL}")
 
 
@@ -211,7 +221,8 @@ def log(text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=6, help=f"epochs of {STEPS} steps")
+    parser.add_argument("--epochs", type=int, default=os.environ.get("EPOCHS", "6"), help=f"epochs of {STEPS} steps")
+    parser.add_argument("--score", action="store_true", help="score the model at the end; for jobs without evaluator")
     parser.add_argument("--idle", type=float, default=300, help="seconds that the evaluator waits for a checkpoint")
     options = parser.parse_args()
     if options.epochs < 1:
@@ -227,7 +238,8 @@ def main() -> None:
     if task["type"] == "evaluator":
         evaluate(last, options.idle)
     elif "ps" not in cluster:
-        train_mirrored(last, decides=task["type"] == "chief" or ("chief" not in cluster and int(task["index"]) == 0))
+        decides = task["type"] == "chief" or ("chief" not in cluster and int(task["index"]) == 0)
+        train_mirrored(last, decides=decides, scores=options.score)
     elif task["type"] == "chief":
         train_on_servers(resolver, last)
     else:

@@ -25,13 +25,15 @@ class Clock:
 
     `queue` runs from creation while the job is queued, `pending` from then until all replicas run, `running` from their
     first common start to the end, restarts included; `no_progress` from the last line or change; `total` from creation.
+    Where the job is older than its follower, what only a follower sees begins when it sees it.
     """
 
-    def __init__(self, limits: Deadlines, created: float) -> None:
-        """Start at `created`, in seconds since the epoch, as all times here."""
+    def __init__(self, limits: Deadlines, created: float, now: float) -> None:
+        """Follow from `now` on a job that was created at `created`: seconds since the epoch, as all times here."""
         self._limits = limits
         self._created = created
-        self._progress = created
+        self._progress = now
+        self._known = False  # whether the job system has said how the job stands
         self._dequeued: float | None = None
         self._started: float | None = None
         self._said = ""
@@ -42,6 +44,7 @@ class Clock:
             return
         self._progress = event.at
         if isinstance(event, JobChanged):
+            self._known = True
             self._said = ": ".join(part for part in (event.reason, event.message) if part)
             if event.state is not State.QUEUED and self._dequeued is None:
                 self._dequeued = event.at
@@ -51,7 +54,7 @@ class Clock:
     def exceeded(self, now: float) -> Exceeded | None:
         """Return the deadline that has passed at `now`, the most telling one first; None if none has."""
         since = {
-            "queue": self._created if self._dequeued is None else None,
+            "queue": self._created if self._known and self._dequeued is None else None,
             "pending": self._dequeued if self._started is None else None,
             "running": self._started,
             "no_progress": self._progress,

@@ -22,9 +22,11 @@ class Logbook:
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Open the file at `path` for appending."""
+        """Begin the file at `path`; one that is there is kept beside it, as `log.1`: all of it comes again."""
         self.lost = 0
         self.error = ""
+        with contextlib.suppress(FileNotFoundError):
+            path.replace(path.with_name(f"{path.name}.1"))
         self._file: IO[bytes] = path.open("ab", buffering=0)
         self._tails: dict[str, collections.deque[str]] = {}
         self._broken = False

@@ -5,6 +5,7 @@
     job.json      the job as it was understood
     status.json   a `Status`, replaced as a whole at every change
     log           `<UTC time> <replica> <line>`, one a line, in the order they were read
+    log.1         what an earlier launcher of this attempt, now dead, had saved
     report.html   when it has ended
     lock          held by the launcher while it lives
     reserve       space for the last status on a full disk; removed then

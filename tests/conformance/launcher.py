@@ -10,7 +10,7 @@ from tests.conformance.systems import SYSTEMS
 from tfsteps import spec, systems
 from tfsteps.exits import Exit, exit_code
 from tfsteps.identity import Identity
-from tfsteps.launch import launch
+from tfsteps.lifecycle import launch
 from tfsteps.printer import Printer
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.system import KubernetesSystem

@@ -2,11 +2,19 @@
 
 import json
 
-TITLES = {"String": "str", "Integer": "int", "Double": "float", "Boolean": "bool", "Dict": "dict", "List": "list"}
+TITLES = {
+    "String": "str",
+    "Integer": "int",
+    "Double": "float",
+    "Float": "float",
+    "Boolean": "bool",
+    "Dict": "dict",
+    "List": "list",
+}
 
 
-def page(component):
-    """Return the page of a component that kfp has made."""
+def page(component, source):
+    """Return the page of a component that kfp has made, and that `source` defines."""
     spec = component.component_spec
     inputs = [
         [f"`{name}`", title(each.type), default(each), flat(each.description)] for name, each in spec.inputs.items()
@@ -15,7 +23,7 @@ def page(component):
     return "\n".join(
         [
             f"# {component.name}",
-            "<!-- Generated from component.py by `make golden`. -->",
+            f"<!-- Generated from {source} by `make golden`. -->",
             spec.description,
             "",
             "## Inputs",

@@ -2,42 +2,75 @@
 
 import importlib
 import pathlib
+import subprocess
+import sys
 
 import pytest
-from kfp import compiler
 
-import tfsteps
+import tfsteps.kfp
 from tests.golden.component_readme import page
 from tfsteps.engines.kfp.lint import problems
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
 COMPONENTS = sorted(file.parent for file in PACKAGE.glob("*/component.py"))
+PIPELINES = sorted(  # of components, offered as one
+    file.parent for file in PACKAGE.glob("*/pipeline.py") if "\n@dsl.pipeline" in file.read_text()
+)
 FILES = {"__init__.py", "component.py", "component.yaml", "launcher.py", "README.md"}
+PIPELINE_FILES = {"__init__.py", "pipeline.py", "pipeline.yaml", "README.md"}
+COMPILE = """
+import sys
+from kfp import compiler
+import tfsteps.kfp
+for name in sys.argv[2:]:
+    compiler.Compiler().compile(getattr(tfsteps.kfp, name), f"{sys.argv[1]}/{name}.yaml")
+"""
 
-each_component = pytest.mark.parametrize("folder", COMPONENTS, ids=lambda folder: folder.name)
+each_component = pytest.mark.parametrize("folder", [*COMPONENTS, *PIPELINES], ids=lambda folder: folder.name)
+
+
+def kind(folder):
+    return "pipeline" if folder in PIPELINES else "component"
 
 
 def component(folder):
-    return getattr(importlib.import_module(f"tfsteps.{folder.name}.component"), folder.name)
+    return getattr(importlib.import_module(f"tfsteps.{folder.name}.{kind(folder)}"), folder.name)
 
 
 def test_there_is_one():
     assert PACKAGE / "train" in COMPONENTS
+    assert PACKAGE / "train_and_finalize" in PIPELINES
 
 
 @each_component
-def test_compiled(folder, golden, tmp_path):
-    compiler.Compiler().compile(component(folder), str(tmp_path / "component.yaml"))
-    text = (tmp_path / "component.yaml").read_text()
+def test_exported(folder):
+    assert component(folder) is getattr(tfsteps.kfp, folder.name)
+    assert folder.name in tfsteps.kfp.__all__
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A folder of all components, compiled by a process of their own: in one with Hera YAML is written otherwise."""
+    target = tmp_path_factory.mktemp("compiled")
+    names = [folder.name for folder in [*COMPONENTS, *PIPELINES]]
+    subprocess.run([sys.executable, "-c", COMPILE, target, *names], check=True)
+    return target
+
+
+@each_component
+def test_compiled(folder, golden, compiled):
+    text = (compiled / f"{folder.name}.yaml").read_text()
     assert problems(text) == []
-    golden(folder / "component.yaml", text)
+    golden(folder / f"{kind(folder)}.yaml", text)
 
 
 @each_component
 def test_readme(folder, golden):
-    golden(folder / "README.md", page(component(folder)))
+    golden(folder / "README.md", page(component(folder), f"{kind(folder)}.py"))
 
 
 @each_component
 def test_files(folder):
-    assert {child.name for child in folder.iterdir()} - {"__pycache__"} == FILES
+    assert {child.name for child in folder.iterdir()} - {"__pycache__"} == (
+        PIPELINE_FILES if folder in PIPELINES else FILES
+    )

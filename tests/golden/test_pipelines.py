@@ -1,26 +1,111 @@
-"""The compiled pipelines are up to date and free of traps."""
+"""The compiled pipelines are up to date, free of traps, and made of the same jobs for both engines."""
 
 import pathlib
 import subprocess
 import sys
+import time
 
+import msgspec
 import pytest
+import yaml
 
-from tfsteps.engines.kfp.lint import problems
+from tfsteps import __version__, schedule, spec, systems
+from tfsteps.engines.argo.lint import problems as argo_problems
+from tfsteps.engines.kfp.lint import problems as kfp_problems
+from tfsteps.schedule import argo, cronjob, kubeflow
 
 PIPELINES = pathlib.Path(__file__).parents[2] / "pipelines"
-PROGRAMS = [file for file in sorted(PIPELINES.glob("*.py")) if "@dsl.pipeline" in file.read_text()]
+COMPILED = PIPELINES / "compiled"
+NAMES = ["fan_out", "finalizer", "mnist", "nightly", "parameter_server", "side_by_side"]
+JOBS = sorted((PIPELINES / "jobs").iterdir())
 
 
-def test_each_compiled_file_has_its_program():
-    assert {file.stem for file in (PIPELINES / "compiled").iterdir()} <= {file.stem for file in PROGRAMS} | {".gitkeep"}
-    assert PIPELINES / "mnist.py" in PROGRAMS
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_compiled(program, golden, tmp_path):
+def compiled(program, tmp_path):
     target = tmp_path / "compiled.yaml"
-    subprocess.run([sys.executable, program, "--compile", target], check=True)
-    text = target.read_text()
-    assert problems(text) == []
-    golden(PIPELINES / "compiled" / f"{program.stem}.yaml", text)
+    subprocess.run([sys.executable, PIPELINES / program, "--compile", target], check=True)
+    return target.read_text()
+
+
+def test_each_pipeline_is_there_for_both_engines():
+    assert sorted(file.name for file in COMPILED.iterdir()) == sorted(
+        f"{name}{end}" for name in NAMES for end in (".yaml", ".argo.yaml")
+    )
+    assert [file.stem for file in JOBS] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_for_kubeflow(name, golden, tmp_path):
+    text = compiled(f"{name}.py", tmp_path)
+    assert kfp_problems(text) == []
+    golden(COMPILED / f"{name}.yaml", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_for_argo(name, golden, tmp_path):
+    text = compiled(f"{name}_argo.py", tmp_path)
+    assert argo_problems(text) == []
+    golden(COMPILED / f"{name}.argo.yaml", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_engines_get_the_same_job_and_the_same_inputs(name):
+    plain = yaml.safe_load((PIPELINES / "jobs" / f"{name}.yaml").read_text())
+    pipeline = next(yaml.safe_load_all((COMPILED / f"{name}.yaml").read_text()))
+    workflow = yaml.safe_load((COMPILED / f"{name}.argo.yaml").read_text())
+    for found in (*kfp_jobs(pipeline), *argo_jobs(workflow)):
+        found.pop("volumes", None)  # of the claim, which Kubeflow mounts by the task
+        assert spec.from_plain(found, name) == spec.from_plain(plain, name)
+    inputs = pipeline["root"].get("inputDefinitions", {}).get("parameters", {})
+    given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
+    assert {each: text(declared["defaultValue"]) for each, declared in inputs.items()} == {
+        each: text(yaml.safe_load(value)) for each, value in given.items()
+    }
+
+
+def kfp_jobs(pipeline):
+    """Return each input `spec` that is written into a pipeline."""
+    dags = [pipeline["root"], *pipeline["components"].values()]
+    tasks = [task for dag in dags for task in dag.get("dag", {}).get("tasks", {}).values()]
+    specs = [task.get("inputs", {}).get("parameters", {}).get("spec", {}) for task in tasks]
+    found = [each["runtimeValue"]["constant"] for each in specs if "runtimeValue" in each]
+    assert found
+    return [whole(each) for each in found]
+
+
+def argo_jobs(workflow):
+    calls = [task for each in workflow["spec"]["templates"] for task in each.get("dag", {}).get("tasks", [])]
+    found = [
+        msgspec.json.decode(argument["value"])
+        for call in calls
+        for argument in call.get("arguments", {}).get("parameters", [])
+        if argument["name"] == "spec"
+    ]
+    assert found
+    return found
+
+
+def whole(value):
+    """Undo what a protocol buffer makes of integers."""
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def text(value):
+    return msgspec.json.encode(whole(value), order="sorted").decode()
+
+
+@pytest.mark.parametrize("file", JOBS, ids=lambda file: file.name)
+def test_a_job_names_the_image_of_this_version(file):
+    job = spec.load(file)
+    assert job.image == f"tfsteps/digits:{__version__}"
+    assert systems.get("kubeflow").problems(job) == []
+
+
+def test_the_schedule_suits_every_scheduler():
+    when = schedule.load(PIPELINES / "nightly.schedule.yaml")
+    assert argo.problems(when) == []
+    assert cronjob.problems(when) == []
+    assert kubeflow.problems(when, time.time()) == []

@@ -117,6 +117,23 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
     assert gone.stderr.startswith("error: run 'busy' is unknown")
 
 
+def test_a_job_whose_launcher_was_killed_is_gone_on_with(terminal, home):
+    job = terminal.job("echo ready; sleep 6; echo end")
+    with terminal.started("run", job, "--run-id", "left") as launcher:
+        until(launcher, "ready")
+        launcher.kill()
+        launcher.communicate()
+    assert "--adopt goes on with it" in terminal.tfsteps("run", job, "--run-id", "left").stderr
+    other = terminal.job("echo another")
+    assert "was made from another job" in terminal.tfsteps("run", other, "--run-id", "left", "--adopt").stderr
+    done = terminal.tfsteps("run", terminal.job("echo ready; sleep 6; echo end"), "--run-id", "left", "--adopt")
+    assert done.returncode == Exit.SUCCEEDED, done.stderr
+    mine = [each for each in terminal.jobs() if each["metadata"]["labels"]["tfsteps.dev/run-id"] == "left"]
+    assert len(mine) == 1
+    lines = (home / "runs/left/quick/0/log").read_text().splitlines()
+    assert [line.split(maxsplit=2)[2] for line in lines] == ["ready", "end"], "each line once"
+
+
 def test_show_follow_ends_with_the_job(terminal):
     with terminal.started(
         "run", terminal.job("echo ready; sleep 3; exit 4", more="on_end: keep"), "--run-id", "seen"

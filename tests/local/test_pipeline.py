@@ -1,6 +1,7 @@
-"""pipelines/mnist.py from its command line, as `make demo` starts it."""
+"""Every pipeline for Kubeflow runs here from its command line, pipelines/mnist.py as `make demo` starts it."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -21,13 +22,14 @@ from tfsteps.systems.base import State
 PIPELINES = pathlib.Path(__file__).parents[2] / "pipelines"
 
 
-def command(*arguments, folder=PIPELINES):
-    return [sys.executable, os.fspath(folder / "mnist.py"), *arguments]
+def command(*arguments, folder=PIPELINES, pipeline="mnist"):
+    return [sys.executable, os.fspath(folder / f"{pipeline}.py"), *arguments]
 
 
-def run(*arguments, folder=PIPELINES):
+def run(*arguments, folder=PIPELINES, pipeline="mnist"):
     """Run the pipeline to its end; return its exit code and what it printed."""
-    done = subprocess.run(command(*arguments, folder=folder), capture_output=True, text=True, check=False)
+    words = command(*arguments, folder=folder, pipeline=pipeline)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     assert_nothing_left(done.stdout)
     return done.returncode, done.stdout
@@ -48,12 +50,16 @@ def assert_nothing_left(output):
 
 def steps(output):
     """Return the steps that ran, with their exit codes."""
-    return dict(re.findall(r"^(\w+) +exit (\d+) ", output, re.MULTILINE))
+    return dict(re.findall(r"^([\w/-]+) +exit (\d+) ", output, re.MULTILINE))
+
+
+def attempts():
+    [run_id] = records.runs()
+    return records.attempts(run_id)
 
 
 def only_attempt():
-    [run_id] = records.runs()
-    [attempt] = records.attempts(run_id)
+    [attempt] = attempts()
     return attempt
 
 
@@ -92,6 +98,93 @@ def test_parameter_servers_and_a_model_that_is_not_good_enough():
     assert [replica.name for replica in only_attempt().status().replicas][-2:] == ["ps-0", "evaluator-0"]
     assert steps(output) == {"prepare": "0", "train": "0", "evaluate": "0"}, "nothing is exported"
     assert re.search(r"^accuracy 0\.9\d+, 1\.01 wanted: reject$", output, re.MULTILINE), output
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(240)
+def test_parameter_server():
+    few = ("--workers", "1", "--servers", "1", "--examples", "500", "--settings", '{"EPOCHS": "1"}')
+    code, output = run(*few, pipeline="parameter_server")
+    assert code == 0, output
+    assert steps(output) == {"prepare": "0", "train": "0", "evaluate": "0"}
+    names = [replica.name for replica in only_attempt().status().replicas]
+    assert names == ["chief-0", "worker-0", "ps-0", "evaluator-0"]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(240)
+def test_fan_out():
+    trials = [{"LEARNING_RATE": rate, "EPOCHS": "1"} for rate in ("0.0001", "0.5")]
+    code, output = run("--examples", "500", "--trials", json.dumps(trials), pipeline="fan_out")
+    assert code == 0, output
+    loop = {f"for-loop-1-iteration-{i}/train": "0" for i in range(len(trials))}
+    assert steps(output) == {"prepare": "0", **loop, "best": "0", "export": "0"}
+    chosen = max((attempt.status() for attempt in attempts()), key=lambda status: status.metrics["accuracy"])
+    assert re.search(rf"^the best of 2: {chosen.job}, .*'LEARNING_RATE': '0.5'", output, re.MULTILINE), output
+    exported = pathlib.Path(re.search(r"^model exported to (.+)$", output, re.MULTILINE)[1])
+    assert (exported / "1/saved_model.pb").read_bytes() == pathlib.Path(chosen.model, "saved_model.pb").read_bytes()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("accuracy", "passes"), [("0", True), ("1.01", False)])
+def test_nightly(accuracy, passes):
+    few = ("--examples", "500", "--settings", '{"EPOCHS": "1"}')
+    code, output = run("--accuracy", accuracy, *few, pipeline="nightly")
+    assert code == 0, output
+    promoted = {"promote": "0"} if passes else {}
+    assert steps(output) == {"prepare": "0", "check": "0", "train": "0", "evaluate-gate": "0", **promoted}
+    if passes:
+        folder = pathlib.Path(re.search(r"^model promoted to (.+)$", output, re.MULTILINE)[1])
+        assert folder.name == str(int(only_attempt().status().created))
+        assert (folder / "saved_model.pb").is_file()
+
+
+def test_nightly_with_data_that_are_not_fit():
+    code, output = run("--examples", "500", "--least", "501", pipeline="nightly")
+    assert code == 1, output
+    assert steps(output) == {"prepare": "0", "check": "1"}, "nothing is trained"
+    assert "is not fit to train with: there are 500 digits, not 501 or more" in output
+
+
+@pytest.mark.tensorflow
+@pytest.mark.timeout(240)
+def test_side_by_side():
+    settings = [f"--{who}={json.dumps({'EPOCHS': '1', 'HIDDEN': size})}" for who, size in FIGHTERS.items()]
+    code, output = run("--examples", "500", *settings, pipeline="side_by_side")
+    assert code == 0, output
+    assert steps(output) == {"prepare": "0", "train": "0", "train-2": "0", "compare": "0"}
+    found = [attempt.status() for attempt in attempts()]
+    assert len({status.job for status in found}) == len({status.output for status in found}) == 2
+    for status, size in zip(sorted(found, key=lambda each: each.identity.task), FIGHTERS.values(), strict=True):
+        assert json.loads(pathlib.Path(status.output, "settings.json").read_text())["HIDDEN"] == size
+        assert pathlib.Path(status.model, "saved_model.pb").is_file()
+
+
+FIGHTERS = {"champion": "16", "challenger": "32"}
+
+
+def test_finalizer():
+    code, output = run(pipeline="finalizer")
+    assert code == 10, output
+    assert steps(output) == {"train-and-finalize/train": "10", "train-and-finalize/cleanup": "0"}
+    assert "step 3 loss nan: the learning rate is too high" in output
+    assert only_attempt().status().state is State.FAILED
+
+
+def test_finalizer_of_a_training_that_ends_well():
+    code, output = run("--settings", "{}", pipeline="finalizer")
+    assert code == 0, output
+    assert steps(output) == {"train-and-finalize/train": "0", "train-and-finalize/cleanup": "0"}
+
+
+def test_an_input_that_is_not_json_is_refused():
+    done = subprocess.run(
+        command("--settings", "fast", pipeline="nightly"), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "argument --settings: 'fast' is not JSON" in done.stderr
+    assert records.runs() == []
 
 
 def test_failed_training(tmp_path):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.launch import launch
+from tfsteps.lifecycle import launch
 from tfsteps.records import ReplicaStatus, Span, Status
 from tfsteps.systems.base import LogLine, State
 

@@ -38,7 +38,7 @@ def line(at):
     ],
 )
 def test_deadlines(limits, events, now, expected):
-    clock = Clock(Deadlines(**limits), created=0)
+    clock = Clock(Deadlines(**limits), created=0, now=0)
     for event in events:
         clock.see(event)
     found = clock.exceeded(now)
@@ -48,7 +48,20 @@ def test_deadlines(limits, events, now, expected):
 
 
 def test_what_was_said_last_is_told():
-    clock = Clock(Deadlines(pending=5), created=0)
+    clock = Clock(Deadlines(pending=5), created=0, now=0)
     clock.see(JobChanged(at=0, state=State.PENDING))
     clock.see(JobChanged(at=1, state=State.PENDING, reason="Unschedulable", message="worker-0: no room"))
     assert clock.exceeded(7) == Exceeded("pending", 5, "Unschedulable: worker-0: no room")
+
+
+def test_a_job_that_is_older_than_its_follower():
+    clock = Clock(Deadlines(queue=5, pending=5, running=5, no_progress=5, total=200), created=0, now=100)
+    assert clock.exceeded(104) is None, "nobody knows yet that it has left the queue long ago"
+    clock.see(JobChanged(at=104, state=State.RUNNING))
+    assert clock.exceeded(108) is None
+    assert clock.exceeded(110).name == "running"
+    assert clock.exceeded(201).name == "running"
+    late = Clock(Deadlines(queue=5, total=200), created=0, now=100)
+    assert late.exceeded(201).name == "total", "counted from its creation"
+    late.see(JobChanged(at=101, state=State.QUEUED))
+    assert late.exceeded(102).name == "queue"

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 import tfsteps
-from tfsteps.cli import debug, files, logs, run, runs, stop
+from tfsteps.cli import compile as compiling
+from tfsteps.cli import debug, files, lint, logs, run, runs, stop, submit
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(
@@ -27,6 +28,9 @@ for command in (
     files.init,
     files.validate,
     files.schema,
+    compiling.compile,
+    lint.lint,
+    submit.submit,
 ):
     app.command()(command)
 

@@ -9,7 +9,7 @@ import msgspec
 from tfsteps.cli.outputs import verdict
 from tfsteps.cli.watch import POLL_SECONDS
 from tfsteps.digest import digest
-from tfsteps.launch import Observer
+from tfsteps.lifecycle import Observer
 from tfsteps.records import Status
 from tfsteps.systems.base import ReplicaState, State
 

@@ -55,6 +55,11 @@ class Group(TyperGroup):
             _flush()
 
 
+def tell(text: str) -> None:
+    """Print a line to standard error."""
+    _say(text)
+
+
 def warn(text: str) -> None:
     """Print a warning to standard error."""
     _say(f"warning: {text}")

@@ -15,11 +15,11 @@ from tfsteps.engines.kfp.local import PipelineError, Step, run
 from tfsteps.exits import Exit
 from tfsteps.identity import new_run_id
 from tfsteps.image import IMAGE
-from tfsteps.launch import Observer
+from tfsteps.job_task import TENSORBOARD_URL
+from tfsteps.lifecycle import Observer
 from tfsteps.printer import Printer
 from tfsteps.stopping import on_termination
 from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
-from tfsteps.train.launcher import TENSORBOARD_URL
 
 
 def run_here(

@@ -74,8 +74,17 @@ def choose(on: On | None, system: str | None, context: str, namespace: str) -> t
     return system or DEFAULT_SYSTEMS[on], Place(on, context, namespace)
 
 
-def make_plan(file: str, name: str, place: Place, run_id: str | None, task: str | None, *, dry_run: bool) -> Plan:
-    """Return what is to be run. A dry run asks no cluster for anything.
+def make_plan(
+    file: str,
+    name: str,
+    place: Place,
+    run_id: str | None,
+    task: str | None,
+    *,
+    adopt: bool = False,
+    dry_run: bool = False,
+) -> Plan:
+    """Return what is to be run. A dry run asks no cluster for anything; `adopt` takes over a job that runs on one.
 
     Raises:
         SpecError: The job is wrong, or this system cannot run it.
@@ -87,7 +96,7 @@ def make_plan(file: str, name: str, place: Place, run_id: str | None, task: str 
     check(job, system, "stdin" if file == "-" else file)
     run = new_run_id() if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
-    attempt = _next_attempt(run, task, Place() if dry_run else place)
+    attempt = _next_attempt(run, task, Place() if dry_run else place, adopt=adopt)
     identity = Identity(run=run, task=task, attempt=attempt)
     here = pathlib.Path.cwd() if file == "-" else pathlib.Path(file).absolute().parent
     return Plan(job, identity, system, here, system.places(job, identity, here))
@@ -99,8 +108,8 @@ def _named(option: str, text: str) -> str:
     return text
 
 
-def _next_attempt(run: str, task: str, place: Place) -> int:
-    """Return the attempt's number: one more than any that this machine or the cluster knows."""
+def _next_attempt(run: str, task: str, place: Place, *, adopt: bool) -> int:
+    """Return the attempt's number: one more than any known here or to the cluster, or that of the running job."""
     if any(earlier.alive() for earlier in records.attempts(run, task)):
         raise _running_already(run, task, "")
     number = records.next_attempt(run, task)
@@ -108,14 +117,16 @@ def _next_attempt(run: str, task: str, place: Place) -> int:
         return number
     with cluster(place) as runs:
         earlier = [job.status for job in runs.jobs(run) if job.status.identity.task == task]
-    if not all(status.state.terminal for status in earlier):
-        raise _running_already(run, task, place.options)
+    if running := [status for status in earlier if not status.state.terminal]:
+        if adopt:
+            return running[-1].identity.attempt
+        raise _running_already(run, task, place.options, "; if its launcher is gone, --adopt goes on with it")
     return max([number, *(status.identity.attempt + 1 for status in earlier)])
 
 
-def _running_already(run: str, task: str, options: str) -> CommandError:
+def _running_already(run: str, task: str, options: str, more: str = "") -> CommandError:
     stop = f"`tfsteps stop {run} --task {task}{options}` stops it"
-    return CommandError(f"run {run}: task {task} is running already; {stop}, another --task runs beside it")
+    return CommandError(f"run {run}: task {task} is running already; {stop}, another --task runs beside it{more}")
 
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from tfsteps.cli.text import iso
 from tfsteps.cli.watch import observer
 from tfsteps.cli.where import Context, Namespace, On
 from tfsteps.exits import Exit, exit_code
-from tfsteps.launch import Observer, launch
+from tfsteps.lifecycle import Observer, launch
 from tfsteps.printer import Printer
 from tfsteps.records import Attempt, Status
 from tfsteps.spec import TrainingJob
@@ -42,6 +42,10 @@ def run(
     namespace: Namespace = "",
     run_id: Annotated[str | None, typer.Option(help="Id of the run. Left out: a new one, printed first.")] = None,
     task: Annotated[str | None, typer.Option(help="Name of the task within the run. Left out: the job's.")] = None,
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="On a cluster: if the task's job runs already, its launcher gone, go on with it."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")] = False,
     output: Annotated[
         Output, typer.Option(help="json: the outputs as one object; log lines go to stderr.")
@@ -62,7 +66,11 @@ def run(
     same --run-id for another attempt, which shares the output folder.
     """
     name, place = choose(on, system, context, namespace)
-    plan = make_plan(job, name, place, run_id, task, dry_run=dry_run)
+    if adopt and (place.on is On.LOCAL or run_id is None):
+        raise CommandError(
+            "--adopt needs --on kubernetes and the --run-id of the job; a local job ends with its launcher"
+        )
+    plan = make_plan(job, name, place, run_id, task, adopt=adopt, dry_run=dry_run)
     if dry_run:
         print_plan(plan, as_json=output is Output.JSON)
         return

@@ -23,7 +23,7 @@ from tfsteps.cli.outputs import (
 from tfsteps.cli.text import clean, duration, iso
 from tfsteps.cli.watch import follow, observer
 from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
-from tfsteps.launch import Observer
+from tfsteps.lifecycle import Observer
 from tfsteps.records import Status
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from tfsteps.cli.find import read
-from tfsteps.launch import Observer
+from tfsteps.lifecycle import Observer
 from tfsteps.printer import Printer
 from tfsteps.records import Attempt
 

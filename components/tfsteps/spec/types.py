@@ -163,7 +163,7 @@ class TrainingJob(_Base, frozen=True):
             must succeed.
         deadlines: When to give up.
         output_dir: Folder that all replicas see. {name}, {run_id}, {task} are replaced. Empty = a folder of the run
-            (local).
+            (local); tfsteps/{run_id}/{task} on the job's first claim or NFS export that is not read-only.
         outputs: What is found there.
         tensorboard: Present = a TensorBoard is offered.
         on_end: What is left when the job has ended: keep everything, delete_pods, or delete the job. Empty =

@@ -10,6 +10,9 @@ import msgspec
 from tfsteps.identity import Identity
 from tfsteps.spec import Problem, RoleName, TrainingJob
 
+Scope = Literal["siblings", "run"]
+OnEnd = Literal["keep", "delete_pods", "delete"]
+
 TICK_SECONDS = 0.5
 """`events()` yields at least this often, so that deadlines and stop requests are seen."""
 
@@ -156,6 +159,9 @@ class Handle(Protocol):
     name: str
     uid: str
     namespace: str
+    created: float
+    """When the job was created, in seconds since the epoch."""
+
     warnings: list[str]
     """What was found out since the start and people should know."""
 
@@ -177,6 +183,8 @@ class System(Protocol):
     """One job system."""
 
     name: str
+    outlives_launcher: bool
+    """Whether jobs go on when the process that started them ends."""
 
     def attempt(self, run: str, task: str) -> int:
         """Return the number of the attempt that a launcher of this task is to make now.
@@ -203,6 +211,38 @@ class System(Protocol):
         Raises:
             LaunchError: It could not be created; nothing is left of it.
             StoppedError: `give_up` was called meanwhile.
+        """
+
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> Handle:
+        """Return the job that a `start` has created, so that it can be followed from another process. Creates nothing.
+
+        Only where jobs outlive their launcher. A job that is gone, or another one of that name, is found out by
+        `events()`, which says `lost` then.
+
+        Args:
+            job: What was started.
+            name: The handle's name.
+            uid: Its uid.
+            created: When it was created, in seconds since the epoch.
+
+        Raises:
+            LaunchError: The job system cannot be reached.
+        """
+
+    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
+        """Remove what the jobs of a run left, and return the names of those that something was removed of.
+
+        Unfinished jobs are stopped and removed. To ended ones the clean-up policy is applied. What is gone already,
+        or going, is left alone: done again, it removes nothing.
+
+        Args:
+            identity: The finalizer's own.
+            scope: siblings = the jobs launched beside the finalizer: in the same (sub-)pipeline and loop iteration.
+                run = all jobs of the run.
+            on_end: The policy; None = each job's own.
+
+        Raises:
+            LaunchError: They cannot be looked for, or one of them not removed.
         """
 
     def give_up(self) -> None:

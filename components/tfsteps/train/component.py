@@ -72,7 +72,8 @@ def train(
             volumes) to the replicas.
 
     Returns:
-        job: name, uid, system, namespace, state, started and ended (ISO 8601), and the folders output, model and logs.
+        job: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs, and
+            the metrics.
         tensorboard_url: Address of the TensorBoard; empty = none is up.
         digest: Why the job failed, in one sentence; empty = it did not.
         model: The model. Its true place, as the replicas see it, is metadata["path"].

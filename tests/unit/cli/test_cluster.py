@@ -287,3 +287,9 @@ def test_a_dry_run_needs_no_cluster(job, home, tmp_path, monkeypatch, where):
 def test_a_task_that_goes_on_somewhere_is_not_started_beside_itself(server, job):
     err = refused("run", job, "--run-id", "busy", *K)
     assert "task mnist is running already; `tfsteps stop busy --task mnist --on kubernetes` stops it" in err
+    assert "--adopt goes on with it" in err
+
+
+@pytest.mark.parametrize("where", [("--run-id", "r1"), K])
+def test_what_cannot_be_adopted(job, where):
+    assert "--adopt needs --on kubernetes and the --run-id" in refused("run", job, "--adopt", *where)

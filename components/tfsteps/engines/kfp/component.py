@@ -7,7 +7,7 @@ from kfp import dsl
 from kfp.dsl.container_component_class import ContainerComponent
 from kfp.dsl.pipeline_task import TaskState
 
-from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.image import IMAGE
 
 _PASSTHROUGHS = (
@@ -36,10 +36,17 @@ def container_spec(module: str, image: str = IMAGE) -> dsl.ContainerSpec:
 class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no types
     """A component whose tasks are never taken from the cache, and know the run they belong to."""
 
+    def __init__(self, component_spec: Any, pipeline_func: Callable[..., Any], *, finalizer: bool = False) -> None:
+        """Make it as kfp does; tasks of a `finalizer` may `ignore_upstream_failure`."""
+        self._finalizer = finalizer
+        super().__init__(component_spec, pipeline_func)
+
     def __call__(self, **inputs: Any) -> Any:
         """Return the task, in a pipeline; its result, outside of one (kfp.local)."""
         if "run_id" in self.component_spec.inputs:
             inputs.setdefault("run_id", dsl.PIPELINE_JOB_ID_PLACEHOLDER)
+        if self._finalizer:  # `ignore_upstream_failure` ends with a KeyError at an input that was left out
+            inputs = {name: each.default for name, each in self.component_spec.inputs.items()} | inputs
         task = super().__call__(**inputs)
         return task if task.state is TaskState.FINAL else task.set_caching_options(False)
 
@@ -52,13 +59,21 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
         return spec
 
 
+def finalizer_component(function: Callable[..., Any]) -> LauncherComponent:
+    """Make a component that cleans up, of a function that returns a container spec; each input needs a default."""
+    made = launcher_component(function)
+    return LauncherComponent(made.component_spec, made.pipeline_func, finalizer=True)
+
+
 def launcher_component(function: Callable[..., Any]) -> LauncherComponent:
     """Make a component of a function that returns a container spec.
 
     Where it takes a `dsl.TaskConfig`, what authors set on its tasks goes to the job's replicas; variables and volumes
-    go to the launcher too.
+    go to the launcher too. An output may have the name of an input: its parameter's has `_` at the end then.
     """
     plain = dsl.container_component(function)
+    outputs = plain.component_spec.outputs or {}
+    plain.component_spec.outputs = {name.removesuffix("_"): output for name, output in outputs.items()} or None
     if any(spec.type == "TaskConfig" for spec in (plain.component_spec.inputs or {}).values()):
         # container_component takes no passthroughs, but the compiler reads them from here.
         plain.component_spec.task_config_passthroughs = [

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.identity import Identity, new_run_id
 
-ARGUMENT = "--executor_input"
 RUN_ID = "TFSTEPS_RUN_ID"
 _MOUNTS = re.compile(r"^(gs|minio|s3|oci)://")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

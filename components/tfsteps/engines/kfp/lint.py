@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
-from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.manifests import documents
 
 _WHOLE = "{{$}}"
 _PLACEHOLDER = re.compile(r"\{\{\$\.pipeline_\w+\}\}")
@@ -28,19 +27,19 @@ def problems(compiled: str) -> list[str]:
     Raises:
         yaml.YAMLError: It is neither.
     """
-    spec, *platforms = yaml.safe_load_all(compiled)
+    spec, *platforms = documents(compiled)
     found = []
     executors = spec.get("deploymentSpec", {}).get("executors", {})
     components = spec.get("components", {})
     for name, component in components.items():
         if executor := executors.get(component.get("executorLabel")):
             container, inputs = executor.get("container", {}), component.get("inputDefinitions", {})
-            found += [f"{name}: {text}" for text in _container(container, inputs.get("parameters", {}))]
+            found += [f"{name}: {said}" for said in _container(container, inputs.get("parameters", {}))]
     for name, task in _tasks(spec):
         component = components.get(task["componentRef"]["name"], {})
         container = executors.get(component.get("executorLabel"), {}).get("container", {})
-        found += [f"task {name}: {text}" for text in _task(task, container)]
-    return found + [f"platform settings: {text}" for text in _placeholders(platforms)]
+        found += [f"task {name}: {said}" for said in _task(task, container)]
+    return found + [f"platform settings: {said}" for said in _placeholders(platforms)]
 
 
 def _tasks(spec: _Node) -> Iterator[tuple[str, _Node]]:

@@ -13,18 +13,22 @@ from kfp import dsl
 from kfp.local import utils
 
 from tfsteps import records
-from tfsteps.engines.kfp.executor import ARGUMENT, RUN_ID, ExecutorInput
+from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
 from tfsteps.engines.kfp.preload import Preloaded
 from tfsteps.engines.kfp.sdk import patched
 from tfsteps.engines.kfp.step import Follower, Process
 from tfsteps.exits import Exit
-from tfsteps.identity import new_run_id
+from tfsteps.identity import Identity, new_run_id
 from tfsteps.image import IMAGE
-from tfsteps.launch import Observer
+from tfsteps.lifecycle import Observer
 from tfsteps.printer import Printer
 from tfsteps.records import Attempt
 from tfsteps.stopping import on_termination
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.local import finalizer
 from tfsteps.systems.local.guard import Guard
+from tfsteps.systems.local.lifeline import Lifeline
 
 _NOT_LOCAL = (  # kfp.local ends with an IndexError where it meets one
     dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
@@ -88,9 +92,10 @@ def run(
         PipelineError: A step failed, the run was stopped, or a step cannot run here.
     """
     _check(pipeline, images)
-    ours = {**(env or {}), RUN_ID: run_id or new_run_id()}
+    run_id = run_id or new_run_id()
     say = say or Printer().say
-    with Preloaded() as preloaded, Guard() as guard:
+    with _jobs(run_id, say), Lifeline() as lifeline, Preloaded() as preloaded, Guard() as guard:
+        ours = {**(env or {}), **lifeline.env, RUN_ID: run_id}
         start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard, preloaded=preloaded)
         steps = _Steps(ours, start, observer, say)
         try:
@@ -99,6 +104,24 @@ def run(
         except (_Stopped, RuntimeError) as error:  # the latter is kfp's, and names the failed task alone
             raise steps.failure() or error from error
     return steps.ended
+
+
+@contextlib.contextmanager
+def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
+    """At the end of the block, wait until the jobs that `launch` steps left have ended: their lifeline is cut."""
+    others = {attempt.folder for attempt in _alive(run_id)}
+    try:
+        yield
+    finally:
+        left = [attempt for attempt in _alive(run_id) if attempt.folder not in others]
+        try:
+            finalizer.until_ended(left)
+        except LaunchError as error:
+            say(f"warning: {error}")
+
+
+def _alive(run_id: str) -> list[Attempt]:
+    return [attempt for attempt in records.attempts(run_id) if attempt.alive()]
 
 
 class _Stopped(Exception):  # noqa: N818  not an error
@@ -182,9 +205,13 @@ class _Steps:
             self._running.discard(process)
 
     def _follower(self, task: ExecutorInput) -> Follower:
-        identity = task.identity(self._env)
-        attempt = records.next_attempt(identity.run, identity.task)
-        return Follower(Attempt.of(msgspec.structs.replace(identity, attempt=attempt)), self._observer, self._say)
+        match task.parameters.get("job"):
+            case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # it waits for another task's
+                identity = Identity(run=run, task=name, attempt=attempt)
+            case _:
+                own = task.identity(self._env)
+                identity = msgspec.structs.replace(own, attempt=records.next_attempt(own.run, own.task))
+        return Follower(Attempt.of(identity), self._observer, self._say)
 
 
 # --- kfp.local

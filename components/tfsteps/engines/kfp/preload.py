@@ -21,7 +21,8 @@ from typing import Any, Self
 
 import msgspec
 
-_MODULES = ("train.launcher", "systems.local.commands", "metrics", "report")
+_STEPS = ("train", "launch", "wait", "cleanup", "evaluate_gate")
+_MODULES = (*(f"{step}.launcher" for step in _STEPS), "background", "systems.local.commands", "metrics", "report")
 _PACKAGE = "tfsteps"
 
 

@@ -1,4 +1,4 @@
-"""kfp.local as we need it: tasks run by our own function, nothing of its own on the terminal, two faults mended.
+"""kfp.local as we need it: tasks run by our own function, nothing of its own on the terminal, four faults mended.
 
 kfp.local looks its task handlers up by the exact type of the runner, and has none for containers as processes. So for
 the length of a run ours stands in the place of the one for subprocesses.
@@ -8,15 +8,20 @@ import contextlib
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kfp import local
 from kfp.local import config, executor_input_utils, logging_utils, subprocess_task_handler
+from kfp.local.orchestrator import task_spec_utils
 from kfp.local.orchestrator.enhanced_dag_orchestrator import ConditionEvaluator
 from kfp.local.status import Status as TaskStatus
 
 _executor_input_to_dict: Any = executor_input_utils.executor_input_to_dict
+_GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")  # no pipelines of their own
+_nested_folder: Any = task_spec_utils.get_nested_pipeline_resource_name
+_iteration: Any = task_spec_utils.create_parameter_loop_iteration_task_spec
 _resolve_channel: Any = ConditionEvaluator._resolve_pipeline_channel  # noqa: SLF001  see `_channel_value`
 
 
@@ -43,7 +48,9 @@ def patched(
             (logging_utils, "print_horizontal_line", lambda: None),
             (config.LocalExecutionConfig, "instance", None),
             (executor_input_utils, "executor_input_to_dict", _without_nulls),
+            (task_spec_utils, "get_nested_pipeline_resource_name", _folder),
             (ConditionEvaluator, "_resolve_pipeline_channel", _channel_value),
+            (task_spec_utils, "create_parameter_loop_iteration_task_spec", _loop_iteration),
         ):
             stack.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
@@ -62,6 +69,13 @@ def _without_nulls(executor_input: Any, component_spec: Any) -> Any:
     return _executor_input_to_dict(executor_input, component_spec)
 
 
+def _folder(task_name: str, pipeline_resource_name: str) -> str:
+    """Do what kfp.local does, which gives loop iterations a folder of their own, for inner pipelines too."""
+    folder: str = _nested_folder(task_name, pipeline_resource_name)
+    inner = folder == pipeline_resource_name and not _GROUP.fullmatch(task_name)
+    return f"{folder}/{task_name}" if inner else folder
+
+
 def _channel_value(channel: str, store: Any) -> Any:
     """Do what kfp.local does, for outputs of any name: it knows only `Output`, and takes other conditions for false."""
     task, _, key = channel.removeprefix("pipelinechannel--").rpartition("-")
@@ -69,6 +83,15 @@ def _channel_value(channel: str, store: Any) -> Any:
         return store.get_task_output(task, key)
     except ValueError:  # no such task: it names an input
         return _resolve_channel(channel, store)
+
+
+def _loop_iteration(loop: Any, item: Any, name: str) -> Any:
+    """Do what kfp.local does, but leave alone what a loop is given of other tasks: it puts the item there too."""
+    iteration = _iteration(loop, item, name)
+    for given, source in loop.inputs.parameters.items():
+        if source.HasField("task_output_parameter") and given != loop.parameter_iterator.item_input:
+            iteration.inputs.parameters[given].CopyFrom(source)
+    return iteration
 
 
 class _Warnings(logging.Handler):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
 from tfsteps.engines.kfp.preload import Preloaded
-from tfsteps.launch import Observer
+from tfsteps.lifecycle import Observer
 from tfsteps.records import Attempt
 from tfsteps.spec import RoleName
 from tfsteps.systems.base import LogLine, Replica

@@ -12,9 +12,12 @@ import msgspec
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.systems.kubernetes.scope import scope
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
 _NAMES = ("KFP_POD_NAME", "POD_NAME")
+_KUBEFLOW = "pipelines.kubeflow.org/v2_component"
+_TRY = re.compile(r"\((\d+)\)$")
 
 
 class Host:
@@ -23,6 +26,8 @@ class Host:
     Attributes:
         owner: The ownerReference to the Workflow that goes into the job; None = there is no Workflow.
         attempt: Which try of its step this pod is; None = there is no Workflow.
+        step: The node of the Workflow whose pods come here to launch, the same over its tries; empty = none.
+        scope: The node that this step's lies in, and its siblings' lie in; None = there is no Workflow.
         terminating: Whether the Workflow is known to be ending.
         warnings: What we may not look at.
     """
@@ -33,6 +38,8 @@ class Host:
         self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         self.owner = _workflow(pod)
         self.attempt = _attempt(pod) if self.owner else None
+        self.step = step_of(pod) if self.owner else ""
+        self.scope = scope(self.step, kubeflow=_by_kubeflow(pod)) if self.owner else None
         self.terminating = False
         self.warnings: list[str] = []
         if self.owner:
@@ -69,7 +76,7 @@ class Host:
     def _saw_workflow(self, seen: Seen) -> None:
         match seen:
             case Listed(items=[item, *_]) | Changed(item=item):
-                self.terminating = _terminating(item)
+                self.terminating = terminating(item)
             case Listed(items=[]) | Deleted():
                 self.terminating = True
             case Refused(error=error):
@@ -107,12 +114,25 @@ def _workflow(pod: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _attempt(pod: Mapping[str, Any]) -> int:
     """Return the number at the end of the node's name: `train.executor(2)`; a step without retries has none."""
-    node = (pod["metadata"].get("annotations") or {}).get("workflows.argoproj.io/node-name", "")
-    found = re.search(r"\((\d+)\)$", node)
+    found = _TRY.search(_node(pod))
     return int(found[1]) if found else 0
 
 
-def _terminating(workflow: Mapping[str, Any]) -> bool:
+def step_of(pod: Mapping[str, Any]) -> str:
+    """Return the name of a pod's node in its Workflow, without the number of the try; empty = it has none."""
+    return _TRY.sub("", _node(pod))
+
+
+def _by_kubeflow(pod: Mapping[str, Any]) -> bool:
+    meta = pod["metadata"]
+    return _KUBEFLOW in {**(meta.get("labels") or {}), **(meta.get("annotations") or {})}
+
+
+def _node(pod: Mapping[str, Any]) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get("workflows.argoproj.io/node-name", ""))
+
+
+def terminating(workflow: Mapping[str, Any]) -> bool:
     """Tell whether a Workflow is stopped, terminated (as Kubeflow Pipelines does: no time left) or being deleted."""
     spec = workflow.get("spec", {})
     return bool(

@@ -1,5 +1,6 @@
 """A job object on a cluster, from its creation on: its events, its logs, its end."""
 
+import datetime as dt
 import functools
 import queue
 import time
@@ -21,6 +22,7 @@ _DRAIN_SECONDS = 10.0  # for the last lines of replicas that have ended
 _DELETE_AGAIN_SECONDS = 5.0
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is heard only then
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
+_JUST_NOW_SECONDS = 2.0
 _FORBIDDEN = {401, 403}  # trying again is no use
 _Item = tuple[Callable[..., Iterator[Event]], tuple[Any, ...]]
 
@@ -32,6 +34,7 @@ class KubernetesJob:
         name: The object's name.
         uid: Its uid.
         namespace: Its namespace.
+        created: When it was created, in seconds since the epoch.
     """
 
     def __init__(self, api: Api, kind: Kind, item: Mapping[str, Any], job: TrainingJob, host: Host | None) -> None:
@@ -39,6 +42,7 @@ class KubernetesJob:
         self._replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
         meta = item["metadata"]
         self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
+        self.created = _created(meta, time.time())
         self._api = api
         # The signal handler's own: the other may be in use when it comes.
         self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
@@ -239,3 +243,10 @@ class KubernetesJob:
         self._vanished = self._tracker.pods.keys() - {item["metadata"]["uid"] for item in pods}
         for item in pods:
             yield from self._saw_pods(Changed(item), time.time())
+
+
+def _created(meta: Mapping[str, Any], now: float) -> float:
+    """Return when an object was created: `now` if that was just now, for the API server tells whole seconds."""
+    stamp = meta.get("creationTimestamp")
+    then = dt.datetime.fromisoformat(stamp).timestamp() if stamp else now
+    return then if now - then > _JUST_NOW_SECONDS else now

@@ -74,7 +74,7 @@ def status(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], now: flo
         message=change.message,
         created=created,
         started=max(starts) if len(starts) == len(names) else None,
-        ended=_job_ended(item) or now if change.state.terminal else None,
+        ended=job_ended(item) or now if change.state.terminal else None,
         output=env.get("TFSTEPS_OUTPUT_DIR", ""),
         logs=env.get("TFSTEPS_LOG_DIR", ""),
         model=env.get("TFSTEPS_MODEL_DIR", ""),
@@ -149,7 +149,7 @@ def _ended(item: Mapping[str, Any], container: str) -> float | None:
     return _seconds(ends[0].get("finishedAt")) if ends else None
 
 
-def _job_ended(item: Mapping[str, Any]) -> float | None:
+def job_ended(item: Mapping[str, Any]) -> float | None:
     """Return when an ended job ended: what it says, or when it went into its last condition."""
     said = item.get("status", {})
     conditions = [each for each in said.get("conditions") or [] if each.get("status") == "True"]

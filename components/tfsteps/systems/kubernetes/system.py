@@ -9,13 +9,16 @@ import msgspec
 
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Stopped
-from tfsteps.identity import ATTEMPT, PREFIX, Identity, spec_hash
+from tfsteps.identity import ATTEMPT, PREFIX, TASK, Identity, label_value, short_hash, spec_hash
 from tfsteps.spec import Problem, TrainingJob
-from tfsteps.systems.base import LaunchError, Places, State, StoppedError
+from tfsteps.systems.base import LaunchError, OnEnd, Places, Scope, State, StoppedError
 from tfsteps.systems.kubernetes import preflight
+from tfsteps.systems.kubernetes.finalizer import Finalizer
 from tfsteps.systems.kubernetes.host import Host
 from tfsteps.systems.kubernetes.job import KubernetesJob
 from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.scope import SCOPE
+from tfsteps.systems.kubernetes.upkeep import LAUNCHER, annotations
 
 SPEC_HASH = f"{PREFIX}spec-hash"
 _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the replicas' own file systems
@@ -23,6 +26,8 @@ _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the replicas' own file systems
 
 class KubernetesSystem:
     """Any kind of job object, on the cluster that is configured."""
+
+    outlives_launcher = True
 
     def __init__(self, kind: Kind, context: str = "", namespace: str = "") -> None:
         """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one."""
@@ -67,13 +72,19 @@ class KubernetesSystem:
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return what the kind does not use, and whether the job's results would be lost with its pods."""
-        lost = "`output_dir` is not set: what the replicas write is lost with their pods."
-        return [*self._kind.warnings(job), *([] if job.output_dir else [lost])]
+        lost = "`output_dir` is not set, and no claim is mounted: what the replicas write is lost with their pods."
+        return [*self._kind.warnings(job), *([] if job.output_dir or _lasting(job) else [lost])]
 
     def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
-        """Return the folders below `output_dir`, as the replicas see them."""
-        template = job.output_dir or f"{_NOWHERE}/{{run_id}}/{{task}}"
-        output = pathlib.PurePosixPath(template.format(name=job.name, run_id=identity.run, task=identity.task))
+        """Return the folders below `output_dir`, as the replicas see them.
+
+        Where it is not set they are on the first volume of the job that lasts; else they end with the pods. A task's
+        folder is named as its label: a node of Argo's may be called `train(0:rate:0.1)` or `main[0].train`, and
+        TensorFlow takes such brackets for patterns.
+        """
+        template = job.output_dir or f"{_lasting(job) or _NOWHERE}/{{run_id}}/{{task}}"
+        folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
+        output = pathlib.PurePosixPath(folder)
         return Places(
             output=str(output), model=str(output / job.outputs.model), logs=str(output / job.outputs.logs), here=here
         )
@@ -99,6 +110,8 @@ class KubernetesSystem:
         try:
             if self._host and self._host.owner:
                 wanted["metadata"]["ownerReferences"] = [self._host.owner]
+                wanted["metadata"]["annotations"][LAUNCHER] = self._host.step
+            wanted["metadata"]["labels"][SCOPE] = short_hash(self._scope(identity))
             item = self._existing(wanted) or self._create(wanted, job)
         except ApiError as error:
             raise LaunchError(
@@ -110,6 +123,35 @@ class KubernetesSystem:
             self._starting = False
         # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
         return KubernetesJob(self._api.again(), self._kind, item, job, self._host)
+
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:
+        """Return the job of that name and uid; nothing is asked of the cluster before its `events`."""
+        found = KubernetesJob(
+            self._api, self._kind, {"metadata": {"name": name, "uid": uid, "namespace": self._where}}, job, self._host
+        )
+        found.created = created
+        return found
+
+    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
+        """Remove what the jobs of a run left in this namespace, as far as they have the labels of `scope`."""
+        finalizer = Finalizer(self._api, self._kind, self._where)
+        if scope == "run":
+            return finalizer.clean_up(identity.run, {}, on_end)
+        if access.in_cluster() and self._host is None:
+            needs = "which jobs are this step's siblings cannot be told, for it may not get its own pod"
+            raise LaunchError(f"{needs}; grant that, or clean up with scope `run`", retryable=False)
+        where = self._scope(identity)
+        beside = finalizer.clean_up(identity.run, {SCOPE: short_hash(where)}, on_end)
+        if not where:
+            return beside
+        # the hook of a single step stands where that step's own steps would
+        return beside + finalizer.clean_up(identity.run, {TASK: label_value(where)}, on_end)
+
+    def _scope(self, identity: Identity) -> str:
+        """Return what a step has in common with its siblings: a node of its Workflow, else the folder of its task."""
+        if self._host and self._host.scope is not None:
+            return self._host.scope
+        return str(pathlib.PurePath(identity.task).parent)
 
     def give_up(self) -> None:
         """Ask nothing again of a server that does not answer. Once there is a job, it is the one to be stopped."""
@@ -165,7 +207,8 @@ class KubernetesSystem:
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
         item = self._kind.render(job, identity, places, namespace)
-        item["metadata"]["annotations"][SPEC_HASH] = spec_hash(msgspec.json.encode(item, order="deterministic"))
+        hash_of_it = spec_hash(msgspec.json.encode(item, order="deterministic"))
+        item["metadata"]["annotations"] |= {SPEC_HASH: hash_of_it, **annotations(job)}
         return item
 
     @functools.cached_property
@@ -182,3 +225,10 @@ class KubernetesSystem:
     @property
     def _where(self) -> str:
         return self._namespace or self._api.access.namespace
+
+
+def _lasting(job: TrainingJob) -> str:
+    """Return a folder, with its braces doubled, on the first claim or NFS export that all replicas may write to."""
+    writable = (volume.mount for volume in job.volumes if (volume.pvc or volume.nfs) and not volume.read_only)
+    mount = next(writable, "").rstrip("/").replace("{", "{{").replace("}", "}}")
+    return f"{mount}/tfsteps" if mount else ""

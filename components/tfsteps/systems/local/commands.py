@@ -9,8 +9,8 @@ from tfsteps import records
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt
 from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica
-from tfsteps.systems.local import ports
+from tfsteps.systems.base import LaunchError, OnEnd, Places, Replica, Scope
+from tfsteps.systems.local import finalizer, ports
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command
 from tfsteps.systems.local.supervisor import LocalJob
@@ -40,6 +40,7 @@ class LocalSystem:
     """Replicas as processes of this machine, on ports of 127.0.0.1."""
 
     name = "local"
+    outlives_launcher = False
 
     def attempt(self, run: str, task: str) -> int:
         """Return 0 for a task that was never run, else one more than last time."""
@@ -98,6 +99,14 @@ class LocalSystem:
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)
         return LocalJob(name, job, options, lambda: self._commands(job, identity, places, ports.free_ports))
+
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> LocalJob:  # noqa: ARG002
+        """Refuse: processes end with the launcher that started them."""
+        raise LaunchError(f"{name} has ended with its launcher; run it again", retryable=False)
+
+    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
+        """Stop what still runs, and wait until it has ended; ended processes leave nothing behind."""
+        return finalizer.stop(identity, scope)
 
     def give_up(self) -> None:
         """Do nothing: `start` takes no time."""

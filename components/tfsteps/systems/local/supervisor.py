@@ -74,6 +74,7 @@ class LocalJob:
         name: The job's name.
         uid: Different for every job.
         namespace: Empty.
+        created: When it was prepared, in seconds since the epoch.
     """
 
     namespace = ""
@@ -83,10 +84,9 @@ class LocalJob:
     ) -> None:
         """Prepare; `commands` is called again whenever the cluster needs new ports."""
         self.name = name
-        self.uid = str(uuid.uuid4())
+        self.uid, self.created = str(uuid.uuid4()), time.time()
         self.warnings: list[str] = []
-        self._job = job
-        self._options = options
+        self._job, self._options = job, options
         self._make_commands = commands
         self._referee = restarts.Referee(job)
         self._slots = {replica: _Slot(replica) for replica in self._referee.replicas}

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 
 import msgspec
@@ -33,7 +33,7 @@ from tfsteps.systems.base import (
     System,
 )
 
-__all__ = ["Observer", "launch"]
+__all__ = ["Observer", "begin", "first_status", "launch", "resume"]
 
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
@@ -63,17 +63,74 @@ def launch(
         SpecError: The job cannot run on this system. Nothing was created.
         LaunchError: The job could not be started, or its end could not be recorded.
     """
+    _check(job, system)
+    places = system.places(job, identity, here)
+    first = first_status(job, identity, system, places, tensorboard_url)
+    return _followed(job, first, system, lambda: system.start(job, identity, places), observers)
+
+
+def begin(job: TrainingJob, identity: Identity, system: System, *, here: pathlib.Path) -> Status:
+    """Create a job, or adopt it, and return its first status; nobody follows it then. Nothing is recorded here.
+
+    Only where jobs outlive their launcher. A signal withdraws the job, as `launch` does.
+
+    Raises:
+        SpecError: The job cannot run on this system. Nothing was created.
+        LaunchError: The job could not be created, or this launcher's pod is being evicted and the job stays.
+    """
+    _check(job, system)
+    places = system.places(job, identity, here)
+    status = first_status(job, identity, system, places, "")
+    stop = _Stop(system)
+    with on_termination(stop.request):
+        try:
+            handle = system.start(job, identity, places)
+        except StoppedError as error:
+            _end(status, JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
+            return status
+        stop.attach(handle)
+        _identify(status, handle)
+        status.warnings += handle.warnings
+        if stop.requested:
+            _end(status, _last(handle))
+    return status
+
+
+def resume(
+    job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = (), tensorboard_url: str = ""
+) -> Status:
+    """Follow a job that `begin` has made to its end, and return its final status as `launch` does.
+
+    Args:
+        job: What runs.
+        first: What `begin` returned.
+        system: Where.
+        observers: Told of every change and every line.
+        tensorboard_url: Recorded with the outputs; empty = none.
+
+    Raises:
+        LaunchError: It cannot be followed, or its end could not be recorded.
+    """
+    now = msgspec.structs.replace(first, launcher=os.getpid(), tensorboard_url=tensorboard_url)
+    return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
+
+
+def _check(job: TrainingJob, system: System) -> None:
     if problems := system.problems(job):
         raise SpecError(problems, job.name)
-    attempt = Attempt.of(identity)
-    places = system.places(job, identity, here)
+
+
+def _followed(
+    job: TrainingJob, first: Status, system: System, start: Callable[[], Handle], observers: Sequence[Observer]
+) -> Status:
+    """Follow the job that `start` returns to its end, with all records, and return its final status."""
+    attempt = Attempt.of(first.identity)
     stop = _Stop(system)
     with _claimed(attempt, job) as logbook:
         with on_termination(stop.request):  # before the first status says whom to signal
-            first = _first_status(job, identity, system, places, tensorboard_url)
             recorder = Recorder(first, attempt, logbook, observers)
             try:
-                handle = system.start(job, identity, places)
+                handle = start()
             except StoppedError as error:
                 recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
             else:
@@ -101,7 +158,8 @@ def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[Logbook]:
         yield logbook
 
 
-def _first_status(job: TrainingJob, identity: Identity, system: System, places: Places, tensorboard_url: str) -> Status:
+def first_status(job: TrainingJob, identity: Identity, system: System, places: Places, tensorboard_url: str) -> Status:
+    """Return the status of a job that is about to be created."""
     role, index = job.deciding
     return Status(
         identity=identity,
@@ -127,6 +185,10 @@ class _Stop:
         self._system = system
         self._handle: Handle | None = None
 
+    @property
+    def requested(self) -> bool:
+        return self._requests > 0
+
     def request(self) -> None:
         self._requests += 1
         if self._handle:
@@ -146,7 +208,7 @@ class _Stop:
 def _run(job: TrainingJob, handle: Handle, recorder: Recorder) -> None:
     """See the job through to its end, and record it."""
     status = recorder.status
-    status.job, status.uid, status.namespace = handle.name, handle.uid, handle.namespace
+    _identify(status, handle)
     final, exceeded = _follow(job, handle, recorder)
     status.warnings += handle.warnings
     _outputs(job, status)
@@ -154,9 +216,26 @@ def _run(job: TrainingJob, handle: Handle, recorder: Recorder) -> None:
     _clean_up(job, handle, status)
 
 
+def _identify(status: Status, handle: Handle) -> None:
+    status.job, status.uid, status.namespace = handle.name, handle.uid, handle.namespace
+    status.created = handle.created
+
+
+def _last(handle: Handle) -> JobChanged:
+    """Return the end of a job that is being stopped."""
+    for event in handle.events():
+        if isinstance(event, JobChanged) and event.state.terminal:
+            return event
+    raise LaunchError(f"{handle.name}: the job system stopped reporting before the job's end", retryable=True)
+
+
+def _end(status: Status, final: JobChanged) -> None:
+    status.state, status.reason, status.message, status.ended = final.state, final.reason, final.message, final.at
+
+
 def _follow(job: TrainingJob, handle: Handle, recorder: Recorder) -> tuple[JobChanged, Exceeded | None]:
     """See every event of the job; return the last one, and the deadline that ended the job, if one did."""
-    clock = Clock(job.deadlines, recorder.status.created)
+    clock = Clock(job.deadlines, recorder.status.created, time.time())
     exceeded = None
     for event in handle.events():
         if isinstance(event, JobChanged) and event.state.terminal:

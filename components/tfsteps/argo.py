@@ -1,0 +1,33 @@
+"""What authors of Argo Workflows import; Hera writes the rest."""
+
+from tfsteps.engines.argo.lint import problems
+from tfsteps.engines.argo.manifests import workflow_template
+from tfsteps.engines.argo.step import ArgoStep, argo_step
+from tfsteps.image import IMAGE
+
+train = argo_step("train")
+"""Run one distributed TensorFlow job and wait for its end."""
+
+launch = argo_step("launch")
+"""Create one distributed TensorFlow job, or adopt it, and end."""
+
+wait = argo_step("wait")
+"""Follow the job of a `launch` step to its end."""
+
+cleanup = argo_step("cleanup")
+"""Remove what the jobs of the run left."""
+
+evaluate_gate = argo_step("evaluate_gate")
+"""Compare a metric with a threshold, to decide a branch."""
+
+__all__ = [
+    "IMAGE",
+    "ArgoStep",
+    "cleanup",
+    "evaluate_gate",
+    "launch",
+    "problems",
+    "train",
+    "wait",
+    "workflow_template",
+]

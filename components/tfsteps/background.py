@@ -1,0 +1,157 @@
+"""Jobs that end with their launcher, launched by one step and waited for by another: the launcher stays behind."""
+
+import contextlib
+import datetime as dt
+import functools
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any, NoReturn, cast
+
+import msgspec
+
+from tfsteps import records
+from tfsteps.identity import Identity
+from tfsteps.lifecycle import Observer, launch
+from tfsteps.records import Attempt, Status
+from tfsteps.spec import RoleName, SpecError, TrainingJob
+from tfsteps.stopping import on_termination
+from tfsteps.systems.base import LaunchError, LogLine, Replica, System
+from tfsteps.systems.local import lifeline
+
+_POLL_SECONDS = 0.05
+
+
+class _Begun(msgspec.Struct, tag=True):
+    status: Status
+
+
+class _Failed(msgspec.Struct, tag=True):
+    message: str
+    retryable: bool
+
+
+def start(
+    job: TrainingJob, identity: Identity, system: System, *, here: pathlib.Path, tensorboard_url: str = ""
+) -> Status:
+    """Launch a job from a process that stays behind, and return its status once the job exists.
+
+    That process does all that `launch` does. It ends with the job, or stops it when the pipeline is over. A job that an
+    earlier call for this task left running is returned as it is.
+
+    Raises:
+        SpecError: The job cannot run on this system. Nothing was created.
+        LaunchError: It could not be started.
+    """
+    if problems := system.problems(job):
+        raise SpecError(problems, job.name)
+    for attempt in records.attempts(identity.run, identity.task):
+        if attempt.alive() and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
+            return attempt.status()
+    told, tell = os.pipe()
+    if not os.fork():
+        os.close(told)
+        teller = _Teller(tell)
+        options: dict[str, Any] = {"here": here, "observers": [teller], "tensorboard_url": tensorboard_url}
+        _stay(functools.partial(launch, job, identity, system, **options), teller)
+    os.close(tell)
+    with open(told, "rb") as answers:  # noqa: PTH123  a pipe
+        answer = answers.read()
+    match msgspec.json.decode(answer, type=_Begun | _Failed) if answer else None:
+        case _Begun(status=status):
+            return status
+        case _Failed(message=message, retryable=retryable):
+            raise LaunchError(message, retryable=retryable)
+        case _:
+            raise LaunchError("its launcher ended without a word", retryable=True)
+
+
+def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
+    """Look on until an attempt whose launcher stayed behind has ended, and return its final status.
+
+    Every line is shown, from the first. SIGTERM, SIGINT and SIGHUP are passed on to the launcher, which stops the job.
+
+    Raises:
+        LaunchError: There are no records of it on this machine.
+    """
+    try:
+        with attempt.log.open("rb") as log, on_termination(lambda: _pass_on(attempt)):
+            return _watch(attempt, log, observers)
+    except FileNotFoundError as error:
+        where = f"there are no records of it in {records.home()}"
+        raise LaunchError(f"{where}: wait on the machine where it was launched", retryable=False) from error
+
+
+# --- the process that stays
+
+
+class _Teller:
+    """Tells the process that waits in `start` how it went, once."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def tell(self, answer: _Begun | _Failed) -> None:
+        if self._pipe >= 0:
+            pipe, self._pipe = self._pipe, -1
+            with open(pipe, "wb") as file, contextlib.suppress(BrokenPipeError):  # noqa: PTH123
+                file.write(msgspec.json.encode(answer))
+
+    def changed(self, status: Status) -> None:
+        self.tell(_Begun(status))
+
+    def line(self, line: LogLine) -> None:
+        """Do nothing: lines are in the records."""
+
+
+def _stay(run: Callable[[], object], teller: _Teller) -> NoReturn:
+    """Be the launcher; never returns."""
+    try:
+        os.setsid()  # the step's process group is killed when the step has ended
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(nowhere, standard)
+        lifeline.at_end(lambda: os.kill(os.getpid(), signal.SIGTERM))
+        run()
+    except LaunchError as error:
+        teller.tell(_Failed(str(error), error.retryable))
+    except BaseException as error:  # noqa: BLE001  whatever it was, this process must not go on as the step
+        teller.tell(_Failed(f"{type(error).__name__}: {error}", retryable=False))
+    finally:
+        os._exit(0)
+
+
+# --- looking on
+
+
+def _watch(attempt: Attempt, log: IO[bytes], observers: Sequence[Observer]) -> Status:
+    seen: Status | None = None
+    while True:
+        alive = attempt.alive()  # first: what it writes last is read below
+        status = attempt.status()
+        if status != seen:
+            seen = status
+            for each in observers:
+                each.changed(status)
+        for stamp, replica, text in records.read_log(log):
+            line = _line(stamp, replica, text)
+            for each in observers:
+                each.line(line)
+        if not alive:
+            return status
+        time.sleep(_POLL_SECONDS)
+
+
+def _line(stamp: str, replica: str, text: bytes) -> LogLine:
+    role, _, index = replica.rpartition("-")
+    return LogLine(dt.datetime.fromisoformat(stamp).timestamp(), Replica(cast("RoleName", role), int(index)), text)
+
+
+def _pass_on(attempt: Attempt) -> None:
+    """Signal the launcher. Its process id holds as long as it holds the attempt."""
+    status = attempt.status()
+    if attempt.alive() and not status.state.terminal:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(status.launcher, signal.SIGTERM)

@@ -1,0 +1,36 @@
+"""The `cleanup` component's interface; its work is done by `launcher`."""
+
+# kfp reads this signature: its parameters look unused, and have kfp's own types.
+# ruff: noqa: ARG001, D417
+# mypy: disable-error-code="valid-type, type-arg"
+
+from kfp import dsl
+
+from tfsteps.engines.kfp.component import container_spec, finalizer_component
+
+
+@finalizer_component
+def cleanup(
+    removed: dsl.OutputPath(list),
+    scope: str = "siblings",
+    on_end: str = "",
+    system: str = "auto",
+    run_id: str = "",
+) -> dsl.ContainerSpec:
+    """Remove what the jobs of the run left: a finalizer. Green also where nothing is left.
+
+    A job that has not ended is deleted, whoever still waits for it; to one that has, the clean-up policy is applied.
+    Use it as the exit task of a `dsl.ExitHandler`, or as `cleanup().after(step).ignore_upstream_failure()`; beside
+    other trainings, put both into a pipeline of their own, as `train_and_finalize` does.
+
+    Args:
+        scope: siblings = the jobs launched beside this step: in the same pipeline, loop iteration or exit handler. run
+            = all jobs of the run.
+        on_end: What becomes of jobs that have ended: keep, delete_pods or delete. Empty = each job's own policy.
+        system: The job system. auto = kubeflow in a pod, else local.
+        run_id: The run. Filled in by itself in pipelines; empty = taken from the output path.
+
+    Returns:
+        removed: Names of the jobs that something was removed of; empty = there was nothing left.
+    """
+    return container_spec("tfsteps.cleanup.launcher")

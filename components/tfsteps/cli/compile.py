@@ -1,0 +1,51 @@
+"""`tfsteps compile`: a program to what its engine takes."""
+
+import pathlib
+import sys
+from typing import Annotated
+
+import typer
+
+from tfsteps.cli.compiled import compile_program
+from tfsteps.cli.errors import CommandError
+from tfsteps.spec import format_bytes
+
+PipelineName = Annotated[
+    str | None,
+    typer.Option(
+        "--pipeline",
+        metavar="NAME",
+        help="Which one of the program's, by its name there.",
+        show_default="the only one, or that of the file's name",
+    ),
+]
+
+
+def compile(  # noqa: A001  the command's name
+    pipeline: Annotated[
+        str, typer.Argument(metavar="PIPELINE.py", help="A program with a @dsl.pipeline, or a Workflow of Hera.")
+    ],
+    *,
+    output: Annotated[
+        pathlib.Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="File to write. Left out: standard output."),
+    ] = None,
+    name: PipelineName = None,
+) -> None:
+    """Compile a pipeline for Kubeflow Pipelines or Argo Workflows.
+
+    Writes YAML to be uploaded, submitted or applied, after the checks of `tfsteps lint`: a pipeline with a problem is
+    not written. The program is imported, not run as a program.
+    """
+    compiled = compile_program(pipeline, name)
+    compiled.check()
+    size = format_bytes(len(compiled.text.encode()))
+    if output is None:
+        print(compiled.text, end="")
+    else:
+        try:
+            output.write_text(compiled.text, encoding="utf-8")
+        except OSError as error:
+            raise CommandError(f"{str(output)!r} cannot be written: {error}; choose another file") from error
+    place = "" if output is None else f"{output}: "
+    print(f"{place}{compiled.name} for {compiled.engine}, {size}, no problems", file=sys.stderr)

@@ -1,0 +1,102 @@
+"""The order of the tasks of a DAG, or of the steps of Steps: who has ended when another one starts."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.engines.argo.template_rules import twice
+from tfsteps.spec.problems import shown
+
+LOOPS = ("withItems", "withParam", "withSequence")
+_RESULTS = {"Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed"}
+_DEPENDS = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_]*)(?:\.([A-Za-z]+))?")
+
+_Node = Mapping[str, Any]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One task of a DAG, or one step of Steps.
+
+    Attributes:
+        node: As the manifest has it.
+        before: Names of those that have ended when it starts.
+    """
+
+    node: _Node
+    before: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.node.get("name"))
+
+
+def calls(template: _Node) -> list[Call]:
+    """Return the tasks or steps of a template."""
+    if template.get("dag") is None:
+        found: list[Call] = []
+        for group in template["steps"]:
+            before = frozenset(call.name for call in found)
+            found += [Call(each, before) for each in group or []]
+        return found
+    tasks = template["dag"].get("tasks") or []
+    direct = {task["name"]: [other for other, _ in _depends(task)] for task in tasks}
+    return [Call(task, frozenset(_closure(task["name"], direct))) for task in tasks]
+
+
+def problems(template: _Node) -> Iterator[str]:
+    """Yield a sentence for each thing that is wrong with the order of a template's tasks or steps."""
+    yield from twice([call.name for call in calls(template)], "names")
+    if template.get("dag") is not None:
+        yield from _dag(template["dag"])
+
+
+def loops(call: _Node) -> list[str]:
+    """Return the names of the loops that a task or step has; more than one is a mistake."""
+    return [each for each in LOOPS if call.get(each) is not None]
+
+
+def _dag(dag: _Node) -> Iterator[str]:
+    tasks = {task["name"]: task for task in dag.get("tasks") or []}
+    fields = {key for task in tasks.values() for key, value in task.items() if value}
+    if {"depends", "dependencies"} <= fields:
+        yield "depends and dependencies exclude each other in one DAG"
+    if {"depends", "continueOn"} <= fields:
+        yield "continueOn and depends exclude each other in one DAG; write depends: other.Succeeded || other.Failed"
+    ordered = bool({"depends", "dependencies"} & fields)
+    for call in calls({"dag": dag}):
+        for other, result in _depends(call.node):
+            yield from (f"{call.name}: {each}" for each in _dependency(other, result, tasks))
+        if call.name in call.before:
+            yield f"{call.name}: it depends on itself"
+        if ordered and call.name[:1].isdigit():
+            yield f"{call.name}: begins with a digit, which no task may where some depend on others"
+    for target in (dag.get("target") or "").split():
+        if target not in tasks and "{{" not in target:
+            yield f"target {shown(target)} is not there"
+
+
+def _depends(task: _Node) -> list[tuple[str, str]]:
+    """Return the tasks that a task depends on, and their results that it names; empty = it names none."""
+    return _DEPENDS.findall(task.get("depends") or "") or [(each, "") for each in task.get("dependencies") or []]
+
+
+def _dependency(other: str, result: str, tasks: Mapping[str, _Node]) -> Iterator[str]:
+    if other not in tasks:
+        yield f"it depends on {shown(other)}, which is not there"
+    elif result and result not in _RESULTS:
+        yield f"{shown(result)} is not one of {', '.join(sorted(_RESULTS))}"
+    elif result in {"AnySucceeded", "AllFailed"} and not loops(tasks[other]):
+        yield f"{other}.{result} is of loops, and {other} is none"
+
+
+def _closure(name: str, direct: Mapping[str, list[str]]) -> set[str]:
+    found: set[str] = set()
+    left = list(direct[name])
+    while left:
+        if (each := left.pop()) not in found:
+            found.add(each)
+            left += direct.get(each, [])
+    return found

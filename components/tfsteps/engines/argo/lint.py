@@ -1,0 +1,129 @@
+"""Finds, in an Argo manifest, what Argo refuses, drops without a word, or trips over only when it gets there."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfsteps.engines.argo import references
+from tfsteps.engines.argo.cron import cron_problem
+from tfsteps.engines.argo.interface import interfaces
+from tfsteps.engines.argo.schema import kinds, violations
+from tfsteps.engines.argo.task import ARGUMENT, NODE_NAME
+from tfsteps.engines.manifests import documents
+from tfsteps.spec.problems import shown
+
+API = "argoproj.io/"
+_OTHER_KINDS = {"WorkflowEventBinding"}
+_CHOICES = {
+    "retryPolicy": ("Always", "OnFailure", "OnError", "OnTransientError"),
+    "concurrencyPolicy": ("Allow", "Forbid", "Replace"),
+}
+_GC = ("OnPodCompletion", "OnPodSuccess", "OnWorkflowCompletion", "OnWorkflowSuccess")
+_CRON_NAME = 52  # characters: Argo appends the time to it
+
+_Node = Mapping[str, Any]
+
+
+def problems(compiled: str) -> list[str]:
+    """Return a sentence for each problem of Argo manifests: which, where in it, and what is wrong.
+
+    Args:
+        compiled: Manifests, YAML or JSON. Those that are not Argo's are passed over; none at all is a problem.
+
+    Raises:
+        yaml.YAMLError: It is neither.
+    """
+    manifests = [each for each in documents(compiled) if _is_argos(each)]
+    if not manifests:
+        return [f"there is no manifest with apiVersion: {API}v1alpha1 in it"]
+    return [f"{_name(manifest)}: {each}" for manifest in manifests for each in _manifest(manifest)]
+
+
+def _is_argos(manifest: Any) -> bool:
+    if not isinstance(manifest, dict) or not str(manifest.get("apiVersion", "")).startswith(API):
+        return False
+    return manifest.get("kind") not in _OTHER_KINDS
+
+
+def _name(manifest: _Node) -> str:
+    meta = manifest.get("metadata") or {}
+    return f"{manifest.get('kind', 'no kind')} {meta.get('name') or meta.get('generateName') or 'without a name'}"
+
+
+def _manifest(manifest: _Node) -> Iterator[str]:
+    kind = manifest.get("kind")
+    if kind not in kinds():
+        yield f"kind: {shown(kind)} is not one of {', '.join(kinds())}"
+        return
+    wrong = list(violations(manifest))
+    yield from wrong
+    if wrong:  # what follows counts on the types
+        return
+    meta, spec = manifest["metadata"], manifest["spec"]
+    yield from _metadata(kind, meta)
+    if kind == "CronWorkflow":
+        yield from _schedules(spec)
+        spec = spec["workflowSpec"]
+    yield from references.problems(spec, template="Template" in kind)
+    yield from _choices(spec, "spec")
+    for template in spec.get("templates") or []:
+        yield from _launcher(template)
+
+
+def _metadata(kind: str, meta: _Node) -> Iterator[str]:
+    if not meta.get("name") and not (meta.get("generateName") and "Template" not in kind):
+        yield "metadata.name: it is missing"
+    if kind == "ClusterWorkflowTemplate" and meta.get("namespace"):
+        yield "metadata.namespace: a ClusterWorkflowTemplate is in no namespace"
+    if kind == "CronWorkflow" and len(meta.get("name") or "") > _CRON_NAME:
+        yield f"metadata.name: longer than {_CRON_NAME} characters, which leaves no room for the time of a run"
+
+
+def _schedules(spec: _Node) -> Iterator[str]:
+    if spec.get("schedule"):
+        yield "spec.schedule: gone in Argo 4; write schedules: [...]"
+    schedules = spec.get("schedules") or ([spec["schedule"]] if spec.get("schedule") else [])
+    if not schedules:
+        yield "spec.schedules: it is missing"
+    for i, schedule in enumerate(schedules):
+        if wrong := cron_problem(schedule):
+            yield f"spec.schedules[{i}]: {shown(schedule)} {wrong}"
+    yield from _choices({key: value for key, value in spec.items() if key != "workflowSpec"}, "spec")
+
+
+def _choices(node: Any, path: str) -> Iterator[str]:
+    """Check, at any depth, the fields that take one of a few words; Argo's schema calls them text."""
+    if isinstance(node, list):
+        for i, item in enumerate(node):
+            yield from _choices(item, f"{path}[{i}]")
+    if not isinstance(node, dict):
+        return
+    for key, value in node.items():
+        allowed = _GC if key == "strategy" and path.endswith("podGC") else _CHOICES.get(key, ())
+        if allowed and isinstance(value, str) and value not in allowed:
+            yield f"{path}.{key}: {shown(value)} is not one of {', '.join(allowed)}"
+        yield from _choices(value, f"{path}.{key}")
+
+
+# --- our own steps
+
+
+def _launcher(template: _Node) -> Iterator[str]:
+    container = template.get("container") or {}
+    arguments = container.get("args") or []
+    if not any(word.startswith("tfsteps.") and word.endswith(".launcher") for word in container.get("command") or []):
+        return
+    where = f"template {template.get('name')}"
+    if template.get("memoize"):
+        yield f"{where}: memoized, a launcher runs no job and cleans nothing up; take memoize away"
+    if not template.get("retryStrategy"):
+        yield f"{where}: without a retryStrategy the step fails when its pod is evicted, and the job is lost"
+    if NODE_NAME not in [each["name"] for each in container.get("env") or []]:
+        yield f"{where}: without the variable {NODE_NAME} two steps of a run take each other's job for their own"
+    component = interfaces().get(arguments[1]) if arguments[:1] == [ARGUMENT] and arguments[1:] else None
+    if not component:
+        yield f"{where}: its args must begin with {ARGUMENT} and one of {', '.join(interfaces())}"
+        return
+    known = [each.name for each in component.inputs]
+    for word in arguments[2:]:
+        if word.partition("=")[0] not in known or "=" not in word:
+            yield f"{where}: {shown(word)} is no input of {component.name}: {', '.join(known)}"

@@ -1,0 +1,202 @@
+"""Our steps as Hera knows them: container templates, and calls that make a task or a step of one."""
+
+import contextvars
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from hera.workflows import Container, Parameter, Step, Steps, Task, Workflow
+from hera.workflows._context import _context
+from hera.workflows.models import Arguments, LifecycleHook
+from hera.workflows.models import Parameter as ModelParameter
+
+from tfsteps.engines.argo.interface import BadValueError, Interface, interfaces
+from tfsteps.engines.argo.template import container, exit_handler
+from tfsteps.spec import Problem, SpecError
+from tfsteps.spec.problems import shown
+
+_CALL = (
+    "depends",
+    "dependencies",
+    "when",
+    "with_items",
+    "with_param",
+    "with_sequence",
+    "continue_on",
+    "hooks",
+    "on_exit",
+)
+"""What Hera's own tasks and steps take beside inputs; `depends` and `dependencies` only tasks."""
+
+
+class ArgoStep:
+    """One of our steps, for Workflows that are written with Hera.
+
+    Called within a `DAG`, `Steps` or `Steps.parallel()`, it makes a task or a step, and the Workflow gets the template
+    that this needs, once:
+
+        with Workflow(generate_name="mnist-", entrypoint="main") as workflow, DAG(name="main"):
+            fit = train("fit", image="ghcr.io/acme/mnist:1.4", workers=2)
+            gate = evaluate_gate("gate", metrics=fit.get_parameter("metrics"), metric="accuracy", threshold=0.9)
+            fit >> gate
+
+    Inputs are those of the Kubeflow component of that name: given as Python values, as text, or as references to what
+    Argo fills in, such as `{{inputs.parameters.lr}}` or Hera's own Parameters, also within lists and mappings. None and
+    empty text count as left out. Everything that Hera's `Task` and `Step` take (`when`, `with_items`, `hooks`, ...) can
+    be given as well.
+
+    Attributes:
+        interface: Its inputs and outputs.
+    """
+
+    def __init__(self, interface: Interface, settings: Mapping[str, Any] | None = None) -> None:
+        """Keep what the template is to be like; nothing is made of it yet."""
+        self.interface = interface
+        self._settings = settings or {}
+        self._same: Container | None = (
+            None  # a Workflow's copy of the template, found to be equal: comparing takes time
+        )
+        self.__name__ = interface.name
+        self.__doc__ = _doc(interface)
+        self.__signature__ = _signature(interface)
+
+    def using(self, **settings: Any) -> "ArgoStep":
+        """Return the same step with another template.
+
+        Args:
+            **settings: `name` of the template, if the Workflow has the plain one too; `image` of the launcher;
+                `artifacts=True` for logs and report as artifacts, which need an artifact repository; `retries` after
+                lost pods and faults of the platform; `grace_period` in seconds; and every field of Hera's `Container`,
+                such as `service_account_name`, `image_pull_policy` or `active_deadline_seconds`.
+        """
+        return ArgoStep(self.interface, {**self._settings, **settings})
+
+    @functools.cached_property
+    def template(self) -> Container:
+        """The container template, for a Workflow's `templates`; it is in no Workflow of itself."""
+        # In a context of its own: within `with DAG()` Hera would take the template for a part of that graph.
+        made: Container = contextvars.Context().run(container, self.interface, **self._settings)
+        return made
+
+    def __call__(self, name: str = "", /, *, arguments: Mapping[str, Any] | None = None, **given: Any) -> Task | Step:
+        """Make a task in a DAG, or a step in Steps.
+
+        Args:
+            name: Of the task; empty = the input `name` where that is plain text, else the template's.
+            arguments: Inputs, as Hera's own calls take them.
+            **given: Inputs, and fields of Hera's `Task` or `Step`.
+
+        Raises:
+            SpecError: An input is unknown, missing or of another type.
+            ValueError: The Workflow has another template of that name.
+        """
+        call = {key: given.pop(key) for key in _CALL if key in given}
+        values = self.values({**(arguments or {}), **given})
+        stem = values.get("name", "")
+        name = name or (stem if stem and "{{" not in stem else "") or str(self.template.name)
+        self._check_name()
+        return self.template(name=name, arguments=values, **call)
+
+    @functools.cached_property
+    def exit_template(self) -> Steps:
+        """The template that exit hooks refer to: it calls the step.
+
+        Once a Workflow's time is out, Argo takes the tries of an exit handler for ordinary steps, and fails them. The
+        steps of one it lets run.
+        """
+        made: Steps = contextvars.Context().run(exit_handler, self.template)
+        return made
+
+    def hook(self, **inputs: Any) -> LifecycleHook:
+        """Return an exit hook that runs this step, and give the Workflow around this call what it needs."""
+        if _context.pieces and isinstance(workflow := _context.pieces[0], Workflow):
+            self.add_to(workflow)
+        given = [ModelParameter(name=name, value=value) for name, value in self.values(inputs).items()]
+        return LifecycleHook(template=self.exit_template.name, arguments=Arguments(parameters=given) if given else None)
+
+    def on_exit(self, workflow: Workflow, **inputs: Any) -> None:
+        """Run this step whenever `workflow` ends, also when it fails or is stopped; not when it is terminated.
+
+        Raises:
+            SpecError: An input is unknown, missing or of another type.
+            ValueError: The Workflow has an exit handler, or another template of that name.
+        """
+        if workflow.on_exit or "exit" in (workflow.hooks or {}):
+            raise ValueError(f"the Workflow has an exit handler; make {self.__name__} a step of that")
+        self.add_to(workflow)
+        workflow.hooks = {**(workflow.hooks or {}), "exit": self.hook(**inputs)}
+
+    def add_to(self, workflow: Workflow) -> None:
+        """Give a Workflow the templates of an exit hook, once. ValueError if it has another one of that name."""
+        if not self._known(workflow):
+            workflow.templates.append(self.template)
+        if self.exit_template.name not in [each.name for each in workflow.templates]:
+            workflow.templates.append(self.exit_template)
+
+    def values(self, inputs: Mapping[str, Any]) -> dict[str, str]:
+        """Return inputs as the text that Argo carries, without those that are left out. SpecError for bad ones."""
+        names = {each.name for each in self.interface.inputs}
+        values, problems = {}, [_unknown(self.interface, name) for name in inputs if name not in names]
+        for each in self.interface.inputs:
+            name, value = each.name, inputs.get(each.name)
+            if isinstance(value, Parameter):
+                value = str(value)
+            if value is None or value == "":
+                if each.required:
+                    problems.append(Problem(path=(name,), wrong="it is missing", fix="Give it a value"))
+                continue
+            try:
+                values[name] = each.encode(value)
+            except BadValueError as error:
+                problems.append(error.problem)
+        if problems:
+            raise SpecError(problems, self.__name__)
+        return values
+
+    def _check_name(self) -> None:
+        if _context.pieces and isinstance(workflow := _context.pieces[0], Workflow):
+            self._known(workflow)
+
+    def _known(self, workflow: Workflow) -> bool:
+        """Tell whether a Workflow has the template."""
+        for each in workflow.templates:
+            if each.name == self.template.name:
+                if each is not self._same and each != self.template:
+                    raise ValueError(f"the Workflow has another template {each.name!r}; name this one by using(name=)")
+                self._same = each
+                return True
+        return False
+
+
+def argo_step(name: str) -> ArgoStep:
+    """Return the step of a component."""
+    return ArgoStep(interfaces()[name])
+
+
+def _unknown(interface: Interface, name: str) -> Problem:
+    allowed = ", ".join(each.name for each in interface.inputs)
+    fix = "Mend it, or take it away"
+    return Problem(path=(name,), value=shown(name), wrong="is no input of this step", allowed=allowed, fix=fix)
+
+
+def _signature(interface: Interface) -> inspect.Signature:
+    named = [inspect.Parameter("task_name", inspect.Parameter.POSITIONAL_ONLY, default="")]
+    kinds = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if each.required else each.default,
+        )
+        for each in interface.inputs
+    ]
+    return inspect.Signature([*named, *kinds, inspect.Parameter("call", inspect.Parameter.VAR_KEYWORD)])
+
+
+def _doc(interface: Interface) -> str:
+    inputs = [f"    {each.name}: {each.description}" for each in interface.inputs]
+    outputs = [f"    {each.name}: {each.description}" for each in interface.outputs]
+    return "\n".join([interface.description, "", "Args:", *inputs, "", "Outputs:", *outputs])
+
+
+__all__ = ["ArgoStep", "argo_step"]

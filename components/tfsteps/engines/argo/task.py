@@ -1,0 +1,149 @@
+"""What Argo hands a step by its arguments and environment, and the files that it reads back. Needs no Hera."""
+
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
+from tfsteps.identity import Identity, new_run_id
+from tfsteps.spec import Problem, SpecError
+
+ARGUMENT = "--argo"
+RUN_ID = "TFSTEPS_RUN_ID"
+NODE_NAME = "TFSTEPS_NODE_NAME"
+WORKFLOW = "TFSTEPS_WORKFLOW"
+ARTIFACTS = "TFSTEPS_ARTIFACTS"
+FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  of the pod's own, an emptyDir
+"""Holds `outputs`, `artifacts` and `inputs`, each with one file a name."""
+
+_TRY = re.compile(r"\(\d+\)$")
+_MADE_UP = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
+
+
+class File(msgspec.Struct, frozen=True):
+    """An artifact: a file in the pod.
+
+    Attributes:
+        path: Where it is, or is to be written.
+    """
+
+    path: pathlib.Path
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The JSON object that it holds; empty where it holds anything else."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Any])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+
+class ArgoTask:
+    """One node of a Workflow."""
+
+    def __init__(
+        self, interface: Interface, given: Mapping[str, str], environment: Mapping[str, str], folder: pathlib.Path
+    ) -> None:
+        """Keep the inputs as text; those that are empty count as left out."""
+        self._interface = interface
+        self._given = {name: text for name, text in given.items() if text}
+        self._environment = environment
+        self._folder = folder
+
+    @classmethod
+    def from_arguments(
+        cls, arguments: Sequence[str], environment: Mapping[str, str] = os.environ, folder: pathlib.Path = FOLDER
+    ) -> "ArgoTask":
+        """Read a command line `--argo COMPONENT NAME=VALUE ...`.
+
+        Raises:
+            ValueError: It is none, or names no component.
+        """
+        if not arguments or arguments[0] != ARGUMENT:
+            raise ValueError(f"expected `--executor_input JSON` or `{ARGUMENT} COMPONENT NAME=VALUE ...`")
+        known = interfaces()
+        name = arguments[1] if len(arguments) > 1 else ""
+        if name not in known:
+            raise ValueError(f"expected a component after {ARGUMENT}, one of {', '.join(known)}, not {name!r}")
+        pairs = (each.partition("=") for each in arguments[2:])
+        return cls(known[name], {name: text for name, _, text in pairs}, environment, folder)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The inputs that were given or have a default, each of its declared type. SpecError if one is not."""
+        values: dict[str, Any] = {}
+        problems = []
+        for each in self._interface.inputs:
+            try:
+                value = self._value(each)
+            except BadValueError as error:
+                problems.append(error.problem)
+            else:
+                values |= {} if value is None else {each.name: value}
+        problems += [
+            self._unknown(name) for name in self._given.keys() - {each.name for each in self._interface.inputs}
+        ]
+        if problems:
+            raise SpecError(problems, "inputs")
+        return values
+
+    def _value(self, declared: Input) -> Any:
+        if declared.name in self._given:
+            return declared.decode(self._given[declared.name])
+        if declared.required:
+            raise BadValueError(Problem(path=(declared.name,), wrong="it is missing", fix="Give it a value"))
+        return declared.default
+
+    def _unknown(self, name: str) -> Problem:
+        allowed = ", ".join(each.name for each in self._interface.inputs)
+        return Problem(path=(name,), wrong="there is no such input", allowed=allowed, fix="Take it away")
+
+    def artifact(self, name: str) -> File | None:
+        """Return an input artifact; None if it was not given."""
+        path = self._folder / "inputs" / name
+        return File(path) if path.exists() else None
+
+    def output(self, name: str) -> File | None:
+        """Return an output artifact, to be written at its path; None if the template has none of that name."""
+        wanted = name in self._environment.get(ARTIFACTS, "").split()
+        return File(self._folder / "artifacts" / name) if wanted else None
+
+    def identity(self) -> Identity:
+        """Return who this node is, its attempt left at 0.
+
+        The run is the input `run_id`, else the Workflow's uid. The task is the node's name, which is the same over
+        retries and re-created pods, and another one for every step and every iteration of a loop.
+        """
+        env = self._environment
+        return Identity(
+            run=self._given.get("run_id") or env.get(RUN_ID) or new_run_id(),
+            task=_TRY.sub("", env.get(NODE_NAME, "")) or self._interface.name,
+            pipeline=_MADE_UP.sub("", env.get(WORKFLOW, "")),
+        )
+
+    def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write each output parameter to a file; of a model its true place, of metrics all. OSError if that fails."""
+        values = dict(parameters)
+        for each in self._interface.outputs:
+            if each.type == "system.Model":
+                values[each.name] = metadata.get(each.name, {}).get("path")
+            elif each.type == "system.Metrics":
+                values[each.name] = metadata.get(each.name, {})
+        folder = self._folder / "outputs"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, value in values.items():
+            (folder / name).write_bytes(_text(value))
+
+
+def _text(value: Any) -> bytes:
+    match value:
+        case None:
+            return b""
+        case str():
+            return value.encode()
+        case _:
+            return msgspec.json.encode(value)

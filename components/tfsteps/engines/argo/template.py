@@ -1,0 +1,138 @@
+"""The container template of a step: what Argo makes a launcher's pod of."""
+
+import json
+from typing import Any
+
+from hera.workflows import Artifact, Container, NoneArchiveStrategy, Parameter, RetryStrategy, Step, Steps
+from hera.workflows.models import (
+    Backoff,
+    Capabilities,
+    EmptyDirVolumeSource,
+    EnvVar,
+    EnvVarSource,
+    ObjectFieldSelector,
+    ResourceRequirements,
+    SeccompProfile,
+    SecurityContext,
+    ValueFrom,
+    Volume,
+    VolumeMount,
+)
+
+from tfsteps.engines.argo.interface import Interface
+from tfsteps.engines.argo.task import ARGUMENT, ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
+from tfsteps.image import IMAGE
+
+# 13 = the platform's fault. -1 = no exit code: the pod is gone, or was evicted before it started. 137 and 143 = killed
+# from outside, as a node does that runs out of memory or goes down. Error = Argo itself failed with this pod. In all of
+# these the job goes on, and the next pod adopts it. A step's own deadline ends it for good.
+RETRY = (
+    "(lastRetry.exitCode in ['13', '-1', '137', '143'] || lastRetry.status == 'Error') "
+    "&& !(lastRetry.message matches '(its|specified) deadline')"
+)
+RETRIES = 20
+GRACE_PERIOD = 60
+"""Seconds that a launcher has to end its job when its pod is deleted; one that is evicted leaves at once."""
+
+_NODE_ANNOTATION = "metadata.annotations['workflows.argoproj.io/node-name']"
+_OPEN = NoneArchiveStrategy()  # as they are: a report in a tar file shows nothing
+
+
+def container(
+    interface: Interface,
+    *,
+    name: str = "",
+    image: str = IMAGE,
+    artifacts: bool = False,
+    retries: int = RETRIES,
+    grace_period: int = GRACE_PERIOD,
+    **fields: Any,
+) -> Container:
+    """Return the template of a component.
+
+    Args:
+        interface: The component.
+        name: Of the template; empty = the component's.
+        image: Of the launcher.
+        artifacts: Whether logs and report become artifacts, which needs an artifact repository.
+        retries: After lost pods and faults of the platform, each 5 seconds later.
+        grace_period: Seconds from SIGTERM to SIGKILL when the pod is deleted.
+        **fields: Any others of Hera's `Container`, laid over ours.
+    """
+    files = [each for each in interface.outputs if each.artifact] if artifacts else []
+    ours: dict[str, Any] = {
+        "command": ["python", "-m", f"tfsteps.{interface.name}.launcher"],
+        "args": [
+            ARGUMENT,
+            interface.name,
+            *(f"{each.name}={{{{inputs.parameters.{each.name}}}}}" for each in interface.inputs),
+        ],
+        "inputs": [
+            Parameter(
+                name=each.name,
+                description=_flat(each.description),
+                **({} if each.required else {"default": _default(each.default)}),
+            )
+            for each in interface.inputs
+        ],
+        "outputs": [
+            *(_parameter(each.name) for each in interface.outputs if not each.artifact),
+            *(
+                Artifact(name=each.name, path=str(FOLDER / "artifacts" / each.name), optional=True, archive=_OPEN)
+                for each in files
+            ),
+        ],
+        "env": _environment([each.name for each in files]),
+        "resources": ResourceRequirements(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "512Mi"}),
+        "retry_strategy": RetryStrategy(
+            limit=retries, retry_policy="Always", expression=RETRY, backoff=Backoff(duration="5s")
+        ),
+        "pod_spec_patch": json.dumps({"terminationGracePeriodSeconds": grace_period}),
+        "annotations": {"sidecar.istio.io/inject": "false"},  # a sidecar outlives the step
+        "security_context": SecurityContext(
+            allow_privilege_escalation=False,
+            capabilities=Capabilities(drop=["ALL"]),
+            read_only_root_filesystem=True,
+            run_as_non_root=True,
+            seccomp_profile=SeccompProfile(type="RuntimeDefault"),
+        ),
+        "volumes": [Volume(name="tmp", empty_dir=EmptyDirVolumeSource())],
+        "volume_mounts": [VolumeMount(name="tmp", mount_path="/tmp")],  # noqa: S108
+    }
+    return Container(name=name or interface.name.replace("_", "-"), image=image, **{**ours, **fields})
+
+
+def exit_handler(template: Container) -> Steps:
+    """Return a template of one step that calls `template`, with the same inputs."""
+    inputs = [Parameter.from_model(each.as_input()) for each in template.inputs]
+    handler = Steps(name=f"{template.name}-on-exit", inputs=inputs)
+    with handler:
+        given = {each.name: f"{{{{inputs.parameters.{each.name}}}}}" for each in inputs}
+        Step(name=str(template.name), template=str(template.name), arguments=given)
+    return handler
+
+
+def _parameter(name: str) -> Parameter:
+    # The default stands where the step could not write it: else Argo would report that, and not the step's own words.
+    return Parameter(name=name, value_from=ValueFrom(path=str(FOLDER / "outputs" / name), default=""))
+
+
+def _environment(artifacts: list[str]) -> list[EnvVar]:
+    node = EnvVarSource(field_ref=ObjectFieldSelector(field_path=_NODE_ANNOTATION))
+    return [
+        EnvVar(name=RUN_ID, value="{{workflow.uid}}"),
+        EnvVar(name=WORKFLOW, value="{{workflow.name}}"),
+        EnvVar(name=NODE_NAME, value_from=node),
+        *([EnvVar(name=ARTIFACTS, value=" ".join(artifacts))] if artifacts else []),
+    ]
+
+
+def _default(value: Any) -> str:
+    """Return an input's default as text; empty = it may be left out."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

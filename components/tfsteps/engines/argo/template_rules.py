@@ -1,0 +1,92 @@
+"""What each template of a Workflow must be by itself."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfsteps.spec.problems import shown
+
+_GRAPHS = ("steps", "dag")
+_PODS = ("container", "containerSet", "script", "resource", "data", "http", "plugin", "suspend")
+_NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]*")
+_UNDERSCORED = re.compile(r"[-a-zA-Z0-9_]+")
+_SOURCES = ("path", "parameter", "expression", "jsonPath", "jqFilter", "event", "supplied", "configMapKeyRef")
+_LONGEST = 128
+
+_Node = Mapping[str, Any]
+
+
+def problems(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
+    """Yield a sentence for each thing that is wrong with a template.
+
+    Args:
+        template: Of the right types.
+        where: Begins each sentence.
+        defaults: The Workflow's `templateDefaults`.
+    """
+    yield from name_problem(template.get("name") or "", where)
+    types = [each for each in (*_PODS, *_GRAPHS) if template.get(each) is not None]
+    if len(types) != 1:
+        allowed = ", ".join((*_PODS, *_GRAPHS))
+        yield f"{where}: {' and '.join(types) or 'no type'}; a template has exactly one of {allowed}"
+    for side in ("inputs", "outputs"):
+        for kind in ("parameters", "artifacts"):
+            names = [each["name"] for each in (template.get(side) or {}).get(kind) or []]
+            yield from twice(names, f"{where}.{side}.{kind}")
+            for name in names:
+                yield from name_problem(name, f"{where}.{side}.{kind}", underscore=True)
+    yield from _outputs(template, where)
+    yield from _graph(template, where) if is_graph(template) else _pod(template, where, defaults)
+
+
+def is_graph(template: _Node) -> bool:
+    """Tell whether a template calls others, and makes no pod itself."""
+    return any(template.get(each) is not None for each in _GRAPHS)
+
+
+def name_problem(name: str, where: str, *, underscore: bool = False) -> Iterator[str]:
+    """Yield what is wrong with a name of a template, a task, a parameter or an artifact; the last two may hold `_`."""
+    pattern = _UNDERSCORED if underscore else _NAME
+    if not name:
+        yield f"{where}: its name is missing"
+    elif "{{" not in name and (not pattern.fullmatch(name) or len(name) > _LONGEST):
+        yield f"{where}: {shown(name)} is no name; letters, digits and '-'{' and _' if underscore else ''} make one"
+
+
+def twice(names: Sequence[Any], where: str) -> Iterator[str]:
+    """Yield a sentence for each name that is there more than once."""
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"{where}: {shown(name)} is there twice"
+
+
+def _outputs(template: _Node, where: str) -> Iterator[str]:
+    fit = {"container": ("path",), "script": ("path",), "steps": ("parameter", "expression")}
+    fit["dag"] = fit["steps"]
+    for each in (template.get("outputs") or {}).get("parameters") or []:
+        source = each.get("valueFrom") or {}
+        given = [key for key in _SOURCES if source.get(key) is not None]
+        field = f"{where}.outputs.parameters.{each['name']}"
+        if not given and each.get("value") is None:
+            yield f"{field}: it has neither value nor valueFrom"
+        if len(given) > 1:
+            yield f"{field}: {' and '.join(given)}; give one"
+        for kind, allowed in fit.items():
+            if template.get(kind) is not None and len(given) == 1 and given[0] not in allowed:
+                yield f"{field}: valueFrom.{given[0]} is not for {kind}, which takes {' or '.join(allowed)}"
+
+
+def _graph(template: _Node, where: str) -> Iterator[str]:
+    if template.get("activeDeadlineSeconds") is not None:
+        yield f"{where}.activeDeadlineSeconds: only templates that make a pod take one"
+
+
+def _pod(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
+    if template.get("parallelism") is not None:
+        yield f"{where}.parallelism: only steps and dag take it"
+    deadline = template.get("activeDeadlineSeconds")
+    if isinstance(deadline, int) and deadline < 0:
+        yield f"{where}.activeDeadlineSeconds: {deadline} is less than 0"
+    for kind in ("container", "script"):
+        if template.get(kind) is not None and not {**(defaults.get(kind) or {}), **template[kind]}.get("image"):
+            yield f"{where}.{kind}.image: it is missing"

@@ -1,0 +1,85 @@
+"""What is due for a job whose launcher may be gone. Pure, but for the two questions that are asked only if need be."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from tfsteps.spec import format_duration
+from tfsteps.systems.base import State
+from tfsteps.systems.kubernetes.host import WORKFLOWS, terminating
+from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.status import job_ended
+from tfsteps.systems.kubernetes.upkeep import upkeep
+
+PATIENCE_SECONDS = 60.0
+"""How long after a deadline a launcher has to act on it: what it says to people is better than what we could."""
+
+
+class Due(msgspec.Struct, frozen=True):
+    """What is to be deleted of a job: all of it, or its pods; and why, as the end of a sentence."""
+
+    what: Literal["job", "pods"]
+    why: str
+
+
+def due(
+    kind: Kind, item: Mapping[str, Any], now: float, *, left: Callable[[], str], has_pods: Callable[[], bool]
+) -> Due | None:
+    """Return what is due for a job; None = nothing.
+
+    Args:
+        kind: The job's.
+        item: The job object.
+        now: Seconds since the epoch.
+        left: Returns why nobody will come for the job any more, as far as its Workflow tells; empty = somebody may.
+        has_pods: Tells whether pods of the job are there.
+    """
+    if "deletionTimestamp" in item["metadata"]:
+        return None
+    state, care = kind.verdict(item).state, upkeep(item)
+    if not state.terminal:
+        return _because(_overdue(item, now) or left(), "job", f"it is {state}")
+    ended = job_ended(item)
+    if care.keep_for is not None and ended is not None and now > ended + care.keep_for:
+        return Due("job", f"it ended {format_duration(now - ended)} ago, keep_for is {format_duration(care.keep_for)}")
+    policy = care.on_end or ("delete_pods" if state is State.SUCCEEDED else "keep")
+    if policy == "keep" or (policy == "delete_pods" and not has_pods()):
+        return None
+    what: Literal["job", "pods"] = "job" if policy == "delete" else "pods"
+    return _because(_overdue(item, now) or left(), what, f"it has {state}, on_end is {policy}")
+
+
+def _because(left: str, what: Literal["job", "pods"], state: str) -> Due | None:
+    return Due(what, f"{state}, and {left}") if left else None
+
+
+def _overdue(item: Mapping[str, Any], now: float) -> str:
+    """Return whether the job's deadline `total` is over and its launcher, if it has one, did not see to it."""
+    limit = upkeep(item).deadline
+    created = dt.datetime.fromisoformat(item["metadata"]["creationTimestamp"]).timestamp()
+    if limit is None or (late := now - created - limit) < PATIENCE_SECONDS:
+        return ""
+    return f"its deadline `total` of {format_duration(limit)} passed {format_duration(late)} ago"
+
+
+def owner_of(item: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """Return the reference to the Workflow that owns an object; None = it is of no Workflow."""
+    references = item["metadata"].get("ownerReferences") or []
+    group = WORKFLOWS.api.partition("/")[0]
+    ours = (each for each in references if each["kind"] == WORKFLOWS.kind and each["apiVersion"].startswith(group))
+    return next(ours, None)
+
+
+def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
+    """Return how the Workflow with this uid ends or has ended; empty = it goes on.
+
+    `workflow` is the object that has its name now; None = there is none.
+    """
+    if workflow is None or workflow["metadata"]["uid"] != uid:
+        return "is gone"
+    phase = (workflow.get("status") or {}).get("phase", "")
+    if phase in ("Succeeded", "Failed", "Error"):
+        return f"has ended ({phase})"
+    return "is being stopped" if terminating(workflow) else ""

@@ -1,0 +1,1 @@
+"""The `launch` component: creates one distributed TensorFlow job, or adopts it, and ends."""

@@ -1,0 +1,152 @@
+"""When a cron expression fires: the same instants as robfig/cron, which every scheduler here is built on.
+
+Its answer where clocks change is not that of cron(8), so its way through the fields is followed step by step: an hour
+that comes twice fires twice, one that is left out does not fire.
+"""
+
+import calendar
+import datetime as dt
+import zoneinfo
+from collections.abc import Iterator
+
+from tfsteps.schedule.cron import Cron
+from tfsteps.schedule.types import Schedule
+
+_YEARS = 5  # robfig/cron gives up after them
+_MINUTE, _HOUR = 60, 3600
+
+
+def fire_times(
+    schedule: Schedule,
+    now: float,
+    cron: Cron | None = None,
+    zone: zoneinfo.ZoneInfo | None = None,
+    *,
+    mends_midnight: bool = True,
+) -> Iterator[int]:
+    """Yield when the runs of a schedule start that is created at `now`, in seconds since the epoch.
+
+    Args:
+        schedule: The schedule.
+        now: Seconds since the epoch.
+        cron: Its expression as it is written for a scheduler; None = as its author wrote it.
+        zone: Where that scheduler reads it; None = the schedule's.
+        mends_midnight: As in `next_fire`.
+    """
+    expression = cron or schedule.expression
+    at: int | None = schedule.origin(now)
+    while at is not None:
+        if expression:
+            at = next_fire(expression, at, zone or schedule.zone, mends_midnight=mends_midnight)
+        else:
+            at += int(schedule.interval or 0)
+        if at is None or schedule.ended(at):
+            return
+        yield at
+
+
+def next_fire(cron: Cron, after: int, zone: zoneinfo.ZoneInfo, *, mends_midnight: bool = True) -> int | None:
+    """Return the first instant after `after` at which `cron` fires in `zone`; None if there is none in five years.
+
+    Args:
+        cron: The expression.
+        after: Seconds since the epoch.
+        zone: Where its fields are read.
+        mends_midnight: Whether days without a midnight are got over, as robfig/cron v3 does and v1.2 does not.
+    """
+    return _Search(cron, after + 1, zone, mends_midnight).result()
+
+
+class _Search:
+    """One search: the instant that was reached, and whether it stands at the beginning of what is looked at next."""
+
+    def __init__(self, cron: Cron, start: int, zone: zoneinfo.ZoneInfo, mends_midnight: bool) -> None:
+        self._cron, self._zone, self._mends_midnight = cron, zone, mends_midnight
+        self._at = start
+        self._added = False
+        self._last_year = self._wall().year + _YEARS
+
+    def result(self) -> int | None:
+        while self._wall().year <= self._last_year:
+            # Each step ends early when its field begins anew, for then the ones before it must be looked at again.
+            if self._month() and self._day() and self._hour() and self._minute() and self._second():
+                return self._at
+        return None
+
+    def _month(self) -> bool:
+        while (wall := self._wall()).month not in self._cron.month.values:
+            if not self._begin():
+                wall = self._settled(wall.replace(day=1, hour=0, minute=0, second=0))
+            year, month = divmod(wall.year * 12 + wall.month, 12)
+            first = wall.replace(year=year, month=month + 1, day=1)
+            self._at = self._instant(first + dt.timedelta(days=wall.day - 1))
+            if self._wall().month == 1:
+                return False
+        return True
+
+    def _day(self) -> bool:
+        while not self._matches(wall := self._wall()):
+            if not self._begin():
+                wall = self._settled(wall.replace(hour=0, minute=0, second=0))
+            self._at = self._instant(wall + dt.timedelta(days=1))
+            if self._mends_midnight and (hour := self._wall().hour):
+                self._at += (24 - hour if hour > 12 else -hour) * _HOUR
+            if self._wall().day == 1:
+                return False
+        return True
+
+    def _hour(self) -> bool:
+        while (wall := self._wall()).hour not in self._cron.hour.values:
+            if not self._begin():
+                self._at = self._instant(wall.replace(minute=0, second=0))
+            self._at += _HOUR
+            if self._wall().hour == 0:
+                return False
+        return True
+
+    def _minute(self) -> bool:
+        while self._wall().minute not in self._cron.minute.values:
+            if not self._begin():
+                self._at -= self._at % _MINUTE
+            self._at += _MINUTE
+            if self._wall().minute == 0:
+                return False
+        return True
+
+    def _second(self) -> bool:
+        second = self._wall().second
+        self._at += -second % _MINUTE
+        self._added = self._added or second > 0
+        return second == 0
+
+    def _begin(self) -> bool:
+        """Tell whether a field was moved on before, so that the ones behind it stand at their beginning."""
+        before, self._added = self._added, True
+        return before
+
+    def _matches(self, wall: dt.datetime) -> bool:
+        day, weekday = self._cron.day, self._cron.weekday
+        of_month, of_week = wall.day in day.values, wall.isoweekday() % 7 in weekday.values
+        return of_month and of_week if day.star or weekday.star else of_month or of_week
+
+    # --- clocks, as Go's time package has them
+
+    def _wall(self) -> dt.datetime:
+        """Return what the clocks show."""
+        return dt.datetime.fromtimestamp(self._at, self._zone).replace(tzinfo=None, fold=0)
+
+    def _offset(self, instant: int) -> int:
+        found = dt.datetime.fromtimestamp(instant, self._zone).utcoffset()
+        return int(found.total_seconds()) if found else 0
+
+    def _instant(self, wall: dt.datetime) -> int:
+        """Return when the clocks show `wall`; for times that come twice or never, what Go's `time.Date` returns."""
+        shown = calendar.timegm(wall.timetuple())
+        if offset := self._offset(shown):
+            offset = offset if self._offset(shown - offset) == offset else self._offset(shown - offset)
+        return shown - offset
+
+    def _settled(self, wall: dt.datetime) -> dt.datetime:
+        """Return what the clocks show at `_instant(wall)`: another time if `wall` is left out."""
+        self._at = self._instant(wall)
+        return self._wall()

@@ -1,0 +1,136 @@
+"""From a text, a file or plain data to a `Schedule`, or to everything that is wrong with it."""
+
+import difflib
+import os
+import pathlib
+import time
+import zoneinfo
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tfsteps.schedule import fires
+from tfsteps.schedule.cron import Cron
+from tfsteps.schedule.types import Schedule, seconds
+from tfsteps.spec.decode import decode
+from tfsteps.spec.document import Document
+from tfsteps.spec.problems import Path, Problem, SpecError, problem, shown
+from tfsteps.spec.scalars import RefusedError
+
+_WHOLE: Path = ("schedule",)
+
+
+def load(path: str | os.PathLike[str]) -> Schedule:
+    """Return the schedule in the YAML or JSON file at `path`.
+
+    Raises:
+        SpecError: With every problem of the file.
+        OSError: The file cannot be read.
+    """
+    source = os.fspath(path)
+    try:
+        return parse(pathlib.Path(path).read_text("utf-8-sig"), source)
+    except UnicodeDecodeError as error:
+        wrong = f"is not UTF-8 (byte {error.start})"
+        raise SpecError([Problem(path=_WHOLE, wrong=wrong, fix="Save the file as UTF-8")], source) from error
+
+
+def parse(text: str, source: str = "schedule") -> Schedule:
+    """Return the schedule in a YAML or JSON text; `source` is what messages call it.
+
+    Raises:
+        SpecError: With every problem of the text.
+    """
+    from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
+
+    try:
+        document = yaml_text.parse(text, source)
+    except SpecError as error:
+        raise SpecError([_of_schedule(each) for each in error.problems], source) from error
+    return _schedule(document)
+
+
+def _of_schedule(each: Problem) -> Problem:
+    """Return what is wrong with a text in the words of schedules instead of jobs."""
+    fix = "Start with `cron:` or `interval:`" if "mapping" in each.wrong else each.fix.replace(" job", " schedule")
+    return msgspec.structs.replace(each, path=_WHOLE, fix=fix)
+
+
+def from_plain(value: Any, source: str = "schedule") -> Schedule:
+    """Return the schedule in plain data.
+
+    Raises:
+        SpecError: With every problem of the data.
+    """
+    return _schedule(Document(value, source=source))
+
+
+def _schedule(document: Document) -> Schedule:
+    schedule, found = decode(document, Schedule)
+    problems = document.problems + found
+    known = {each.path[:1] for each in problems}
+    problems += [each for each in _rules(schedule) if each.path not in known]
+    if problems:
+        placed = [msgspec.structs.replace(each, line=each.line or document.line(each.path)) for each in problems]
+        raise SpecError(sorted(placed, key=lambda each: each.line or 0), document.source)
+    return schedule
+
+
+# --- what the types do not say
+
+
+def _rules(schedule: Schedule) -> Iterator[Problem]:
+    if schedule.cron is None and schedule.interval is None:
+        yield problem(("cron",), "is missing, and so is `interval`", "Write `cron: 0 9 * * 1-5`, or `interval: 6h`")
+    if schedule.cron is not None and schedule.interval is not None:
+        yield problem(("interval",), "stands beside `cron`", "Keep one of them", f"{schedule.interval:g}s")
+    yield from _whole(("interval",), schedule.interval)
+    yield from _whole(("starting_deadline",), schedule.starting_deadline)
+    zone = _zone(schedule.timezone)
+    if isinstance(zone, Problem):
+        yield zone
+        zone = zoneinfo.ZoneInfo("UTC")
+    if schedule.cron is not None:
+        yield from _cron(schedule.cron)
+    yield from _limits(schedule, zone)
+
+
+def _whole(path: Path, value: float | None) -> Iterator[Problem]:
+    if value is not None and (value < 1 or value != int(value)):
+        yield problem(path, "is not in whole seconds", "Write something like `90m`", f"{value:g}s")
+
+
+def _zone(name: str) -> zoneinfo.ZoneInfo | Problem:
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        known = zoneinfo.available_timezones()
+        by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(known)}
+        near = difflib.get_close_matches(name.rpartition("/")[2].lower(), by_city, n=1)
+        fix = (
+            f"Write `{by_city[near[0]]}`" if near else "Write a name such as `Europe/Berlin`, or `Etc/GMT-3` for +03:00"
+        )
+        return problem(("timezone",), "is not a time zone of the IANA database", fix, shown(name))
+
+
+def _cron(text: str) -> Iterator[Problem]:
+    path: Path = ("cron",)
+    try:
+        cron = Cron.parse(text)
+    except RefusedError as error:
+        yield problem(path, error.wrong, error.fix, shown(text), error.allowed)
+        return
+    if fires.next_fire(cron, int(time.time()), zoneinfo.ZoneInfo("UTC")) is None:
+        yield problem(path, "never fires: there is no such day", "Choose a day that the month has", shown(text))
+
+
+def _limits(schedule: Schedule, zone: zoneinfo.ZoneInfo) -> Iterator[Problem]:
+    given: dict[str, int] = {}
+    for name, text in (("start", schedule.start), ("end", schedule.end)):
+        try:
+            given |= {name: seconds(text, zone)} if text else {}
+        except ValueError as error:
+            yield problem((name,), f"is not in the calendar: {error}", "Write another one", shown(text))
+    if len(given) == 2 and given["end"] <= given["start"]:
+        yield problem(("end",), f"is not after `start`, {schedule.start}", "Write a later one", shown(schedule.end))

@@ -1,0 +1,122 @@
+"""`python -m tfsteps.schedule.submitter FILE`: creates the Workflow in FILE and waits for its end. Runs in a Job's pod.
+
+The Workflow has the name of the Job, which owns it: the pod that tries again meets it again, and it goes with the Job.
+"""
+
+import os
+import pathlib
+import queue
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.cluster.access import AccessError, find
+from tfsteps.cluster.api import Api, ApiError
+from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.exits import Exit
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+
+JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
+_ENDED = {"Succeeded": Exit.SUCCEEDED, "Failed": Exit.FAILED, "Error": Exit.FAILED}
+
+
+class SubmitError(Exception):
+    """A Workflow that could not be created or followed.
+
+    Attributes:
+        code: What the process exits with.
+    """
+
+    def __init__(self, message: str, code: Exit) -> None:
+        """Keep `code` beside the message."""
+        self.code = code
+        super().__init__(message)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Submit, wait, and return the exit code: 0 succeeded, 2 refused, 10 the Workflow failed, 13 try again."""
+    # Process 1 of a container hears no signal that it has no handler for. The Workflow goes with the Job, not with us.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(Exit.CANCELLED))
+    try:
+        workflow = msgspec.json.decode(pathlib.Path(arguments[0]).read_bytes(), type=dict[str, Any])
+        api = Api(find())
+        metadata = create(api, owned(workflow, os.environ[JOB_NAME], os.environ[JOB_UID]))
+        _say(f"Workflow {metadata['name']} is there")
+        return follow(api, metadata, _say)
+    except (SubmitError, AccessError, ApiError) as error:
+        _say(str(error))
+        return getattr(error, "code", Exit.PLATFORM)
+
+
+def owned(workflow: Mapping[str, Any], job: str, uid: str) -> dict[str, Any]:
+    """Return `workflow` under the name of the Job that owns it."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid}
+    kept = {key: value for key, value in workflow["metadata"].items() if key in {"labels", "annotations"}}
+    return {**workflow, "metadata": {**kept, "name": job, "ownerReferences": [owner]}}
+
+
+def create(api: Api, workflow: Mapping[str, Any]) -> dict[str, Any]:
+    """Create a Workflow, or find that it is there from an earlier try; return its metadata.
+
+    Raises:
+        SubmitError: The cluster refuses it, or one of that name is another's.
+    """
+    metadata, where = workflow["metadata"], api.access.namespace
+    try:
+        return dict(api.create(WORKFLOWS, where, workflow)["metadata"])
+    except ApiError as error:
+        if error.status != 409:
+            code = Exit.PLATFORM if error.unavailable else Exit.USAGE
+            raise SubmitError(f"the Workflow cannot be created in {where}: {error}", code) from error
+    found = dict(api.get(WORKFLOWS, where, metadata["name"])["metadata"])
+    if not _owners(metadata) or _owners(found) != _owners(metadata):
+        raise SubmitError(f"there is a Workflow {metadata['name']} in {where} already; delete it or rename", Exit.USAGE)
+    return found
+
+
+def _owners(metadata: Mapping[str, Any]) -> list[str]:
+    return [each["uid"] for each in metadata.get("ownerReferences") or []]
+
+
+def follow(api: Api, metadata: Mapping[str, Any], say: Callable[[str], None]) -> Exit:
+    """Wait until a Workflow has ended, telling each phase; return the exit code.
+
+    Raises:
+        SubmitError: It was deleted, or may not be watched.
+    """
+    seen: queue.Queue[Seen] = queue.Queue()
+    Watch(api, WORKFLOWS, metadata["namespace"], seen.put, fieldSelector=f"metadata.name={metadata['name']}")
+    phase = ""
+    try:
+        while phase not in _ENDED:
+            item = _workflow(seen.get(), metadata)
+            status = item.get("status") or {}
+            if status.get("phase", "") not in {"", phase}:
+                phase = status["phase"]
+                say(f"Workflow {metadata['name']} {phase}" + (f": {why}" if (why := status.get("message")) else ""))
+    finally:
+        api.stopping.set()
+    return _ENDED[phase]
+
+
+def _workflow(seen: Seen, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our Workflow as it is now."""
+    match seen:
+        case Listed(items=[item]) | Changed(item=item) if item["metadata"]["uid"] == metadata["uid"]:
+            return item
+        case Refused(error=error, status=status):
+            words = f"Workflows may not be watched in {metadata['namespace']}: {error}; grant get, list and watch"
+            raise SubmitError(words, Exit.USAGE if status in {401, 403} else Exit.PLATFORM)
+        case Listed() | Changed() | Deleted():
+            raise SubmitError(f"Workflow {metadata['name']} was deleted", Exit.FAILED)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  the Job's log
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

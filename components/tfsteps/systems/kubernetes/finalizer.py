@@ -1,0 +1,89 @@
+"""Removes what the jobs of a run left on a cluster, found by their labels. Needs to list and delete the job objects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.cluster.api import Api, ApiError
+from tfsteps.cluster.logs import PODS
+from tfsteps.identity import MANAGED_BY, RUN_ID, label_value
+from tfsteps.systems.base import LaunchError, OnEnd, State
+from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.upkeep import upkeep
+
+_PAGE = "500"
+
+
+class Finalizer:
+    """The jobs of one kind in one namespace."""
+
+    def __init__(self, api: Api, kind: Kind, namespace: str) -> None:
+        """Ask nothing yet."""
+        self._api, self._kind, self._namespace = api, kind, namespace
+
+    def clean_up(self, run: str, labels: Mapping[str, str], on_end: OnEnd | None) -> list[str]:
+        """Remove what is left, and return the names of the jobs that something was removed of.
+
+        Args:
+            run: The run.
+            labels: What the jobs have besides; empty = all of the run.
+            on_end: The policy for those that have ended; None = each job's own.
+
+        Raises:
+            LaunchError: We may not, or the API server does not answer.
+        """
+        selected = {**MANAGED_BY, RUN_ID: label_value(run), **labels}
+        try:
+            return [item["metadata"]["name"] for item in self._jobs(selected) if self._remove(item, on_end)]
+        except ApiError as error:
+            where = f"in namespace {self._namespace}"
+            if error.status == 403:
+                what = f"{self._kind.resource.plural}.{self._kind.resource.api.partition('/')[0]}"
+                needs = f"this step needs to list and delete {what} and pods {where}: bind a Role of manifests/base"
+                raise LaunchError(f"{needs} to its ServiceAccount ({error})", retryable=False) from error
+            raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
+
+    def _jobs(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Return the jobs with these labels that are not being deleted; none where the cluster has no such kind."""
+        try:
+            items = self._list(self._kind.resource, labelSelector=_selector(labels))
+        except ApiError as error:
+            if error.status == 404:
+                return []
+            raise
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
+
+    def _list(self, resource: Any, **query: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        more = ""
+        while True:
+            page = self._api.list(
+                resource, self._namespace, limit=_PAGE, **query, **({"continue": more} if more else {})
+            )
+            found += page.get("items") or []
+            more = page.get("metadata", {}).get("continue", "")
+            if not more:
+                return found
+
+    def _remove(self, item: Mapping[str, Any], on_end: OnEnd | None) -> bool:
+        """Remove what is to go of one job; tell whether there was anything."""
+        meta, state = item["metadata"], self._kind.verdict(item).state
+        policy = on_end or upkeep(item).on_end or ("delete_pods" if state is State.SUCCEEDED else "keep")
+        if policy == "delete" or not state.terminal:
+            self._api.delete(self._kind.resource, self._namespace, meta["name"], meta["uid"])
+            return True
+        return policy == "delete_pods" and self._remove_pods(meta["name"], meta["uid"])
+
+    def _remove_pods(self, name: str, uid: str) -> bool:
+        pods = [item["metadata"] for item in self._list(PODS, labelSelector=self._kind.selector(name))]
+        own = [
+            each
+            for each in pods
+            if "deletionTimestamp" not in each and uid in [owner["uid"] for owner in each.get("ownerReferences") or []]
+        ]
+        for each in own:
+            self._api.delete(PODS, self._namespace, each["name"], each["uid"])
+        return bool(own)
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())

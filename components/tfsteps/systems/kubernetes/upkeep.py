@@ -1,0 +1,56 @@
+"""What a job object says about its own upkeep, for whoever cleans up where its launcher cannot. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from tfsteps.identity import PREFIX
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import OnEnd
+
+LAUNCHER = f"{PREFIX}launcher"
+_DEADLINE, _KEEP_FOR, _ON_END = f"{PREFIX}deadline", f"{PREFIX}keep-for", f"{PREFIX}on-end"
+
+
+class Upkeep(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a job.
+
+    Attributes:
+        launcher: Node of the Workflow whose pods launch it, the same over its tries; empty = not of a Workflow.
+        deadline: Seconds from its creation to its deadline `total`; None = not known.
+        keep_for: Seconds that it is kept after its end; None = for ever.
+        on_end: What is removed once it has ended; None = the pods of one that succeeded.
+    """
+
+    launcher: str = ""
+    deadline: float | None = None
+    keep_for: float | None = None
+    on_end: OnEnd | None = None
+
+
+def annotations(job: TrainingJob) -> dict[str, str]:
+    """Return what the object that is created for `job` is annotated with; who launches it is not known here."""
+    noted = {_DEADLINE: f"{job.deadlines.total:g}", _ON_END: job.on_end or ""}
+    if job.keep_for is not None:
+        noted[_KEEP_FOR] = f"{job.keep_for:g}"
+    return {name: text for name, text in noted.items() if text}
+
+
+def upkeep(item: Mapping[str, Any]) -> Upkeep:
+    """Return what a job object is annotated with; what cannot be understood counts as not said."""
+    noted = item["metadata"].get("annotations") or {}
+    on_end: OnEnd | None = next((each for each in get_args(OnEnd) if each == noted.get(_ON_END)), None)
+    return Upkeep(
+        launcher=noted.get(LAUNCHER, ""),
+        deadline=_seconds(noted.get(_DEADLINE)),
+        keep_for=_seconds(noted.get(_KEEP_FOR)),
+        on_end=on_end,
+    )
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,35 @@
+"""A namespace of a real cluster whose Workflows run with the rights of manifests/ and those that Argo itself wants."""
+
+import pytest
+
+from tests.argo.world import World
+from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, image, namespace_of
+
+__all__ = ["cluster", "image"]
+
+ACCOUNT = "argo-workflow"
+# What Argo's own installation grants those that run its steps.
+EXECUTOR = f"""
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: executor}}
+rules:
+- {{apiGroups: [argoproj.io], resources: [workflowtaskresults], verbs: [create, patch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: executor}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: executor}}
+subjects: [{{kind: ServiceAccount, name: {ACCOUNT}}}]
+"""
+
+
+@pytest.fixture(scope="session")
+def world(cluster, image):
+    """A namespace with a ServiceAccount, which may do what `overlays/argo` says, word for word."""
+    with namespace_of(cluster) as namespace:
+        cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": ACCOUNT}})
+        overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/argo")
+        cluster.kubectl("apply", "-f", "-", stdin=overlay.replace("namespace: argo\n", f"namespace: {namespace}\n"))
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=EXECUTOR)
+        yield World(cluster, namespace, ACCOUNT, image)

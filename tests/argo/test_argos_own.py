@@ -1,0 +1,61 @@
+"""What Argo's own examples and tests take is taken; what its validation refuses is found, bar what it cannot know."""
+
+import pathlib
+import re
+
+import pytest
+import yaml
+
+from tests.cluster.build import module_folder
+from tfsteps.engines.argo.lint import problems
+
+pytestmark = pytest.mark.cluster  # needs Argo's Go module, as the cluster does
+
+TRUE_OF_EXAMPLES = "has no input 'seconds' in its parameters: none"  # Argo passes over them; a slip would be, too
+NONE = "there is no manifest"
+# Of other manifests, of metrics, and of when a variable is known.
+NOT_FOUND = {
+    "dagTargetMissingInputParam",
+    "invalidContainerSetDependencyNotFound",
+    "invalidRealtimeMetricGauge",
+    "nestedTemplateRefWithError",
+    "undefinedTemplateRef",
+    "workflowStatusNotOnExit",
+}
+
+
+@pytest.fixture(scope="module")
+def argo():
+    return pathlib.Path(module_folder("argo", "github.com/argoproj/argo-workflows/v3"))
+
+
+def test_examples(argo):
+    files = sorted((argo / "examples").rglob("*.yaml"))
+    assert len(files) > 200
+    found = {file.name: problems(file.read_text()) for file in files}
+    wrong = {name: [each for each in said if TRUE_OF_EXAMPLES not in each] for name, said in found.items()}
+    assert {name: said for name, said in wrong.items() if said and not said[0].startswith(NONE)} == {}
+
+
+def refused(argo):
+    """Yield name and text of the manifests that Argo's validation tests expect an error of."""
+    for file in sorted((argo / "workflow/validate").glob("*_test.go")):
+        code = file.read_text()
+        texts = dict(re.findall(r"^(?:var|const)\s+(\w+)\s*=\s*`(.*?)`", code, re.DOTALL | re.MULTILINE))
+        calls = re.findall(r"err :?= validate(?:WorkflowTemplate)?\((\w+)[^)]*\)\n(.*)", code)
+        errors = {name for name, check in calls if re.search(r"(?<!No)Error(Contains)?\(", check)}
+        taken = {name for name, check in calls if "NoError(" in check}
+        yield from ((name, texts[name]) for name in sorted(errors - taken) if name in texts)
+
+
+def test_refused(argo):
+    found, missed = set(), set()
+    for name, text in refused(argo):
+        try:
+            manifest = yaml.safe_load(text)
+            named = {**manifest, "metadata": {"name": "a"}}  # many of them have none, which is not their point
+            (found if problems(yaml.safe_dump(named)) else missed).add(name)
+        except yaml.YAMLError:
+            found.add(name)
+    assert missed == NOT_FOUND
+    assert len(found) > 45

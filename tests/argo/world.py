@@ -1,0 +1,173 @@
+"""What a test does to Workflows on a real cluster, and sees of them."""
+
+import json
+import time
+from dataclasses import dataclass, field
+
+from hera.workflows import DAG, Workflow
+
+from tests.preflight.conftest import Cluster, eventually
+from tfsteps import argo
+from tfsteps.cluster.api import ApiError, Resource
+from tfsteps.cluster.logs import PODS
+from tfsteps.identity import RUN_ID
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+
+TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTemplate")
+CLUSTER_TEMPLATES = Resource("argoproj.io/v1alpha1", "clusterworkflowtemplates", "ClusterWorkflowTemplate")
+JOBS = TFJob.resource
+BUSYBOX = "docker.io/library/busybox:latest"
+HELD = "echo up; until [ -e /tmp/released ]; do sleep 1; done"
+LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
+
+
+def job(script):
+    """Return the inputs of a job of one busybox replica."""
+    image = {"image": BUSYBOX, "image_pull_policy": "Never"}
+    return {"spec": {"name": "job", **image, "command": ["sh", "-c", script], "roles": {"worker": {}}}}
+
+
+@dataclass
+class World:
+    """A namespace.
+
+    Attributes:
+        cluster: Where it is.
+        namespace: Its name.
+        account: The ServiceAccount of Workflows.
+        image: The launcher's.
+        flows: Metadata of the Workflows that were submitted, by name.
+    """
+
+    cluster: Cluster
+    namespace: str
+    account: str
+    image: str
+    flows: dict = field(default_factory=dict)
+
+    def step(self, name, **settings):
+        """Return one of our steps, with the image of this tree."""
+        return getattr(argo, name).using(image=self.image, **settings)
+
+    def workflow(self, name, **settings):
+        """Return a Workflow whose entrypoint is `main`, to be filled."""
+        return Workflow(name=name, entrypoint="main", service_account_name=self.account, **settings)
+
+    def one(self, name, script, *, on_exit=True, settings=None, **workflow):
+        """Return a Workflow of one train step and a finalizer."""
+        with self.workflow(name, **workflow) as flow, DAG(name="main"):
+            self.step("train", **settings or {})("fit", **job(script))
+        if on_exit:
+            self.step("cleanup").on_exit(flow, scope="run")
+        return flow
+
+    def submit(self, flow):
+        """Make a Workflow; what its lint has to say comes first."""
+        assert argo.problems(flow.to_yaml()) == []
+        self.flows[flow.name] = self.create(WORKFLOWS, flow.to_dict())["metadata"]
+
+    def create(self, resource, item):
+        """Make any object."""
+        return self.cluster.api.create(resource, self.namespace, item)
+
+    def patch(self, name, spec):
+        """Change a Workflow's spec; return when."""
+        self.cluster.api.patch(WORKFLOWS, self.namespace, name, {"spec": spec})
+        return time.monotonic()
+
+    def status(self, name):
+        """Return a Workflow's status; empty = it has none yet."""
+        return self.cluster.api.get(WORKFLOWS, self.namespace, name).get("status") or {}
+
+    def ended(self, name, seconds=150):
+        """Return a Workflow's phase once it has ended."""
+        return eventually(
+            lambda: (phase := self.status(name).get("phase")) in {"Succeeded", "Failed", "Error"} and phase, seconds
+        )
+
+    def why(self, name):
+        """Return, for a test that fails, what Argo says of each node, and each launcher of its own."""
+        nodes = {each: (node["phase"], node.get("message", "")) for each, node in self.nodes(name).items()}
+        return f"{nodes}\n{self.log(name)}"
+
+    def nodes(self, name):
+        """Return the nodes of a Workflow by display name."""
+        return {each["displayName"]: each for each in (self.status(name).get("nodes") or {}).values()}
+
+    def output(self, name, node, parameter):
+        """Return an output parameter of a node."""
+        found = self.nodes(name)[node].get("outputs", {}).get("parameters", [])
+        return next(each.get("value", "") for each in found if each["name"] == parameter)
+
+    def jobs(self, name):
+        """Return the metadata of a Workflow's jobs."""
+        selector = f"{RUN_ID}={self.flows[name]['uid']}"
+        return [
+            each["metadata"] for each in self.cluster.api.list(JOBS, self.namespace, labelSelector=selector)["items"]
+        ]
+
+    def running(self, name):
+        """Return a Workflow's job once a replica of it is up and its launcher knows it."""
+        (found,) = eventually(lambda: self.jobs(name), 150)
+        eventually(lambda: "] up" in self.log(name), 90)
+        return found
+
+    def log(self, name):
+        """Return the last lines of a Workflow's launchers; nothing of those that are only just up."""
+        said = ("-l", f"workflows.argoproj.io/workflow={name}", "-c", "main", "--tail=20")
+        try:
+            return self.cluster.kubectl("logs", "-n", self.namespace, *said)
+        except AssertionError:
+            return ""
+
+    def launchers(self, name):
+        """Return the pods of a Workflow that have not ended."""
+        pods = self.cluster.api.list(PODS, self.namespace, labelSelector=f"workflows.argoproj.io/workflow={name}")
+        return [each for each in pods["items"] if each["status"].get("phase") not in {"Succeeded", "Failed"}]
+
+    def gone(self, name, since, within):
+        """Wait until a Workflow has no job, and return after how many seconds."""
+        eventually(lambda: not self.jobs(name), within)
+        return round(time.monotonic() - since, 1)
+
+    def release(self, name):
+        """Let the HELD job of a Workflow end."""
+        selector = f"{RUN_ID}={self.flows[name]['uid']}"
+        (pod,) = self.cluster.api.list(PODS, self.namespace, labelSelector=selector)["items"]
+        self.cluster.kubectl("exec", "-n", self.namespace, pod["metadata"]["name"], "--", "touch", "/tmp/released")
+
+    def evict(self, pod):
+        """Evict a pod; return when."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        self.cluster.api.request("POST", PODS.path(self.namespace, pod, "eviction"), {}, body)
+        return time.monotonic()
+
+    def kill(self, pod):
+        """Kill the launcher in a pod, as a node does that runs out of memory."""
+        program = (
+            "import os, pathlib\n"
+            "for folder in pathlib.Path('/proc').glob('[0-9]*'):\n"
+            "    words = (folder / 'cmdline').read_bytes().split(b'\\0')\n"
+            "    if words[1:3] == [b'-m', b'tfsteps.train.launcher']: os.kill(int(folder.name), 9)\n"
+        )
+        self.cluster.kubectl("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
+
+    def delete(self, resource, name, **options):
+        """Delete an object; return when."""
+        self.cluster.api.request("DELETE", resource.path(self.namespace, name), {}, options)
+        return time.monotonic()
+
+    def exists(self, name):
+        """Tell whether a Workflow is there."""
+        try:
+            self.cluster.api.get(WORKFLOWS, self.namespace, name)
+        except ApiError as error:
+            if error.missing:
+                return False
+            raise
+        return True
+
+    def decoded(self, name, node, parameter):
+        """Return an output parameter that is JSON."""
+        return json.loads(self.output(name, node, parameter))

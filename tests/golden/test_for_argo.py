@@ -1,0 +1,111 @@
+"""What Argo gets of the components is generated from them, and free of traps."""
+
+import inspect
+import pathlib
+import re
+
+import msgspec
+import pytest
+import yaml
+
+import tfsteps
+from tfsteps.engines.argo import interface
+from tfsteps.engines.argo.lint import problems
+from tfsteps.engines.argo.manifests import workflow_template
+from tfsteps.engines.argo.step import argo_step
+
+PACKAGE = pathlib.Path(tfsteps.__file__).parent
+COMPILED = sorted(PACKAGE.glob("*/component.yaml"))
+
+
+def extract(file):
+    """Return the interface of a compiled component; what is set on a KFP task has no place in it."""
+    name = file.parent.name
+    compiled = next(yaml.safe_load_all(file.read_text()))
+    component = compiled["components"][f"comp-{name.replace('_', '-')}"]
+    inputs = component.get("inputDefinitions", {}).get("parameters", {})
+    outputs = component.get("outputDefinitions", {})
+    header = [line.removeprefix("#") for line in file.read_text().splitlines() if line.startswith("#")]
+    start = next(i for i, line in enumerate(header) if line.startswith(" Description: "))
+    end = next(i for i, line in enumerate(header) if line in {" Inputs:", " Outputs:"})
+    return interface.Interface(
+        name=name,
+        description=" ".join(" ".join(header[start:end]).removeprefix(" Description: ").split()),
+        inputs=tuple(
+            interface.Input(
+                name=each,
+                type=spec["parameterType"],
+                description=" ".join(spec.get("description", "").split()),
+                required=not spec.get("isOptional", False),
+                default=spec.get("defaultValue"),
+            )
+            for each, spec in inputs.items()
+            if spec["parameterType"] not in {"TASK_CONFIG", "TASK_FINAL_STATUS"}
+        ),
+        outputs=tuple(
+            interface.Output(
+                name=each,
+                type=spec.get("parameterType") or spec["artifactType"]["schemaTitle"],
+                description=" ".join(spec.get("description", "").split()),
+            )
+            for each, spec in [*outputs.get("parameters", {}).items(), *outputs.get("artifacts", {}).items()]
+        ),
+    )
+
+
+def test_interfaces(golden):
+    found = [msgspec.to_builtins(extract(file)) for file in COMPILED]
+    golden(interface.FILE, msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+    interface.interfaces.cache_clear()
+    assert set(interface.interfaces()) == {file.parent.name for file in COMPILED}
+
+
+ROOT = pathlib.Path(__file__).parents[2]
+MANIFESTS = ROOT / "manifests/argo-templates"
+PAGE = ROOT / "docs/argo.md"
+
+
+@pytest.mark.parametrize("file", ["workflow-template.yaml", "cluster/cluster-workflow-template.yaml"])
+def test_templates(file, golden):
+    made = workflow_template(cluster=file.startswith("cluster"), service_account_name="argo-workflow")
+    text = made.to_yaml()
+    golden(MANIFESTS / file, f"# Generated from the components by `make golden`.\n{text}")
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize("name", [file.parent.name for file in COMPILED])
+def test_a_step_takes_what_the_kubeflow_component_takes(name):
+    from tests.golden.test_components import component  # noqa: PLC0415  imports kfp
+
+    spec = component(PACKAGE / name).component_spec
+    kubeflows = {"TaskConfig", "TaskFinalStatus"}
+    theirs = {
+        each: value
+        for each, value in spec.inputs.items()
+        if value.type not in kubeflows and not value.type.startswith("system.")
+    }
+    ours = inspect.signature(argo_step(name)).parameters
+    assert {each: value.default for each, value in ours.items() if each not in {"task_name", "call"}} == {
+        each: inspect.Parameter.empty if not value.optional else value.default for each, value in theirs.items()
+    }
+    for each in [*theirs.values(), *spec.outputs.values()]:
+        assert " ".join(each.description.split()) in argo_step(name).__doc__
+
+
+def page_code(language):
+    return re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+
+
+def test_the_workflow_on_the_page(capsys):
+    exec(page_code("python"), {})
+    assert problems(capsys.readouterr().out) == []
+
+
+def test_the_manifest_on_the_page():
+    text = page_code("yaml")
+    assert problems(text) == []
+    templates = yaml.safe_load((MANIFESTS / "workflow-template.yaml").read_text())["spec"]["templates"]
+    inputs = {each["name"]: {one["name"] for one in each["inputs"]["parameters"]} for each in templates}
+    for task in yaml.safe_load(text)["spec"]["templates"][0]["dag"]["tasks"]:
+        given = {each["name"] for each in task["arguments"]["parameters"]}
+        assert given <= inputs[task["templateRef"]["template"]]

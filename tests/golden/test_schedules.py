@@ -1,0 +1,65 @@
+"""What each scheduler is given for a schedule, kept beside it."""
+
+import datetime as dt
+import pathlib
+import re
+
+import pytest
+import yaml
+
+from tfsteps import schedule
+from tfsteps.engines.argo import lint
+from tfsteps.schedule import Schedule, argo, cronjob, kubeflow
+
+FOLDER = pathlib.Path(__file__).with_name("schedules")
+NOW = dt.datetime(2026, 11, 20, tzinfo=dt.UTC).timestamp()
+WORKFLOW = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Workflow",
+    "metadata": {"generateName": "retrain-", "labels": {"team": "vision"}},
+    "spec": {
+        "entrypoint": "main",
+        "templates": [{"name": "main", "container": {"image": "busybox:1.37", "command": ["true"]}}],
+    },
+}
+IDS = {"experiment_id": "e", "pipeline_id": "p", "pipeline_version_id": "v"}
+WRITERS = {
+    "kubeflow": lambda when: [
+        kubeflow.recurring_run(when, NOW),
+        kubeflow.scheduled_workflow(when, NOW, name="retrain", parameters={"workers": 2, "mode": "full"}, **IDS),
+    ],
+    "argo": lambda when: [argo.cron_workflow(when, WORKFLOW, "retrain")],
+    "cronjob": lambda when: cronjob.objects(when, WORKFLOW, "retrain", namespace="team", image="launcher:1"),
+}
+CASES = sorted(file.name.removesuffix(".schedule.yaml").split(".")[:2] for file in FOLDER.glob("*.schedule.yaml"))
+
+
+def test_every_scheduler_has_cases():
+    assert {scheduler for scheduler, _ in CASES} == set(WRITERS)
+
+
+@pytest.mark.parametrize(("scheduler", "case"), CASES)
+def test_schedule(scheduler, case, golden):
+    when = schedule.load(FOLDER / f"{scheduler}.{case}.schedule.yaml")
+    module = {"kubeflow": lambda: kubeflow.problems(when, NOW), "argo": lambda: argo.problems(when),
+              "cronjob": lambda: cronjob.problems(when)}[scheduler]  # fmt: skip
+    assert module() == []
+    text = yaml.safe_dump_all(WRITERS[scheduler](when), sort_keys=False)
+    golden(FOLDER / f"{scheduler}.{case}.yaml", text)
+    if scheduler == "argo":
+        assert lint.problems(text) == []
+
+
+DOCS = (pathlib.Path(__file__).parents[2] / "docs" / "schedules.md").read_text()
+
+
+def test_the_page_names_every_field_and_its_examples_work():
+    (table,) = re.findall(r"\| field \|.*?\n\n", DOCS, re.DOTALL)
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == list(Schedule.__struct_fields__)
+    (example,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
+    assert argo.problems(schedule.parse(example)) == []
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert names["problems"] == []
+    assert names["arguments"]["cron_expression"] == "0 0 17 * * *"

@@ -1,0 +1,251 @@
+"""Makes the pods of one namespace's runs as the back end of Kubeflow Pipelines does."""
+
+import hashlib
+import json
+import pathlib
+import re
+import time
+import uuid
+from dataclasses import dataclass, field
+
+import yaml
+
+import tfsteps
+from tests.preflight.conftest import eventually, exists
+from tfsteps.cluster.logs import PODS
+from tfsteps.cluster.watch import Deleted, Watch
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+
+JOBS = TFJob.resource
+BUSYBOX = "docker.io/library/busybox:latest"
+PROCESS_ONE = pathlib.Path(__file__).with_name("process_one.py").read_text()
+ASLEEP = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
+_SCRATCH = ("minio", "gcs", "s3", "tmp")
+
+
+@dataclass
+class Run:
+    """A pipeline run: its Workflow, which Argo's controller leaves alone, and its id: not the Workflow's uid."""
+
+    workflow: dict
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @property
+    def name(self):
+        return self.workflow["metadata"]["name"]
+
+
+@dataclass
+class Ended:
+    """How a step's container ended: exit code, what it printed, and what was published of its outputs."""
+
+    code: int
+    said: str
+    published: dict | None
+
+    def parameter(self, name):
+        return self.published["parameterValues"][name]
+
+
+@dataclass
+class Step:
+    """A task of a run; its pod can be made again under the same name.
+
+    Attributes:
+        node: Its node in the Workflow, without the Workflow's name, the leaf `executor` and the number of the try.
+        component: The component that it is a task of.
+        inputs: Parameters that it is given.
+        lingers: Seconds that the container goes on after the step's parent died of SIGTERM.
+    """
+
+    run: Run
+    node: str
+    component: str
+    inputs: dict
+    lingers: float = 0.9
+    salt: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def pod_name(self, attempt):
+        """Return the pod's name, the same whenever it is made again."""
+        number = hashlib.sha256(f"{self.node}{attempt}".encode()).hexdigest()[:10]
+        return f"{self.run.name}-system-container-impl-{number}"
+
+    def executor_input(self):
+        """Return what the driver resolved, with the defaults that the launcher fills in."""
+        [spec] = self._compiled()["components"].values()
+        inputs, outputs = spec.get("inputDefinitions", {}), spec["outputDefinitions"]
+        defaults = {
+            name: each["defaultValue"] for name, each in inputs.get("parameters", {}).items() if "defaultValue" in each
+        }
+        folder = f"mlpipeline/v2/artifacts/a-pipeline/{self.run.id}/{self.node.rpartition('.')[2]}/{self.salt}"
+        artifacts = {
+            name: {"artifacts": [{"name": name, "type": each["artifactType"], "uri": f"minio://{folder}/{name}"}]}
+            for name, each in outputs.get("artifacts", {}).items()
+        }
+        run_id = {"run_id": self.run.id} if "run_id" in inputs.get("parameters", {}) else {}
+        return {
+            "inputs": {"parameterValues": {**defaults, **run_id, **self.inputs}},
+            "outputs": {
+                "parameters": {name: {"outputFile": f"/tmp/kfp/outputs/{name}"} for name in outputs["parameters"]},
+                "artifacts": artifacts,
+                "outputFile": f"/minio/{folder}/output_metadata.json",
+            },
+        }
+
+    def command(self):
+        """Return the container's command, its placeholder filled in."""
+        [executor] = self._compiled()["deploymentSpec"]["executors"].values()
+        container = executor["container"]
+        filled = [json.dumps(self.executor_input()) if word == "{{$}}" else word for word in container["args"]]
+        return [*container["command"], *filled]
+
+    def _compiled(self):
+        return yaml.safe_load((pathlib.Path(tfsteps.__file__).parent / self.component / "component.yaml").read_text())
+
+
+class Backend:
+    """One namespace, in which everything runs as `pipeline-runner`."""
+
+    def __init__(self, cluster, namespace, image):
+        self.cluster, self.api, self.namespace, self.image = cluster, cluster.api, namespace, image
+        self.deleted = {}  # name of a job -> when it was gone
+        self._seen = 0
+        Watch(self.api, JOBS, namespace, self._saw)
+
+    def _saw(self, seen):
+        if isinstance(seen, Deleted):
+            self.deleted[seen.item["metadata"]["name"]] = time.time()
+
+    # --- runs and their pods
+
+    def run(self, name):
+        """Make a run."""
+        spec = {"suspend": True, "entrypoint": "a", "templates": [{"name": "a", "container": {"image": "none"}}]}
+        run = Run({"metadata": {"name": name}})
+        body = {
+            "apiVersion": WORKFLOWS.api,
+            "kind": WORKFLOWS.kind,
+            "metadata": {"name": name, "labels": {"pipeline/runid": run.id}},
+            "spec": spec,
+        }
+        run.workflow = self.api.create(WORKFLOWS, self.namespace, body)
+        return run
+
+    def start(self, step, attempt=None):
+        """Make a step's pod, once there is none of that name; `attempt` = that of a task with `set_retry`."""
+        name = step.pod_name(attempt)
+        eventually(lambda: not exists(self.api, PODS, self.namespace, name))
+        made = self.api.create(PODS, self.namespace, self._pod(step, name, attempt))
+        return made["metadata"]["name"], made["metadata"]["uid"]
+
+    def finish(self, step, attempt=None):
+        """Make a step's pod and see it to its end."""
+        name, _ = self.start(step, attempt)
+        return self.ended(name)
+
+    def ended(self, pod):
+        """Wait for the end of a step's container."""
+
+        def terminated():
+            statuses = self.api.get(PODS, self.namespace, pod)["status"].get("containerStatuses") or []
+            main = next((each for each in statuses if each["name"] == "main"), {})
+            return main.get("state", {}).get("terminated")
+
+        code = eventually(terminated, 90)["exitCode"]
+        said = self.log(pod)
+        found = re.search(r"^published (.*)$", said, re.MULTILINE)
+        return Ended(code, said, json.loads(found[1]) if found else None)
+
+    def log(self, pod):
+        """Return what a step has printed so far."""
+        return self.cluster.kubectl("logs", "-n", self.namespace, pod, "-c", "main", "--ignore-errors")
+
+    def until_said(self, pod, text):
+        """Wait until a step has printed `text`."""
+        eventually(lambda: text in self.log(pod), 90)
+
+    def _pod(self, step, name, attempt):
+        node = f"{step.run.name}.root.{step.node}.executor" + (f"({attempt})" if attempt is not None else "")
+        owner = {key: step.run.workflow[key] for key in ("apiVersion", "kind")}
+        owner |= {"name": step.run.name, "uid": step.run.workflow["metadata"]["uid"]}
+        container = {"image": self.image, "imagePullPolicy": "IfNotPresent"}
+        own = {"fieldRef": {"fieldPath": "metadata.name"}}
+        main = {
+            **container,
+            "name": "main",
+            "command": ["python", "-c", PROCESS_ONE, "executor", str(step.lingers), *step.command()],
+            "env": [
+                {"name": "KFP_POD_NAME", "valueFrom": own},
+                {"name": "KFP_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+                {"name": "ARGO_NODE_ID", "value": name},
+                {"name": "PROCESS_ONE", "value": PROCESS_ONE},
+            ],
+            "volumeMounts": [{"name": each, "mountPath": f"/{each}"} for each in _SCRATCH],
+        }
+        idle = ["python", "-c", "import signal; signal.signal(15, lambda *_: exit()); signal.pause()"]
+        meta = {
+            "name": name,
+            "labels": {
+                "pipeline/runid": step.run.id,
+                "pipelines.kubeflow.org/v2_component": "true",
+                "workflows.argoproj.io/workflow": step.run.name,
+                "workflows.argoproj.io/completed": "false",
+            },
+            "annotations": {
+                "workflows.argoproj.io/node-name": node,
+                "workflows.argoproj.io/node-id": name,
+                "pipelines.kubeflow.org/v2_component": "true",
+                "sidecar.istio.io/inject": "false",
+            },
+            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+        }
+        spec = {
+            "serviceAccountName": "pipeline-runner",
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "containers": [{**container, "name": "wait", "command": idle}, main],
+            "volumes": [{"name": each, "emptyDir": {}} for each in _SCRATCH],
+        }
+        return {"metadata": meta, "spec": spec}
+
+    # --- what happens to them
+
+    def signal(self, pod, number=15, who="1"):
+        """Send a signal to process 1, or to `who` by its command line, from inside the container; return when."""
+        program = f"""
+import os, pathlib, time
+def pids():
+    for each in pathlib.Path("/proc").iterdir():
+        if each.name.isdigit() and each.name != str(os.getpid()):
+            words = (each / "cmdline").read_bytes().split(b"\\0")
+            if words[1:3] == [b"-m", {who!r}.encode()]:
+                yield int(each.name)
+target = [1] if {who!r} == "1" else list(pids())
+assert target
+print(time.time(), flush=True)
+for each in target:
+    os.kill(each, {number})
+"""
+        said = self.cluster.kubectl("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
+        return float(said)
+
+    def evict(self, pod):
+        """Evict a pod, as a drained node does."""
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        self.api.request("POST", PODS.path(self.namespace, pod, "eviction"), {}, eviction)
+
+    def jobs(self, stem):
+        """Return name -> uid of the jobs that were made for `stem` and are not being deleted."""
+        found = [item["metadata"] for item in self.api.list(JOBS, self.namespace)["items"]]
+        return {
+            each["name"]: each["uid"]
+            for each in found
+            if each["name"].rpartition("-")[0] == stem and "deletionTimestamp" not in each
+        }
+
+
+def job(name, script, workers=1, **fields):
+    """Return the inputs of a step that trains busybox replicas."""
+    spec = {"image_pull_policy": "Never", "command": ["sh", "-c", script], **fields}
+    return {"spec": spec, "name": name, "image": BUSYBOX, "workers": workers}

@@ -1,0 +1,18 @@
+"""A namespace of a real cluster in which steps have the rights of overlays/kubeflow-pipelines, and no others."""
+
+import pytest
+
+from tests.kfp_pods.backend import Backend
+from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, image, namespace_of
+
+__all__ = ["cluster", "image"]
+
+
+@pytest.fixture(scope="session")
+def backend(cluster, image):
+    with namespace_of(cluster) as namespace:
+        cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": "pipeline-runner"}})
+        overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/kubeflow-pipelines")
+        moved = overlay.replace("namespace: kubeflow\n", f"namespace: {namespace}\n")
+        cluster.kubectl("apply", "-f", "-", stdin=moved)
+        yield Backend(cluster, namespace, image)

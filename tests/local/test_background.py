@@ -1,0 +1,60 @@
+"""Jobs whose launcher stays behind."""
+
+import os
+import signal
+
+import pytest
+
+from tests.local.test_kfp_steps import until
+from tfsteps import background, spec, systems
+from tfsteps.identity import Identity
+from tfsteps.records import Attempt, attempts
+from tfsteps.spec import SpecError
+from tfsteps.systems.base import LaunchError
+
+JOB = {"name": "asleep", "command": ["sleep", "600"], "roles": {"worker": {}}}
+
+
+def start(folder, attempt=0, **fields):
+    job = spec.from_plain({**JOB, **fields}, "test", systems.options())
+    return background.start(job, Identity(run="r", task="t", attempt=attempt), systems.get("local"), here=folder)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    for attempt in attempts("r"):
+        launcher = attempt.status().launcher
+        if attempt.alive():
+            os.kill(launcher, signal.SIGTERM)
+            until(lambda attempt=attempt: not attempt.alive())
+        os.waitpid(launcher, 0)  # it is our child here, for there is no step between us
+
+
+def test_launched_again_it_is_the_same_job(tmp_path):
+    first = start(tmp_path)
+    assert (first.state, first.uid != "", first.launcher != os.getpid()) == ("pending", True, True)
+    assert start(tmp_path, attempt=1).uid == first.uid
+    other = start(tmp_path, attempt=1, args=["1"])
+    assert other.uid != first.uid, "another job"
+
+
+def test_what_it_cannot_do_is_said_here(tmp_path, monkeypatch):
+    with pytest.raises(SpecError, match="command"):
+        start(tmp_path, command=[])
+    home = tmp_path / "a-file"
+    home.write_text("")
+    monkeypatch.setenv("TFSTEPS_HOME", str(home))
+    with pytest.raises(LaunchError, match=r"the run folder cannot be used: .*; set TFSTEPS_HOME"):
+        start(tmp_path)
+
+
+def test_no_records_here():
+    with pytest.raises(LaunchError, match="wait on the machine where it was launched"):
+        background.follow(Attempt.of(Identity(run="elsewhere", task="t")))
+
+
+def test_a_launcher_that_was_killed(tmp_path):
+    status = start(tmp_path)
+    os.kill(status.launcher, signal.SIGKILL)
+    assert background.follow(Attempt.of(status.identity)).state == "lost"

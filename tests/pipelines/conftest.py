@@ -1,0 +1,87 @@
+"""The image of pipelines/, and a namespace with a claim, whose Workflows have the rights of overlays/argo alone."""
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from tests.argo.conftest import world
+from tests.cluster import images
+from tests.conformance.conftest import build
+from tests.preflight.conftest import ROOT, cluster, image
+
+__all__ = ["build", "cluster", "image", "world"]
+
+TRAIN = [
+    "images/train/Dockerfile",
+    "requirements.lock",
+    "tests/programs/mwms.py",
+    "tests/programs/ps.py",
+    "tests/programs/evaluator.py",
+]
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(cluster):
+    """What `build` waits for."""
+
+
+@pytest.fixture(scope="session")
+def digits_image(build, tmp_path_factory):
+    """The image of pipelines/Dockerfile, built from this tree and on the node."""
+    if given := os.environ.get("TFSTEPS_DIGITS_IMAGE"):  # where the cluster is not of this machine
+        return given
+    context = tmp_path_factory.mktemp("digits")
+    wheel = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", context / "dist", ROOT]
+    subprocess.run(wheel, check=True, stdout=subprocess.DEVNULL)
+    shutil.copy(ROOT / "requirements.lock", context)
+    shutil.copytree(ROOT / "pipelines", context / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
+    dockerfile = context / "pipelines/Dockerfile"
+    dockerfile.write_text(re.sub(r"(?m)^ARG BASE=.*", f"ARG BASE={build('train', TRAIN)}", dockerfile.read_text()))
+    parts = [*sorted(context.glob("dist/*.whl")), *sorted(context.glob("pipelines/*.py")), dockerfile]
+    content = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:12]
+    name = f"registry.local/tfsteps-digits:{content}"
+    if not images.on_node(name):
+        images.build_image(name, context, dockerfile)
+    return name
+
+
+@pytest.fixture(scope="session")
+def claim(world):
+    """A claim for the folder of the node that the fixture returns; every pod may write to it."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tfsteps-pipelines-"))
+    folder.chmod(0o777)
+    name = f"{world.namespace}-training"
+    world.cluster.kubectl("apply", "-f", "-", stdin=VOLUME.format(name=name, namespace=world.namespace, path=folder))
+    yield folder
+    world.cluster.kubectl("delete", "persistentvolume", name, "--wait=false")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+VOLUME = """
+apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {name}}}
+spec:
+  accessModes: [ReadWriteMany]
+  capacity: {{storage: 1Gi}}
+  persistentVolumeReclaimPolicy: Retain
+  storageClassName: ""
+  hostPath: {{path: {path}}}
+  claimRef: {{namespace: {namespace}, name: training}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: training, namespace: {namespace}}}
+spec:
+  accessModes: [ReadWriteMany]
+  resources: {{requests: {{storage: 1Gi}}}}
+  storageClassName: ""
+  volumeName: {name}
+"""

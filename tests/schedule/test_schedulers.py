@@ -1,0 +1,191 @@
+"""Schedules on the real schedulers: Argo's controller, and the CronJob controller with our image in the pod."""
+
+import datetime as dt
+import itertools
+import time
+
+import pytest
+import yaml
+
+from tests.preflight.conftest import eventually, namespace_of
+from tests.unit.cli.command import tfsteps
+from tfsteps.cluster.api import Resource
+from tfsteps.cluster.logs import PODS
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+CRONS = Resource("argoproj.io/v1alpha1", "cronworkflows", "CronWorkflow")
+CRON_JOBS = Resource("batch/v1", "cronjobs", "CronJob")
+JOBS = Resource("batch/v1", "jobs", "Job")
+SUBMITTED = {  # name: what it runs, and when
+    "overlap": ("sleep 14", ["--every", "5s"]),
+    "between": ("true", {"cron": "* * * * *", "start": "2026-01-01", "end": "2099-01-01"}),
+    "early": ("true", {"cron": "* * * * *", "start": "2099-01-01"}),
+    "late": ("true", {"cron": "* * * * *", "end": "2026-01-01"}),
+    "job": ("sleep 3", ["--cron", "* * * * *", "--scheduler", "cronjob"]),
+    "bad": ("exit 3", ["--cron", "* * * * *", "--scheduler", "cronjob"]),
+}
+MINUTE = 60.0
+
+
+def workflow(folder, name, script):
+    """Write a Workflow of one step and return its file."""
+    container = {
+        "image": "docker.io/library/busybox:latest",
+        "imagePullPolicy": "Never",
+        "command": ["sh", "-c", script],
+    }
+    spec = {"entrypoint": "main", "templates": [{"name": "main", "container": container}]}
+    body = {"apiVersion": WORKFLOWS.api, "kind": "Workflow", "metadata": {"generateName": f"{name}-"}, "spec": spec}
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(body))
+    return file
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("workflows")
+
+
+@pytest.fixture(scope="module")
+def since(place, image, folder):
+    """Submit everything at once; return when."""
+    for name, (script, when) in SUBMITTED.items():
+        options = when
+        if isinstance(when, dict):
+            (folder / "schedule.yaml").write_text(yaml.safe_dump(when))
+            options = ["--schedule", folder / "schedule.yaml"]
+        code, out, err = tfsteps(
+            "submit", workflow(folder, name, script), "--namespace", place, "--image", image, *options
+        )
+        assert (code, f"{name} created in {place}" in out) == (0, True), err
+        assert ("next runs" in err) == (name != "late")
+    return time.time()
+
+
+def of_cron(cluster, place, name):
+    """Return the Workflows of a CronWorkflow."""
+    found = cluster.api.list(WORKFLOWS, place, labelSelector=f"workflows.argoproj.io/cron-workflow={name}")
+    return found["items"]
+
+
+def of_job(cluster, place, name):
+    """Return the Jobs of a CronJob, and the Workflows that each owns, by its name."""
+    jobs = cluster.api.list(JOBS, place, labelSelector=f"app.kubernetes.io/name={name}")["items"]
+    workflows = cluster.api.list(WORKFLOWS, place)["items"]
+    owned = {
+        job["metadata"]["name"]: [
+            each
+            for each in workflows
+            if job["metadata"]["uid"] in [owner["uid"] for owner in each["metadata"].get("ownerReferences", [])]
+        ]
+        for job in jobs
+    }
+    return jobs, owned
+
+
+def condition(job):
+    """Return the type and reason of the condition that ended a Job."""
+    found = [each for each in job.get("status", {}).get("conditions", []) if each["type"] in {"Complete", "Failed"}]
+    return (found[0]["type"], found[0]["reason"]) if found else None
+
+
+def at(text):
+    return dt.datetime.fromisoformat(text).timestamp()
+
+
+def test_a_cron_workflow_fires_and_its_runs_do_not_overlap(cluster, place, since):
+    def ended():
+        found = [each["status"] for each in of_cron(cluster, place, "overlap")]
+        return [each for each in found if each.get("phase") == "Succeeded"][1:] and found
+
+    found = sorted((each for each in eventually(ended, 2 * MINUTE)), key=lambda each: each["startedAt"])
+    spans = [(at(each["startedAt"]), at(each["finishedAt"] or "2099-01-01T00:00:00Z")) for each in found]
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans)), spans
+    assert spans[1][0] - spans[0][0] >= 14, "those due in between were left out"
+
+
+def test_start_and_end_hold(cluster, place, since):
+    eventually(lambda: of_cron(cluster, place, "between"), 1.5 * MINUTE)
+    eventually(lambda: cluster.api.get(CRONS, place, "late")["status"]["phase"] == "Stopped")
+    assert of_cron(cluster, place, "late") == of_cron(cluster, place, "early") == []
+    conditions = cluster.api.get(CRONS, place, "early").get("status", {}).get("conditions") or []
+    assert [each for each in conditions if each["type"].endswith("Error")] == [], "it was not due; it did not fail"
+
+
+def test_a_cron_job_submits_a_workflow_and_ends_as_it_does(cluster, place, since):
+    def ended():
+        jobs, owned = of_job(cluster, place, "job")
+        return [(job, owned[job["metadata"]["name"]]) for job in jobs if condition(job)]
+
+    (job, workflows), *_ = eventually(ended, 2 * MINUTE)
+    assert condition(job) == ("Complete", "CompletionsReached")
+    assert [(each["metadata"]["name"], each["status"]["phase"]) for each in workflows] == [
+        (job["metadata"]["name"], "Succeeded")
+    ]
+
+
+def test_a_workflow_that_fails_fails_the_job_at_once(cluster, place, since):
+    def ended():
+        jobs, _ = of_job(cluster, place, "bad")
+        return [job for job in jobs if condition(job)]
+
+    job, *_ = eventually(ended, 2 * MINUTE)
+    assert condition(job) == ("Failed", "PodFailurePolicy")
+    pods = cluster.api.list(PODS, place, labelSelector=f"batch.kubernetes.io/job-name={job['metadata']['name']}")
+    assert len(pods["items"]) == 1, "not the submitter's fault: it was not tried again"
+
+
+def test_a_workflow_goes_with_its_job(cluster, place, since):
+    def owner():
+        jobs, owned = of_job(cluster, place, "job")
+        return [(job, owned[job["metadata"]["name"]]) for job in jobs if owned[job["metadata"]["name"]]]
+
+    (job, _), *_ = eventually(owner, 2 * MINUTE)
+    cluster.api.delete(JOBS, place, job["metadata"]["name"], job["metadata"]["uid"])
+    names = lambda: [each["metadata"]["name"] for each in cluster.api.list(WORKFLOWS, place)["items"]]  # noqa: E731
+    eventually(lambda: job["metadata"]["name"] not in names())
+
+
+def test_what_is_there_is_not_submitted_again(place, image, folder, since):
+    file = workflow(folder, "overlap", "true")
+    code, out, err = tfsteps("submit", file, "--namespace", place, "--every", "1h")
+    assert (code, out) == (2, "")
+    assert f"CronWorkflow overlap is in {place} already; delete it, or choose another --name" in err
+
+
+def test_nothing_is_created_where_one_part_is_refused(cluster, place, image, folder, since):
+    file = workflow(folder, "half", "true")
+    text = file.read_text().replace("busybox", "BUSY box")
+    file.write_text(text)
+    cluster.kubectl("create", "configmap", "half", "-n", place)
+    code, _, err = tfsteps("submit", file, "--namespace", place, "--every", "1h", "--scheduler", "cronjob")
+    assert (code, f"ConfigMap half is in {place} already" in err) == (2, True)
+    assert "half" not in cluster.kubectl("get", "serviceaccounts,roles,cronjobs", "-n", place, "-o", "name")
+
+
+@pytest.mark.parametrize("interval", ["60s", "1d"])
+def test_intervals_are_accepted(cluster, place, image, folder, interval):
+    file = workflow(folder, "interval", "true")
+    options = ["--namespace", place, "--every", interval, "--dry-run"]
+    for more in ([], ["--scheduler", "cronjob", "--service-account", "default"]):
+        code, out, err = tfsteps("submit", file, *options, *more)
+        assert code == 0, err
+        cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=out)
+
+
+def test_the_pods_that_submit_keep_the_strictest_rules(cluster, image, folder):
+    with namespace_of(cluster, **{"pod-security.kubernetes.io/enforce": "restricted"}) as strict:
+        file = workflow(folder, "strict", "true")
+        options = ["--namespace", strict, "--every", "1h", "--scheduler", "cronjob", "--service-account", "default"]
+        *_, cron_job = yaml.safe_load_all(tfsteps("submit", file, "--dry-run", *options)[1])
+        template = cron_job["spec"]["jobTemplate"]["spec"]["template"]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "submit", "namespace": strict}, **template}
+        cluster.api.create(PODS, strict, pod, dry_run=True)
+
+
+@pytest.mark.parametrize(("script", "code", "phase"), [("true", 0, "Succeeded"), ("exit 3", 10, "Failed")])
+def test_submit_waits_for_the_end(place, folder, script, code, phase):
+    done = tfsteps("submit", workflow(folder, "once", script), "--namespace", place, "--wait")
+    assert (done[0], phase in done[1].splitlines()[-1]) == (code, True), done

@@ -1,0 +1,183 @@
+"""Our steps within Hera's Workflows."""
+
+import inspect
+
+import pytest
+from hera.workflows import DAG, Parameter, Steps, Task, Workflow
+
+from tfsteps import argo
+from tfsteps.argo import problems, train
+from tfsteps.spec import SpecError
+
+
+def graph(**settings):
+    return Workflow(generate_name="a-", entrypoint="main", **settings)
+
+
+def arguments(node):
+    return {each["name"]: each["value"] for each in node.get("arguments", {}).get("parameters", [])}
+
+
+def templates(workflow):
+    return {each["name"]: each for each in workflow.to_dict()["spec"]["templates"]}
+
+
+def test_a_call_in_a_dag_is_a_task_and_brings_the_template_once():
+    with graph() as workflow, DAG(name="main"):
+        first = train("first", image="a:1", workers=2, env={"A": "b"}, args=["--lr", 0.1])
+        second = train("second", image="a:1", chief=1, metric_tags=first.get_parameter("metrics"))
+        assert isinstance(first, Task)
+        _ = first >> second
+    made = templates(workflow)
+    assert list(made) == ["main", "train"]
+    one, two = made["main"]["dag"]["tasks"]
+    assert arguments(one) == {"image": "a:1", "workers": "2", "env": '{"A":"b"}', "args": '["--lr",0.1]'}
+    assert arguments(two)["metric_tags"] == "{{tasks.first.outputs.parameters.metrics}}"
+    assert two["depends"] == "first"
+    assert problems(workflow.to_yaml()) == []
+
+
+def test_steps_side_by_side():
+    with graph() as workflow, Steps(name="main") as steps:
+        with steps.parallel():
+            train("a", image="a:1", workers=1)
+            train("b", image="a:1", workers=1)
+        train("c", image="a:1", workers=1, when="{{steps.a.status}} == Succeeded")
+    assert [[each["name"] for each in group] for group in templates(workflow)["main"]["steps"]] == [["a", "b"], ["c"]]
+    assert problems(workflow.to_yaml()) == []
+
+
+def test_a_loop():
+    with graph() as workflow, DAG(name="main"):
+        train("fit", image="a:1", workers=1, args=["--lr", "{{item}}"], with_items=[0.1, 0.01])
+    task = templates(workflow)["main"]["dag"]["tasks"][0]
+    assert task["withItems"] == [0.1, 0.01]
+    assert problems(workflow.to_yaml()) == []
+
+
+def test_heras_own_way_of_giving_arguments():
+    with graph() as workflow, DAG(name="main"):
+        train("fit", arguments={"image": "a:1", "name": "mnist"}, workers=1)
+    assert arguments(templates(workflow)["main"]["dag"]["tasks"][0]) == {
+        "image": "a:1",
+        "name": "mnist",
+        "workers": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({}, "train"),
+        ({"name": "mnist"}, "mnist"),
+        ({"name": "{{inputs.parameters.name}}"}, "train"),
+        ({"name": Parameter(name="name", value="{{inputs.parameters.name}}")}, "train"),
+    ],
+)
+def test_the_name_of_a_task(given, name):
+    with graph(), DAG(name="main", inputs=Parameter(name="name")):
+        assert train(image="a:1", workers=1, **given).name == name
+
+
+def test_what_is_left_out_is_not_passed_on():
+    with graph() as workflow, DAG(name="main"):
+        train("fit", image="a:1", workers=None, command=None, name="")
+    assert arguments(templates(workflow)["main"]["dag"]["tasks"][0]) == {"image": "a:1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"worker": 2}, "worker: 'worker' is no input of this step. Allowed: args, "),
+        ({"workers": "two"}, "workers: 'two' is not of its type. Allowed: a whole number."),
+        ({"workers": 1.5}, "workers: 1.5 is not of its type."),
+        ({"workers": True}, "workers: true is not of its type."),
+        ({"args": "--lr"}, "args: '--lr' is not of its type."),
+        ({"env": ["A"]}, "env: a list is not of its type."),
+        ({"image": True}, "image: true is not of its type. Allowed: text."),
+        ({"image": ["A"]}, "image: a list is not of its type. Allowed: text."),
+    ],
+)
+def test_bad_input(given, says):
+    with graph(), DAG(name="main"), pytest.raises(SpecError) as caught:
+        train("fit", **given)
+    assert says in str(caught.value)
+
+
+def test_references_within_lists_and_mappings():
+    with graph() as workflow, DAG(name="main", inputs=Parameter(name="lr")) as dag:
+        train("fit", spec={"args": ["--lr", dag.get_parameter("lr")]}, image="a:1", workers="{{inputs.parameters.lr}}")
+    task = templates(workflow)["main"]["dag"]["tasks"][0]
+    assert arguments(task)["spec"] == '{"args":["--lr","{{inputs.parameters.lr}}"]}'
+    assert arguments(task)["workers"] == "{{inputs.parameters.lr}}"
+
+
+def test_settings_of_the_template():
+    mine = train.using(
+        name="mine", image="mine:2", artifacts=True, retries=3, grace_period=9, service_account_name="fitter"
+    )
+    with graph() as workflow, DAG(name="main"):
+        train("a", image="a:1")
+        mine("b", image="a:1")
+    made = templates(workflow)
+    assert list(made) == ["main", "train", "mine"]
+    assert made["mine"]["container"]["image"] == "mine:2"
+    assert made["mine"]["serviceAccountName"] == "fitter"
+    assert made["mine"]["retryStrategy"]["limit"] == 3
+    assert made["mine"]["podSpecPatch"] == '{"terminationGracePeriodSeconds": 9}'
+    assert [each["name"] for each in made["mine"]["outputs"]["artifacts"]] == ["logs", "report"]
+    assert "artifacts" not in made["train"]["outputs"], "a cluster without an artifact repository refuses them"
+    assert problems(workflow.to_yaml()) == []
+
+
+def test_a_template_made_within_a_graph_is_no_part_of_it():
+    with graph() as workflow:
+        mine = train.using(name="mine")
+        assert mine.template.name == "mine"
+        with DAG(name="main"):
+            train.using(name="other")("a", image="a:1")
+    assert list(templates(workflow)) == ["main", "other"]
+
+
+def test_two_templates_of_one_name():
+    with graph(), DAG(name="main"):
+        train("a", image="a:1")
+        with pytest.raises(ValueError, match="another template 'train'"):
+            train.using(image="mine:2")("b", image="a:1")
+
+
+def test_the_template_as_a_hook():
+    with graph() as workflow, DAG(name="main"):
+        train("a", image="a:1", hooks={"exit": train.hook(image="b:1")})
+    made = templates(workflow)
+    assert set(made) == {"main", "train", "train-on-exit"}
+    hook = made["main"]["dag"]["tasks"][0]["hooks"]["exit"]
+    assert (hook["template"], arguments(hook)) == ("train-on-exit", {"image": "b:1"})
+    ((step,),) = made["train-on-exit"]["steps"]
+    assert (step["template"], arguments(step)["image"]) == ("train", "{{inputs.parameters.image}}")
+    assert made["train-on-exit"]["inputs"] == made["train"]["inputs"]
+    assert "retryStrategy" not in made["train-on-exit"], "its tries would be failed when the Workflow's time is out"
+    assert problems(workflow.to_yaml()) == []
+
+
+def test_the_exit_handler_of_a_workflow():
+    with graph() as workflow, DAG(name="main"):
+        train("a", image="a:1")
+    train.on_exit(workflow, image="b:1")
+    assert workflow.to_dict()["spec"]["hooks"]["exit"]["template"] == "train-on-exit"
+    assert problems(workflow.to_yaml()) == []
+    with pytest.raises(ValueError, match="has an exit handler"):
+        train.on_exit(workflow)
+
+
+@pytest.mark.parametrize("name", [name for name, each in vars(argo).items() if isinstance(each, argo.ArgoStep)])
+def test_the_pod_of_a_step(name):
+    with Workflow(generate_name="a-", templates=[getattr(argo, name).template]) as workflow:
+        (template,) = templates(workflow).values()
+    assert "memoize" not in template
+    assert template["container"]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert [each["mountPath"] for each in template["container"]["volumeMounts"]] == ["/tmp"]
+    assert getattr(argo, name).__doc__.startswith(getattr(argo, name).interface.description)
+    assert inspect.signature(getattr(argo, name)).parameters.keys() >= {
+        each.name for each in getattr(argo, name).interface.inputs
+    }

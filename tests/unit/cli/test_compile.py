@@ -1,0 +1,293 @@
+"""`tfsteps compile`, `lint`, and what `submit` does without a cluster."""
+
+import pytest
+import yaml
+
+from tests.unit.cli.command import refused, said, tfsteps
+
+KFP = """
+from kfp import dsl
+from other import shared
+
+@dsl.container_component
+def step(n: int):
+    return dsl.ContainerSpec(image={image!r}, command=["true"], args=["--executor_input", "{{{{$}}}}"])
+
+@dsl.pipeline(name="nightly")
+def nightly(n: int, mode: str = "full", lr: float = 0.1, deep: bool = True, sizes: list = [1], options: dict = {{}}):
+    step(n=n)
+"""
+OTHER = """
+from kfp import dsl
+
+@dsl.container_component
+def helper():
+    return dsl.ContainerSpec(image="busybox:1.37", command=["true"], args=["--executor_input", "{{$}}"])
+
+@dsl.pipeline
+def shared():
+    helper()
+"""
+HERA = """
+from hera.workflows import Container, CronWorkflow, Parameter, Workflow, WorkflowTemplate
+
+def filled(workflow):
+    with workflow:
+        Container(name="main", image="busybox:1.37", command=["echo", "{{workflow.parameters.what}}"])
+    return workflow
+
+FIELDS = {"entrypoint": "main", "arguments": [Parameter(name="what"), Parameter(name="how", value="well")]}
+"""
+FLOW = HERA + 'flow = filled(Workflow(generate_name="hello-", labels={"team": "vision"}, **FIELDS))\n'
+WHEN = ["--cron", "0 2 * * sun", "--timezone", "Europe/Berlin"]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Return a function that writes a file and names it."""
+
+    def written(name, text):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return written
+
+
+@pytest.fixture
+def nightly(write):
+    write("other.py", OTHER)
+    return write("nightly.py", KFP.format(image="busybox:1.37"))
+
+
+@pytest.fixture
+def flow(write):
+    return write("flow.py", FLOW)
+
+
+# --- compile
+
+
+def test_a_pipeline_of_kubeflow(nightly, tmp_path):
+    code, out, err = tfsteps("compile", nightly)
+    assert code == 0
+    assert yaml.safe_load(out)["pipelineInfo"]["name"] == "nightly"
+    assert err.startswith("nightly for kfp, ")
+    assert "KiB, no problems" in err
+    file = tmp_path / "nightly.yaml"
+    assert tfsteps("compile", nightly, "-o", file) == (0, "", f"{file}: {err}")
+    assert file.read_text() == out
+    assert said("lint", file) == [f"{file}: nightly for kfp is fine"]
+
+
+def test_pipelines_that_a_program_imports_are_not_its_own_and_its_output_is_not_ours(write, nightly):
+    program = write("program.py", "print('hello')\n" + nightly.read_text())
+    code, out, err = tfsteps("compile", program)
+    assert (code, err.splitlines()[0]) == (0, "hello")
+    assert yaml.safe_load(out)["pipelineInfo"]["name"] == "nightly"
+
+
+def test_a_workflow_of_hera_whose_arguments_are_given_later(flow, write):
+    code, out, err = tfsteps("compile", flow)
+    assert (code, err) == (0, f"hello for argo, {len(out)} B, no problems\n")
+    assert yaml.safe_load(out)["metadata"] == {"generateName": "hello-", "labels": {"team": "vision"}}
+    code, _, err = tfsteps("lint", write("flow.yaml", out))
+    assert (code, "parameter what has no value" in err, "error: 1 problem; mend" in err) == (2, True, True)
+
+
+def test_a_pipeline_with_a_problem_is_not_written(write, tmp_path):
+    write("other.py", OTHER)
+    program = write("nightly.py", KFP.format(image="busybox"))
+    code, out, err = tfsteps("compile", program, "-o", tmp_path / "nightly.yaml")
+    assert (code, out) == (2, "")
+    assert "image 'busybox' is another one tomorrow" in err
+    assert not (tmp_path / "nightly.yaml").exists()
+
+
+def test_which_one_of_several(write):
+    two = "\none = filled(Workflow(name='one', **FIELDS))\ntwo = filled(Workflow(name='two', **FIELDS))\n"
+    program = write("several.py", HERA + two)
+    assert "has several pipelines; choose with --pipeline: one, two" in refused("compile", program)
+    assert "has no pipeline 'three'; choose with --pipeline: one, two" in refused(
+        "compile", program, "--pipeline", "three"
+    )
+    assert "name: two" in tfsteps("compile", program, "--pipeline", "two")[1]
+    named = write("two.py", HERA + two)
+    assert "name: two" in tfsteps("compile", named)[1], "the one of the file's name"
+
+
+PROGRAMS = {
+    "x = 1\n": "defines no pipeline at its top level; decorate a function with @dsl.pipeline",
+    "\n1 / 0\n": "program.py, line 2: ZeroDivisionError: division by zero; mend it",
+    "def f(:\n": "program.py, line 1: SyntaxError:",
+    "import kfp.nothing_like_it\n": "line 1: ModuleNotFoundError: No module named 'kfp.nothing_like_it'",
+    "raise SystemExit(3)\n": "SystemExit: 3",
+    "open('no such file')\n": "FileNotFoundError: [Errno 2]",
+    "from kfp import dsl\n\n@dsl.pipeline\ndef p():\n    dsl.If(1 == 2)\n": "program.py, line",
+}
+
+
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_programs_that_are_none(write, text):
+    assert PROGRAMS[text] in refused("compile", write("program.py", text))
+
+
+def test_a_program_that_is_not_there(tmp_path):
+    assert "does not exist; give a program that defines a pipeline" in refused("compile", tmp_path / "none.py")
+
+
+# --- lint
+
+
+FILES = {
+    "": "is not a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows",
+    "a: [": "line 2: is not YAML",
+    "- 1": "is not a pipeline",
+    "apiVersion: v1\nkind: Pod\n": "is not a pipeline",
+}
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_files_that_are_none(write, text):
+    assert FILES[text] in refused("lint", write("file.yaml", text))
+
+
+def test_lint_reads_standard_input_and_tells_all_problems(write):
+    bad = (
+        "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: a}\nspec: {entrypoint: b, templatess: []}\n"
+    )
+    code, out, err = tfsteps("lint", "-", write("two.yaml", bad), input=bad)
+    assert (code, out) == (2, "")
+    assert "stdin: Workflow a: " in err
+    assert "two.yaml: Workflow a: " in err
+    assert "templatess" in err
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    assert "cannot be read: [Errno 2]" in refused("lint", tmp_path / "none.yaml")
+
+
+BROKEN = {
+    "kind: Workflow\nmetadata: {name: a}\nspec: x\n": "spec",
+    "metadata: {name: a}\nspec: {}\n": "kind",
+    "kind: Workflow\nmetadata: {name: a}\n": "spec",
+    "kind: Workflow\nmetadata: a\nspec: {arguments: [], entrypoint: b, templates: []}\n": "a",
+    "pipelineInfo: {name: a}\n": "not shaped as a compiler writes it (KeyError: 'root')",
+    "pipelineInfo: a\nroot: b\n": "not shaped as a compiler writes it",
+    "kind: Workflow\nmetadata: {name: a}\nspec: {entrypoint: nowhere}\n": "nowhere",
+    "kind: Workflow\nmetadata: {name: a}\nspec: {arguments: {parameters: [{name: 1}, 2]}}\n": "parameters",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_manifests_are_neither_fine_nor_submitted(write, text):
+    api = "" if text.startswith("pipelineInfo") else "apiVersion: argoproj.io/v1alpha1\n"
+    file = write("broken.yaml", api + text)
+    assert BROKEN[text] in refused("lint", file)
+    assert BROKEN[text] in refused("submit", file, "--dry-run")
+
+
+# --- submit
+
+
+def submitted(*args):
+    """Return the documents of a dry run, and what it says beside."""
+    code, out, err = tfsteps("submit", *args, "--dry-run")
+    assert code == 0, err
+    return list(yaml.safe_load_all(out)), err
+
+
+def test_a_workflow_with_its_arguments(flow):
+    (workflow,), err = submitted(flow, "-p", "what=a=b", "--namespace", "team", "--service-account", "trainer")
+    assert err == ""
+    assert workflow["kind"] == "Workflow"
+    assert workflow["metadata"] == {"generateName": "hello-", "labels": {"team": "vision"}, "namespace": "team"}
+    assert workflow["spec"]["serviceAccountName"] == "trainer"
+    given = {each["name"]: each["value"] for each in workflow["spec"]["arguments"]["parameters"]}
+    assert given == {"what": "a=b", "how": "well"}
+
+
+def test_a_cron_workflow_and_its_next_ten_runs(flow):
+    (cron,), err = submitted(flow, "-p", "what=x", *WHEN)
+    assert (cron["kind"], cron["metadata"]) == ("CronWorkflow", {"name": "hello"})
+    assert (cron["spec"]["schedules"], cron["spec"]["timezone"]) == (["0 2 * * 0"], "Europe/Berlin")
+    assert cron["spec"]["workflowMetadata"] == {"labels": {"team": "vision"}}
+    first, *lines = err.splitlines()
+    assert (first, len(lines)) == ("next runs:", 10)
+    assert all(line.strip().startswith("Sun ") for line in lines)
+
+
+def test_a_cron_job_and_all_that_it_needs(flow):
+    found, _ = submitted(flow, "-p", "what=x", "--namespace", "team", "--scheduler", "cronjob", "--image", "i:1", *WHEN)
+    assert [each["kind"] for each in found] == ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "CronJob"]
+    assert {each["metadata"]["namespace"] for each in found} == {"team"}
+    pod = found[-1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "i:1"
+    own, _ = submitted(
+        flow, "-p", "what=x", "--namespace", "team", "--scheduler", "cronjob", "--service-account", "own", *WHEN
+    )
+    assert [each["kind"] for each in own] == ["ConfigMap", "CronJob"]
+
+
+def test_templates_and_crons_of_ones_own(write):
+    template = write("template.py", HERA + "t = filled(WorkflowTemplate(name='train', **FIELDS))\n")
+    (workflow,), _ = submitted(template, "-p", "what=x")
+    assert (workflow["kind"], workflow["metadata"]) == ("Workflow", {"generateName": "train-"})
+    cron = write("cron.py", HERA + "c = filled(CronWorkflow(name='nightly', schedules=['0 2 * * *'], **FIELDS))\n")
+    (own,), _ = submitted(cron, "-p", "what=x", "--name", "other")
+    assert (own["kind"], own["metadata"]["name"]) == ("CronWorkflow", "other")
+    assert "has its own schedule" in refused("submit", cron, "-p", "what=x", *WHEN)
+
+
+REFUSALS = {
+    ("-p", "wat=x"): "--param wat: the pipeline has no such input; write what",
+    (): "the pipeline needs what; add --param what=VALUE",
+    ("-p", "what"): "--param 'what' has no value; write --param NAME=VALUE",
+    ("-p", "what=1", "-p", "what=2"): "--param what is given twice",
+    ("-p", "what=x", "--cron", "0 0 2 * * 0"): "options: cron: '0 0 2 * * 0' has 6 fields",
+    ("-p", "what=x", "--cron", "@daily", "--every", "1h"): "--cron and --every cannot all hold",
+    ("-p", "what=x", "--every", "1h", "--timezone", "UTC"): "--timezone is that of --cron",
+    ("-p", "what=x", "--schedule", "none.yaml"): "schedule 'none.yaml' cannot be read",
+    ("-p", "what=x", "--every", "1h", "--wait"): "--wait is for one run",
+    ("-p", "what=x", "--every", "30s", "--scheduler", "cronjob"): "interval: 30s is too short for a Kubernetes CronJob",
+    ("-p", "what=x", "--every", "1h", "--name", "n" * 53): "is longer than 52 characters",
+    ("--engine", "kfp"): "is for argo, not kfp; leave --engine out",
+    ("--engine", "local"): "is for argo, not local; leave --engine out",
+}
+
+
+@pytest.mark.parametrize("options", REFUSALS)
+def test_refused(flow, options):
+    assert REFUSALS[options] in refused("submit", flow, "--dry-run", *options)
+
+
+def test_a_cluster_that_cannot_be_reached(flow, write, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", "/nowhere/at/all")
+    assert "there is no kubeconfig /nowhere/at/all" in refused("submit", flow, "-p", "what=x")
+    assert "or give --namespace" in refused("submit", flow, "-p", "what=x", "--scheduler", "cronjob", "--every", "1h")
+
+
+VALUES = {
+    "n=x": "--param n='x' is not a NUMBER_INTEGER; write something like --param n='3'",
+    "lr=fast": "is not a NUMBER_DOUBLE",
+    "deep=yes": "is not a BOOLEAN; write something like --param deep='true'",
+    "sizes=1,2": "is not a LIST",
+    "options=[]": "is not a STRUCT",
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_inputs_of_kubeflow_have_types(nightly, value):
+    others = [] if value.startswith("n=") else ["-p", "n=1"]
+    assert VALUES[value] in refused("submit", nightly, "--dry-run", *others, "-p", value)
+
+
+def test_inputs_of_kubeflow_as_values(nightly):
+    given = {"n": 3, "mode": "3", "lr": 1.0, "deep": False, "sizes": [2], "options": {"a": 1}}
+    texts = ["n=3", "mode=3", "lr=1", "deep=false", "sizes=[2]", 'options={"a": 1}']
+    (arguments,), _ = submitted(nightly, *[part for text in texts for part in ("-p", text)])
+    assert arguments["params"] == given
+    assert "the pipeline needs n" in refused("submit", nightly, "--dry-run")
+
+
+def test_this_machine_keeps_no_schedules(nightly):
+    assert "keeps no schedules" in refused("submit", nightly, "-p", "n=1", "--engine", "local", *WHEN)

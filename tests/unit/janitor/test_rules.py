@@ -1,0 +1,148 @@
+"""What is due for a job, from what it says of itself and of its Workflow."""
+
+import datetime as dt
+
+import pytest
+
+from tests.unit.kubernetes.objects import condition, tfjob
+from tfsteps import spec
+from tfsteps.janitor.rules import PATIENCE_SECONDS, due, end_of, owner_of
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.host import step_of
+from tfsteps.systems.kubernetes.upkeep import Upkeep, annotations, upkeep
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
+GONE = "its Workflow is gone"
+
+
+def iso(seconds):
+    return dt.datetime.fromtimestamp(NOW - seconds, dt.UTC).isoformat()
+
+
+def job(*conditions, age=60.0, ended=30.0, deleted=False, **noted):
+    """Return a TFJob that is `age` seconds old, with annotations: `keep_for` is tfsteps.dev/keep-for."""
+    item = tfjob(*({**condition(each), "lastTransitionTime": iso(ended)} for each in conditions))
+    item["metadata"] |= {
+        "creationTimestamp": iso(age),
+        "annotations": {f"tfsteps.dev/{key.replace('_', '-')}": text for key, text in noted.items()},
+    }
+    if deleted:
+        item["metadata"]["deletionTimestamp"] = iso(1)
+    return item
+
+
+def found(item, left="", pods=True):
+    """Return what is due, and the why."""
+    it = due(TFJob(), item, NOW, left=lambda: left, has_pods=lambda: pods)
+    return (it.what, it.why) if it else None
+
+
+LATE = 120 + PATIENCE_SECONDS
+CASES = {
+    "it runs": (job("Running"), "", None),
+    "it runs and nobody comes": (job("Running"), GONE, ("job", f"it is running, and {GONE}")),
+    "it has not begun and nobody comes": (job(), GONE, ("job", f"it is pending, and {GONE}")),
+    "it is being deleted": (job("Running", deleted=True), GONE, None),
+    "its deadline is over": (job("Running", age=LATE, deadline="120"), "", ("job", "of 2m passed 1m ago")),
+    "its launcher still has time to end it": (job("Running", age=LATE - 1, deadline="120"), "", None),
+    "it knows no deadline": (job("Running", age=1e7), "", None),
+    "its deadline is nonsense": (job("Running", age=1e7, deadline="soon"), "", None),
+    "it has failed": (job("Failed"), GONE, None),
+    "it has failed, and is to be deleted": (job("Failed", on_end="delete"), GONE, ("job", "on_end is delete")),
+    "it is to be deleted, but somebody may come": (job("Succeeded", on_end="delete"), "", None),
+    "it has succeeded": (job("Succeeded"), GONE, ("pods", "on_end is delete_pods")),
+    "it has succeeded, but somebody may come": (job("Succeeded"), "", None),
+    "it has succeeded, and is kept": (job("Succeeded", on_end="keep"), GONE, None),
+    "its policy is nonsense": (job("Failed", on_end="burn"), GONE, None),
+    "it failed, and its pods are to go": (job("Failed", on_end="delete_pods"), GONE, ("pods", "it has failed")),
+    "it was kept long enough": (job("Succeeded", ended=61, keep_for="60"), "", ("job", "keep_for is 1m")),
+    "it was kept for no time": (job("Failed", ended=1, keep_for="0"), "", ("job", "ended 1s ago")),
+    "it is kept for a while": (job("Failed", ended=59, keep_for="60"), GONE, None),
+    "it runs for longer than it is kept": (job("Running", ended=61, keep_for="60"), "", None),
+}
+
+
+@pytest.mark.parametrize(("item", "left", "expected"), CASES.values(), ids=CASES)
+def test_due(item, left, expected):
+    it = found(item, left)
+    assert (it and it[0]) == (expected and expected[0])
+    if expected:
+        assert expected[1] in it[1]
+
+
+def test_pods_that_are_gone_need_no_deletion():
+    assert found(job("Succeeded"), GONE, pods=False) is None
+
+
+def test_who_is_not_due_costs_no_question():
+    def asked():
+        raise AssertionError
+
+    for item in (job("Succeeded", on_end="keep"), job("Failed"), job("Running", deleted=True)):
+        assert due(TFJob(), item, NOW, left=asked, has_pods=asked) is None
+
+
+def workflow(uid="w", phase="", **spec_):
+    return {"metadata": {"uid": uid}, "spec": spec_, "status": {"phase": phase} if phase else {}}
+
+
+ENDS = {
+    "it is there": (workflow(), ""),
+    "it runs": (workflow(phase="Running"), ""),
+    "it is suspended": (workflow(phase="Running", suspend=True), ""),
+    "it is pending": (workflow(phase="Pending", activeDeadlineSeconds=600), ""),
+    "gone": (None, "is gone"),
+    "another one has its name": (workflow(uid="x"), "is gone"),
+    "succeeded": (workflow(phase="Succeeded"), "has ended (Succeeded)"),
+    "failed": (workflow(phase="Failed", shutdown="Terminate"), "has ended (Failed)"),
+    "error": (workflow(phase="Error"), "has ended (Error)"),
+    "stopped": (workflow(phase="Running", shutdown="Stop"), "is being stopped"),
+    "terminated by Kubeflow Pipelines": (workflow(phase="Running", activeDeadlineSeconds=0), "is being stopped"),
+    "deleted": ({"metadata": {"uid": "w", "deletionTimestamp": "t"}, "spec": {}}, "is being stopped"),
+}
+
+
+@pytest.mark.parametrize(("item", "expected"), ENDS.values(), ids=ENDS)
+def test_end_of_a_workflow(item, expected):
+    assert end_of(item, "w") == expected
+
+
+def test_owner():
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
+    other = {"apiVersion": "example.org/v1", "kind": "Workflow", "name": "wf", "uid": "x"}
+    assert owner_of({"metadata": {"ownerReferences": [other, owner]}}) == owner
+    assert owner_of({"metadata": {"ownerReferences": [other]}}) is None
+    assert owner_of({"metadata": {}}) is None
+
+
+def test_what_a_job_says_of_itself():
+    described = {"name": "a", "image": "i", "roles": {"worker": {}}, "on_end": "keep", "keep_for": "1h"}
+    noted = annotations(spec.from_plain({**described, "deadlines": {"total": "1d"}}))
+    assert upkeep({"metadata": {"annotations": noted}}) == Upkeep(deadline=86400, keep_for=3600, on_end="keep")
+
+
+def test_what_a_job_says_when_nothing_is_set():
+    noted = annotations(spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}))
+    assert upkeep({"metadata": {"annotations": noted}}) == Upkeep(deadline=7 * 86400)
+    assert upkeep({"metadata": {}}) == Upkeep()
+
+
+STEPS = {
+    "wf.train": "wf.train",
+    "wf.train(0)": "wf.train",
+    "wf.train(12)": "wf.train",
+    "wf.root.for-loop-2.iteration-iterations(0:0).train.executor(1)": (
+        "wf.root.for-loop-2.iteration-iterations(0:0).train.executor"
+    ),
+    "wf.each(0:a)": "wf.each(0:a)",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("node", "step"), STEPS.items())
+def test_a_step_is_the_same_over_its_tries(node, step):
+    assert step_of({"metadata": {"annotations": {"workflows.argoproj.io/node-name": node}}}) == step
+
+
+def test_a_pod_of_no_workflow_is_of_no_step():
+    assert step_of({"metadata": {}}) == ""

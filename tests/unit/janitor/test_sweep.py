@@ -1,0 +1,239 @@
+"""A pass over jobs, against a server that keeps what it was asked."""
+
+import contextlib
+import datetime as dt
+import itertools
+import re
+
+import pytest
+
+from tests.unit.kubernetes.objects import condition
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.cluster.api import Api
+from tfsteps.janitor import sweep as sweeps
+from tfsteps.janitor.sweep import Sweep
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.upkeep import LAUNCHER
+
+NODE = "wf.train"
+OURS = "app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id,tfsteps.dev/task,tfsteps.dev/attempt"
+COLLECTION = re.compile(r".*/(tfjobs|pods)")
+LABELS = {"tfsteps.dev/run-id": "r", "tfsteps.dev/attempt": "0", "app.kubernetes.io/managed-by": "tfsteps"}
+OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
+
+
+def job(name, state="Running", owner=OWNER, **meta):
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "uid": f"uid-{name}",
+            "creationTimestamp": dt.datetime.now(dt.UTC).isoformat(),
+            "labels": {**LABELS, "tfsteps.dev/task": name},
+            "annotations": {LAUNCHER: NODE},
+            "ownerReferences": [owner] if owner else [],
+            **meta,
+        },
+        "spec": {"tfReplicaSpecs": {}},
+        "status": {"conditions": [condition(state)]},
+    }
+
+
+def replica(task, uid, *, role="worker", **meta):
+    kind = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": "0"}
+    labels = {**LABELS, "tfsteps.dev/task": task, **kind}
+    return {"metadata": {"name": f"{task}-{uid}", "namespace": "ml", "uid": uid, "labels": labels, **meta}}
+
+
+def step(node, uid="w"):
+    noted = {"workflows.argoproj.io/node-name": node}
+    return {
+        "metadata": {"name": "p", "namespace": "ml", "annotations": noted, "ownerReferences": [{**OWNER, "uid": uid}]}
+    }
+
+
+def workflow(**spec):
+    return Answer(body={"metadata": {"name": "wf", "uid": "w"}, "spec": spec, "status": {"phase": "Running"}})
+
+
+ENDED = Answer(body={"metadata": {"name": "wf", "uid": "w"}, "spec": {}, "status": {"phase": "Failed"}})
+
+
+@contextlib.contextmanager
+def cluster(*, jobs=(), pods=(), steps=(), workflow=ENDED, refused=None):
+    """Serve a cluster; `refused` says for `delete`, `tfjobs` and `pods` what is answered. It pages as the real one."""
+    refused = refused or {}
+
+    def answer(asked):
+        if asked.method == "DELETE":
+            return refused.get("delete") or Answer(body={"status": "Success"})
+        if asked.path.endswith("/workflows/wf"):
+            return workflow
+        kind = COLLECTION.fullmatch(asked.path)[1]
+        if kind in refused:
+            return refused[kind]
+        items = jobs if kind == "tfjobs" else steps if "fieldSelector" in asked.query else pods
+        begin, size = int(asked.query.get("continue", 0)), int(asked.query["limit"])
+        more = {"continue": str(begin + size)} if begin + size < len(items) else {}
+        return Answer(body={"metadata": more, "items": list(items[begin : begin + size])})
+
+    with serve(answer) as server:
+        yield server
+
+
+def swept(server, namespace="ml", **options):
+    """Make a pass; return what was said, and the count."""
+    said = []
+    sweep = Sweep(Api(server.access(), patience=0), [TFJob()], namespace, said.append, **options)
+    return said, sweep.run()
+
+
+def deleted(server):
+    return [(each.path.rpartition("/")[2], each.body["preconditions"]["uid"]) for each in server.asked if each.body]
+
+
+def test_a_job_that_nobody_comes_for():
+    with cluster(jobs=[job("a")]) as server:
+        said, count = swept(server)
+    assert deleted(server) == [("a", "uid-a")]
+    assert said == ["TFJob ml/a deleted: it is running, and its Workflow wf has ended (Failed) and wf.train has no pod"]
+    assert str(count) == "1 jobs looked at, 1 deletions due"
+
+
+def test_the_server_selects():
+    with cluster(jobs=[job("a", "Succeeded")], pods=[replica("a", "p")]) as server:
+        swept(server)
+    lists = [(COLLECTION.fullmatch(each.path)[1], each.query) for each in server.asked if "limit" in each.query]
+    assert [(kind, query["labelSelector"], query.get("fieldSelector")) for kind, query in lists] == [
+        ("tfjobs", OURS, None),
+        ("pods", OURS, None),
+        ("pods", "workflows.argoproj.io/workflow", "status.phase!=Succeeded,status.phase!=Failed"),
+    ]
+
+
+@pytest.mark.parametrize("steps", [[step(NODE)], [step(f"{NODE}(0)")], [step("wf.other"), step(f"{NODE}(12)")]])
+def test_a_job_whose_step_has_a_pod_is_its_launchers(steps):
+    with cluster(jobs=[job("a")], steps=steps) as server:
+        assert swept(server)[0] == []
+    assert not [each for each in server.asked if "workflows" in each.path], "there is nothing to ask"
+
+
+@pytest.mark.parametrize("steps", [[step("wf.other")], [step(NODE, uid="x")], [step(f"{NODE}-2")]])
+def test_the_pod_of_another_step_or_workflow_is_not_its_launchers(steps):
+    with cluster(jobs=[job("a")], steps=steps) as server:
+        swept(server)
+    assert deleted(server) == [("a", "uid-a")]
+
+
+def test_a_workflow_that_goes_on_keeps_its_job():
+    with cluster(jobs=[job("a")], workflow=workflow()) as server:
+        assert swept(server)[0] == []
+    assert deleted(server) == []
+
+
+def test_a_workflow_is_asked_for_once():
+    with cluster(jobs=[job(name) for name in "abc"], workflow=workflow(shutdown="Stop")) as server:
+        swept(server)
+    assert [name for name, _ in deleted(server)] == ["a", "b", "c"]
+    assert len([each for each in server.asked if each.path.endswith("/wf")]) == 1
+
+
+def test_a_workflow_that_is_gone():
+    with cluster(jobs=[job("a")], workflow=refusal(404, "NotFound")) as server:
+        said, _ = swept(server)
+    assert "its Workflow wf is gone" in said[0]
+
+
+def test_a_job_of_no_workflow_is_left_alone():
+    with cluster(jobs=[job("a", owner=None)]) as server:
+        assert swept(server)[0] == []
+    assert len(server.asked) == 1
+
+
+def test_pods_that_a_launcher_would_have_deleted():
+    pods = [
+        replica("a", "p1"),
+        replica("a", "p2", deletionTimestamp="t"),
+        replica("b", "p3"),
+        replica("a", "p4", role="x"),
+    ]
+    with cluster(jobs=[job("a", "Succeeded")], pods=pods) as server:
+        said, count = swept(server)
+    assert deleted(server) == [("a-p1", "p1")]
+    assert said[0].startswith("Pod ml/a-p1 deleted: TFJob ml/a: it has succeeded, on_end is delete_pods, and its Work")
+    assert count.due == 1
+
+
+def test_a_dry_run_only_says_it():
+    with cluster(jobs=[job("a")]) as server:
+        said, count = swept(server, dry_run=True)
+    assert deleted(server) == []
+    assert said[0].startswith("TFJob ml/a would be deleted: ")
+    assert count.due == 1
+
+
+def test_lists_come_in_pages(monkeypatch):
+    monkeypatch.setattr(sweeps, "_PAGE", 2)
+    names = [f"j{i}" for i in range(5)]
+    with cluster(jobs=[job(name) for name in names], steps=[step("wf.x"), step("wf.y"), step("wf.z")]) as server:
+        _, count = swept(server)
+    assert count.jobs == 5
+    assert [name for name, _ in deleted(server)] == names
+    assert len([each for each in server.asked if "limit" in each.query]) == 3 + 2
+
+
+def test_everywhere():
+    with cluster(jobs=[job("a")]) as server:
+        swept(server, namespace="")
+    paths = [each.path for each in server.asked]
+    assert "/apis/kubeflow.org/v1/tfjobs" in paths
+    assert "/api/v1/pods" in paths
+    assert paths[-1] == "/apis/kubeflow.org/v1/namespaces/ml/tfjobs/a"
+
+
+def test_a_kind_that_the_cluster_does_not_know():
+    with cluster(refused={"tfjobs": refusal(404)}) as server:
+        said, count = swept(server)
+    assert (said, count.served, count.failures) == ([], 0, 0)
+
+
+FAILURES = {
+    "may not list": ({"tfjobs": refusal(403, "Forbidden", "you may not")}, "tfjobs cannot be listed: you may not"),
+    "may not list pods": ({"pods": refusal(403, "Forbidden", "you may not")}, "TFJob ml/a: you may not"),
+    "may not look at the Workflow": ({"workflow": refusal(403, "Forbidden", "not you")}, "TFJob ml/a: not you"),
+    "may not delete": ({"delete": refusal(403, "Forbidden", "not yours")}, "TFJob ml/a: not yours"),
+}
+
+
+@pytest.mark.parametrize(("refused", "says"), FAILURES.values(), ids=FAILURES)
+def test_what_fails_is_said_and_the_rest_goes_on(refused, says):
+    with cluster(jobs=[job("a"), job("b")], workflow=refused.get("workflow", ENDED), refused=refused) as server:
+        said, count = swept(server)
+    assert says in said
+    assert count.failures == (1 if "tfjobs" in refused else 2)
+    assert count.due == (2 if "delete" in refused else 0)
+
+
+NONSENSE = [{"creationTimestamp": "yesterday", "annotations": {"tfsteps.dev/deadline": "1"}}, {"annotations": "none"}]
+
+
+@pytest.mark.parametrize("meta", NONSENSE)
+def test_nonsense_in_one_job_does_not_keep_it_from_the_next(meta):
+    with cluster(jobs=[job("a", **meta), job("b")]) as server:
+        said, count = swept(server)
+    assert count.failures == 1
+    assert said[0].startswith("TFJob ml/a is not understood: ")
+    assert deleted(server) == [("b", "uid-b")]
+
+
+@pytest.mark.parametrize("answer", [refusal(404, "NotFound"), refusal(409, "Conflict", "Precondition failed: UID")])
+def test_a_job_that_went_meanwhile_is_no_failure(answer):
+    with cluster(jobs=[job("a")], refused={"delete": answer}) as server:
+        assert swept(server)[1].failures == 0
+
+
+def test_a_healthy_cluster_costs_two_lists(monkeypatch):
+    jobs = list(itertools.islice(map(job, map(str, itertools.count())), 50))
+    with cluster(jobs=jobs, steps=[step(NODE)]) as server:
+        swept(server)
+    assert len(server.asked) == 2

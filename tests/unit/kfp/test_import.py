@@ -1,0 +1,30 @@
+"""What authors of pipelines import costs next to nothing beside kfp itself."""
+
+import json
+import subprocess
+import sys
+
+import tfsteps.kfp
+
+PROGRAM = """
+import json, sys
+import kfp
+before = set(sys.modules)
+from tfsteps.kfp import train
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+STEPS = {"cleanup", "evaluate_gate", "launch", "train", "train_and_finalize", "wait"}
+
+
+def test_what_is_imported():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    imported = json.loads(done.stdout)
+    ours = {name.split(".")[1] for name in imported if name.startswith("tfsteps.")}
+    assert ours == STEPS | {"engines", "image", "kfp"}
+    assert not {name.partition(".")[0] for name in imported} & {"msgspec", "typer", "rich", "urllib3"}
+
+
+def test_everything_that_is_exported_is_there():
+    for name in tfsteps.kfp.__all__:
+        assert getattr(tfsteps.kfp, name) is not None
+    assert not hasattr(tfsteps.kfp, "nothing")

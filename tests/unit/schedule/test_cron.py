@@ -1,0 +1,110 @@
+"""Cron expressions: what is read, what is refused, and how they are written for others."""
+
+import zoneinfo
+
+import pytest
+
+from tfsteps.schedule.cron import Cron
+from tfsteps.schedule.zones import fixed_offset, moved
+from tfsteps.spec.scalars import RefusedError
+
+NOW = 1_796_000_000  # November 2026
+READ = {
+    "0 9 * * 1-5": "0 9 * * 1-5",
+    "*/15 * * * *": "*/15 * * * *",
+    "0,30 0-23 1 1 *": "*/30 * 1 1 *",
+    "5/20 * * * *": "5,25,45 * * * *",
+    "0 0 1,15 * *": "0 0 1,15 * *",
+    "0 0 */2 * mon": "0 0 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31 * 1",
+    "0 0 1-31 * 1": "0 0 1-31 * 1",
+    "0 0 */1 * 1": "0 0 * * 1",
+    "0 0 ? * MON-FRI": "0 0 * * 1-5",
+    "0 0 * JAN,jul sun": "0 0 * 1,7 0",
+    "0 0 * * 7": "0 0 * * 0",
+    "0 0 * * 5-7": "0 0 * * 0,5,6",
+    "0 0 * * fri-sun": "0 0 * * 0,5,6",
+    "0 0 * * 0-7": "0 0 * * 0-6",
+    "  0  0\t* * *  ": "0 0 * * *",
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@Annually": "0 0 1 1 *",
+}
+REFUSED = {
+    "0 0 9 * * 1": "Leave the seconds out: `0 9 * * 1`",
+    "*/20 * * * * *": "runs start at whole minutes: `* * * * *`",
+    "0 9 * *": "has 4 fields, not five",
+    "": "has 0 fields",
+    "60 * * * *": "the minute '60' is out of range",
+    "* 24 * * *": "the hour '24' is out of range",
+    "* * 0 * *": "the day of month '0' is out of range",
+    "* * * 13 *": "the month '13' is out of range",
+    "* * * * 8": "the day of week '8' is out of range",
+    "30-10 * * * *": "the minute '30-10' ends before it begins",
+    "*/0 * * * *": "has a step of 0",
+    "*-5 * * * *": "cannot be read",
+    "1,,2 * * * *": "the minute '' cannot be read",
+    "a * * * *": "cannot be read",
+    "-1 * * * *": "cannot be read",
+    "* * L * *": "the day of month 'L' cannot be read",
+    "* * * * 5#2": "cannot be read",
+    "٣ * * * *": "cannot be read",
+    "* * * * monday": "cannot be read",
+    "@every 90m": "Write `interval: 90m`",
+    "@reboot": "is not a macro",
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_read_and_written(text):
+    cron = Cron.parse(text)
+    assert cron.text() == READ[text]
+    assert cron.with_seconds() == f"0 {READ[text]}"
+    assert Cron.parse(cron.text()).text() == cron.text()
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_refused(text):
+    with pytest.raises(RefusedError) as caught:
+        Cron.parse(text)
+    said = f"{caught.value.wrong}. {caught.value.fix}"
+    assert REFUSED[text] in said
+    assert caught.value.fix[0].isupper()
+
+
+MOVED = {  # minutes later, and what it becomes; None = no single expression
+    ("30 3 * * 1-5", -330): "0 22 * * 0-4",
+    ("0 9 * * *", -540): "0 0 * * *",
+    ("0 8 * * *", -540): "0 23 * * *",
+    ("*/15 * * * *", -330): "*/15 * * * *",
+    ("0 * * * *", 345): "45 * * * *",
+    ("0 8 1 * *", -60): "0 7 1 * *",
+    ("0 0 1 * *", -60): None,
+    ("0 0 * 1 *", -60): None,
+    ("0 0 * 1 1", -60): None,
+    ("0 0,12 * * 1", -60): None,
+    ("0 0,12 * * *", -60): "0 11,23 * * *",
+    ("0,30 9 * * *", 30): None,
+    ("0 0 1-31 * 1", -60): "0 23 1-31 * 1",
+    ("0 0 * * 0", -60): "0 23 * * 6",
+    ("0 23 * * 6", 60): "0 0 * * 0",
+    ("0 9 * * *", 0): "0 9 * * *",
+}
+
+
+@pytest.mark.parametrize(("text", "minutes"), MOVED)
+def test_moved(text, minutes):
+    there = moved(Cron.parse(text), minutes)
+    assert (there and there.text()) == MOVED[text, minutes]
+
+
+OFFSETS = {"UTC": 0, "Asia/Kolkata": 330, "Etc/GMT+3": -180, "Asia/Tokyo": 540, "Europe/Berlin": None, "EST5EDT": None,
+           "Africa/Casablanca": None}  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", OFFSETS)
+def test_zones_that_never_change_their_clocks(zone):
+    assert fixed_offset(zoneinfo.ZoneInfo(zone), NOW) == OFFSETS[zone]

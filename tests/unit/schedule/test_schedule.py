@@ -1,0 +1,145 @@
+"""Schedules: everything that is wrong with one at once, and the next runs of good ones."""
+
+import datetime as dt
+import itertools
+
+import pytest
+
+from tfsteps import schedule
+from tfsteps.schedule import argo, cronjob, fires, kubeflow
+from tfsteps.schedule.types import utc
+from tfsteps.spec import SpecError
+
+NOW = dt.datetime(2026, 10, 20, 12, tzinfo=dt.UTC).timestamp()
+WRONG = {
+    "- 1": ["schedule:1: schedule: holds no mapping of fields. Start with `cron:` or `interval:`."],
+    "a: [": ["schedule: is not YAML"],
+    "cron: 0 9 * * *\n---\ncron: x": ["holds more than one document", "Keep one schedule a file"],
+    "{}": ["cron: is missing, and so is `interval`"],
+    "{cron: '0 9 * * *', interval: 6h}": ["interval: 21600s stands beside `cron`"],
+    "{interval: 0.5s}": ["interval: 0.5s is not in whole seconds"],
+    "{interval: 90.5s}": ["interval: 90.5s is not in whole seconds"],
+    "{interval: -1}": ["interval: -1 is out of range"],
+    "{interval: soon}": ["interval: 'soon' is not a duration"],
+    "{cron: 0 9 * * 1-5, timezone: Berlin}": ["timezone: 'Berlin' is not a time zone", "Write `Europe/Berlin`"],
+    "{cron: 0 9 * * 1-5, timezone: ../../etc/passwd}": ["is not a time zone"],
+    "{cron: 0 9 * * 1-5, timezone: '+03:00'}": ["is not a time zone", "Etc/GMT-3"],
+    "{cron: 0 9 30 2 *}": ["cron: '0 9 30 2 *' never fires"],
+    "{cron: 0 0 9 * * 1}": ["cron: '0 0 9 * * 1' has 6 fields", "`0 9 * * 1`"],
+    "{cron: 0 9 * * *, start: 2026-02-30}": ["start: '2026-02-30' is not in the calendar"],
+    "{cron: 0 9 * * *, start: tomorrow}": ["start: 'tomorrow' is not allowed here"],
+    "{cron: 0 9 * * *, start: 2026-02-03, end: 2026-02-03}": ["end: '2026-02-03' is not after `start`"],
+    "{cron: 0 9 * * *, concurrency: Forbid}": ["concurrency: 'Forbid' is not one of the choices", "`forbid`"],
+    "{cron: 0 9 * * *, history: {successful: 101}}": ["history.successful: 101 is out of range"],
+    "{cron: 0 9 * * *, catchup: true}": ["catchup: is not a known field. Write `catch_up`"],
+    "cron: 0 9 * * *\ntimezone: X/Y\nend: 2026-13-13\n": ["schedule:2: timezone:", "schedule:3: end:"],
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong(text):
+    with pytest.raises(SpecError) as caught:
+        schedule.parse(text)
+    for part in WRONG[text]:
+        assert part in str(caught.value)
+
+
+def test_a_file_is_read(tmp_path):
+    file = tmp_path / "nightly.yaml"
+    file.write_text("cron: '@daily'\nhistory: {failed: 5}\n")
+    assert schedule.load(file).history.failed == 5
+    file.write_bytes(b"cron: \xff")
+    with pytest.raises(SpecError, match=r"nightly\.yaml: schedule: is not UTF-8"):
+        schedule.load(file)
+
+
+def test_every_default():
+    given = schedule.from_plain({"cron": "@daily"})
+    assert (given.timezone, given.concurrency, given.catch_up) == ("UTC", "forbid", False)
+    assert (given.start, given.end, given.starting_deadline, given.interval) == (None, None, None, None)
+    assert (given.history.successful, given.history.failed) == (None, None)
+
+
+def runs(plain, scheduler=argo, count=4, **options):
+    """Return the next runs of a schedule as UTC, without seconds."""
+    found = itertools.islice(scheduler.fires(schedule.from_plain(plain), NOW, **options), count)
+    return [utc(at).removesuffix(":00Z") for at in found]
+
+
+def test_clocks_that_go_back_fire_twice_and_those_that_go_forward_not_at_all():
+    autumn = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "start": "2026-10-24"}
+    assert runs(autumn) == ["2026-10-24T00:30", "2026-10-25T00:30", "2026-10-25T01:30", "2026-10-26T01:30"]
+    spring = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "start": "2027-03-27"}
+    assert runs(spring, count=3) == ["2027-03-27T01:30", "2027-03-29T00:30", "2027-03-30T00:30"]
+
+
+def test_from_start_on_and_before_end():
+    given = {"cron": "0 6 * * *", "start": "2026-10-25T06:00:00Z", "end": "2026-10-27T06:00:00Z"}
+    assert runs(given, count=9) == ["2026-10-25T06:00", "2026-10-26T06:00"], "both at `start`, none at `end`"
+    assert runs(given, kubeflow, count=9) == runs(given, count=9)
+
+
+def test_a_start_that_has_passed_matters_only_to_those_who_catch_up():
+    given = {"cron": "0 6 * * *", "start": "2026-10-18"}
+    assert runs(given, count=1) == ["2026-10-21T06:00"]
+    assert runs({**given, "catch_up": True}, kubeflow, count=1) == ["2026-10-18T06:00"]
+
+
+def test_intervals_count_from_creation_or_from_start():
+    assert runs({"interval": "90m"}, count=2) == ["2026-10-20T13:30", "2026-10-20T15:00"]
+    given = {"interval": "1d", "start": "2026-11-01T00:00:00+02:00"}
+    assert runs(given, kubeflow, count=2) == ["2026-11-01T22:00", "2026-11-02T22:00"]
+
+
+def test_kubeflow_alone_loses_the_first_midnight_after_a_day_without_one():
+    given = {"cron": "0 0 * * 1", "timezone": "Africa/Cairo", "start": "2027-04-28"}  # April 30 begins at 1:00
+    assert runs(given, count=1) == ["2027-05-02T21:00"]
+    assert runs(given, kubeflow, count=1, server_timezone="Africa/Cairo") == ["2027-05-09T21:00"]
+
+
+def test_each_scheduler_says_what_it_cannot_express():
+    everything = {
+        "cron": "0 6 * * 1", "timezone": "Europe/Berlin", "start": "2026-11-01", "end": "2027-11-01", "catch_up": True,
+        "concurrency": "replace", "starting_deadline": "5s", "history": {"successful": 1, "failed": 0},
+    }  # fmt: skip
+    given = schedule.from_plain(everything)
+    refused = {
+        "kubeflow": [str(each) for each in kubeflow.problems(given, NOW)],
+        "argo": [str(each) for each in argo.problems(given)],
+        "cronjob": [str(each) for each in cronjob.problems(given)],
+    }
+    fields = {name: [text.partition(":")[0] for text in texts] for name, texts in refused.items()}
+    assert fields == {
+        "kubeflow": ["timezone", "concurrency", "starting_deadline", "history"],
+        "argo": ["catch_up"],
+        "cronjob": ["catch_up", "start", "end", "starting_deadline"],
+    }
+    assert all(text.count(". ") >= 1 and text.endswith(".") for texts in refused.values() for text in texts)
+
+
+def test_intervals_that_a_scheduler_cannot_count():
+    short = schedule.from_plain({"interval": "30s", "start": "2026-11-01"})
+    assert [each.path for each in argo.problems(short)] == [("start",)]
+    assert [each.path for each in cronjob.problems(short)] == [("start",), ("interval",)]
+    assert kubeflow.problems(short, NOW) == []
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Asia/Tokyo", "Etc/GMT+3", "Asia/Kathmandu"])
+@pytest.mark.parametrize("cron", ["30 3 * * 1-5", "45 23 * * *", "*/15 * * * *", "0 6 * * 0"])
+def test_kubeflow_fires_in_its_own_zone_when_the_author_meant(zone, cron):
+    given = schedule.from_plain({"cron": cron, "timezone": zone})
+    assert kubeflow.problems(given, NOW) == []
+    there = [utc(at) for at in itertools.islice(kubeflow.fires(given, NOW), 20)]
+    assert there == [utc(at) for at in itertools.islice(fires.fire_times(given, NOW), 20)]
+
+
+def test_kubeflow_takes_a_zone_that_is_its_own():
+    given = schedule.from_plain({"cron": "0 6 * * 1", "timezone": "Europe/Berlin"})
+    assert [each.path for each in kubeflow.problems(given, NOW)] == [("timezone",)]
+    assert kubeflow.problems(given, NOW, "Europe/Berlin") == []
+    assert kubeflow.recurring_run(given, NOW, "Europe/Berlin")["cron_expression"] == "0 0 6 * * 1"
+
+
+def test_intervals_need_no_zone():
+    given = schedule.from_plain({"interval": "1h", "timezone": "Europe/Berlin"})
+    assert kubeflow.problems(given, NOW) == []

@@ -1,0 +1,142 @@
+"""`tfsteps submit` as Kubeflow Pipelines' API sees it."""
+
+import msgspec
+import pytest
+
+from tests.unit.cli.command import tfsteps
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.cli import to_kfp
+
+PROGRAM = """
+from kfp import dsl
+
+@dsl.container_component
+def step(n: int):
+    return dsl.ContainerSpec(image="busybox:1.37", command=["true"], args=["--executor_input", "{{$}}"])
+
+@dsl.pipeline(name="nightly")
+def nightly(n: int = 1, mode: str = "full"):
+    step(n=n)
+"""
+API = "/apis/v2beta1"
+EXPERIMENT = {"experiment_id": "e-1", "display_name": "Default"}
+
+
+class Backend:
+    """Answers as the API server does, and keeps what was created."""
+
+    def __init__(self, states=("SUCCEEDED",)):
+        self.created = {}
+        self.states = list(states)
+
+    def __call__(self, asked):
+        kind = asked.path.removeprefix(f"{API}/").partition("/")[0]
+        if asked.method == "POST":
+            self.created[kind] = asked.body
+            singular = {"runs": "run_id", "recurringruns": "recurring_run_id", "experiments": "experiment_id"}[kind]
+            return Answer(body={**asked.body, singular: "id-1"})
+        if kind == "runs":
+            state = self.states.pop(0)
+            return refusal(503, "Unavailable") if state == "away" else Answer(body={"run_id": "id-1", "state": state})
+        return Answer(body={"healthz": {"multi_user": False}, "experiments": {"experiments": [EXPERIMENT]}}[kind])
+
+
+@pytest.fixture
+def program(tmp_path):
+    file = tmp_path / "nightly.py"
+    file.write_text(PROGRAM)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(to_kfp, "_LOOK_SECONDS", 0.0)
+
+
+def submitted(backend, *args):
+    with serve(backend) as server:
+        return tfsteps("submit", *args, "--host", f"http://127.0.0.1:{server.server_port}")
+
+
+def test_a_recurring_run_with_seconds_first(program):
+    backend = Backend()
+    options = ["--cron", "30 3 * * 1-5", "--timezone", "Asia/Kolkata", "-p", "n=3", "--name", "every night"]
+    code, out, err = submitted(backend, program, *options)
+    assert (code, "recurring run every night created: id-1" in out) == (0, True), err
+    made = backend.created["recurringruns"]
+    assert made["trigger"] == {"cron_schedule": {"cron": "0 0 22 * * 0-4"}}
+    assert made["runtime_config"]["parameters"] == {"n": 3}
+    assert (made["max_concurrency"], made["no_catchup"], made["mode"]) == (1, True, "ENABLE")
+    assert made["experiment_id"] == "e-1"
+    assert made["pipeline_spec"]["pipelineInfo"]["name"] == "nightly"
+    assert err.count("IST") == 10
+
+
+def test_an_interval_with_start_and_end(program, tmp_path):
+    file = tmp_path / "often.yaml"
+    file.write_text("interval: 6h\nstart: 2098-12-01\nend: 2099-01-01\nconcurrency: allow\n")
+    backend = Backend()
+    code, _, err = submitted(backend, program, "--schedule", file)
+    assert (code, "lets 10 runs of a schedule overlap" in err) == (0, True)
+    assert backend.created["recurringruns"]["trigger"] == {
+        "periodic_schedule": {
+            "start_time": "2098-12-01T00:00:00Z",
+            "end_time": "2098-12-31T23:59:59Z",
+            "interval_second": 21600,
+        }
+    }
+
+
+ENDS = {"SUCCEEDED": 0, "FAILED": 10, "CANCELED": 12}
+
+
+@pytest.mark.parametrize("state", ENDS)
+def test_a_run_that_is_waited_for(program, state):
+    backend = Backend(["PENDING", "away", "RUNNING", state])
+    code, out, err = submitted(backend, program, "--wait", "--service-account", "trainer")
+    assert (code, out.splitlines()[-1]) == (ENDS[state], f"run id-1 {state}"), err
+    assert backend.created["runs"]["service_account"] == "trainer"
+    assert backend.created["runs"]["display_name"].startswith("nightly 20")
+
+
+def test_what_the_server_refuses_is_said(program):
+    def script(asked):
+        return refusal(403, "Forbidden") if asked.method == "POST" else Backend()(asked)
+
+    code, _, err = submitted(script, program)
+    assert (code, "error: Kubeflow Pipelines refused: 403" in err) == (2, True), err
+
+
+def test_nothing_is_asked_for_what_cannot_be(program, tmp_path):
+    file = tmp_path / "berlin.yaml"
+    file.write_text("cron: 0 6 * * 1\ntimezone: Europe/Berlin\nconcurrency: replace\n")
+    with serve(Backend()) as server:
+        code, out, err = tfsteps(
+            "submit", program, "--schedule", file, "--host", f"http://127.0.0.1:{server.server_port}"
+        )
+        assert server.asked == []
+    assert (code, out) == (2, "")
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["timezone", "concurrency"]
+
+
+def test_dry_runs_ask_nobody_and_print_the_arguments(program):
+    code, out, _ = tfsteps("submit", program, "--dry-run", "--every", "1h", "-p", "mode=quick")
+    assert code == 0
+    assert "interval_second: 3600\n" in out
+    assert "params:\n  mode: quick\n" in out
+
+
+def test_a_server_that_is_not_there(program, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    code, _, err = tfsteps("submit", program, "--host", "http://127.0.0.1:9")
+    assert (code, "Kubeflow Pipelines cannot be reached" in err, "--host" in err) == (13, True, True), err
+
+
+def test_what_is_written_is_what_was_compiled(program, tmp_path):
+    file = tmp_path / "nightly.yaml"
+    assert tfsteps("compile", program, "-o", file)[0] == 0
+    one, other = Backend(), Backend()
+    submitted(one, program, "--name", "n")
+    submitted(other, file, "--name", "n")
+    assert msgspec.to_builtins(one.created) == msgspec.to_builtins(other.created)

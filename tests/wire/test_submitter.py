@@ -1,0 +1,101 @@
+"""What submits in the pod of a CronJob: one Workflow a Job, followed to its end, whatever the API server does."""
+
+import json
+
+import pytest
+
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.schedule import submitter
+
+WORKFLOW = {
+    "apiVersion": "argoproj.io/v1alpha1",
+    "kind": "Workflow",
+    "metadata": {"generateName": "a-", "namespace": "elsewhere", "labels": {"team": "vision"}},
+    "spec": {"entrypoint": "main"},
+}
+JOB, UID = "nightly-29", "j-1"
+META = {"name": JOB, "namespace": "ns", "uid": "w-1", "ownerReferences": [{"uid": UID}]}
+
+
+def standing(phase, uid="w-1", message=""):
+    return {"metadata": {**META, "uid": uid, "resourceVersion": "2"}, "status": {"phase": phase, "message": message}}
+
+
+def listed(*items):
+    return Answer(body={"metadata": {"resourceVersion": "1"}, "items": list(items)})
+
+
+def watched(*events):
+    return Answer(parts=[*({"type": kind, "object": item} for kind, item in events), "hang"])
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Return a function that runs the program against scripted answers: its exit code, its lines, what was asked."""
+    file = tmp_path / "workflow.json"
+    file.write_text(json.dumps(WORKFLOW))
+    monkeypatch.setenv(submitter.JOB_NAME, JOB)
+    monkeypatch.setenv(submitter.JOB_UID, UID)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+    def ran(created, *, got=None, lists=None, watches=None):
+        def script(asked):
+            if asked.method == "POST":
+                return created
+            if asked.path.endswith(JOB):
+                return got
+            return watches if "watch" in asked.query else lists
+
+        with serve(script) as server:
+            monkeypatch.setattr(submitter, "find", server.access)
+            code = submitter.main([str(file)])
+        return code, capsys.readouterr().out.splitlines(), server.asked
+
+    return ran
+
+
+ENDS = {"Succeeded": 0, "Failed": 10, "Error": 10}
+
+
+@pytest.mark.parametrize("phase", ENDS)
+def test_the_exit_code_is_the_workflows_end(run, phase):
+    events = watched(("MODIFIED", standing("Running")), ("MODIFIED", standing(phase, message="so it was")))
+    code, lines, asked = run(Answer(201, {"metadata": META}), lists=listed(standing("")), watches=events)
+    assert (code, lines[-2:]) == (ENDS[phase], [f"Workflow {JOB} Running", f"Workflow {JOB} {phase}: so it was"])
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": UID}
+    assert asked[0].body["metadata"] == {"name": JOB, "labels": {"team": "vision"}, "ownerReferences": [owner]}
+    assert asked[0].path.split("/")[-2:] == ["ns", "workflows"], "it is made where the Job is"
+
+
+def test_a_second_try_meets_the_workflow_of_the_first(run):
+    there = Answer(body={"metadata": META})
+    code, lines, _ = run(refusal(409, "AlreadyExists"), got=there, lists=listed(standing("Succeeded")))
+    assert (code, lines[-1]) == (0, f"Workflow {JOB} Succeeded")
+
+
+def test_a_workflow_of_somebody_else_is_left_alone(run):
+    there = Answer(body={"metadata": {**META, "ownerReferences": [{"uid": "j-2"}]}})
+    code, lines, asked = run(refusal(409, "AlreadyExists"), got=there)
+    assert (code, lines) == (2, [f"there is a Workflow {JOB} in ns already; delete it or rename"])
+    assert {each.method for each in asked} == {"POST", "GET"}
+
+
+@pytest.mark.parametrize(
+    ("lists", "watches"),
+    [
+        (listed(), None),
+        (listed(standing("Running", uid="w-2")), None),
+        (listed(standing("Running")), watched(("DELETED", standing("Running")))),
+    ],
+    ids=["gone", "another", "deleted"],
+)
+def test_a_workflow_that_is_gone_has_failed(run, lists, watches):
+    code, lines, _ = run(Answer(201, {"metadata": META}), lists=lists, watches=watches)
+    assert (code, lines[-1]) == (10, f"Workflow {JOB} was deleted")
+
+
+def test_what_is_refused_is_not_tried_again(run):
+    code, lines, _ = run(refusal(403, "Forbidden", "no rights"))
+    assert (code, lines) == (2, ["the Workflow cannot be created in ns: no rights"])
+    code, lines, _ = run(Answer(201, {"metadata": META}), lists=refusal(403, "Forbidden", "no rights"))
+    assert (code, lines[-1]) == (2, "Workflows may not be watched in ns: no rights; grant get, list and watch")
