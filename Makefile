@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.complete
 SOURCES := components pipelines tests benchmarks
 
-.PHONY: help setup demo test check format golden bench lock image cluster cluster-down browser clean
+.PHONY: help setup demo test check format golden bench lock mutants image cluster cluster-down browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -50,6 +50,9 @@ golden: $(STAMP) ## write golden and generated files anew
 
 bench: $(STAMP) ## measure; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
+
+mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken for them (a cluster; half an hour)
+	$(BIN)/python -m tests.faults.mutants
 
 lock: $(STAMP) ## requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \

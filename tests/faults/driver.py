@@ -9,7 +9,7 @@ from tfsteps import spec
 from tfsteps.cluster import access, api, watch
 from tfsteps.exits import Exit, exit_code
 from tfsteps.identity import Identity
-from tfsteps.launch import launch
+from tfsteps.lifecycle import launch
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.system import KubernetesSystem

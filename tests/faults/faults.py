@@ -59,6 +59,18 @@ def down(seconds: float) -> Fault:
     return fault
 
 
+def down_later(seconds: float) -> Fault:
+    """Return: answer as it should be up to the first part of the body, then the same."""
+
+    def fault(exchange: Exchange) -> None:
+        with exchange.answer() as response:
+            exchange.begin(response)
+            exchange.send(response.read1(1 << 16))
+        exchange.server.go_away(seconds)
+
+    return fault
+
+
 def still(seconds: float) -> Fault:
     """Return: nothing moves for a while, on any connection, then all goes on where it was."""
 
@@ -80,6 +92,13 @@ def cut(exchange: Exchange) -> None:
     with exchange.answer() as response:
         exchange.begin(response)
         exchange.send(response.read1(1 << 16))
+        exchange.send(b"")
+
+
+def ended(exchange: Exchange) -> None:
+    """End the answer cleanly before its first part."""
+    with exchange.answer() as response:
+        exchange.begin(response)
         exchange.send(b"")
 
 

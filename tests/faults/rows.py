@@ -48,6 +48,7 @@ class Row:
         in_step: The launcher is a step of a Workflow.
         again: What the first launcher exits with, after which a second one is started, as an engine does when it finds
             the first one's pod gone; None = there is no second one.
+        same_files: The second launcher finds the first one's files, as in a container that is started again in its pod.
         lines: That the job prints.
         seed: For the proxy.
         job: More of the job's description.
@@ -61,6 +62,7 @@ class Row:
     first: str = ""
     in_step: bool = False
     again: int | None = None
+    same_files: bool = False
     lines: int = LINES
     seed: int = 0
     job: dict = field(default_factory=dict)
@@ -132,6 +134,11 @@ _STREAMS: dict[str, Fault] = {
     "half-open later": faults.half_open_later,
 }
 _WATCHES: dict[str, Fault] = {"410 in the stream": faults.expired, "old bookmark": faults.old_bookmark}
+_MORE = {
+    "watch the job": _STREAMS | _WATCHES,
+    "watch pods": _STREAMS | _WATCHES | {"cut": faults.ended},  # its first part may be all that is needed
+    "log": _STREAMS,
+}
 
 _REFUSED = Expected(code=Exit.USAGE, lines="none", pods_left=None, because="as the test wants it")
 _UNMADE = replace(_REFUSED, jobs=0, job_left=False, pods_left=False)
@@ -162,12 +169,8 @@ def _at_requests() -> Iterator[Row]:
     for request, row in REQUESTS.items():
         for fault, (harm, times) in _ANYWHERE.items():
             yield _with(row, fault, harm, times)
-        if request in ("watch the job", "watch pods", "log"):
-            for fault, harm in _STREAMS.items():
-                yield _with(row, fault, harm, 1)
-        if request in ("watch the job", "watch pods"):
-            for fault, harm in _WATCHES.items():
-                yield _with(row, fault, harm, 1)
+        for fault, harm in _MORE.get(request, {}).items():
+            yield _with(row, fault, harm, 1)
 
 
 def _with(row: Row, fault: str, harm: Fault, times: float) -> Row:
@@ -177,7 +180,7 @@ def _with(row: Row, fault: str, harm: Fault, times: float) -> Row:
 
 
 def _outages() -> Iterator[Row]:
-    yield Row(step="running", fault="down for 60 s", rules=(("log", faults.cue_after), ("any", faults.down(60), 1, 6)))
+    yield Row(step="running", fault="down for 60 s", rules=(("log", faults.down_later(60)),), lines=100)
     for seed in (1, 2, 3, 4):
         yield Row(step="all the time", fault=f"storm {seed}", rules=(("any", faults.storm, 12, 0, 0.4),), seed=seed)
 
@@ -197,7 +200,8 @@ _ENDED = ("before clean-up", "during clean-up")
 
 def _killed() -> Iterator[Row]:
     for step, rules in _STEPS.items():
-        yield Row(step=step, fault="killed", rules=rules, signal="KILL", again=-signal.SIGKILL)
+        same = step == "before create"  # later, the second one would write its log where the first one's is
+        yield Row(step=step, fault="killed", rules=rules, signal="KILL", again=-signal.SIGKILL, same_files=same)
 
 
 def _stopped() -> Iterator[Row]:

@@ -46,8 +46,26 @@ class Outcome:
 class Trial:
     """One row being run."""
 
-    def __init__(self, row: Row, site: Site) -> None:
+    def __init__(
+        self,
+        row: Row,
+        site: Site,
+        *,
+        package: str = "",
+        limit: float = _LIMIT_SECONDS,
+        settle: float = _SETTLE_SECONDS,
+    ) -> None:
+        """Get ready.
+
+        Args:
+            row: What happens.
+            site: Where.
+            package: The folder of another tfsteps than this tree's.
+            limit: Seconds after which a launcher is killed.
+            settle: Seconds that what is to go may take.
+        """
         self.row, self.site = row, site
+        self.package, self.limit, self.settle = package, limit, settle
         self.homes: list[pathlib.Path] = []
         self.launcher: subprocess.Popen | None = None
 
@@ -76,9 +94,9 @@ class Trial:
     # --- the launcher
 
     def _launch(self, proxy: Proxy) -> tuple[int, Said]:
-        home = self.site.folder / f"{self.row.name}-{len(self.homes)}"
+        home = self.site.folder / f"{self.row.name}-{0 if self.row.same_files else len(self.homes)}"
         self.homes.append(home)
-        env = {**os.environ, "TFSTEPS_HOME": str(home)}
+        env = {**os.environ, "TFSTEPS_HOME": str(home), "PYTHONPATH": self.package}
         pod_files = ""
         if self.row.in_step:
             pod_files = str(self.site.pod_files())
@@ -92,7 +110,7 @@ class Trial:
         command = [sys.executable, "-m", "tests.faults.driver", msgspec.json.encode(task).decode()]
         self.launcher = subprocess.Popen(command, cwd=_ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            out, err = self.launcher.communicate(timeout=_LIMIT_SECONDS)
+            out, err = self.launcher.communicate(timeout=self.limit)
         except subprocess.TimeoutExpired:
             self.launcher.kill()
             out, err = self.launcher.communicate()
@@ -140,7 +158,7 @@ class Trial:
         yield from self._lines(want.lines)
 
     def _left(self, look, wanted: bool, what: str):
-        end = time.monotonic() + _SETTLE_SECONDS
+        end = time.monotonic() + self.settle
         while bool(look(self.row.name)) is not wanted and time.monotonic() < end and not wanted:
             time.sleep(0.25)
         if bool(look(self.row.name)) is not wanted:

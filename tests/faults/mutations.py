@@ -1,0 +1,351 @@
+"""Small ways to break the launcher, and the rows of the matrix that must go red with each.
+
+A row that no mutant turns red proves nothing. A mutant breaks what its rows protect and no more: a launch that meets no
+fault must still succeed with it.
+"""
+
+import fnmatch
+import pathlib
+import shutil
+from dataclasses import dataclass
+
+import tfsteps
+from tests.faults.rows import ROWS, Row
+
+PACKAGE = pathlib.Path(tfsteps.__file__).parent
+_API, _WATCH, _LOGS = "cluster/api.py", "cluster/watch.py", "cluster/logs.py"
+_SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "job", "host"))
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In one file, a text that stands there once, and what it is replaced by."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A broken launcher.
+
+    Attributes:
+        broken: What it does wrong, in words.
+        edits: How the package is changed.
+        rows: Which rows must go red: by step the names of faults, as patterns of `fnmatch` with `|` between them.
+    """
+
+    broken: str
+    edits: tuple[Edit, ...]
+    rows: dict[str, str]
+
+    def chosen(self) -> list[Row]:
+        """Return the rows that must go red."""
+        return [row for row in ROWS.values() if _matches(row, self.rows)]
+
+    def make(self, folder: pathlib.Path, package: pathlib.Path = PACKAGE) -> pathlib.Path:
+        """Write the broken package below `folder` and return `folder`. ValueError if an edit does not fit."""
+        shutil.copytree(package, folder / "tfsteps", ignore=shutil.ignore_patterns("__pycache__"))
+        for edit in self.edits:
+            file = folder / "tfsteps" / edit.file
+            text = file.read_text()
+            if text.count(edit.old) != 1:
+                raise ValueError(f"{edit.file} has {text.count(edit.old)} times: {edit.old!r}")
+            file.write_text(text.replace(edit.old, edit.new))
+        return folder
+
+
+def _matches(row: Row, rows: dict[str, str]) -> bool:
+    return any(
+        fnmatch.fnmatchcase(row.step, step) and any(fnmatch.fnmatchcase(row.fault, each) for each in faults.split("|"))
+        for step, faults in rows.items()
+    )
+
+
+# --- edits that several mutants share
+
+_HASTY = Edit(  # what is late is taken for lost
+    _API,
+    "        response = self._send(method, path, query or {}, content, quiet, refused=False)\n",
+    "        response = self._send(method, path, query or {}, content, min(quiet, 1.2), refused=False)\n"
+    '        if getattr(response.connection, "sock", None):\n'
+    "            response.connection.sock.settimeout(quiet)\n",
+)
+_NO_NEW_TOKEN = Edit(_API, "        if response.status == 401:\n", "        if response.status == 999:\n")
+_NO_LAST_LOOK = Edit(_JOB, "        yield from self._last_look()\n", "")
+_FRAGILE_WATCH = (
+    Edit(_WATCH, "                if error.status in _PERMANENT:\n", "                if True:\n"),
+    Edit(
+        _WATCH,
+        'self._api.request("GET", self._path, self._selectors)',
+        'self._api.once("GET", self._path, self._selectors)',
+    ),
+)
+_FRAGILE_LOG = Edit(_LOGS, "                if error.status == 404:\n", "                if error.status != 403:\n")
+_PREFLIGHT_RAISES = Edit(
+    "systems/kubernetes/rights.py",
+    "    except ApiError:\n        return []\n    missing",
+    "    except ZeroDivisionError:\n        return []\n    missing",
+)
+_CLEAN_UP_RAISES = Edit(
+    "lifecycle.py", '            status.warnings.append(f"Something is left: {error}.")\n', "            raise\n"
+)
+
+# --- faults, as the rows call them
+
+_LOST = "refused|reset|answer lost|half-open|still for 5 s"
+_BUSY = "429|500|503|504"
+_BROKEN_OFF = "cut in a line|torn|half-open later"
+
+MUTANTS = (
+    Mutant(
+        "looks for its job once, and takes what is late for lost",
+        (
+            Edit(
+                _SYSTEM,
+                "self._api.get(resource, namespace, name)",
+                'self._api.once("GET", resource.path(namespace, name))',
+            ),
+            _HASTY,
+        ),
+        {"look for it": f"{_LOST}|late|{_BUSY}", "get after 409": f"{_LOST}|late|{_BUSY}"},
+    ),
+    Mutant(
+        "sends its job once, and takes what is late for lost",
+        (Edit(_API, 'return self.request("POST", ', 'return self.once("POST", '), _HASTY),
+        {"create": f"{_LOST}|late|{_BUSY}"},
+    ),
+    Mutant(
+        "does not read its token again when it is refused",
+        (_NO_NEW_TOKEN, _NO_LAST_LOOK, _FRAGILE_LOG, _PREFLIGHT_RAISES),
+        {"*": "401 once"},
+    ),
+    Mutant(
+        "tries again what can only be refused again",
+        (Edit(_API, "_UNAVAILABLE = {429,", "_UNAVAILABLE = {401, 403, 409, 410, 429,"),),
+        {
+            "look for it": "401 always|409|410",
+            "create": "401 always|403 always|410",
+            "get after 409": "401 always|409|410",
+        },
+    ),
+    Mutant(
+        "must be allowed to look for its job",
+        (Edit(_SYSTEM, "if error.missing or error.status == 403:", "if error.missing:"),),
+        {"look for it": "403 always", "get after 409": "403 always"},
+    ),
+    Mutant(
+        "does not adopt a job that is there already",
+        (Edit(_SYSTEM, "            if error.status != 409:\n", "            if True:\n"),),
+        {"create": "409|answer lost"},
+    ),
+    Mutant(
+        "takes a question that was not answered for a no",
+        (_PREFLIGHT_RAISES, _HASTY),
+        {"preflight": f"{_LOST}|late|401 always|409|410|{_BUSY}"},
+    ),
+    Mutant(
+        "creates what the API server is known to refuse",
+        (
+            Edit(
+                _SYSTEM,
+                "        if findings := preflight.findings(self._api, self._kind, job, wanted):\n",
+                "        if findings := preflight.findings(self._api, self._kind, job, wanted)[:0]:\n",
+            ),
+        ),
+        {"preflight": "403 always"},
+    ),
+    Mutant(
+        "gives up a watch at the first error",
+        (*_FRAGILE_WATCH, _NO_LAST_LOOK, _HASTY),
+        {
+            "list the job": f"{_LOST}|late|409|410|{_BUSY}",
+            "list pods": f"{_LOST}|late|409|410|{_BUSY}",
+            "watch *": f"{_LOST}|late|409|410|{_BUSY}|{_BROKEN_OFF}|410 in the stream|old bookmark",
+            "running": "down for 60 s",
+            "all the time": "storm *",
+        },
+    ),
+    Mutant(
+        "listens for ever to a watch that says nothing",
+        (Edit(_WATCH, "read_seconds=quiet)", "read_seconds=3600)"), _NO_LAST_LOOK),
+        {"watch *": "half-open|half-open later"},
+    ),
+    Mutant(
+        "takes the end of a watch for the end of all changes",
+        (
+            Edit(
+                _WATCH,
+                "                    version = self._follow(version)\n",
+                "                    version = self._follow(version)\n                    return\n",
+            ),
+            _NO_LAST_LOOK,
+        ),
+        {"watch *": "cut|old bookmark"},
+    ),
+    Mutant(
+        "watches on when it is told that it may not",
+        (Edit(_WATCH, "_PERMANENT = {401, 403, 404, 405}", "_PERMANENT = {404, 405}"),),
+        {
+            "list the job": "401 always|403 always",
+            "list pods": "401 always|403 always",
+            "watch the job": "401 always|403 always",
+        },
+    ),
+    Mutant(
+        "does not look at the pods at the end",
+        (_NO_LAST_LOOK,),
+        {"watch pods": "401 always|403 always"},
+    ),
+    Mutant(
+        "reads a log once, and takes what is late for lost",
+        (_FRAGILE_LOG, _HASTY),
+        {"log": f"refused|reset|answer lost|late|still for 5 s|409|410|{_BUSY}|torn"},
+    ),
+    Mutant(
+        "waits for the end of a log whose container has ended",
+        (Edit(_LOGS, "                timer.start()\n", ""),),
+        {"log": "half-open|half-open later"},
+    ),
+    Mutant(
+        "takes the end of an answer for the end of the log",
+        (Edit(_LOGS, "                if ended and before == self._position.mark:\n", "                if True:\n"),),
+        {"log": "cut|cut in a line"},
+    ),
+    Mutant(
+        "resumes a log some seconds too late",
+        (Edit(_LOGS, "_rfc3339(self._last // 10**9)", "_rfc3339(self._last // 10**9 + 5)"),),
+        {"log": "cut|torn|half-open later", "running": "down for 60 s"},
+    ),
+    Mutant(
+        "asks again for a log that it may not read",
+        (Edit(_LOGS, "                if error.status == 403:\n", "                if error.status == 999:\n"),),
+        {"log": "403 always"},
+    ),
+    Mutant(
+        "waits for a log without limit",
+        (Edit(_JOB, "self._more_is_coming and time.monotonic() < end and", "self._more_is_coming and"),),
+        {"log": "401 always"},
+    ),
+    Mutant(
+        "deletes once at the end, and fails if that fails",
+        (
+            Edit(
+                _API,
+                '            self.request("DELETE", resource.path(namespace, name), {}, body)\n',
+                '            self.once("DELETE", resource.path(namespace, name), {}, body)\n',
+            ),
+            _CLEAN_UP_RAISES,
+            _HASTY,
+        ),
+        {"delete *": f"{_LOST}|late|{_BUSY}"},
+    ),
+    Mutant(
+        "takes a failed clean-up for a failed job",
+        (_CLEAN_UP_RAISES,),
+        {"delete *": "401 always|403 always|409|410"},
+    ),
+    Mutant(
+        "sends the deletion of a stop once",
+        (Edit(_JOB, "if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:", "if False:"),),
+        {"stop": f"refused|reset|409|410|{_BUSY}", "running": "SIGTERM, API server down"},
+    ),
+    Mutant(
+        "takes a deletion that was not answered for refused, and what is late for lost",
+        (
+            Edit(
+                _JOB, 'self._refusal = str(error) if error.status in _FORBIDDEN else ""', "self._refusal = str(error)"
+            ),
+            _HASTY,
+        ),
+        {"stop": "answer lost|half-open|still for 5 s|late"},
+    ),
+    Mutant(
+        "deletes for ever what it may not delete",
+        (Edit(_JOB, "_FORBIDDEN = {401, 403}", "_FORBIDDEN = {999}"),),
+        {"stop": "401 always|403 always"},
+    ),
+    Mutant(
+        "holds a task's files beyond its death",
+        (Edit("records.py", '(self.folder / "lock").open("ab")', '(self.folder / "lock").open("xb")'),),
+        {"before create": "killed"},
+    ),
+    Mutant(
+        "gives a job another name each time",
+        (
+            Edit(
+                "identity.py",
+                "{short_hash(self.run, self.task, str(self.attempt))}",
+                "{short_hash(self.run, self.task, secrets.token_hex(4))}",
+            ),
+        ),
+        {
+            "created, not told": "killed|SIGTERM, pod evicted",
+            "pending": "killed|SIGTERM, pod evicted",
+            "running": "killed|SIGTERM, pod evicted",
+            "* clean-up": "killed|SIGTERM, pod evicted",
+        },
+    ),
+    Mutant(
+        "takes its pod's eviction for a stop",
+        (Edit(_JOB, "if cause is Cause.CANCELLED and self._host and self._host.evicted(self._urgent):", "if False:"),),
+        {
+            "before create": "SIGTERM, pod evicted",
+            "created, not told": "SIGTERM, pod evicted",
+            "pending": "SIGTERM, pod evicted",
+            "running": "SIGTERM, pod evicted",
+        },
+    ),
+    Mutant(
+        "takes every SIGTERM for its pod's eviction",
+        (
+            Edit(_HOST, "        if self.terminating:\n            return False\n", ""),
+            Edit(_HOST, 'return bool(pod["metadata"].get("deletionTimestamp")) or disrupted', "return True"),
+            Edit(_JOB, "        elif self._host and self._host.terminating:\n", "        elif False:\n"),
+        ),
+        {
+            "before create": "SIGTERM, the step alone|SIGTERM, Workflow terminated",
+            "created, not told": "SIGTERM, the step alone|SIGTERM, Workflow terminated",
+            "pending": "SIGTERM, the step alone|SIGTERM, Workflow terminated",
+            "running": "SIGTERM, the step alone|SIGTERM, Workflow terminated",
+        },
+    ),
+    Mutant(
+        "ends at a SIGTERM without deleting its job",
+        (
+            Edit(
+                _JOB,
+                "            self._urgent.delete(self._kind.resource, self.namespace, self.name, self.uid)\n",
+                '            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped"), time.time())\n',
+            ),
+        ),
+        {
+            "before create": "SIGTERM",
+            "created, not told": "SIGTERM",
+            "pending": "SIGTERM",
+            "running": "SIGTERM",
+        },
+    ),
+    Mutant(
+        "deletes at a SIGTERM a job that has ended",
+        (
+            Edit(
+                _JOB,
+                "        elif self._cause is None and not self._tracker.final:\n",
+                "        elif self._cause is None:\n",
+            ),
+        ),
+        {"* clean-up": "SIGTERM|SIGTERM, the step alone|SIGTERM, Workflow terminated"},
+    ),
+    Mutant(
+        "goes on creating its job after a SIGTERM",
+        (Edit(_SYSTEM, "            self._api.stopping.set()\n", "            return\n"),),
+        {"before create": "SIGTERM, API server down"},
+    ),
+    Mutant(
+        "does not watch its Workflow",
+        (Edit(_JOB, "        elif self._host and self._host.terminating:\n", "        elif False:\n"),),
+        {"running": "Workflow terminated, no SIGTERM"},
+    ),
+)

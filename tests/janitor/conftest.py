@@ -1,0 +1,124 @@
+"""A namespace with a janitor's ServiceAccount that has the rights of manifests/janitor and no others."""
+
+import base64
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import urllib.parse
+from dataclasses import dataclass
+
+import pytest
+
+from tests.preflight.conftest import ROOT, cluster, image, namespace_of  # noqa: F401
+from tfsteps import spec
+from tfsteps.cluster.api import ApiError
+from tfsteps.identity import Identity
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.systems.kubernetes.upkeep import LAUNCHER
+
+JOBS = TFJob.resource
+IMAGE = "docker.io/library/busybox:latest"
+LONG = "trap 'exit 0' TERM; sleep 600 & wait"
+ACCOUNT = "tfsteps-janitor"
+
+
+@dataclass
+class Stage:
+    """A namespace with jobs whose launchers are gone, and how to send a janitor there.
+
+    Attributes:
+        cluster: The cluster.
+        namespace: Its name.
+        folder: For files.
+    """
+
+    cluster: object
+    namespace: str
+    folder: pathlib.Path
+
+    def workflow(self, name):
+        """Make a Workflow that its controller leaves alone, and return the reference to it."""
+        spec_ = {"suspend": True, "entrypoint": "a", "templates": [{"name": "a", "suspend": {}}]}
+        body = {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "metadata": {"name": name}, "spec": spec_}
+        uid = self.cluster.api.create(WORKFLOWS, self.namespace, body)["metadata"]["uid"]
+        return {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "name": name, "uid": uid}
+
+    def job(self, name, script=LONG, *, owner=None, node="", **fields):
+        """Create what a launcher creates, and return its metadata."""
+        described = {
+            "name": name,
+            "image": IMAGE,
+            "image_pull_policy": "Never",
+            "command": ["sh", "-c", script],
+            "roles": {"worker": {}},
+            **fields,
+        }
+        system = KubernetesSystem(TFJob(), namespace=self.namespace)
+        job, who = spec.from_plain(described), Identity(run="janitor", task=name)
+        (body,) = system.plan(job, who, system.places(job, who, self.folder))
+        body["spec"]["runPolicy"].pop("ttlSecondsAfterFinished", None)  # the operator would be faster than us
+        if owner:
+            body["metadata"]["ownerReferences"] = [owner]
+            body["metadata"]["annotations"][LAUNCHER] = node
+        return self.cluster.api.create(JOBS, self.namespace, body)["metadata"]
+
+    def has(self, job):
+        """Tell whether a job is still there, and is not being deleted."""
+        try:
+            found = self.cluster.api.get(JOBS, self.namespace, job["name"])["metadata"]
+        except ApiError as error:
+            if not error.missing:
+                raise
+            return False
+        return found["uid"] == job["uid"] and "deletionTimestamp" not in found
+
+    def sweep(self, *arguments):
+        """Run the janitor as its ServiceAccount; return its exit code and what it said."""
+        server = urllib.parse.urlsplit(self.cluster.api.access.server)
+        env = {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port or 443)}
+        command = [sys.executable, "-m", "tests.janitor.recorded", self.account, self.record, *arguments]
+        done = subprocess.run(
+            command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    @property
+    def account(self):
+        """The folder of the ServiceAccount's files."""
+        return self.folder / "account"
+
+    @property
+    def record(self):
+        """The file of what all janitors asked."""
+        return self.folder / "requests"
+
+    def requests(self):
+        """Return (status, verb, group, resource) of all that was asked."""
+        rows = [line.split("\t") for line in self.record.read_text().splitlines()]
+        return [(int(status), *right) for status, *right in rows]
+
+
+def manifests(kubectl, namespace):
+    """Return the rights of manifests/janitor for a namespace, and the Deployment."""
+    built = kubectl("kustomize", ROOT / "manifests/janitor/namespace")
+    *rights, deployment = built.replace("namespace: team", f"namespace: {namespace}").split("---\n")
+    return "---\n".join(rights), deployment
+
+
+@pytest.fixture(scope="session")
+def stage(cluster, tmp_path_factory):  # noqa: F811
+    """The stage that all tests share."""
+    with namespace_of(cluster) as namespace:
+        stage = Stage(cluster, namespace, tmp_path_factory.mktemp("janitor"))
+        cluster.kubectl("apply", "-f", "-", stdin=manifests(cluster.kubectl, namespace)[0])
+        stage.account.mkdir()
+        config = json.loads(cluster.kubectl("config", "view", "--raw", "--minify", "--flatten", "-o", "json"))
+        certificate = config["clusters"][0]["cluster"]["certificate-authority-data"]
+        (stage.account / "ca.crt").write_bytes(base64.b64decode(certificate))
+        (stage.account / "namespace").write_text(namespace)
+        (stage.account / "token").write_text(cluster.kubectl("create", "token", ACCOUNT, "-n", namespace))
+        yield stage

@@ -1,0 +1,113 @@
+"""The janitor as manifests/ deploy it, and a real launcher that is killed in a real Workflow."""
+
+import contextlib
+import time
+
+import msgspec
+import pytest
+import yaml
+
+from tests.janitor.conftest import IMAGE, JOBS, LONG, manifests
+from tests.preflight.conftest import ROOT, eventually, grant, namespace_of
+from tests.preflight.test_workflow import EXECUTOR, jobs, pods
+from tfsteps.cluster.logs import PODS
+from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.upkeep import LAUNCHER
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+PERIOD_SECONDS = 5
+KILL = """
+import os, pathlib, signal
+for each in pathlib.Path("/proc").glob("[0-9]*"):
+    told = (each / "cmdline").read_bytes().split(b"\\0")
+    if told[1:3] == [b"-m", b"tfsteps.train.launcher"]:
+        os.kill(int(each.name), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster, image, tmp_path_factory):
+    """A namespace where Workflows may launch jobs and the janitor runs."""
+    with namespace_of(cluster) as namespace:
+        grant(cluster, namespace, "launcher", tmp_path_factory.mktemp("deployment"))
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=EXECUTOR)
+        rights, deployment = manifests(cluster.kubectl, namespace)
+        ours = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-deployment.yaml").read_text())
+        told = ours["spec"]["template"]["spec"]["containers"][0]["image"]
+        deployment = deployment.replace(told, image).replace("- 60s", f"- {PERIOD_SECONDS}s")
+        cluster.kubectl("apply", "-f", "-", stdin=f"{rights}---\n{deployment}")
+        cluster.kubectl("rollout", "status", "-n", namespace, "deployment/tfsteps-janitor", "--timeout=90s")
+        yield namespace
+
+
+def submit(cluster, namespace, image, name):
+    """Make a Workflow with a step that trains and another one beside it, and return its metadata."""
+    job = {
+        "name": name,
+        "image": IMAGE,
+        "image_pull_policy": "Never",
+        "command": ["sh", "-c", f"echo up; {LONG}"],
+        "roles": {"worker": {}},
+    }
+    outputs = f"/tmp/run/pipeline/run/{name}/11111111-2222-3333-4444-555555555555/outputs.json"
+    given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
+    launcher = {
+        "image": image,
+        "command": ["python", "-m", "tfsteps.train.launcher"],
+        "args": [ARGUMENT, msgspec.json.encode(given).decode()],
+    }
+    both = [{"name": "train", "template": "train"}, {"name": "other", "template": "other"}]
+    templates = [
+        {"name": "main", "steps": [both]},
+        {"name": "train", "container": launcher},
+        {"name": "other", "container": {"image": image, "command": ["sleep", "600"]}},
+    ]
+    spec = {"serviceAccountName": "launcher", "entrypoint": "main", "templates": templates}
+    body = {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "metadata": {"name": name}, "spec": spec}
+    return cluster.api.create(WORKFLOWS, namespace, body)["metadata"]
+
+
+def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image):
+    owner = submit(cluster, namespace, image, "killed")
+    sibling = submit(cluster, namespace, image, "sibling")
+    for each in (owner, sibling):
+        eventually(lambda each=each: jobs(cluster, namespace, each), 120)
+    (before,), (beside,) = jobs(cluster, namespace, owner), jobs(cluster, namespace, sibling)
+    assert before["annotations"][LAUNCHER] == "killed[0].train"
+    pod = next(each for each in pods(cluster, namespace, owner) if "train" in each["metadata"]["name"])["metadata"]
+    eventually(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, pod["name"], "-c", "main"))
+    with contextlib.suppress(AssertionError):  # the container ends, and with it what was executed in it
+        cluster.kubectl("exec", "-n", namespace, pod["name"], "-c", "main", "--", "python", "-c", KILL)
+    eventually(lambda: cluster.api.get(PODS, namespace, pod["name"])["status"]["phase"] == "Failed")
+
+    passed = said(cluster, namespace)
+    time.sleep(2 * PERIOD_SECONDS)
+    assert [each["uid"] for each in jobs(cluster, namespace, owner)] == [before["uid"]]
+    assert said(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
+
+    cluster.api.patch(WORKFLOWS, namespace, "killed", {"spec": {"shutdown": "Terminate"}})
+    eventually(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
+    assert f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace)
+    assert [each["uid"] for each in jobs(cluster, namespace, sibling)] == [beside["uid"]]
+
+
+def said(cluster, namespace):
+    return cluster.kubectl("logs", "-n", namespace, "deployment/tfsteps-janitor")
+
+
+def test_it_runs_where_only_restricted_pods_may(cluster):
+    deployment = yaml.safe_load(cluster.kubectl("kustomize", ROOT / "manifests/janitor/cluster").split("---\n")[-1])
+    with namespace_of(cluster, **{"pod-security.kubernetes.io/enforce": "restricted"}) as namespace:
+        spec = {**deployment["spec"]["template"]["spec"], "serviceAccountName": "default"}
+        cluster.api.create(PODS, namespace, {"metadata": {"name": "janitor"}, "spec": spec}, dry_run=True)
+
+
+@pytest.mark.parametrize("where", ["namespace", "cluster"])
+def test_the_manifests_are_accepted(where, cluster, golden):
+    built = cluster.kubectl("kustomize", ROOT / "manifests/janitor" / where)
+    golden(ROOT / f"tests/golden/manifests/janitor-{where}.yaml", built)
+    moved = built.replace("  namespace: t", "  namespace: default # t")  # its own need not be there
+    said = cluster.kubectl("apply", "--dry-run=server", "-f", "-", stdin=moved)
+    assert said.count("created (server dry run)") == built.count("apiVersion:") == 4

@@ -1,0 +1,151 @@
+"""One pass of the janitor on a real cluster, with exactly the rights of manifests/janitor: what goes and what stays."""
+
+import itertools
+
+import pytest
+import yaml
+
+from tests.janitor.conftest import IMAGE, JOBS, LONG
+from tests.preflight.conftest import ROOT, eventually
+from tfsteps.cluster.logs import PODS
+from tfsteps.systems.base import State
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.host import WORKFLOWS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+GO = {"stopped": "is being stopped|has ended", "as-kfp": "is being stopped|has ended", "kept": "keep_for is 2s"}
+STAY = ("done", "running", "busy", "cli", "failed", "foreign", "others")
+ENDS = {"kept": State.FAILED, "failed": State.FAILED, "done": State.SUCCEEDED}
+
+
+@pytest.fixture(scope="module")
+def jobs(stage, cluster):
+    """The metadata of jobs without launchers, by their situation."""
+    owners = {name: stage.workflow(name) for name in ("stopped", "as-kfp", "running", "busy")}
+    for name, change in {"stopped": {"shutdown": "Stop"}, "as-kfp": {"activeDeadlineSeconds": 0}}.items():
+        cluster.api.patch(WORKFLOWS, stage.namespace, name, {"spec": change})
+    launcher_pod(stage, owners["busy"], "busy.train(1)")
+    cluster.api.patch(WORKFLOWS, stage.namespace, "busy", {"spec": {"shutdown": "Terminate"}})
+    made = {
+        "stopped": stage.job("stopped", owner=owners["stopped"], node="stopped.train"),
+        "as-kfp": stage.job("as-kfp", owner=owners["as-kfp"], node="as-kfp.train"),
+        "kept": stage.job("kept", "exit 3", keep_for="2s", restart="never"),
+        "done": stage.job("done", "exit 0", owner=owners["stopped"], node="stopped.done"),
+        "running": stage.job("running", owner=owners["running"], node="running.train"),
+        "busy": stage.job("busy", owner=owners["busy"], node="busy.train"),
+        "cli": stage.job("cli"),
+        "failed": stage.job("failed", "exit 3", owner=owners["stopped"], node="stopped.failed", restart="never"),
+        "foreign": foreign(stage, "foreign", ownerReferences=[owners["stopped"]]),
+        "others": foreign(stage, "others", labels={"app.kubernetes.io/managed-by": "helm"}),
+    }
+    for name, state in ENDS.items():
+        eventually(lambda name=name, state=state: verdict(stage, made[name]) is state)
+    for name in made.keys() - ENDS.keys():
+        eventually(lambda name=name: [pod for pod in pods(stage, made[name]) if pod["status"]["phase"] == "Running"])
+    return made
+
+
+def launcher_pod(stage, owner, node):
+    """Make a pod of a Workflow's step. It needs to be there, and not to run."""
+    meta = {
+        "name": owner["name"],
+        "ownerReferences": [owner],
+        "labels": {"workflows.argoproj.io/workflow": owner["name"]},
+        "annotations": {"workflows.argoproj.io/node-name": node},
+    }
+    spec = {"nodeSelector": {"there-is": "no-such-node"}, "containers": [{"name": "main", "image": IMAGE}]}
+    stage.cluster.api.create(PODS, stage.namespace, {"metadata": meta, "spec": spec})
+
+
+def foreign(stage, name, **meta):
+    """Create a TFJob that is not ours, and return its metadata."""
+    container = {"name": "tensorflow", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", LONG]}
+    worker = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    body = {
+        "apiVersion": JOBS.api,
+        "kind": JOBS.kind,
+        "metadata": {"name": name, **meta},
+        "spec": {"tfReplicaSpecs": {"Worker": worker}},
+    }
+    return stage.cluster.api.create(JOBS, stage.namespace, body)["metadata"]
+
+
+def verdict(stage, job):
+    return TFJob().verdict(stage.cluster.api.get(JOBS, stage.namespace, job["name"])).state
+
+
+def pods(stage, job):
+    """Return the pods of a job that are not being deleted."""
+    listed = stage.cluster.api.list(PODS, stage.namespace, labelSelector=TFJob().selector(job["name"]))["items"]
+    return [pod for pod in listed if "deletionTimestamp" not in pod["metadata"]]
+
+
+@pytest.fixture(scope="module")
+def passes(stage, jobs):
+    """Return what three passes said, the first of which was to say it only, and what was there before each."""
+
+    def once(*more):
+        before = {name for name, job in jobs.items() if stage.has(job)}
+        uids = {name: sorted(pod["metadata"]["uid"] for pod in pods(stage, jobs[name])) for name in STAY}
+        return before, uids, *stage.sweep("--once", *more)
+
+    return [once("--dry-run"), once(), once(), once()]
+
+
+def test_a_dry_run_deletes_nothing(passes, jobs):
+    (before, _, code, said), (after, *_), *_ = passes
+    assert code == 0, said
+    assert before == after == jobs.keys()
+    assert said.count(" would be deleted: ") == len(GO) + 1, said
+
+
+def test_what_is_due_goes_in_one_pass(passes, stage, jobs):
+    _, (_, _, code, said), (after, *_), _ = passes
+    assert code == 0, said
+    assert after == set(STAY)
+    lines = {name: line for line in said.splitlines() for name in GO if f"/{jobs[name]['name']} deleted: " in line}
+    assert lines.keys() == GO.keys()
+    for name, why in GO.items():
+        assert any(each in lines[name] for each in why.split("|")), lines[name]
+        eventually(lambda name=name: not pods(stage, jobs[name]))
+
+
+def test_the_pods_of_a_job_that_succeeded_go(passes, stage, jobs):
+    _, (_, uids, _, said), (_, after, *_), _ = passes
+    assert len(uids["done"]) == 1
+    assert after["done"] == []
+    assert "on_end is delete_pods" in said
+    assert stage.has(jobs["done"])
+
+
+def test_all_others_are_untouched(passes):
+    _, (_, before, *_), _, (there, after, *_) = passes
+    untouched = set(STAY) - {"done"}
+    assert there == set(STAY)
+    assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
+    assert all(before[name] for name in untouched)
+
+
+def test_then_nothing_is_due(passes, jobs):
+    *_, (_, _, code, said), (*_, again) = passes
+    ours = len(jobs) - len(GO) - 2
+    assert (code, said) == (0, f"{ours} jobs looked at, 0 deletions due.\n")
+    assert again == said
+
+
+def test_every_right_is_needed_and_every_need_is_granted(passes, stage):
+    asked = stage.requests()
+    assert [each for each in asked if each[0] in (401, 403)] == []
+    rules = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-role.yaml").read_text())["rules"]
+    granted = {
+        each for rule in rules for each in itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"])
+    }
+    assert {tuple(right) for _, *right in asked} == granted
+
+
+def test_without_the_right_to_look_elsewhere(passes, stage):
+    code, said = stage.sweep("--once", "-A")
+    assert code == 13
+    assert said.startswith("tfjobs cannot be listed: ")
+    assert "forbidden" in said
