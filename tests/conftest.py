@@ -2,8 +2,14 @@
 
 import os
 import pathlib
+import signal
 
 import pytest
+
+# Started by nohup, or in the background of a script, we ignore these, and so would every program that we start.
+for _number, _usual in {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}.items():
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 
 def pytest_addoption(parser):

@@ -23,6 +23,7 @@ _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 _PART = 1 << 16
+_PAGE = "250"  # objects
 _SLICE_SECONDS = 0.1
 _KEEPALIVE = [  # a peer that vanished without a word is noticed within a minute, at no cost to the API server
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -145,6 +146,17 @@ class Api:
     def list(self, resource: Resource, namespace: str, **selectors: str) -> dict[str, Any]:
         """Return the list object of what `labelSelector` and `fieldSelector` select."""
         return self.request("GET", resource.path(namespace), selectors)
+
+    def each(self, resource: Resource, namespace: str, **selectors: str) -> Iterator[dict[str, Any]]:
+        """Yield what `labelSelector` and `fieldSelector` select, page by page, so that memory stays flat."""
+        more = ""
+        while True:
+            page = {"limit": _PAGE, **({"continue": more} if more else {})}
+            found = self.list(resource, namespace, **selectors, **page)
+            yield from found.get("items") or []
+            more = found.get("metadata", {}).get("continue", "")
+            if not more:
+                return
 
     def create(
         self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False

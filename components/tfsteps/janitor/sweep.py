@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,6 @@ from tfsteps.systems.kubernetes.host import WORKFLOWS, step_of
 from tfsteps.systems.kubernetes.kind import Kind
 from tfsteps.systems.kubernetes.upkeep import upkeep
 
-_PAGE = 250  # objects a request, so that memory stays flat
 _LABELS = (RUN_ID, TASK, ATTEMPT)
 _OURS = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), *_LABELS])
 _STEPS = {  # the pods of Workflows that are not over
@@ -70,7 +69,7 @@ class Sweep:
         """Do all that is due, and say each in a line; what fails is said, and left to the next pass."""
         for kind in self._kinds:
             try:
-                for item in self._listed(kind.resource, self._namespace, labelSelector=_OURS):
+                for item in self._api.each(kind.resource, self._namespace, labelSelector=_OURS):
                     self._look(kind, item)
                 self.count.served += 1
             except ApiError as error:
@@ -128,22 +127,11 @@ class Sweep:
 
     # --- what is asked of the cluster
 
-    def _listed(self, resource: Resource, namespace: str, **selectors: str) -> Iterator[dict[str, Any]]:
-        """Yield what is selected, page by page."""
-        more = ""
-        while True:
-            page = {"limit": str(_PAGE), **({"continue": more} if more else {})}
-            found = self._api.list(resource, namespace, **selectors, **page)
-            yield from found.get("items") or []
-            more = found["metadata"].get("continue", "")
-            if not more:
-                return
-
     @functools.cached_property
     def _steps(self) -> set[tuple[str, str]]:
         """The steps that have a pod: the uid of the Workflow, and the node."""
         found = set()
-        for pod in self._listed(PODS, self._namespace, **_STEPS):
+        for pod in self._api.each(PODS, self._namespace, **_STEPS):
             if owner := owner_of(pod):
                 found.add((owner["uid"], step_of(pod)))
         return found
@@ -164,7 +152,7 @@ class Sweep:
     def _all_pods(self) -> dict[tuple[str, ...], list[_Item]]:
         """The metadata of all jobs' pods that are not being deleted, by what they and their job are labelled with."""
         found: dict[tuple[str, ...], list[_Item]] = {}
-        for pod in self._listed(PODS, self._namespace, labelSelector=_OURS):
+        for pod in self._api.each(PODS, self._namespace, labelSelector=_OURS):
             meta = pod["metadata"]
             if "deletionTimestamp" not in meta:
                 kept = {key: meta[key] for key in ("namespace", "name", "uid", "labels")}

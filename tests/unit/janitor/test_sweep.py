@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.kubernetes.objects import condition
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.cluster import api as apis
 from tfsteps.cluster.api import Api
-from tfsteps.janitor import sweep as sweeps
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.upkeep import LAUNCHER
@@ -173,7 +173,7 @@ def test_a_dry_run_only_says_it():
 
 
 def test_lists_come_in_pages(monkeypatch):
-    monkeypatch.setattr(sweeps, "_PAGE", 2)
+    monkeypatch.setattr(apis, "_PAGE", "2")
     names = [f"j{i}" for i in range(5)]
     with cluster(jobs=[job(name) for name in names], steps=[step("wf.x"), step("wf.y"), step("wf.z")]) as server:
         _, count = swept(server)

@@ -161,6 +161,20 @@ def test_placeholder_within_a_list_or_dict(tmp_path):
     assert len(found) == 2, found
 
 
+def test_an_output_within_a_list_or_dict(tmp_path):
+    @dsl.container_component
+    def nested(env: dict, args: list, text: str):
+        return container(*WHOLE)
+
+    @dsl.pipeline(name="nested")
+    def pipeline(rate: float):
+        nested(env={"RATE": rate}, args=["--rate", rate], text=f"rate {rate}")
+
+    found = problems(compiled(pipeline, tmp_path))
+    assert [each.partition(":")[0] for each in found] == ["task nested"] * 2
+    assert all("within a list or mapping" in each for each in found), found
+
+
 def test_placeholder_in_a_variable(tmp_path):
     @dsl.pipeline(name="variable")
     def pipeline():

@@ -100,6 +100,11 @@ def _task(task: _Node, container: _Node) -> Iterator[str]:
             yield f"input {name!r}: {_TASK_UUID} is the same for all tasks of a graph; leave it out"
         elif not (isinstance(constant, str) and _PLACEHOLDER.fullmatch(constant)):
             yield from _placeholders(constant)
+        if isinstance(constant, list | Mapping) and "{{$.inputs." in str(constant):
+            yield (
+                f"input {name!r}: what another task or the pipeline gives is not replaced within a list or mapping; "
+                "pass it as an input of its own"
+            )
 
 
 def _is_launcher(container: _Node) -> bool:

@@ -10,8 +10,6 @@ from tfsteps.systems.base import LaunchError, OnEnd, State
 from tfsteps.systems.kubernetes.kind import Kind
 from tfsteps.systems.kubernetes.upkeep import upkeep
 
-_PAGE = "500"
-
 
 class Finalizer:
     """The jobs of one kind in one namespace."""
@@ -45,24 +43,12 @@ class Finalizer:
     def _jobs(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return the jobs with these labels that are not being deleted; none where the cluster has no such kind."""
         try:
-            items = self._list(self._kind.resource, labelSelector=_selector(labels))
+            items = list(self._api.each(self._kind.resource, self._namespace, labelSelector=_selector(labels)))
         except ApiError as error:
             if error.status == 404:
                 return []
             raise
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
-
-    def _list(self, resource: Any, **query: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        more = ""
-        while True:
-            page = self._api.list(
-                resource, self._namespace, limit=_PAGE, **query, **({"continue": more} if more else {})
-            )
-            found += page.get("items") or []
-            more = page.get("metadata", {}).get("continue", "")
-            if not more:
-                return found
 
     def _remove(self, item: Mapping[str, Any], on_end: OnEnd | None) -> bool:
         """Remove what is to go of one job; tell whether there was anything."""
@@ -74,7 +60,9 @@ class Finalizer:
         return policy == "delete_pods" and self._remove_pods(meta["name"], meta["uid"])
 
     def _remove_pods(self, name: str, uid: str) -> bool:
-        pods = [item["metadata"] for item in self._list(PODS, labelSelector=self._kind.selector(name))]
+        pods = [
+            item["metadata"] for item in self._api.each(PODS, self._namespace, labelSelector=self._kind.selector(name))
+        ]
         own = [
             each
             for each in pods
