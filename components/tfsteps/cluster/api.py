@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import msgspec
-import urllib3
-from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from tfsteps import __version__
 from tfsteps.cluster.access import Access
+from tfsteps.cluster.lean_urllib3 import HTTPError, ReadTimeoutError, urllib3
 
 PATIENCE_SECONDS = 600.0
 """How long a request is tried again while the API server cannot be reached or asks to wait."""
