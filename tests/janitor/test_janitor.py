@@ -1,6 +1,7 @@
 """One pass of the janitor on a real cluster, with exactly the rights of manifests/janitor: what goes and what stays."""
 
 import itertools
+import time
 
 import pytest
 import yaml
@@ -11,10 +12,16 @@ from tfsteps.cluster.logs import PODS
 from tfsteps.systems.base import State
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.status import job_ended
 
+KEPT_SECONDS = 2
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-GO = {"stopped": "is being stopped|has ended", "as-kfp": "is being stopped|has ended", "kept": "keep_for is 2s"}
+GO = {
+    "stopped": "is being stopped|has ended",
+    "as-kfp": "is being stopped|has ended",
+    "kept": f"keep_for is {KEPT_SECONDS}s",
+}
 STAY = ("done", "running", "busy", "cli", "failed", "foreign", "others")
 ENDS = {"kept": State.FAILED, "failed": State.FAILED, "done": State.SUCCEEDED}
 
@@ -30,7 +37,7 @@ def jobs(stage, cluster):
     made = {
         "stopped": stage.job("stopped", owner=owners["stopped"], node="stopped.train"),
         "as-kfp": stage.job("as-kfp", owner=owners["as-kfp"], node="as-kfp.train"),
-        "kept": stage.job("kept", "exit 3", keep_for="2s", restart="never"),
+        "kept": stage.job("kept", "exit 3", keep_for=f"{KEPT_SECONDS}s", restart="never"),
         "done": stage.job("done", "exit 0", owner=owners["stopped"], node="stopped.done"),
         "running": stage.job("running", owner=owners["running"], node="running.train"),
         "busy": stage.job("busy", owner=owners["busy"], node="busy.train"),
@@ -43,6 +50,7 @@ def jobs(stage, cluster):
         eventually(lambda name=name, state=state: verdict(stage, made[name]) is state)
     for name in made.keys() - ENDS.keys():
         eventually(lambda name=name: [pod for pod in pods(stage, made[name]) if pod["status"]["phase"] == "Running"])
+    eventually(lambda: time.time() > job_ended(item(stage, made["kept"])) + KEPT_SECONDS + 1)
     return made
 
 
@@ -71,8 +79,12 @@ def foreign(stage, name, **meta):
     return stage.cluster.api.create(JOBS, stage.namespace, body)["metadata"]
 
 
+def item(stage, job):
+    return stage.cluster.api.get(JOBS, stage.namespace, job["name"])
+
+
 def verdict(stage, job):
-    return TFJob().verdict(stage.cluster.api.get(JOBS, stage.namespace, job["name"])).state
+    return TFJob().verdict(item(stage, job)).state
 
 
 def pods(stage, job):

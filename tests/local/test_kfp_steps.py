@@ -1,5 +1,6 @@
 """The steps of Kubeflow pipelines on this machine: launch, wait, cleanup, evaluate_gate, train_and_finalize."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -114,18 +115,19 @@ def test_wait_tried_again_goes_on_with_the_same_job(tmp_path):
     killed = []
 
     def kill_waiting(status):
-        waiting = [
-            each
-            for each in psutil.Process().children(recursive=True)
-            if each.pid != status.launcher and each.ppid() == parent_of_steps() and not killed
-        ]
-        for each in waiting:
-            killed.append(each.pid)
-            each.kill()
+        for each in psutil.Process().children(recursive=True) if not killed else ():
+            with contextlib.suppress(psutil.NoSuchProcess):  # the launch step may be on its way out
+                alive = each.status() != psutil.STATUS_ZOMBIE
+                if alive and each.pid != status.launcher and each.ppid() == parent_of_steps():
+                    killed.append(each.pid)
+                    each.kill()
 
     def parent_of_steps():
-        servers = [each for each in psutil.Process().children() if "preload" in " ".join(each.cmdline())]
-        return servers[0].pid
+        for each in psutil.Process().children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "preload" in " ".join(each.cmdline()):
+                    return each.pid
+        return None
 
     steps, _ = do(again, tmp_path, observer=WhenAsleep(kill_waiting), run_id="r")
     assert steps == [("launch", 0), ("wait", 137), ("wait", 0)]
