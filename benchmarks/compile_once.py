@@ -2,8 +2,8 @@
 
 python -m benchmarks.compile_once tfsteps|bare STEPS
 
-Bare is what an author would write with the SDK alone: a container component of the same function, the run's id given
-and caching turned off at each step.
+Bare is what an author would write with the SDK alone: a container component of the same function that passes on the
+same settings of its tasks (4 % of the YAML is that), the run's id given and caching turned off at each step.
 """
 
 import json
@@ -21,6 +21,7 @@ SETTINGS = {"name": "bench", "image": "trainer:1", "command": ["python", "train.
 
 def bare_step():
     component = dsl.container_component(train.pipeline_func)
+    component.component_spec.task_config_passthroughs = train.component_spec.task_config_passthroughs
     return lambda: component(**SETTINGS, run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER).set_caching_options(False)
 
 
