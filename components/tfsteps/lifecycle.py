@@ -96,22 +96,19 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, here: pathlib
     return status
 
 
-def resume(
-    job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = (), tensorboard_url: str = ""
-) -> Status:
+def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = ()) -> Status:
     """Follow a job that `begin` has made to its end, and return its final status as `launch` does.
 
     Args:
         job: What runs.
-        first: What `begin` returned.
+        first: What `begin` returned, or the same made up from what is known of the job.
         system: Where.
         observers: Told of every change and every line.
-        tensorboard_url: Recorded with the outputs; empty = none.
 
     Raises:
         LaunchError: It cannot be followed, or its end could not be recorded.
     """
-    now = msgspec.structs.replace(first, launcher=os.getpid(), tensorboard_url=tensorboard_url)
+    now = msgspec.structs.replace(first, launcher=os.getpid())
     return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
 
 

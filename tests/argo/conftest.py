@@ -3,25 +3,11 @@
 import pytest
 
 from tests.argo.world import World
-from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, image, namespace_of
+from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, executor, image, namespace_of
 
 __all__ = ["cluster", "image"]
 
 ACCOUNT = "argo-workflow"
-# What Argo's own installation grants those that run its steps.
-EXECUTOR = f"""
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {{name: executor}}
-rules:
-- {{apiGroups: [argoproj.io], resources: [workflowtaskresults], verbs: [create, patch]}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: executor}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: executor}}
-subjects: [{{kind: ServiceAccount, name: {ACCOUNT}}}]
-"""
 
 
 @pytest.fixture(scope="session")
@@ -31,5 +17,5 @@ def world(cluster, image):
         cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": ACCOUNT}})
         overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/argo")
         cluster.kubectl("apply", "-f", "-", stdin=overlay.replace("namespace: argo\n", f"namespace: {namespace}\n"))
-        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=EXECUTOR)
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor(ACCOUNT))
         yield World(cluster, namespace, ACCOUNT, image)

@@ -15,6 +15,7 @@ server. {passed} of {all} launches ended as they must.
 Held to in every cell: exactly one job object was ever there for the attempt (none where it says so), the exit code is
 right, no other job of the run was touched, no pod is left that should not be, and each line that the replica printed is
 in the log once and in order (unless it says that there is no log).
+Each cell was seen failing once: [fault-mutants.md](fault-mutants.md).
 """
 _LEGEND = """
 | word | what it means |

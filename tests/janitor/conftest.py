@@ -80,7 +80,8 @@ class Stage:
         """Run the janitor as its ServiceAccount; return its exit code and what it said."""
         server = urllib.parse.urlsplit(self.cluster.api.access.server)
         env = {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port or 443)}
-        command = [sys.executable, "-m", "tests.janitor.recorded", self.account, self.record, *arguments]
+        program = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.janitor.__main__"]
+        command = [*program, self.account, self.record, *arguments]
         done = subprocess.run(
             command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60
         )

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tests.janitor.conftest import IMAGE, JOBS, LONG, manifests
-from tests.preflight.conftest import ROOT, eventually, grant, namespace_of
-from tests.preflight.test_workflow import EXECUTOR, jobs, pods
+from tests.preflight.conftest import ROOT, eventually, executor, grant, namespace_of
+from tests.preflight.test_workflow import jobs, pods
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubernetes.host import WORKFLOWS
@@ -32,7 +32,7 @@ def namespace(cluster, image, tmp_path_factory):
     """A namespace where Workflows may launch jobs and the janitor runs."""
     with namespace_of(cluster) as namespace:
         grant(cluster, namespace, "launcher", tmp_path_factory.mktemp("deployment"))
-        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=EXECUTOR)
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor("launcher"))
         rights, deployment = manifests(cluster.kubectl, namespace)
         ours = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-deployment.yaml").read_text())
         told = ours["spec"]["template"]["spec"]["containers"][0]["image"]

@@ -105,3 +105,20 @@ def grant(cluster, namespace, account, folder):
     cluster.kubectl(
         "apply", "-f", "-", stdin=cluster.kubectl("kustomize", "--load-restrictor=LoadRestrictionsNone", overlay)
     )
+
+
+def executor(account):
+    """Return the manifests of what Argo's own installation grants a ServiceAccount that runs its steps."""
+    return f"""
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {{name: executor}}
+rules:
+- {{apiGroups: [argoproj.io], resources: [workflowtaskresults], verbs: [create, patch]}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {{name: executor}}
+roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: executor}}
+subjects: [{{kind: ServiceAccount, name: {account}}}]
+"""

@@ -1,15 +1,15 @@
-"""Runs the `train` launcher as if in a pod, and writes every verb that it uses and the answer's status to a file.
+"""Runs one of our programs as if in a pod, and writes every verb that it uses and the answer's status to a file.
 
-Arguments: folder of the ServiceAccount's files, file to write to, then the launcher's own.
+Arguments: the program's module, folder of the ServiceAccount's files, file to write to, then the program's own.
 """
 
+import importlib
 import pathlib
 import re
 import sys
 
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError
-from tfsteps.train import launcher
 
 _PATH = re.compile(
     r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/[^/]+)?"
@@ -25,8 +25,8 @@ def right(method, path, query):
     return verb, found["group"] or "", "/".join(filter(None, [found["plural"], found["sub"]]))
 
 
-def main(account, record, *arguments):
-    """Run the launcher and return its exit code."""
+def main(program, account, record, *arguments):
+    """Run the program and return its exit code."""
     access.SERVICE_ACCOUNT = pathlib.Path(account)
     send = Api.open
     with pathlib.Path(record).open("a", buffering=1) as file:
@@ -42,7 +42,7 @@ def main(account, record, *arguments):
                 file.write("\t".join([str(status), *right(method, path, query or {})]) + "\n")
 
         Api.open = recorded
-        return launcher.main(arguments)
+        return importlib.import_module(program).main(arguments)
 
 
 if __name__ == "__main__":

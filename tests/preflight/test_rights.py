@@ -23,6 +23,8 @@ from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.host import WORKFLOWS
 
+RECORDED = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.train.launcher"]
+
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 JOBS = TFJob.resource
@@ -105,7 +107,7 @@ class Stage:
         server = urllib.parse.urlsplit(self.api.access.server)
         with said.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.preflight.recorded", self.folder / "account", record, ARGUMENT, given],
+                [*RECORDED, self.folder / "account", record, ARGUMENT, given],
                 cwd=ROOT,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -5,7 +5,7 @@ import uuid
 import msgspec
 import pytest
 
-from tests.preflight.conftest import eventually, grant, namespace_of
+from tests.preflight.conftest import eventually, executor, grant, namespace_of
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -15,26 +15,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 ACCOUNT = "launcher"
 WELL = f"well-{'long' * 12}"  # its pod has a name longer than a host's may be
-EXECUTOR = f"""
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {{name: executor}}
-rules:
-- {{apiGroups: [argoproj.io], resources: [workflowtaskresults], verbs: [create, patch]}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {{name: executor}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: Role, name: executor}}
-subjects: [{{kind: ServiceAccount, name: {ACCOUNT}}}]
-"""
 
 
 @pytest.fixture(scope="module")
 def namespace(cluster, tmp_path_factory):
     with namespace_of(cluster) as namespace:
         grant(cluster, namespace, ACCOUNT, tmp_path_factory.mktemp("workflow"))
-        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=EXECUTOR)
+        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor(ACCOUNT))
         yield namespace
 
 

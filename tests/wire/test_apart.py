@@ -102,6 +102,13 @@ def test_resume_creates_nothing(jobs, state, reason, talk):
     assert {method for method, _ in asked} == {"GET"}
 
 
+def test_resume_keeps_what_is_known_of_the_job(talk):
+    known = launched()
+    known.tensorboard_url = "http://board"
+    status, _ = talk(api_server([tfjob("Succeeded")]), lambda system: resume(JOB, known, system))
+    assert (status.tensorboard_url, status.launcher) == ("http://board", os.getpid())
+
+
 def test_deadlines_count_from_the_creation(talk):
     old = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "deadlines": {"total": "1h"}})
     jobs = [tfjob("Running")]

@@ -16,9 +16,9 @@ import msgspec
 import yaml
 
 from tfsteps.cli.errors import CommandError
+from tfsteps.engines import manifests
 from tfsteps.spec.problems import Problem, SpecError
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MODULE = "tfsteps_pipeline"  # a program keeps its own name only where nothing else of that name is imported
 _KINDS = "a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows"
 
@@ -132,7 +132,7 @@ def read(file: str) -> Compiled:
 def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
     """Return `text` as the pipeline that it is. CommandError if it is none."""
     try:
-        documents = [each for each in yaml.load_all(text, Loader=_LOADER) if each is not None]
+        documents = [each for each in manifests.documents(text) if each is not None]
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         where = f", line {place.line + 1}" if place else ""
