@@ -27,8 +27,8 @@ demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on th
 
 test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster: KUBECONFIG's, or our own; ARGS go to pytest
 ifdef CLUSTER
-	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up --only argo training-operator
-	KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/pytest $(ARGS)
+	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
+	@BIN=$(BIN) KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} tests/both.sh $(ARGS)
 else
 	$(BIN)/pytest -m 'not cluster' $(ARGS)
 endif
@@ -64,7 +64,7 @@ image: $(STAMP) ## the launcher's image, by docker or podman, tagged tfsteps/lau
 	  $$(command -v docker || command -v podman || echo docker) build --build-arg VERSION=$$version \
 	  --tag tfsteps/launcher:$$version --file images/launcher/Dockerfile dist
 
-cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, about 10 minutes
+cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, about a quarter of an hour
 	@$(PYTHON) -m tests.cluster up
 
 cluster-down: ## stop it and remove every trace

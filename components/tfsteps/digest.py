@@ -55,8 +55,9 @@ def digest(status: Status, tails: Mapping[str, Sequence[str]], blamed: str = "")
     where = f" at {frame}" if frame else ""
     again = f" after {found.restarts} restart{'s' * (found.restarts != 1)}" if found.restarts else ""
     code = f" with exit code {span.exit_code}" if span.exit_code is not None else ""
+    failure = f"{found.name} failed{code}{again}: {detail}{where}."
     return Digest(
-        summary=f"{found.name} failed{code}{again}: {detail}{where}.",
+        summary=f"{status.message} Before that, {failure}" if status.reason == "DeadlineExceeded" else failure,
         replica=found.name,
         exit_code=span.exit_code,
         meaning=meaning,

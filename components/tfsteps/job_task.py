@@ -135,14 +135,45 @@ def wanted(task: Task) -> Wanted:
 
 
 def find_system(name: str, **where: str) -> System:
-    """Return the job system called `name`; `auto` = kubeflow in a pod, else local. SpecError for an unknown one."""
+    """Return the job system called `name`; `auto` = the one that fits the cluster in a pod, else local.
+
+    Raises:
+        SpecError: It is unknown.
+    """
     if name == "auto":
-        name = "kubeflow" if _IN_POD in os.environ else "local"
+        name = _fitting() if _IN_POD in os.environ else "local"
     if name in systems.available():
         return systems.get(name, **where)
     allowed = ", ".join(systems.available())
     unknown = Problem(path=("system",), value=name, wrong="is not a job system", allowed=allowed, fix="Name one")
     raise SpecError([unknown], SOURCE)
+
+
+def find_finalizer(name: str) -> System:
+    """Return the job system whose jobs are cleaned up; `auto` in a pod = every one of the cluster that we may look at.
+
+    Raises:
+        SpecError: It is unknown.
+    """
+    if name != "auto" or _IN_POD not in os.environ:
+        return find_system(name)
+    from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415
+
+    first, *rest = systems.kinds_of(_fitting())  # the one that a launcher takes which names none
+    return KubernetesSystem(first, also=[*rest, *(kind for kind in systems.kinds() if kind.name != first.name)])
+
+
+def _fitting() -> str:
+    """Return the name of the job system that fits this pod's cluster, and print which and why."""
+    from tfsteps.cluster import access, api  # noqa: PLC0415  most steps name their system
+    from tfsteps.systems.kubernetes import discovery  # noqa: PLC0415
+
+    try:
+        choice = discovery.choose(api.Api(access.find()), systems.on_kubernetes())
+    except access.AccessError as error:
+        choice = discovery.Choice(discovery.DEFAULT, str(error))
+    Printer().say(f"job system {choice.said('the input `system`')}")
+    return choice.system
 
 
 def tensorboard_url() -> str:

@@ -123,16 +123,16 @@ def _followed(
     """Follow the job that `start` returns to its end, with all records, and return its final status."""
     attempt = Attempt.of(first.identity)
     stop = _Stop(system)
-    with _claimed(attempt, job) as logbook:
-        with on_termination(stop.request):  # before the first status says whom to signal
-            recorder = Recorder(first, attempt, logbook, observers)
-            try:
-                handle = start()
-            except StoppedError as error:
-                recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
-            else:
-                stop.attach(handle)
-                _run(job, handle, recorder)
+    # signals are ours from before the first status, which says whom to signal, until all is written down
+    with _claimed(attempt, job) as logbook, on_termination(stop.request):
+        recorder = Recorder(first, attempt, logbook, observers)
+        try:
+            handle = start()
+        except StoppedError as error:
+            recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
+        else:
+            stop.attach(handle)
+            _run(job, handle, recorder)
         _report(attempt, recorder.status)
     return recorder.status
 
@@ -208,6 +208,7 @@ def _run(job: TrainingJob, handle: Handle, recorder: Recorder) -> None:
     _identify(status, handle)
     final, exceeded = _follow(job, handle, recorder)
     status.warnings += handle.warnings
+    status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url
     _outputs(job, status)
     recorder.end(_verdict(final, exceeded, recorder))
     _clean_up(job, handle, status)

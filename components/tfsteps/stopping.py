@@ -9,6 +9,12 @@ from types import FrameType
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
+def ignore_termination() -> None:
+    """Ignore SIGTERM, SIGINT and SIGHUP from now on: for a step that has only to write down how its job stands."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextlib.contextmanager
 def on_termination(stop: Callable[[], None]) -> Iterator[None]:
     """Call `stop` for every SIGTERM, SIGINT and SIGHUP within the block, from the signal handler, and nothing else.

@@ -9,8 +9,8 @@ import time
 import pytest
 from hera.workflows import Steps
 
-from tests.argo.world import HELD, LONG, WORKFLOWS, job
-from tests.preflight.conftest import eventually
+from tests.argo.world import LONG, WORKFLOWS, job
+from tests.preflight.conftest import HELD, eventually
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 
@@ -22,6 +22,7 @@ STOPS = {
     "terminated": ({"shutdown": "Terminate"}, False),
     "as-kubeflow": ({"activeDeadlineSeconds": 0}, True),
 }
+OUT_OF_TIME = ("step-deadline", "workflow-deadline")
 MOVES = ("evicted", "pod-deleted", "drained", "killed")
 SECONDS = 5.0
 """Within which a cancelled run leaves no job, its launcher being alive."""
@@ -29,15 +30,17 @@ SECONDS = 5.0
 
 @pytest.fixture(scope="module")
 def flows(world):
-    """Submit all Workflows, which run side by side."""
+    """Submit all Workflows, which run side by side, and first those whose time runs."""
+    world.submit(world.one("step-deadline", LONG, settings={"active_deadline_seconds": 75}))
+    world.submit(world.one("workflow-deadline", LONG, active_deadline_seconds=90))
+    for name in OUT_OF_TIME:
+        world.running(name)  # before there are so many that it is not up in time
     for name in MOVES:
         world.submit(world.one(name, HELD))
     for name in (*STOPS, "deleted"):
         world.submit(world.one(name, LONG))
     world.submit(world.one("left", LONG, settings={"retries": 0}))
     world.submit(suspended(world))
-    world.submit(world.one("step-deadline", LONG, settings={"active_deadline_seconds": 75}))
-    world.submit(world.one("workflow-deadline", LONG, active_deadline_seconds=90))
 
 
 def suspended(world):
@@ -111,6 +114,7 @@ def test_stopped(name, world, record_property):
     assert (f"{name}.onExit" in world.nodes(name)) is exit_handler
     if exit_handler:
         eventually(lambda: world.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded", 60)
+        assert world.decoded(name, "cleanup", "removed") == [], "its launcher did it"
     eventually(lambda: not world.launchers(name), 60)
     assert world.jobs(name) == []
 
@@ -147,7 +151,7 @@ def test_suspended(world):
 
 
 @pytest.mark.usefixtures("flows")
-@pytest.mark.parametrize("name", ["step-deadline", "workflow-deadline"])
+@pytest.mark.parametrize("name", OUT_OF_TIME)
 def test_out_of_time(name, world):
     assert world.ended(name) == "Failed", world.why(name)
     assert "] up" in world.log(name), "there was a job"

@@ -100,6 +100,7 @@ def flows(world):
     world.cluster.api.create(CLUSTER_TEMPLATES, "", workflow_template(cluster=True, name=name, **made).to_dict())
     for flow in (branches, parted, side_by_side):
         world.submit(flow(world))
+    eventually(lambda: world.status("branches").get("phase"))  # a controller that has seen it has seen the templates
     by_reference(world)
     of_template(world, name)
     yield

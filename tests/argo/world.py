@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hera.workflows import DAG, Workflow
 
-from tests.preflight.conftest import Cluster, eventually
+from tests.preflight.conftest import Cluster, eventually, release
 from tfsteps import argo
 from tfsteps.cluster.api import ApiError, Resource
 from tfsteps.cluster.logs import PODS
@@ -18,7 +18,6 @@ TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTempl
 CLUSTER_TEMPLATES = Resource("argoproj.io/v1alpha1", "clusterworkflowtemplates", "ClusterWorkflowTemplate")
 JOBS = TFJob.resource
 BUSYBOX = "docker.io/library/busybox:latest"
-HELD = "echo up; until [ -e /tmp/released ]; do sleep 1; done"
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 
 
@@ -133,9 +132,8 @@ class World:
 
     def release(self, name):
         """Let the HELD job of a Workflow end."""
-        selector = f"{RUN_ID}={self.flows[name]['uid']}"
-        (pod,) = self.cluster.api.list(PODS, self.namespace, labelSelector=selector)["items"]
-        self.cluster.kubectl("exec", "-n", self.namespace, pod["metadata"]["name"], "--", "touch", "/tmp/released")
+        (made,) = self.jobs(name)
+        release(self.cluster, self.namespace, made["name"])
 
     def evict(self, pod):
         """Evict a pod; return when."""
@@ -149,9 +147,12 @@ class World:
             "import os, pathlib\n"
             "for folder in pathlib.Path('/proc').glob('[0-9]*'):\n"
             "    words = (folder / 'cmdline').read_bytes().split(b'\\0')\n"
-            "    if words[1:3] == [b'-m', b'tfsteps.train.launcher']: os.kill(int(folder.name), 9)\n"
+            "    if words[1:3] == [b'-m', b'tfsteps.train.launcher']:\n"
+            "        print(folder, flush=True)\n"
+            "        os.kill(int(folder.name), 9)\n"
         )
-        self.cluster.kubectl("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
+        command = ("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
+        assert self.cluster.kubectl(*command, whatever=True), "no launcher"  # it may end with the container
 
     def delete(self, resource, name, **options):
         """Delete an object; return when."""

@@ -66,7 +66,7 @@ class Page:
 
     def hover(self, element, dx=0):
         self.browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
-        for i in range(20):  # the page may still be scrolling under the pointer
+        for i in range(200):  # the page may still be scrolling under the pointer
             ActionChains(self.browser).move_to_element_with_offset(element, dx, i % 2).perform()
             if said := self.one("#tip").text:
                 return said

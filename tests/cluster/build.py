@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,7 +80,12 @@ MODULES = [
     ),
     Module("jobset", {"jobset-controller": "sigs.k8s.io/jobset"}),
     Module("trainer", {"trainer-controller-manager": "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"}),
+    Module(
+        "scheduler-plugins",
+        {"gang-scheduler": ".", "gang-controller": "sigs.k8s.io/scheduler-plugins/cmd/controller"},
+    ),
 ]
+_AT_ONCE = 2  # modules: one is fetched, or linked by a single thread, while the other compiles
 _KUBERNETES = {"pause", "etcd", "dns", "kubernetes"}  # what every cluster is made of; the rest are operators
 
 
@@ -116,6 +122,17 @@ def _build(module: Module, target: Path) -> None:
     part.rename(target)
 
 
+def _built(module: Module, version: str) -> Path:
+    """Return the folder of a module's programs, built now if that was not done before."""
+    target = CACHE / "bin" / f"{module.folder}-{_key(module, version)}"
+    if not target.exists():
+        print(f"cluster: building {', '.join(module.programs)} ...", flush=True)
+        start = time.monotonic()
+        _build(module, target)
+        print(f"cluster: built {module.folder} in {time.monotonic() - start:.0f} s", flush=True)
+    return target
+
+
 def build(operators: Iterable[str] = ()) -> dict[str, Path]:
     """Build what is missing of Kubernetes and the operators that are named; return their programs by name."""
     if not shutil.which("go"):
@@ -124,13 +141,7 @@ def build(operators: Iterable[str] = ()) -> dict[str, Path]:
             "install it, or set KUBECONFIG to use another cluster"
         )
     version = go(HERE, "version")
-    programs: dict[str, Path] = {}
-    for module in (m for m in MODULES if m.folder in _KUBERNETES or m.folder in operators):
-        target = CACHE / "bin" / f"{module.folder}-{_key(module, version)}"
-        if not target.exists():
-            print(f"cluster: building {', '.join(module.programs)} ...", flush=True)
-            start = time.monotonic()
-            _build(module, target)
-            print(f"cluster: built {module.folder} in {time.monotonic() - start:.0f} s", flush=True)
-        programs |= {name: target / name for name in module.programs}
-    return programs
+    wanted = [module for module in MODULES if module.folder in _KUBERNETES or module.folder in operators]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        folders = list(pool.map(lambda module: _built(module, version), wanted))
+    return {name: folder / name for module, folder in zip(wanted, folders, strict=True) for name in module.programs}

@@ -23,12 +23,12 @@ class Image:
 
 @dataclass(frozen=True)
 class Operator:
-    """What `operators/<name>/kustomization.yaml` builds on, its images, and the Deployment that must come up."""
+    """What `operators/<name>/kustomization.yaml` builds on, its images, and the Deployments that must come up."""
 
     module: str
     manifests: str
     namespace: str
-    deployment: str
+    deployments: tuple[str, ...]
     images: list[Image] = field(default_factory=list)
 
 
@@ -37,7 +37,7 @@ OPERATORS = {
         "github.com/argoproj/argo-workflows/v3",
         "manifests",
         "argo",
-        "workflow-controller",
+        ("workflow-controller",),
         [
             Image(f"quay.io/argoproj/workflow-controller:{ARGO}", "workflow-controller", "bin/workflow-controller"),
             Image(f"quay.io/argoproj/argoexec:{ARGO}", "argoexec", "bin/argoexec", user=0),
@@ -47,22 +47,32 @@ OPERATORS = {
         "github.com/kubeflow/training-operator",
         "manifests",
         "kubeflow",
-        "training-operator",
+        ("training-operator",),
         [Image("docker.io/kubeflow/training-operator:v1.8.1", "training-operator", "manager")],
     ),
     "jobset": Operator(
         "sigs.k8s.io/jobset",
         "config",
         "jobset-system",
-        "jobset-controller-manager",
+        ("jobset-controller-manager",),
         [Image("registry.k8s.io/jobset/jobset:v0.10.1", "jobset-controller", "manager")],
     ),
     "trainer": Operator(
         "github.com/kubeflow/trainer/v2",
         "manifests",
         "kubeflow-system",
-        "kubeflow-trainer-controller-manager",
+        ("kubeflow-trainer-controller-manager",),
         [Image("ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.0.0", "trainer-controller-manager", "manager")],
+    ),
+    "scheduler-plugins": Operator(
+        "sigs.k8s.io/scheduler-plugins",
+        "manifests",
+        "scheduler-plugins",
+        ("scheduler-plugins-scheduler", "scheduler-plugins-controller"),
+        [
+            Image("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.28.9", "gang-scheduler", "bin/kube-scheduler"),
+            Image("registry.k8s.io/scheduler-plugins/controller:v0.28.9", "gang-controller", "bin/controller"),
+        ],
     ),
 }
 
@@ -104,14 +114,9 @@ def install(name: str, programs: Mapping[str, Path]) -> None:
 
 
 def wait(name: str, programs: Mapping[str, Path], timeout: int = 120) -> None:
-    """Wait until an operator's Deployment is available (its webhooks answer then)."""
+    """Wait until an operator's Deployments are available (its webhooks answer then)."""
     operator = OPERATORS[name]
-    kubectl(
-        programs,
-        "-n",
-        operator.namespace,
-        "rollout",
-        "status",
-        f"deployment/{operator.deployment}",
-        f"--timeout={timeout}s",
-    )
+    for deployment in operator.deployments:
+        kubectl(
+            programs, "-n", operator.namespace, "rollout", "status", f"deployment/{deployment}", f"--timeout={timeout}s"
+        )

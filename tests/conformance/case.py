@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.conformance.systems import System
 from tests.conformance.world import World
+from tfsteps.systems.capabilities import FEATURES, Level
 
 
 @dataclass(frozen=True)
@@ -13,9 +15,25 @@ class Case:
     Attributes:
         name: What happens.
         run: Makes it happen in a namespace of its own, and asserts the outcome.
+        needs: Features of systems/capabilities.py that it shows; a system that refuses one of them is left out.
         alone: It harms the cluster's other users: run after all others.
     """
 
     name: str
     run: Callable[[World], None]
+    needs: frozenset[str] = frozenset()
     alone: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse features that are none."""
+        assert self.needs <= FEATURES.keys(), self.needs - FEATURES.keys()
+
+    def fits(self, system: System) -> bool:
+        """Tell whether a job system has all that the case needs."""
+        has = system.capabilities
+        return all(has[need].level in _levels(need) for need in self.needs)
+
+
+def _levels(need: str) -> tuple[Level, ...]:
+    """Return who may see to a feature for a case to show it: time to live that the janitor keeps is shown with it."""
+    return (Level.NATIVE,) if need == "keep_for" else (Level.NATIVE, Level.DONE)

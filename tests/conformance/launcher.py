@@ -5,26 +5,31 @@ The `tfsteps` command would choose the attempt by itself, and never adopt a job 
 
 import pathlib
 import sys
+from collections.abc import Callable
 
-from tests.conformance.systems import SYSTEMS
 from tfsteps import spec, systems
 from tfsteps.exits import Exit, exit_code
 from tfsteps.identity import Identity
 from tfsteps.lifecycle import launch
 from tfsteps.printer import Printer
-from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.spec import SpecError
+from tfsteps.systems.base import LaunchError, System
 
 
 def main(*args: str) -> int:
     file, name, namespace, run, task, attempt = args
-    job = spec.load(file, systems.options())
     identity = Identity(run=run, task=task, attempt=int(attempt))
-    kind = next(system.kind for system in SYSTEMS if system.name == name)
-    printer = Printer()
+    return launched(file, identity, lambda: systems.get(name, namespace=namespace))
+
+
+def launched(file: str, identity: Identity, system: Callable[[], System]) -> int:
+    """Run the job in `file` to its end, print what happens, and return the exit code."""
+    job, printer = spec.load(file, systems.options()), Printer()
     try:
-        system = KubernetesSystem(kind(), namespace=namespace)
-        status = launch(job, identity, system, here=pathlib.Path.cwd(), observers=[printer])
+        status = launch(job, identity, system(), here=pathlib.Path.cwd(), observers=[printer])
+    except SpecError as error:
+        printer.say(str(error))
+        return Exit.USAGE
     except LaunchError as error:
         printer.say(f"could not be launched: {error}")
         return Exit.PLATFORM if error.retryable else Exit.USAGE

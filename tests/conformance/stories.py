@@ -1,5 +1,6 @@
 """Cases in which something happens to a job, or to its launcher, on the way."""
 
+import functools
 import pathlib
 import signal
 import time
@@ -7,30 +8,34 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.case import Case
+from tests.conformance.telling import TOLD, held, succeeded, tell
 from tests.conformance.verdicts import sh, standin
-from tests.conformance.world import World, until
+from tests.conformance.waiting import until
+from tests.conformance.world import World
 from tfsteps import spec, systems
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Handle, JobChanged, ReplicaState, State
-from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import Handle, JobChanged, Places, ReplicaState, State
+from tfsteps.systems.base import System as SystemOf
 
 _SECRETS = Resource("v1", "secrets", "Secret")
+_QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 _NODES = Resource("v1", "nodes", "Node")
-_DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
 _WORKER = {"roles": {"worker": {}}}
 _SHORT = sh("echo up; sleep 4; echo end")
+_UNTIL_TOLD = sh(f"echo up; {TOLD}; echo end")
 _LONG = sh("echo up; exec sleep 600")
 
 CASES: list[Case] = []
 
 
-def _case(name: str, *, alone: bool = False) -> Callable[[Callable[[World], None]], None]:
-    """Put a function into the table."""
+def _case(name: str, *needs: str, alone: bool = False) -> Callable[[Callable[[World], None]], None]:
+    """Put a function into the table, with the features that it needs."""
 
     def put(run: Callable[[World], None]) -> None:
-        CASES.append(Case(name, run, alone))
+        CASES.append(Case(name, run, frozenset(needs), alone))
 
     return put
 
@@ -38,7 +43,7 @@ def _case(name: str, *, alone: bool = False) -> Callable[[Callable[[World], None
 # --- the longest first
 
 
-@_case("many replicas")
+@_case("many replicas", "worker", "success_all_workers", "live_logs")
 def _(world: World) -> None:
     count = _room(world, 64)
     roles = {"worker": {"replicas": count}}
@@ -59,25 +64,27 @@ def _room(world: World, wanted: int) -> int:
 # --- suspended, deleted, replaced
 
 
-@_case("suspended at first and resumed")
+@_case("suspended at first and resumed", "created_suspended", "pause")
 def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **_SHORT, **world.system.created_suspended})
+    launcher = world.launch({**_WORKER, **_SHORT, **world.system.created_suspended()})
     launcher.until(State.SUSPENDED)
     assert not world.pods()
-    world.patch(world.job(), world.system.suspend(False))
+    world.pause(paused=False)
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
 
 
-@_case("paused from outside and resumed")
+@_case("paused from outside and resumed", "pause")
 def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **sh("trap 'exit 1' TERM; echo up; sleep 15 & wait; echo end")})
+    launcher = world.launch({**_WORKER, **sh(f"trap 'exit 143' TERM; echo up; {TOLD} & wait; echo end")})
     launcher.until_said("up")
-    world.patch(world.job(), world.system.suspend(True))
+    world.pause(paused=True)
     launcher.until(State.SUSPENDED)
     until(lambda: not world.pods(leaving=True))
     time.sleep(7)  # as long as a launcher might take a pause for a job that restarts too often
-    world.patch(world.job(), world.system.suspend(False))
+    world.pause(paused=False)
+    until(lambda: len(launcher.lines()) == 2)
+    tell(world, launcher, "worker-0")
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "up"), ("worker-0", "end")]
     assert [span.state for span in launcher.status.replicas[0].spans] == [ReplicaState.STOPPED, ReplicaState.SUCCEEDED]
@@ -96,19 +103,18 @@ def _(world: World) -> None:
 
 @_case("replaced by another of the same name")
 def _(world: World) -> None:
-    handle = _start(world, {**_WORKER, **_LONG})
-    old = world.job()
-    world.delete(old)
+    fields = {**_WORKER, **_LONG}
+    handle = _start(world, fields)
+    world.delete(world.job())
     until(lambda: not world.jobs())
-    meta = {key: old["metadata"][key] for key in ("name", "labels")}
-    new = world.api.create(world.system.resource, world.namespace, {**old, "metadata": meta, "status": {}})
+    new = world.api.create(world.system.resource, world.namespace, plan(world, fields)[0])
     last = _end(handle)
     handle.remove("job")
     assert (last.state, last.reason) == (State.LOST, "Replaced")
     assert [job["metadata"]["uid"] for job in world.jobs()] == [new["metadata"]["uid"]]
 
 
-@_case("removed by its time to live before the first look")
+@_case("removed by its time to live before the first look", "keep_for")
 def _(world: World) -> None:
     handle = _start(world, {**_WORKER, **sh("true"), "keep_for": "1s"})
     until(lambda: not world.jobs())
@@ -119,10 +125,21 @@ def _(world: World) -> None:
 
 def _start(world: World, fields: dict[str, Any]) -> Handle:
     """Create a job, and look at it only when its events are asked for."""
+    system = systems.get(world.system.name, namespace=world.namespace)
+    return system.start(*_job(world, system, fields))
+
+
+def plan(world: World, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the job object as it is created, and then its parts."""
+    system = systems.get(world.system.name, namespace=world.namespace)
+    made: list[dict[str, Any]] = system.plan(*_job(world, system, fields))
+    return made
+
+
+def _job(world: World, system: SystemOf, fields: dict[str, Any]) -> tuple[TrainingJob, Identity, Places]:
     job = spec.from_plain({"name": "case", "image": world.image, **fields}, "test", systems.options())
-    system = KubernetesSystem(world.system.kind(), namespace=world.namespace)
     identity = Identity(run="run", task="task")
-    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+    return job, identity, system.places(job, identity, pathlib.Path())
 
 
 def _end(handle: Handle) -> JobChanged:
@@ -140,6 +157,8 @@ def _end(handle: Handle) -> JobChanged:
 
 @_case("refused by the webhook")
 def _(world: World) -> None:
+    if world.system.refused is None:
+        return
     fields, words = world.system.refused
     launcher = world.launch({**_WORKER, **_LONG, **fields})
     assert launcher.wait() == 2
@@ -147,7 +166,7 @@ def _(world: World) -> None:
     assert world.gone()
 
 
-@_case("a Secret is missing")
+@_case("a Secret is missing", "env_sources")
 def _(world: World) -> None:
     launcher = world.launch({**_WORKER, **_LONG, "env": {"TOKEN": {"secret": "hub", "key": "token"}}})
     assert launcher.wait() == 2
@@ -155,7 +174,7 @@ def _(world: World) -> None:
     assert world.gone()
 
 
-@_case("a claim is missing")
+@_case("a claim is missing", "volumes")
 def _(world: World) -> None:
     launcher = world.launch({**_WORKER, **_LONG, "volumes": [{"pvc": "data", "mount": "/data"}]})
     assert launcher.wait() == 2
@@ -163,14 +182,14 @@ def _(world: World) -> None:
     assert world.gone()
 
 
-@_case("a Secret goes missing before the pods are made")
+@_case("a Secret goes missing before the pods are made", "created_suspended", "pause", "env_sources")
 def _(world: World) -> None:
     secret = world.api.create(_SECRETS, world.namespace, {"metadata": {"name": "hub"}, "stringData": {"token": "x"}})
-    fields = {"env": {"TOKEN": {"secret": "hub", "key": "token"}}, "deadlines": {"pending": "12s"}}
-    launcher = world.launch({**_WORKER, **_LONG, **world.system.created_suspended, **fields})
+    fields = {"env": {"TOKEN": {"secret": "hub", "key": "token"}}, "deadlines": {"pending": "25s"}}
+    launcher = world.launch({**_WORKER, **_LONG, **world.system.created_suspended(), **fields})
     launcher.until(State.SUSPENDED)
     world.api.delete(_SECRETS, world.namespace, "hub", secret["metadata"]["uid"])
-    world.patch(world.job(), world.system.suspend(False))
+    world.pause(paused=False)
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
     assert 'CreateContainerConfigError: worker-0: secret "hub" not found' in launcher.digest.summary
     until(world.gone)
@@ -179,9 +198,8 @@ def _(world: World) -> None:
 # --- evicted
 
 
-@_case("evicted")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **standin(HANG=1, PRINT_LINES=1)})
+def _evicted(world: World, **behaviour: Any) -> None:
+    launcher = world.launch({**_WORKER, **standin(HANG=1, PRINT_LINES=1, **behaviour)})
     launcher.until_said("line 0")
     name = until(world.pods)[0]["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
@@ -191,18 +209,41 @@ def _(world: World) -> None:
     assert "memory" not in launcher.digest.summary
 
 
+_case("evicted")(_evicted)
+_case("evicted, and slow to end")(functools.partial(_evicted, IGNORE_SIGTERM=1))
+
+
+# --- not started
+
+
+@_case("the quota is used up at first")
+def _(world: World) -> None:
+    world.api.create(_QUOTAS, world.namespace, {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "1"}}})
+    until(lambda: world.api.get(_QUOTAS, world.namespace, "team").get("status", {}).get("hard"))
+    containers = [{"name": "sleep", "image": world.image}]
+    other = {"metadata": {"name": "other"}, "spec": {"containers": containers, "nodeSelector": {"nowhere": "true"}}}
+    uid = world.api.create(PODS, world.namespace, other)["metadata"]["uid"]
+    launcher = world.launch({**_WORKER, **sh("echo up")})
+    until(lambda: "exceeded quota: team" in launcher.text(), 60)
+    assert launcher.status.state is State.PENDING
+    world.api.delete(PODS, world.namespace, "other", uid)
+    launcher.ends(0, State.SUCCEEDED)
+    assert launcher.lines() == [("worker-0", "up")]
+
+
 # --- several tasks, attempts, launchers
 
 
 @_case("two tasks of one run side by side")
 def _(world: World) -> None:
     stopped = world.launch({**_WORKER, **_LONG, "on_end": "delete"}, task="stopped")
-    sibling = world.launch({**_WORKER, **sh("echo up; sleep 8; echo end")}, task="sibling")
+    sibling = world.launch({**_WORKER, **_UNTIL_TOLD}, task="sibling")
     stopped.until(State.RUNNING)
     sibling.until(State.RUNNING)
     stopped.signal(signal.SIGTERM)
     stopped.ends(12, State.CANCELLED)
     assert [job["metadata"]["labels"]["tfsteps.dev/task"] for job in world.jobs()] == ["sibling"]
+    tell(world, sibling, "worker-0")
     sibling.ends(0, State.SUCCEEDED)
     assert sibling.lines() == [("worker-0", "up"), ("worker-0", "end")]
     assert sum(replica.restarts for replica in sibling.status.replicas) == 0
@@ -212,14 +253,13 @@ def _(world: World) -> None:
 def _(world: World) -> None:
     launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
-    began = time.monotonic()
     launcher.signal(signal.SIGINT)
     launcher.ends(12, State.CANCELLED)
-    assert time.monotonic() - began < 20  # the grace period of its pod is 30 s
+    assert world.pods(leaving=True), "it has not waited for the pod, whose grace period is 30 s"
     assert not world.jobs()
 
 
-@_case("the same task retried")
+@_case("the same task retried", "labels")
 def _(world: World) -> None:
     job = {**_WORKER, **sh("echo attempt $TFSTEPS_ATTEMPT; [ $TFSTEPS_ATTEMPT = 1 ]")}
     first = world.launch(job)
@@ -232,9 +272,12 @@ def _(world: World) -> None:
     assert [pod["metadata"]["labels"]["tfsteps.dev/attempt"] for pod in world.pods()] == ["0"]
 
 
-@_case("two launchers at once for one task")
+@_case("two launchers at once for one task", "adopt")
 def _(world: World) -> None:
-    both = [world.launch({**_WORKER, **_SHORT}, home=home) for home in ("here", "there")]
+    both = [world.launch({**_WORKER, **_UNTIL_TOLD}, home=home) for home in ("here", "there")]
+    for launcher in both:
+        launcher.until(State.RUNNING)
+    tell(world, both[0], "worker-0")
     for launcher in both:
         launcher.ends(0, State.SUCCEEDED)
         assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
@@ -251,11 +294,14 @@ def _(world: World) -> None:
     assert len(world.jobs()) == 1
 
 
-@_case("names of 200 characters")
+@_case("names of 200 characters", "labels")
 def _(world: World) -> None:
     run, task = "r" * 100 + " ü/" + "r" * 97, "t" * 200
     roles: dict[str, Any] = {"worker": {"replicas": 2}}
-    launcher = world.launch({"roles": roles, **sh("echo up"), "name": "n" * 63}, run=run, task=task)
+    job = held({"roles": roles, **sh("echo up"), "name": "n" * 63}, "worker-0")
+    launcher = world.launch(job, run=run, task=task)
+    until(lambda: succeeded(launcher, ["worker-1"]))  # worker 0 decides
+    tell(world, launcher, "worker-0")
     launcher.ends(0, State.SUCCEEDED)
     assert sorted(launcher.lines()) == [("worker-0", "up"), ("worker-1", "up")]
     assert all(len(value) <= 63 for value in world.job()["metadata"]["labels"].values())
@@ -263,10 +309,12 @@ def _(world: World) -> None:
 
 # --- much to print
 
+_LINGER = {"EPOCHS": 1, "STEP_SLEEP": 0.2}  # a container runtime may drop what is still in the pipe at the end
 
-@_case("a long line and every byte")
+
+@_case("a long line and every byte", "live_logs")
 def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **standin(PRINT_BYTES=1 << 20, PRINT_BINARY=1)})
+    launcher = world.launch({**_WORKER, **standin(PRINT_BYTES=1 << 20, PRINT_BINARY=1, **_LINGER)})
     launcher.ends(0, State.SUCCEEDED)
     lines = [line for _, line in launcher.raw_lines()]
     assert lines[:2] == [b"x" * (1 << 20), bytes(value for value in range(256) if value != ord("\n"))]
@@ -275,8 +323,7 @@ def _(world: World) -> None:
 @_case("a hundred thousand lines")
 def _(world: World) -> None:
     count = 100_000
-    linger = {"EPOCHS": 1, "STEP_SLEEP": 0.2}  # a container runtime may drop what is still in the pipe at the end
-    launcher = world.launch({**_WORKER, **standin(PRINT_LINES=count, **linger)})
+    launcher = world.launch({**_WORKER, **standin(PRINT_LINES=count, **_LINGER)})
     launcher.ends(0, State.SUCCEEDED)
     lines = [line for _, line in launcher.raw_lines()]
     assert lines[:count] == [b"line %d" % number for number in range(count)]
@@ -288,27 +335,17 @@ def _(world: World) -> None:
 
 @_case("the operator is away when the job is made and when it ends", alone=True)
 def _(world: World) -> None:
-    replicas = _operator(world, 0)
-    try:
-        launcher = world.launch({**_WORKER, **sh("echo up; sleep 10; echo end")})
+    with world.system.away(world.api) as operator:
+        operator.away()
+        launcher = world.launch({**_WORKER, **_UNTIL_TOLD, "deadlines": {"total": "8m"}})  # some come back slowly
         time.sleep(3)
         assert launcher.process.poll() is None, launcher.text()
-        _operator(world, replicas)
+        operator.back()
         launcher.until(State.RUNNING)
-        _operator(world, 0)
+        operator.away()
+        tell(world, launcher, "worker-0")
         until(lambda: [pod["status"]["phase"] for pod in world.pods()] == ["Succeeded"])
         assert not launcher.status.state.terminal, launcher.text()
-    finally:
-        _operator(world, replicas)
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
     assert len(world.jobs()) == 1
-
-
-def _operator(world: World, replicas: int) -> int:
-    """Scale the operator, wait until it is there, or gone, and return how many replicas it had."""
-    namespace, name = world.system.operator
-    before = world.api.get(_DEPLOYMENTS, namespace, name)["spec"]["replicas"]
-    world.api.patch(_DEPLOYMENTS, namespace, name, {"spec": {"replicas": replicas}})
-    until(lambda: world.api.get(_DEPLOYMENTS, namespace, name)["status"].get("availableReplicas", 0) == replicas)
-    return int(before)

@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.conformance import operators
+from tests.controllers import install as controllers
+from tfsteps import systems
 from tfsteps.cluster.api import Resource
-from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.kind import Kind
 
 
@@ -15,33 +18,60 @@ class System:
 
     Attributes:
         name: As `--system` takes it.
-        kind: Its kind of object.
-        operator: Namespace and name of the Deployment that works on such objects.
-        suspend: Returns the merge patch that suspends or resumes a job from outside.
-        created_suspended: Fields of a job file that create the job suspended.
-        refused: Fields of a job file that the operator's webhook refuses, and what it says then.
+        away: Given the cluster, a context in which its operator can be sent away and called back.
+        refused: Fields of a job file that the API server or the operator's webhook refuses, and what it says then; None
+            = they refuse nothing.
+        install: Puts on the cluster what `tests.cluster up` does not.
     """
 
     name: str
-    kind: Callable[[], Kind]
-    operator: tuple[str, str]
-    suspend: Callable[[bool], Mapping[str, Any]]
-    created_suspended: Mapping[str, Any]
-    refused: tuple[Mapping[str, Any], str]
+    away: operators.Away
+    refused: tuple[Mapping[str, Any], str] | None = (
+        {"pod": {"spec": {"containers": [{"name": "sidecar"}]}}},
+        "image",
+    )
+    install: Callable[[], None] = lambda: None
+
+    @property
+    def kind(self) -> Kind:
+        """Its kind of object."""
+        return systems.kinds_of(self.name)[0]
 
     @property
     def resource(self) -> Resource:
         """Of its objects."""
-        return self.kind().resource
+        return self.kind.resource
+
+    @property
+    def capabilities(self) -> Mapping[str, Capability]:
+        """What it can do."""
+        return systems.capabilities_of(self.name)
+
+    def created_suspended(self) -> Mapping[str, Any]:
+        """Return fields of a job file that create the job suspended."""
+        return {"systems": {self.name: {"suspend": True}}}
+
+
+def _controller(name: str, refused: tuple[Mapping[str, Any], str] | None) -> System:
+    """Return a system whose operator is a test controller."""
+    away = operators.deployment(controllers.NAMESPACE, name)
+    return System(name, away, refused, install=lambda: controllers.up([name]))
 
 
 SYSTEMS = [
+    System("kubeflow", operators.deployment("kubeflow", "training-operator")),
     System(
-        "kubeflow",
-        TFJob,
-        operator=("kubeflow", "training-operator"),
-        suspend=lambda suspended: {"spec": {"runPolicy": {"suspend": suspended}}},
-        created_suspended={"systems": {"kubeflow": {"suspend": True}}},
-        refused=({"pod": {"spec": {"containers": [{"name": "sidecar"}]}}}, "image"),
-    )
+        "jobset",
+        operators.deployment("jobset-system", "jobset-controller-manager"),
+        refused=({"pod": {"spec": {"tolerations": [{"nonsense": 1}]}}}, "nonsense"),
+    ),
+    System(
+        "trainjob",
+        operators.deployment("kubeflow-system", "kubeflow-trainer-controller-manager"),
+        install=operators.runtimes,
+        refused=({"systems": {"trainjob": {"runtime": "none"}}}, "kubectl apply -k manifests/trainjob-runtimes"),
+    ),
+    System("jobs", operators.component("controller-manager")),
+    _controller("t9k", ({"pod": {"spec": {"containers": [{"name": "sidecar", "ports": [{}]}]}}}, "containerPort")),
+    _controller("tfjob-v1alpha1", None),  # its API server accepts anything
 ]

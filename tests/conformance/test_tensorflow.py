@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.conformance.systems import SYSTEMS
+from tests.conformance.telling import TOLD, tell
 from tests.conformance.verdicts import SHARED
 from tests.conformance.world import World
 from tfsteps.cluster import access
@@ -20,6 +21,7 @@ _FILES = [
     "tests/programs/ps.py",
     "tests/programs/evaluator.py",
 ]
+_EVALUATOR = "import sys, evaluator; print('imported', flush=True); sys.exit(evaluator.main())"
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": 2, "RESUME": 1}
 _WSUM_TWO_REPLICAS = "done wsum 6.175067902"  # of mwms.py after 3 epochs of 20 steps, as on any machine
 
@@ -43,9 +45,12 @@ def test_multi_worker_mirrored(world):
 
 
 def test_parameter_servers_with_an_evaluator_that_the_operator_lists_in_the_cluster(world):
-    roles = {"chief": {}, "ps": {}, "worker": {"replicas": 2}, "evaluator": {"command": ["python", "evaluator.py"]}}
-    env = {**_ENV, "JOIN": 1, "STEP_SLEEP": 0.1}
+    roles = {"chief": {}, "ps": {}, "worker": {"replicas": 2}, "evaluator": {"command": ["python", "-c", _EVALUATOR]}}
+    roles["chief"] = {"command": ["sh", "-c", f"{TOLD}; exec python ps.py"]}  # it does not wait for an evaluator
+    env = {**_ENV, "JOIN": 1, "STEP_SLEEP": 0.1, "EVAL_IDLE": 120}
     launcher = launch(world, command=["python", "ps.py"], roles=roles, env=env)
+    launcher.until_said("imported")
+    tell(world, launcher, "chief-0")
     launcher.ends(0, State.SUCCEEDED)
     said = "\n".join(f"{who} {line}" for who, line in launcher.lines())
     assert re.search(r"chief-0 .*done wsum", said), said

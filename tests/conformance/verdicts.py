@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conformance.case import Case
-from tests.conformance.world import World, until
+from tests.conformance.telling import held, succeeded, tell
+from tests.conformance.waiting import until
+from tests.conformance.world import Launcher, World
 from tfsteps.systems.base import ReplicaState, State
 
 SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives pods that are made anew
-_SCRATCH = {"output_dir": "/out", "volumes": [{"empty_dir": "1Mi", "mount": "/out"}]}  # outlives containers
 _WORKER = {"worker": {}}
 _WORKERS = {"worker": {"replicas": 2}}
 _WSUM = "done wsum 6.147475360"  # what two replicas of the stand-in arrive at
@@ -33,6 +34,7 @@ class Row:
 
     Attributes:
         job: Fields of the job file.
+        needs: Features that it shows.
         ends: Exit code, state and reason; a reason of None may be any.
         says: What the digest's summary says, a pattern.
         blames: The digest's replica and its exit code.
@@ -40,10 +42,12 @@ class Row:
         prints: What replicas must have printed, patterns.
         restarts: Of all replicas together.
         stopped: Replicas that the job ended without.
+        last: The replica whose end ends the job, where others must have ended by themselves before.
         left: Of job objects and pods when the launcher has ended.
     """
 
     job: Mapping[str, Any]
+    needs: frozenset[str] = frozenset()
     ends: tuple[int, State, str | None] = (0, State.SUCCEEDED, None)
     says: str = ""
     blames: tuple[str, int | None] | None = None
@@ -51,38 +55,51 @@ class Row:
     prints: list[str] = field(default_factory=list)
     restarts: int = 0
     stopped: list[str] = field(default_factory=list)
+    last: str = ""
     left: tuple[int, int] | None = None
 
 
-_ROWS = {
+def _features(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+ROWS = {
     "two workers train": Row(
+        needs=_features("tf_config worker restart_never success_chief on_end"),
         job={"roles": _WORKERS, **standin()},
         prints=[rf"worker-0 .*{_WSUM}", r"worker-1 .*replicas 2 from step 0"],
+        last="worker-0",
         left=(1, 0),
     ),
     "the chief decides": Row(
+        needs=_features("chief worker success_chief"),
         job={"roles": {"chief": {}, **_WORKERS}, **sh('[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo "chief"')},
         prints=["chief-0 chief"],
         stopped=["worker-0", "worker-1"],
         left=(1, 0),
     ),
     "worker 0 decides": Row(
+        needs=_features("success_chief worker"),
         job={"roles": _WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] || exec sleep 600")},
         stopped=["worker-1"],
         left=(1, 0),
     ),
     "all workers must succeed, and do": Row(
+        needs=_features("success_all_workers"),
         job={"roles": _WORKERS, "success": "all_workers", **sh("sleep $((TFSTEPS_INDEX * 3)); echo end")},
         prints=["worker-0 end", "worker-1 end"],
         left=(1, 0),
     ),
     "all workers must succeed, and one does not": Row(
+        needs=_features("success_all_workers"),
         job={"roles": _WORKERS, "success": "all_workers", **sh("sleep $((TFSTEPS_INDEX * 3)); exit $TFSTEPS_INDEX")},
         ends=(10, State.FAILED, None),
         blames=("worker-1", 1),
+        last="worker-1",
         left=(1, 2),
     ),
     "a program fails": Row(
+        needs=_features("restart_never live_logs"),
         job={"roles": _WORKER, "command": ["python", "-c", "def step():\n  raise ValueError('no data')\nstep()"]},
         ends=(10, State.FAILED, None),
         blames=("worker-0", 1),
@@ -98,10 +115,12 @@ _ROWS = {
         says="the command was not found",
     ),
     "a container is restarted": Row(
+        needs=_features("restart_on_failure volumes backoff_limit"),
         job={
             "roles": _WORKER,
             "restart": "on_failure",
-            **_SCRATCH,
+            "volumes": SHARED,  # a restart may be a new pod
+            "output_dir": "/shared/tfsteps-conformance/{run_id}",
             **standin(FAIL_AT=20, FAIL_TASK="worker-0", FAIL_CODE=7, RESUME=1),
         },
         prints=["injected failure", "replicas 1 from step 20", "done wsum"],
@@ -109,6 +128,7 @@ _ROWS = {
         left=(1, 0),
     ),
     "a retryable exit code is retried": Row(
+        needs=_features("restart_exit_code volumes"),
         job={
             "roles": _WORKER,
             "restart": "exit_code",
@@ -121,11 +141,13 @@ _ROWS = {
         left=(1, 0),
     ),
     "a permanent exit code is not": Row(
+        needs=_features("restart_exit_code"),
         job={"roles": _WORKER, "restart": "exit_code", **sh("exit 9")},
         ends=(10, State.FAILED, None),
         blames=("worker-0", 9),
     ),
     "the backoff limit is used up": Row(
+        needs=_features("backoff_limit restart_on_failure"),
         job={"roles": _WORKER, "restart": "on_failure", "backoff_limit": 1, **sh("echo try; exit 7")},
         ends=(10, State.FAILED, "BackoffLimitExceeded"),
         blames=("worker-0", 7),
@@ -133,13 +155,15 @@ _ROWS = {
         restarts=2,
     ),
     "an image cannot be pulled": Row(
-        job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "8s"}, **sh("true")},
+        needs=_features("deadlines"),
+        job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "25s"}, **sh("true")},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"(ErrImagePull|ImagePullBackOff).*registry.invalid/none:1",
         left=(0, 0),
     ),
     "no node has room": Row(
-        job={"roles": _WORKER, "resources": {"cpu": 900}, "deadlines": {"pending": "5s"}, **sh("true")},
+        needs=_features("deadlines"),
+        job={"roles": _WORKER, "resources": {"cpu": 900}, "deadlines": {"pending": "20s"}, **sh("true")},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"worker-0.*Insufficient cpu",
         left=(0, 0),
@@ -152,17 +176,106 @@ _ROWS = {
         retryable="user",
     ),
     "the running deadline passes": Row(
+        needs=_features("deadlines"),
         job={"roles": _WORKER, "deadlines": {"running": "3s"}, **standin(HANG=1, IGNORE_SIGTERM=1)},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says="running",
         left=(0, 0),
     ),
+    "parameter servers are ended with the chief": Row(
+        needs=_features("ps chief worker"),
+        job={"roles": {"chief": {}, "ps": {}, **_WORKER}, **sh("[ $TFSTEPS_ROLE = ps ] && exec sleep 600; sleep 1")},
+        stopped=["ps-0"],
+        last="chief-0",
+        left=(1, 0),
+    ),
+    "the evaluator is in no cluster": Row(
+        needs=_features("evaluator chief ps"),
+        job={
+            "roles": {"chief": {}, **_WORKER, "ps": {}, "evaluator": {}},
+            **sh("sleep 2; echo $TFSTEPS_ROLE $TF_CONFIG; [ $TFSTEPS_ROLE = ps ] && exec sleep 600; true"),
+        },
+        prints=[r'evaluator-0 evaluator (?!.*"evaluator": ?\[).*"type": ?"evaluator"', r'chief-0 chief .*"ps": ?\['],
+        stopped=["ps-0"],
+        last="chief-0",
+    ),
+    "roles have commands, variables and resources of their own": Row(
+        needs=_features("role_templates chief"),
+        job={
+            "roles": {
+                "chief": {"command": ["sh", "-c", "sleep 2; echo lead $WHAT"], "env": {"WHAT": "chiefly"}},
+                "worker": {"resources": {"memory": "48Mi"}},
+            },
+            **sh("echo plain $WHAT"),
+            "env": {"WHAT": "commonly"},
+        },
+        prints=["chief-0 lead chiefly", "worker-0 plain commonly"],
+        last="chief-0",
+    ),
+    "one role's limit is used up": Row(
+        needs=_features("role_backoff_limit chief restart_on_failure"),
+        job={
+            "roles": {"chief": {}, "worker": {"backoff_limit": 0}},
+            "restart": "on_failure",
+            **sh("[ $TFSTEPS_ROLE = chief ] && exec sleep 60; sleep 1; exit 7"),
+        },
+        ends=(10, State.FAILED, "BackoffLimitExceeded"),
+        blames=("worker-0", 7),
+    ),
+    "a program that ends is started again": Row(
+        needs=_features("restart_always backoff_limit"),
+        job={"roles": _WORKER, "restart": "always", "backoff_limit": 1, **sh("echo again; sleep 1")},
+        ends=(10, State.FAILED, "BackoffLimitExceeded"),
+        prints=["worker-0 again"],
+    ),
+    "shared memory has its size": Row(
+        needs=_features("shared_memory"),
+        job={"roles": _WORKER, "resources": {"shared_memory": "32Mi"}, **sh("df -k /dev/shm")},
+        prints=["32768"],
+    ),
+    "pods are patched, and tell where they run": Row(
+        needs=_features("pod_patch env_sources labels placement"),
+        job={
+            "roles": _WORKER,
+            "node_selector": {"kubernetes.io/os": "linux"},
+            "tolerations": [{"operator": "Exists"}],
+            "pod": {"metadata": {"labels": {"patched": "yes"}}},
+            "labels": {"team": "vision"},
+            "env": {"PATCHED": {"field": "metadata.labels['patched']"}, "TEAM": {"field": "metadata.labels['team']"}},
+            **sh("echo patched $PATCHED $TEAM"),
+        },
+        prints=["worker-0 patched yes vision"],
+    ),
+    "pods are placed": Row(
+        needs=_features("placement"),
+        job={
+            "roles": _WORKER,
+            "node_selector": {"kubernetes.io/os": "linux"},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+            **sh("echo placed"),
+        },
+        prints=["worker-0 placed"],
+    ),
+    "there is no such GPU": Row(
+        needs=_features("gpu gpu_type deadlines"),
+        job={
+            "roles": _WORKER,
+            "resources": {"gpu": 1, "gpu_type": "T4"},
+            "deadlines": {"pending": "20s"},
+            **sh("true"),
+        },
+        ends=(11, State.FAILED, "DeadlineExceeded"),
+        says=r"worker-0.*(node affinity|Insufficient nvidia.com/gpu)",
+        left=(0, 0),
+    ),
     "nothing is to be left": Row(
+        needs=_features("on_end"),
         job={"roles": _WORKER, "on_end": "delete", **sh("echo gone")},
         prints=["worker-0 gone"],
         left=(0, 0),
     ),
     "everything is to be left": Row(
+        needs=_features("on_end"),
         job={"roles": _WORKER, "on_end": "keep", **sh("echo kept")},
         prints=["worker-0 kept"],
         left=(1, 1),
@@ -171,7 +284,25 @@ _ROWS = {
 
 
 def _check(row: Row, world: World) -> None:
-    launcher = world.launch(row.job, run=world.namespace)
+    job = held(row.job, row.last) if row.last else row.job
+    launcher = world.launch(job, run=world.namespace)
+    if row.last:
+        until(lambda: succeeded(launcher, _before_last(row)))
+        tell(world, launcher, row.last)
+    check(row, launcher)
+    if row.left:
+        until(lambda: (len(world.jobs()), len(world.pods())) == row.left)
+
+
+def _before_last(row: Row) -> list[str]:
+    """Return the replicas that end by themselves before the last one."""
+    sizes = {role: fields.get("replicas", 1) for role, fields in row.job["roles"].items()}
+    every = [f"{role}-{i}" for role, size in sizes.items() for i in range(size)]
+    return [name for name in every if name not in (row.last, *row.stopped)]
+
+
+def check(row: Row, launcher: Launcher) -> None:
+    """Compare how a job ended, and what was said of it, with its row."""
     launcher.ends(*row.ends)
     printed = "\n".join(f"{who} {line}" for who, line in launcher.lines())
     for pattern in row.prints:
@@ -184,8 +315,6 @@ def _check(row: Row, world: World) -> None:
         stopped = [replica.name for replica in launcher.status.replicas if replica.state is ReplicaState.STOPPED]
         assert stopped == row.stopped, launcher.status
         assert sum(replica.restarts for replica in launcher.status.replicas) == row.restarts, launcher.status
-    if row.left:
-        until(lambda: (len(world.jobs()), len(world.pods())) == row.left, 15)
 
 
-CASES = [Case(name, functools.partial(_check, row)) for name, row in _ROWS.items()]
+CASES = [Case(name, functools.partial(_check, row), row.needs) for name, row in ROWS.items()]

@@ -8,32 +8,27 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
+from tests.conformance import account
 from tests.conformance.systems import System
+from tests.conformance.waiting import until
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity, new_run_id
 from tfsteps.records import Attempt, Digest, Status, quote, read_log
 from tfsteps.systems.base import State
+from tfsteps.systems.kubernetes.parts import apply
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _NAMESPACES = Resource("v1", "namespaces", "Namespace")
 _ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
-_LONGEST = 150.0  # seconds: no case takes longer on a machine that is not overrun
-_T = TypeVar("_T")
-
-
-def until(what: Callable[[], _T], seconds: float = 60.0) -> _T:
-    """Wait until `what()` is true and return it; fail if it does not become so in time."""
-    end = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-    return value
+_INSTALLING = threading.Lock()  # cases run side by side
+_installed: set[str] = set()
+_LONGEST = 330.0  # seconds: no case takes longer, however busy the machine is
 
 
 @dataclass
@@ -125,12 +120,18 @@ class World:
     folder: pathlib.Path
     namespace: str = field(default_factory=lambda: f"conformance-{new_run_id()}")
     _launchers: list[Launcher] = field(default_factory=list)
+    _kubeconfig: pathlib.Path = pathlib.Path()
 
     def __enter__(self) -> Self:
-        """Make the namespace, with the ServiceAccount that pods need."""
+        """Make the namespace, with the ServiceAccounts that pods and launchers need."""
+        with _INSTALLING:
+            if self.system.name not in _installed:
+                self.system.install()
+                _installed.add(self.system.name)
         self.folder.mkdir(parents=True)
         self.api.create(_NAMESPACES, "", {"metadata": {"name": self.namespace}})
         until(lambda: self._exists(_ACCOUNTS, "default"))
+        self._kubeconfig = account.kubeconfig(self.api, self.namespace, self.system.name, self.folder / "kubeconfig")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,13 +153,13 @@ class World:
         """
         name = f"{quote(task)[:50]}-{home}-{attempt}"
         file, said = self.folder / f"{name}.json", self.folder / f"{name}.txt"
-        file.write_text(json.dumps({"name": "case", "image": self.image, "deadlines": {"total": "3m"}, **job}))
+        file.write_text(json.dumps({"name": "case", "image": self.image, "deadlines": {"total": "5m"}, **job}))
         who = [self.system.name, self.namespace, run, task, str(attempt)]
         with said.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.conformance.launcher", file, *who],
                 cwd=_ROOT,
-                env={**os.environ, "TFSTEPS_HOME": str(self.folder / home)},
+                env={**os.environ, "TFSTEPS_HOME": str(self.folder / home), "KUBECONFIG": str(self._kubeconfig)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -170,11 +171,11 @@ class World:
 
     # --- what is in the namespace
 
-    def jobs(self) -> list[dict[str, Any]]:
+    def jobs(self) -> list[Mapping[str, Any]]:
         """Return the job objects."""
-        return list(self.api.list(self.system.resource, self.namespace)["items"])
+        return list(self.system.kind.gather(self.api.list(self.system.resource, self.namespace)["items"]))
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> Mapping[str, Any]:
         """Wait until there is one job object, and return it."""
         return until(self.jobs)[0]
 
@@ -187,9 +188,12 @@ class World:
         """Tell whether neither a job object nor a pod is left."""
         return not self.jobs() and not self.pods()
 
-    def patch(self, job: Mapping[str, Any], change: Mapping[str, Any]) -> None:
-        """Merge a change into a job object."""
-        self.api.patch(self.system.resource, self.namespace, job["metadata"]["name"], change)
+    def pause(self, *, paused: bool) -> None:
+        """Pause the only job from outside, or resume it."""
+        job = self.job()
+        changes = self.system.kind.pause(job, paused=paused)
+        assert changes
+        apply(self.api, changes, self.namespace, job["metadata"]["uid"])
 
     def delete(self, job: Mapping[str, Any]) -> None:
         """Delete a job object."""

@@ -13,7 +13,7 @@ from tests.faults.trial import Trial
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "faults.md"
 
-_AT_ONCE = int(os.environ.get("FAULTS_AT_ONCE", "4"))
+_AT_ONCE = int(os.environ.get("FAULTS_AT_ONCE", "6"))
 
 
 @pytest.fixture(scope="session")

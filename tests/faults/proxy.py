@@ -100,8 +100,9 @@ class Proxy:
         self.closed = threading.Event()
         self._lock = threading.Lock()
         self._open = set()
-        self._listener = self._listen(0)
-        self.port = self._listener.getsockname()[1]
+        self._kept = self._bound()  # never listens: while nobody does, the port is still nobody else's
+        self.port = self._kept.getsockname()[1]
+        self._listener = self._listen()
 
     def __enter__(self):
         threading.Thread(target=self._serve, name="proxy", daemon=True).start()
@@ -149,18 +150,25 @@ class Proxy:
                     socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     @staticmethod
-    def _listen(port: int) -> socket.socket:
-        return socket.create_server(("127.0.0.1", port), backlog=64)
+    def _bound() -> socket.socket:
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(("127.0.0.1", 0))
+        return bound
+
+    def _listen(self) -> socket.socket:
+        return socket.create_server(("127.0.0.1", self.port), backlog=64, reuse_port=True)
 
     def _serve(self) -> None:
         while not self.closed.is_set():
             if time.monotonic() < self.away_until:
                 self._listener.close()
                 self.closed.wait(self.away_until - time.monotonic())
-                self._listener = self._listen(self.port)
+                self._listener = self._listen()
             if select.select([self._listener], [], [], 0.05)[0]:
                 threading.Thread(target=self._take, args=self._listener.accept(), daemon=True).start()
         self._listener.close()
+        self._kept.close()
 
     def _take(self, connection: socket.socket, address: tuple[str, int]) -> None:
         with contextlib.suppress(OSError, urllib3.exceptions.HTTPError), connection:

@@ -94,7 +94,7 @@ class Site:
             "controller": True,
         }
         container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "600"]}
-        spec = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 20}
+        spec = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 60}
         pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
         self.api.create(PODS, self.namespace, pod)
         eventually(lambda: self.api.get(PODS, self.namespace, name)["status"]["phase"] == "Running", 60)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import pytest
 
 from tests.preflight.conftest import ROOT, cluster, image, namespace_of  # noqa: F401
-from tfsteps import spec
+from tfsteps import spec, systems
 from tfsteps.cluster.api import ApiError
 from tfsteps.identity import Identity
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.parts import complete
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.kubernetes.upkeep import LAUNCHER
 
@@ -47,8 +48,8 @@ class Stage:
         uid = self.cluster.api.create(WORKFLOWS, self.namespace, body)["metadata"]["uid"]
         return {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "name": name, "uid": uid}
 
-    def job(self, name, script=LONG, *, owner=None, node="", **fields):
-        """Create what a launcher creates, and return its metadata."""
+    def job(self, name, script=LONG, *, system="kubeflow", owner=None, node="", **fields):
+        """Create what a launcher creates, its parts too, and return the job's metadata and resource."""
         described = {
             "name": name,
             "image": IMAGE,
@@ -57,19 +58,24 @@ class Stage:
             "roles": {"worker": {}},
             **fields,
         }
-        system = KubernetesSystem(TFJob(), namespace=self.namespace)
-        job, who = spec.from_plain(described), Identity(run="janitor", task=name)
-        (body,) = system.plan(job, who, system.places(job, who, self.folder))
-        body["spec"]["runPolicy"].pop("ttlSecondsAfterFinished", None)  # the operator would be faster than us
+        there = KubernetesSystem(systems.kinds_of(system)[0], namespace=self.namespace)
+        job, who = spec.from_plain(described, "test", systems.options()), Identity(run="janitor", task=name)
+        body, *parts = there.plan(job, who, there.places(job, who, self.folder))
+        body["spec"].get("runPolicy", {}).pop("ttlSecondsAfterFinished", None)  # the operator would be faster than us
         if owner:
             body["metadata"]["ownerReferences"] = [owner]
             body["metadata"]["annotations"][LAUNCHER] = node
-        return self.cluster.api.create(JOBS, self.namespace, body)["metadata"]
+        resource = systems.kinds_of(system)[0].resource
+        made = self.cluster.api.create(resource, self.namespace, body)
+        if parts:
+            release = {"parts": parts, "release": {"spec": {"suspend": False}}}
+            complete(self.cluster.api, resource, made, {**body, **release})
+        return {**made["metadata"], "resource": resource}
 
     def has(self, job):
         """Tell whether a job is still there, and is not being deleted."""
         try:
-            found = self.cluster.api.get(JOBS, self.namespace, job["name"])["metadata"]
+            found = self.cluster.api.get(job.get("resource", JOBS), self.namespace, job["name"])["metadata"]
         except ApiError as error:
             if not error.missing:
                 raise

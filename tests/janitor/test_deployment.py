@@ -77,7 +77,7 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
     (before,), (beside,) = jobs(cluster, namespace, owner), jobs(cluster, namespace, sibling)
     assert before["annotations"][LAUNCHER] == "killed[0].train"
     pod = next(each for each in pods(cluster, namespace, owner) if "train" in each["metadata"]["name"])["metadata"]
-    eventually(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, pod["name"], "-c", "main"))
+    eventually(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, pod["name"], "-c", "main", "--ignore-errors"))
     with contextlib.suppress(AssertionError):  # the container ends, and with it what was executed in it
         cluster.kubectl("exec", "-n", namespace, pod["name"], "-c", "main", "--", "python", "-c", KILL)
     eventually(lambda: cluster.api.get(PODS, namespace, pod["name"])["status"]["phase"] == "Failed")
@@ -89,7 +89,7 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
 
     cluster.api.patch(WORKFLOWS, namespace, "killed", {"spec": {"shutdown": "Terminate"}})
     eventually(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
-    assert f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace)
+    eventually(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace))
     assert [each["uid"] for each in jobs(cluster, namespace, sibling)] == [beside["uid"]]
 
 

@@ -6,10 +6,14 @@ import time
 import pytest
 import yaml
 
+from tests.conformance import operators
+from tests.controllers import install as controllers
 from tests.janitor.conftest import IMAGE, JOBS, LONG
 from tests.preflight.conftest import ROOT, eventually
+from tfsteps import systems
 from tfsteps.cluster.logs import PODS
 from tfsteps.systems.base import State
+from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.host import WORKFLOWS
 from tfsteps.systems.kubernetes.status import job_ended
@@ -17,7 +21,9 @@ from tfsteps.systems.kubernetes.status import job_ended
 KEPT_SECONDS = 2
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
+OTHERS = [name for name in systems.on_kubernetes() if name != "kubeflow"]
 GO = {
+    **{f"on-{name}": "is being stopped|has ended" for name in OTHERS},
     "stopped": "is being stopped|has ended",
     "as-kfp": "is being stopped|has ended",
     "kept": f"keep_for is {KEPT_SECONDS}s",
@@ -29,6 +35,8 @@ ENDS = {"kept": State.FAILED, "failed": State.FAILED, "done": State.SUCCEEDED}
 @pytest.fixture(scope="module")
 def jobs(stage, cluster):
     """The metadata of jobs without launchers, by their situation."""
+    operators.runtimes()
+    controllers.up(["t9k", "tfjob-v1alpha1"])
     owners = {name: stage.workflow(name) for name in ("stopped", "as-kfp", "running", "busy")}
     for name, change in {"stopped": {"shutdown": "Stop"}, "as-kfp": {"activeDeadlineSeconds": 0}}.items():
         cluster.api.patch(WORKFLOWS, stage.namespace, name, {"spec": change})
@@ -46,9 +54,11 @@ def jobs(stage, cluster):
         "foreign": foreign(stage, "foreign", ownerReferences=[owners["stopped"]]),
         "others": foreign(stage, "others", labels={"app.kubernetes.io/managed-by": "helm"}),
     }
+    of_others = {"owner": owners["stopped"], "node": "stopped.other"}
+    made |= {f"on-{name}": stage.job(f"on-{name}", system=name, **of_others) for name in OTHERS}
     for name, state in ENDS.items():
         eventually(lambda name=name, state=state: verdict(stage, made[name]) is state)
-    for name in made.keys() - ENDS.keys():
+    for name in made.keys() - ENDS.keys() - {f"on-{name}" for name in OTHERS}:
         eventually(lambda name=name: [pod for pod in pods(stage, made[name]) if pod["status"]["phase"] == "Running"])
     eventually(lambda: time.time() > job_ended(item(stage, made["kept"])) + KEPT_SECONDS + 1)
     return made
@@ -144,6 +154,28 @@ def test_then_nothing_is_due(passes, jobs):
     ours = len(jobs) - len(GO) - 2
     assert (code, said) == (0, f"{ours} jobs looked at, 0 deletions due.\n")
     assert again == said
+
+
+def test_parameter_servers_of_plain_jobs_end_with_a_chief_that_has_succeeded(stage):
+    roles = {"chief": {"command": ["true"], "args": []}, "worker": {}, "ps": {}}
+    owner = stage.workflow("left")
+    job = stage.job("left", system="jobs", owner=owner, node="left.train", roles=roles)
+    stage.cluster.api.patch(WORKFLOWS, stage.namespace, "left", {"spec": {"shutdown": "Stop"}})
+    selector = f"tfsteps.dev/job={job['name']}"
+
+    def phases():
+        found = stage.cluster.api.list(PODS, stage.namespace, labelSelector=selector)["items"]
+        return sorted(pod["status"]["phase"] for pod in found if "deletionTimestamp" not in pod["metadata"])
+
+    def succeeded():
+        found = stage.cluster.api.get(job["resource"], stage.namespace, job["name"])
+        return IndexedJobs().verdict(found).state is State.SUCCEEDED
+
+    eventually(lambda: phases() == ["Running", "Running", "Succeeded"] and succeeded())
+    eventually(lambda: stage.sweep("--once")[0] == 0 and not phases())
+    time.sleep(3)
+    assert phases() == [], "they came back"
+    assert stage.has(job)
 
 
 def test_every_right_is_needed_and_every_need_is_granted(passes, stage):

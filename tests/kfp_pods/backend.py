@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import yaml
 
 import tfsteps
-from tests.preflight.conftest import eventually, exists
+from tests.preflight.conftest import eventually, exists, release
 from tfsteps.cluster.logs import PODS
 from tfsteps.cluster.watch import Deleted, Watch
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -144,6 +144,14 @@ class Backend:
         name, _ = self.start(step, attempt)
         return self.ended(name)
 
+    def go_on(self, step, stem):
+        """Make a step's pod again while the job of `stem` is HELD; once it follows that one, let both end."""
+        name, _ = self.start(step)
+        self.until_said(name, "[worker-0] up")
+        (held,) = self.jobs(stem)
+        release(self.cluster, self.namespace, held)
+        return self.ended(name)
+
     def ended(self, pod):
         """Wait for the end of a step's container."""
 
@@ -227,8 +235,8 @@ print(time.time(), flush=True)
 for each in target:
     os.kill(each, {number})
 """
-        said = self.cluster.kubectl("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
-        return float(said)
+        command = ("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
+        return float(self.cluster.kubectl(*command, whatever=True))  # it may end with the container
 
     def evict(self, pod):
         """Evict a pod, as a drained node does."""

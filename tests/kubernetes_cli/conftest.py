@@ -10,7 +10,8 @@ import subprocess
 import pytest
 import yaml
 
-from tests.cluster import paths
+from tests.cluster import images, paths
+from tests.preflight.conftest import Cluster, eventually, exists, release
 from tests.unit.cli.command import COMMAND
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, Resource
@@ -18,6 +19,8 @@ from tfsteps.identity import MANAGED_BY
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
+ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+EVENTS = Resource("v1", "events", "Event")
 IMAGE = os.environ.get("TFSTEPS_BUSYBOX_IMAGE", "docker.io/library/busybox:latest")
 
 
@@ -29,9 +32,10 @@ class Terminal:
         self.namespace = namespace
         self.place = ("--on", "kubernetes", "--namespace", namespace)
 
-    def job(self, code, more="", roles="{worker: {}}"):
+    def job(self, code, more="", roles="{worker: {}}", image=IMAGE):
         """Write job.yaml: a shell script in the roles' replicas."""
-        job = {"name": "quick", "image": IMAGE, "image_pull_policy": "Never", "command": ["sh", "-c", code]}
+        pull = {"image_pull_policy": "Never"} if image == IMAGE else {}
+        job = {"name": "quick", "image": image, **pull, "command": ["sh", "-c", code]}
         pathlib.Path("job.yaml").write_text(f"{yaml.safe_dump(job)}roles: {roles}\n{more}\n")
         return "job.yaml"
 
@@ -50,8 +54,22 @@ class Terminal:
                 if process.poll() is None:
                     process.kill()
 
-    def jobs(self):
-        return self.api.list(TFJob.resource, self.namespace)["items"]
+    def jobs(self, run):
+        found = self.api.list(TFJob.resource, self.namespace)["items"]
+        return [each for each in found if each["metadata"]["labels"]["tfsteps.dev/run-id"] == run]
+
+    def reasons(self, run):
+        """Return the reasons of the events of a run's pods."""
+        (job,) = self.jobs(run)
+        events = self.api.list(EVENTS, self.namespace)["items"]
+        return {
+            each["reason"] for each in events if each["involvedObject"]["name"] == f"{job['metadata']['name']}-worker-0"
+        }
+
+    def release(self, run):
+        """Let the job of a run end that runs HELD."""
+        (job,) = self.jobs(run)
+        release(Cluster(self.api), self.namespace, job["metadata"]["name"])
 
 
 def until(process, pattern):
@@ -73,8 +91,18 @@ def namespace():
         api = Api(access.find())
         name = f"u-cli-{secrets.token_hex(3)}"
         made = api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": MANAGED_BY}})
+        eventually(lambda: exists(api, ACCOUNTS, name, "default"))
         yield api, name
         api.delete(NAMESPACES, "", name, made["metadata"]["uid"])
+
+
+@pytest.fixture(scope="session")
+def versioned(namespace):
+    """Return an image whose tag says that it need not be pulled: a TrainJob takes no pull policy."""
+    if given := os.environ.get("TFSTEPS_VERSIONED_BUSYBOX_IMAGE"):
+        return given
+    images.load_programs("registry.local/busybox:1", {}, ["sh"])
+    return "registry.local/busybox:1"
 
 
 @pytest.fixture

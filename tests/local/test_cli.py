@@ -39,13 +39,13 @@ def folder(tmp_path, monkeypatch):
 
 def script(code, more="", roles="{worker: {replicas: 2}}"):
     """Write job.yaml: a shell script in two workers, neither of which listens on its port."""
-    job = {"name": "script", "command": ["sh", "-c", code], "systems": {"local": {"started": "spawn", "grace": "30s"}}}
+    job = {"name": "script", "command": ["sh", "-c", code], "systems": {"local": {"started": "spawn", "grace": "100s"}}}
     pathlib.Path("job.yaml").write_text(f"{yaml.safe_dump(job)}roles: {roles}\n{more}\n")
     return "job.yaml"
 
 
 def tfsteps(*args, **options):
-    return subprocess.run([COMMAND, *args], capture_output=True, text=True, check=False, timeout=60, **options)
+    return subprocess.run([COMMAND, *args], capture_output=True, text=True, check=False, timeout=150, **options)
 
 
 @contextlib.contextmanager
@@ -69,7 +69,13 @@ def until(process, pattern):
     raise AssertionError(f"never printed {pattern!r}: {read} {process.stderr.read()}")
 
 
-def wait_until(condition, seconds=10):
+def until_all_are_ready(process):
+    """Read standard output until both workers have said so."""
+    first = re.search(r"worker-\d", until(process, "ready").splitlines()[-1])[0]
+    until(process, rf"worker-[^{first[-1]}]\] ready")
+
+
+def wait_until(condition, seconds=60):
     give_up = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up, "never happened"
@@ -261,7 +267,7 @@ def test_a_running_job_is_seen_and_stopped_from_another_terminal():
         assert refused.returncode == Exit.USAGE
         assert "`tfsteps stop r1 --task script` stops it" in refused.stderr
         stopped = tfsteps("stop", "r1")
-        assert process.wait(10) == Exit.CANCELLED
+        assert process.wait(60) == Exit.CANCELLED
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert stopped.stdout.startswith("stopping script: waiting for ")
     assert re.match(r"script cancelled after ", stopped.stdout.splitlines()[-1])
@@ -273,16 +279,16 @@ def test_a_running_job_is_seen_and_stopped_from_another_terminal():
 
 def test_stop_now_needs_no_patience():
     with started("run", script(SWALLOW), "--run-id", "r1") as process:
-        until(process, "ready")
+        until_all_are_ready(process)
         begun = time.monotonic()
         assert tfsteps("stop", "r1", "--now").returncode == 0
-        assert time.monotonic() - begun < 10
-        assert process.wait(10) == Exit.CANCELLED
+        assert time.monotonic() - begun < 60
+        assert process.wait(60) == Exit.CANCELLED
 
 
 def test_stop_waits_and_a_second_stop_kills():
     with started("run", script(SWALLOW), "--run-id", "r1") as process:
-        until(process, "ready")
+        until_all_are_ready(process)
         pids = replicas("r1")
         with started("stop", "r1") as patient:
             until(patient, "stopping script: waiting for worker-0, worker-1")
@@ -291,9 +297,9 @@ def test_stop_waits_and_a_second_stop_kills():
             assert all(map(alive, pids))
             begun = time.monotonic()
             assert tfsteps("stop", "r1", "--now").returncode == 0
-            assert time.monotonic() - begun < 10
-            assert patient.wait(10) == 0
-        assert process.wait(10) == Exit.CANCELLED
+            assert time.monotonic() - begun < 60
+            assert patient.wait(60) == 0
+        assert process.wait(60) == Exit.CANCELLED
     assert not any(map(alive, pids))
 
 
@@ -316,8 +322,8 @@ def test_logs_and_show_follow_until_the_job_has_ended():
         with started("logs", "latest", "--follow") as logs, started("show", "latest", "--follow") as show:
             assert logs.stdout.read() == "".join(f"[worker-0] {i}\n" for i in range(1, 6))
             shown = show.stdout.read()
-            assert (logs.wait(10), show.wait(10)) == (0, 0)
-        assert process.wait(10) == Exit.FAILED
+            assert (logs.wait(60), show.wait(60)) == (0, 0)
+        assert process.wait(60) == Exit.FAILED
     assert re.search(r"^script failed after .*exit code 1", shown, re.MULTILINE)
 
 
@@ -331,7 +337,7 @@ def test_a_signal_cancels_the_job_and_says_so(number, output):
         wait_until(lambda: records.attempts("r1") and b"ready" in records.attempts("r1")[0].log.read_bytes())
         pids = replicas("r1")
         process.send_signal(number)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == Exit.CANCELLED
     assert not any(map(alive, pids))
     assert "Traceback" not in err
@@ -376,7 +382,7 @@ def read_terminal(terminal):
 
 def answers(url):
     try:
-        with urllib.request.urlopen(f"{url}data/environment", timeout=10) as answer:
+        with urllib.request.urlopen(f"{url}data/environment", timeout=60) as answer:
             return bool(json.load(answer)["data_location"])
     except urllib.error.URLError:
         return False
@@ -389,7 +395,7 @@ def test_tensorboard_is_up_while_the_job_runs():
         assert answers(url)
         assert records.attempts("r1")[0].status().tensorboard_url == url
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert process.returncode == Exit.CANCELLED
     assert not answers(url)
     (attempt,) = records.attempts("r1")
@@ -406,7 +412,7 @@ def test_tensorboard_is_kept_until_ctrl_c_and_the_exit_code_is_the_jobs():
         assert answers(url)
         assert url in tfsteps("show", "r1").stdout
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == Exit.FAILED
+        assert process.wait(60) == Exit.FAILED
     assert not answers(url)
     assert url not in tfsteps("show", "r1").stdout
 
@@ -415,6 +421,7 @@ def test_tensorboard_is_kept_until_ctrl_c_and_the_exit_code_is_the_jobs():
 
 
 @pytest.mark.tensorflow
+@pytest.mark.timeout(300)
 def test_the_starter_job_trains_and_goes_on_where_it_stopped():
     assert tfsteps("init", "first").returncode == 0
     done = tfsteps("run", "first/job.yaml", "--run-id", "r1", "--output", "json")

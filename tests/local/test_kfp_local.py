@@ -336,35 +336,42 @@ def asleep():
 
 
 class WhenAsleep:
-    """An observer that does something once the replica says that it sleeps."""
+    """An observer that does something once the replica says that it sleeps, and a status has been seen."""
 
     def __init__(self, act):
         self._act = act
-        self.status = None
+        self._status = None
+        self._asleep = False
 
     def changed(self, status):
-        self.status = status
+        self._status = status
+        self._act_if_due()
 
     def line(self, line):
-        if line.text == b"asleep":
-            self._act(self.status)
+        self._asleep |= line.text == b"asleep"
+        self._act_if_due()
+
+    def _act_if_due(self):
+        if self._asleep and self._status:
+            self._asleep = False
+            self._act(self._status)
 
 
 def test_launchers_are_forked_from_one_process_and_have_its_environment_and_folder(tmp_path):
+    says = "pwd; echo $COLOUR $TFSTEPS_TASK; sed -n 's/^PPid:.//p' /proc/$PPID/status"  # of the launcher
+
     @dsl.pipeline(name="forked")
     def pipeline():
-        one = train(name="one", command=["sh", "-c", "pwd; echo $COLOUR $TFSTEPS_TASK"], workers=1)
-        train(name="two", command=["sh", "-c", "pwd; echo $COLOUR $TFSTEPS_TASK"], workers=1).after(one)
+        one = train(name="one", command=["sh", "-c", says], workers=1)
+        train(name="two", command=["sh", "-c", says], workers=1).after(one)
 
-    parents = set()
     seen = Seen()
-    seen.changed = lambda status: parents.add(psutil.Process(status.launcher).ppid()) if not status.ended else None
     do(pipeline, tmp_path, observer=seen, cwd=tmp_path, env={"COLOUR": "red"})
     here = str(tmp_path).encode()
-    assert [text for _, text in seen.lines] == [here, b"red train", here, b"red train-2"]
-    [parent] = parents
-    assert parent != os.getpid()
-    assert not psutil.pid_exists(parent), "it ends with the pipeline"
+    parent = seen.lines[2][1]
+    assert [text for _, text in seen.lines] == [here, b"red train", parent, here, b"red train-2", parent]
+    assert int(parent) != os.getpid()
+    assert not psutil.pid_exists(int(parent)), "it ends with the pipeline"
 
 
 def test_killed_launcher(tmp_path):

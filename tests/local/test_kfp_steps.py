@@ -13,7 +13,7 @@ import psutil
 import pytest
 from kfp import dsl
 
-from tests.local.test_kfp_local import WhenAsleep, do, say
+from tests.local.test_kfp_local import WhenAsleep, do, say, step
 from tfsteps.engines.kfp.local import PipelineError
 from tfsteps.kfp import cleanup, evaluate_gate, launch, run, train, train_and_finalize, wait
 from tfsteps.records import attempts
@@ -87,11 +87,12 @@ def test_a_job_that_ended_before_anybody_waited(tmp_path):
 
 @dsl.container_component
 def nap():
-    return dsl.ContainerSpec(
-        image=train.component_spec.implementation.container.image,
-        command=["python", "-c", "import time; time.sleep(1)"],
-        args=["--executor_input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
-    )
+    return step("time.sleep(1)")
+
+
+@dsl.container_component
+def see(path: str):
+    return step("""while not os.path.exists(task.parameters["path"]): time.sleep(0.1)""")
 
 
 def test_wait_fails_as_the_job_does(tmp_path):
@@ -109,7 +110,8 @@ def test_wait_fails_as_the_job_does(tmp_path):
 def test_wait_tried_again_goes_on_with_the_same_job(tmp_path):
     @dsl.pipeline(name="again")
     def again():
-        launched = launch(name="asleep", command=["sh", "-c", "echo asleep; sleep 4"], workers=1)
+        program = f"echo asleep; until [ -e {tmp_path}/killed ]; do sleep 0.1; done"
+        launched = launch(name="asleep", command=["sh", "-c", program], workers=1)
         wait(job=launched.outputs["job"]).set_retry(num_retries=1, backoff_duration="0s")
 
     killed = []
@@ -121,6 +123,7 @@ def test_wait_tried_again_goes_on_with_the_same_job(tmp_path):
                 if alive and each.pid != status.launcher and each.ppid() == parent_of_steps():
                     killed.append(each.pid)
                     each.kill()
+                    (tmp_path / "killed").touch()
 
     def parent_of_steps():
         for each in psutil.Process().children():
@@ -163,10 +166,10 @@ def run_and_collect(pipeline, tmp_path, lines):
 def test_a_launched_job_ends_with_its_pipeline(tmp_path):
     @dsl.pipeline(name="forgotten")
     def forgotten():
-        polite = "trap 'sleep 0.5; echo saved; exit 0' TERM; echo asleep; sleep 600 & wait"
-        nap().after(launch(name="asleep", command=["sh", "-c", polite], workers=1))
+        polite = f"trap 'sleep 0.5; echo saved; exit 0' TERM; touch {tmp_path}/asleep; sleep 600 & wait"
+        see(path=f"{tmp_path}/asleep").after(launch(name="asleep", command=["sh", "-c", polite], workers=1))
 
-    assert do(forgotten, tmp_path, run_id="r")[0] == [("launch", 0), ("nap", 0)]
+    assert do(forgotten, tmp_path, run_id="r")[0] == [("launch", 0), ("see", 0)]
     [attempt] = attempts("r")
     assert str(attempt.status().state) == "cancelled"
     assert attempt.log.read_text().endswith("saved\n"), "it was asked, and asked once"
@@ -199,6 +202,7 @@ def test_a_killed_pipeline_leaves_no_job(tmp_path):
     with process:
         until(lambda: process.stdout.readline() == "sleeping\n")
         [attempt] = attempts("r")
+        until(lambda: attempt.status().replicas[0].spans)
         launcher, replica = attempt.status().launcher, replica_of(attempt)
         assert psutil.pid_exists(replica)
         process.kill()
@@ -391,7 +395,7 @@ def test_the_gate(given, code, says, tmp_path):
     assert says in "\n".join(lines)
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds=60.0):
     """Wait until `condition()` is true."""
     end = time.monotonic() + seconds
     while not condition():

@@ -43,7 +43,7 @@ def assert_nothing_left(output):
             assert process.environ().get("TFSTEPS_RUN_ID") != run_id, process.cmdline()
     if found := re.search(r"^tensorboard (http\S+)$", output, re.MULTILINE):
         with pytest.raises(urllib.error.URLError):
-            urllib.request.urlopen(found[1], timeout=2)
+            urllib.request.urlopen(found[1], timeout=60)
     for attempt in records.attempts(run_id):
         assert attempt.status().tensorboard_url == "", "the records name no address where nothing answers"
 
@@ -216,14 +216,14 @@ def test_killed(tmp_path):
     with subprocess.Popen(command(folder=folder), stdout=subprocess.PIPE, text=True) as process:
         output = until(process.stdout, "sleeping")
         process.kill()
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         with contextlib.suppress(AssertionError):
             [run_id] = records.runs()
             assert not [p for p in psutil.process_iter() if run_of(p) == run_id]
             return
         time.sleep(0.1)
-    raise AssertionError(f"processes are left 20 s after SIGKILL:\n{output}")
+    raise AssertionError(f"processes are left 60 s after SIGKILL:\n{output}")
 
 
 def run_of(process):

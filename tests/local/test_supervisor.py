@@ -106,7 +106,7 @@ def test_leftovers_are_ended_after_the_finish_time_and_do_not_count():
     text = script('test "$TFSTEPS_ROLE" = chief || exec sleep 60', "{chief: {}, worker: {}, evaluator: {}}")
     start = time.monotonic()
     result = run_job(f"{text}systems: {{local: {{finish: 1s, started: spawn}}}}")
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 30  # it is 30 s where nothing is asked for
     assert result.status.state is State.SUCCEEDED
     assert result.ends("worker-0") == [("stopped", 143)]
 
@@ -114,13 +114,13 @@ def test_leftovers_are_ended_after_the_finish_time_and_do_not_count():
 def test_grandchildren_in_groups_of_their_own_go_with_their_replica(tmp_path):
     code = f"set -m; sleep 300 & echo $! > {tmp_path}/pid; exit 0"
     assert run_job(script(code)).status.state is State.SUCCEEDED
-    assert not alive(int((tmp_path / "pid").read_text()))
+    gone([int((tmp_path / "pid").read_text())], 5)
 
 
 def test_a_background_process_that_holds_the_pipe_does_not_hold_the_job():
     start = time.monotonic()
     assert run_job(script("sleep 300 & echo out")).status.state is State.SUCCEEDED
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
 
 
 def test_a_port_is_free_again_after_the_end():
@@ -176,14 +176,19 @@ def test_signals_cancel_the_job(number):
 
 
 def test_a_second_ctrl_c_kills_at_once():
-    def twice(_):
-        threading.Timer(0.5, interrupt(), [None]).start()
-        interrupt()(None)
-
+    text = script("trap 'echo asked' TERM; echo up; while :; do sleep 1; done", more="systems: {local: {grace: 100s}}")
     start = time.monotonic()
-    result = run_job(script("trap '' TERM; echo up; while :; do sleep 1; done"), (r"up", twice))
-    assert time.monotonic() - start < 5
+    result = run_job(text, (r"up", interrupt()), (r"asked", interrupt()))
+    assert time.monotonic() - start < 60
     assert (result.status.state, result.ends("worker-0")) == (State.CANCELLED, [("stopped", 137)])
+
+
+def test_two_ctrl_c_at_once_kill_as_two_do():
+    text = script("trap '' TERM; echo up; while :; do sleep 1; done", more="systems: {local: {grace: 100s}}")
+    start = time.monotonic()
+    result = run_job(text, (r"up", lambda _: [os.kill(os.getpid(), signal.SIGINT) for _ in range(2)]))
+    assert time.monotonic() - start < 60
+    assert result.ends("worker-0") == [("stopped", 137)]
 
 
 def test_a_stop_while_a_restart_waits_is_not_followed_by_a_start():
@@ -210,14 +215,14 @@ sys.exit(0 if run_job(sys.argv[1], run=sys.argv[2]).status.state == "succeeded" 
 
 @contextlib.contextmanager
 def supervisor(text, run="other"):
-    """Run a job in another process; yield it and its attempt once its state is `running`."""
+    """Run a job in another process; yield it and its attempt once its state is `running`, or was."""
     root = pathlib.Path(__file__).parents[2]
     name = text.split("name: ")[1].split()[0]
     attempt = Attempt.of(Identity(run=run, task=name))
     with subprocess.Popen([sys.executable, "-c", RUN, text, run], cwd=root) as process:
         try:
-            give_up = time.monotonic() + 20
-            while not ((attempt.folder / "status.json").exists() and attempt.status().state is State.RUNNING):
+            give_up = time.monotonic() + 60
+            while not ((attempt.folder / "status.json").exists() and attempt.status().started):
                 assert time.monotonic() < give_up
                 time.sleep(0.02)
             yield process, attempt
@@ -225,7 +230,7 @@ def supervisor(text, run="other"):
             process.kill()
 
 
-def gone(pids, seconds=5):
+def gone(pids, seconds=60):
     give_up = time.monotonic() + seconds
     while any(alive(pid) for pid in pids):
         assert time.monotonic() < give_up, [pid for pid in pids if alive(pid)]
@@ -247,16 +252,16 @@ def test_a_killed_supervisor_leaves_no_replica():
 
 def test_two_jobs_side_by_side_do_not_disturb_each_other():
     slow = (
-        STANDIN.replace("RESUME: 1", "STEP_SLEEP: 0.05").replace("name: standin", "name: slow")
+        STANDIN.replace("RESUME: 1", "STEP_SLEEP: 0.1").replace("name: standin", "name: slow")
         + "roles: {worker: {replicas: 2}}"
     )
     with supervisor(slow) as (process, attempt):
         result = run_job(
-            f"{STANDIN}roles: {{worker: {{replicas: 2}}}}\n".replace("RESUME: 1", "STEP_SLEEP: 0.05"),
+            f"{STANDIN}roles: {{worker: {{replicas: 2}}}}\n".replace("RESUME: 1", "STEP_SLEEP: 0.05, EPOCHS: 999"),
             (r"epoch 1", kill("worker-1")),
         )
         assert result.status.state is State.FAILED
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert attempt.status().state is State.SUCCEEDED
 
 

@@ -21,7 +21,7 @@ from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
 
 
 def get(url):
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return json.load(answer)
 
 
@@ -29,7 +29,7 @@ def processes(board):
     return [pid for pid in session(board._process.pid) if alive(pid)]
 
 
-def wait_until(condition, seconds=10):
+def wait_until(condition, seconds=60):
     give_up = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < give_up, "never happened"

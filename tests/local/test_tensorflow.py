@@ -19,6 +19,8 @@ WSUM_TWO_REPLICAS = "6.175067902"  # of mwms.py after 3 epochs of 20 steps, howe
 ENV = "{TF_CPP_MIN_LOG_LEVEL: 2, RESUME: 1"
 MWMS = "name: mwms\ncommand: [python, mwms.py]\n"
 TWO_WORKERS = f"{MWMS}roles: {{worker: {{replicas: 2}}}}\n"
+# Slow until there is a checkpoint, so that what happens after the first epoch comes before the last one.
+AT_FIRST_SLOW = '[sh, -c, "[ -e $TFSTEPS_OUTPUT_DIR/ckpt/checkpoint ] || export STEP_SLEEP=0.5; exec python $0", {}]'
 PS = "name: ps\ncommand: [python, ps.py]\nroles: {chief: {}, ps: {}, worker: {replicas: 2}}\n"
 
 
@@ -53,7 +55,8 @@ def test_evaluator_sees_the_last_checkpoint():
 
 
 def test_killed_worker_restarts_all_and_gives_the_same_bits():
-    text = f"{MWMS}restart: on_failure\nroles: {{worker: {{replicas: 2}}}}\nenv: {ENV}, STEP_SLEEP: 0.02}}\n"
+    text = f"{TWO_WORKERS}restart: on_failure\nenv: {ENV}, EPOCHS: 15, STEPS: 4}}\n"
+    text = text.replace("[python, mwms.py]", AT_FIRST_SLOW.format("mwms.py"))
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1")))
     succeeded(result, "worker-0", "worker-1")
     assert result.ends("worker-1") == [("failed", 137), ("succeeded", 0)]
@@ -64,7 +67,7 @@ def test_killed_worker_restarts_all_and_gives_the_same_bits():
 
 
 def test_killed_worker_without_restart_fails_and_names_it():
-    text = f"{MWMS}roles: {{worker: {{replicas: 2}}}}\nenv: {ENV}, STEP_SLEEP: 0.05}}\n"
+    text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\n"
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1")))
     assert result.status.state is State.FAILED
     assert result.status.digest.replica == "worker-1"
@@ -73,7 +76,8 @@ def test_killed_worker_without_restart_fails_and_names_it():
 
 
 def test_killed_ps_comes_back_with_the_chief_and_the_workers_stay():
-    text = f"{PS}restart: on_failure\nbackoff_limit: 3\nenv: {ENV}, JOIN: 1, STEP_SLEEP: 0.02}}\n"
+    text = f"{PS}restart: on_failure\nbackoff_limit: 3\nenv: {ENV}, JOIN: 1, EPOCHS: 15, STEPS: 4}}\n"
+    text = text.replace("[python, ps.py]", AT_FIRST_SLOW.format("ps.py"))
     result = run_job(text, (r"epoch 1 ", kill("ps-0")))
     succeeded(result, "chief-0")
     assert len(result.replica("ps-0").spans) == 2
@@ -101,11 +105,11 @@ def test_a_peer_that_never_joins_is_named_when_the_pending_deadline_passes():
 def test_a_replica_that_hangs_passes_the_no_progress_deadline():
     text = (
         f"{MWMS}env: {ENV}}}\nroles: {{chief: {{}}, worker: {{env: {{STEP_SLEEP: 9999}}}}}}\n"
-        "deadlines: {no_progress: 15s}\nsystems: {local: {grace: 1s}}\n"
+        "deadlines: {no_progress: 50s}\nsystems: {local: {grace: 1s}}\n"
     )
     result = run_job(text)
     assert (result.status.state, result.status.reason) == (State.FAILED, "DeadlineExceeded")
-    assert "`no_progress` passed after 15s" in result.status.message
+    assert "`no_progress` passed after 50s" in result.status.message
     assert State.RUNNING in result.watcher.states
 
 

@@ -16,11 +16,15 @@ from tests.cluster import images, paths
 from tests.cluster.build import build
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.logs import PODS
 from tfsteps.identity import new_run_id
+from tfsteps.systems.kubeflow.tfjob import TFJob
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
 ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+HELD = "echo up; trap 'exit 143' TERM; until [ -e /tmp/released ]; do sleep 0.2; done"
+"""What a replica runs that ends when it is released, however long that which comes before may take."""
 
 
 @dataclass
@@ -29,11 +33,11 @@ class Cluster:
 
     api: Api = field(default_factory=lambda: Api(access.find()))
 
-    def kubectl(self, *args, stdin=None):
-        """Run kubectl and return what it prints."""
+    def kubectl(self, *args, stdin=None, whatever=False):
+        """Run kubectl and return what it prints; `whatever` = however it ends."""
         program = shutil.which("kubectl") or str(build()["kubectl"])
         done = subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        assert whatever or done.returncode == 0, done.stderr
         return done.stdout
 
 
@@ -82,6 +86,13 @@ def exists(api, resource, namespace, name):
             return False
         raise
     return True
+
+
+def release(cluster, namespace, job):
+    """Let the replica of a HELD TFJob end that decides."""
+    selector = f"{TFJob().selector(job)},training.kubeflow.org/replica-index=0"
+    for pod in cluster.api.list(PODS, namespace, labelSelector=selector)["items"]:
+        cluster.kubectl("exec", "-n", namespace, pod["metadata"]["name"], "--", "touch", "/tmp/released")
 
 
 def eventually(condition, seconds=60.0):

@@ -19,8 +19,13 @@ _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
 
 def right(method, path, query):
-    """Return what an API server calls a request: verb, group, resource with its subresource."""
+    """Return what an API server calls a request: verb, group, resource with its subresource; None for discovery.
+
+    Which APIs there are, everybody may ask.
+    """
     found = _PATH.match(path)
+    if found is None:
+        return None
     verb = _VERBS.get(method) or ("get" if found["name"] else "watch" if "watch" in query else "list")
     return verb, found["group"] or "", "/".join(filter(None, [found["plural"], found["sub"]]))
 
@@ -39,7 +44,8 @@ def main(program, account, record, *arguments):
                 status = error.status
                 raise
             finally:
-                file.write("\t".join([str(status), *right(method, path, query or {})]) + "\n")
+                if used := right(method, path, query or {}):
+                    file.write("\t".join([str(status), *used]) + "\n")
 
         Api.open = recorded
         return importlib.import_module(program).main(arguments)

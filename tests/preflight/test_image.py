@@ -6,7 +6,7 @@ import re
 import msgspec
 import pytest
 
-from tests.preflight.conftest import eventually, exists, grant, namespace_of
+from tests.preflight.conftest import HELD, eventually, exists, grant, namespace_of, release
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -110,14 +110,15 @@ def test_a_job_to_its_end(script, expected, image, cluster, namespace):
 
 
 def test_a_pod_that_is_taken_away_leaves_its_job_to_the_next(image, cluster, namespace):
-    body = train(image, "moved", "echo up; sleep 6", LAUNCHER)
+    body = train(image, "moved", HELD, LAUNCHER)
     cluster.api.create(PODS, namespace, body)
-    eventually(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, "moved", "--ignore-errors"))
+    eventually(lambda: "[worker-0] up" in cluster.kubectl("logs", "-n", namespace, "moved", "--ignore-errors"))
     before = jobs(cluster, namespace, "moved")
     uid = cluster.api.get(PODS, namespace, "moved")["metadata"]["uid"]
     cluster.api.delete(PODS, namespace, "moved", uid)
     eventually(lambda: not exists(cluster.api, PODS, namespace, "moved"))
     assert jobs(cluster, namespace, "moved") == before
+    release(cluster, namespace, *before)
     code, _, said = run(cluster, namespace, body)
     assert code == 0, said
     assert jobs(cluster, namespace, "moved") == before

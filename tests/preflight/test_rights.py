@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import yaml
 
-from tests.preflight.conftest import ROOT, eventually, grant, namespace_of
+from tests.preflight.conftest import HELD, ROOT, eventually, grant, namespace_of, release
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
@@ -29,8 +29,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 JOBS = TFJob.resource
 CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
+QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 ACCOUNT = "launcher"
 IMAGE = "docker.io/library/busybox:latest"
+FOR_GANGS = {  # tests/gang runs with these rights
+    ("patch", "kubeflow.org", "tfjobs"),
+    ("get", "scheduling.x-k8s.io", "podgroups"),
+    ("create", "scheduling.x-k8s.io", "podgroups"),
+}
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 
 
@@ -68,7 +74,7 @@ class Stage:
     """A namespace, its launcher's ServiceAccount, and all launchers that were started in it."""
 
     def __init__(self, cluster, namespace, folder):
-        self.api, self.namespace, self.folder = cluster.api, namespace, folder
+        self.cluster, self.api, self.namespace, self.folder = cluster, cluster.api, namespace, folder
         self.launchers = []
         grant(cluster, namespace, ACCOUNT, folder)
         account = folder / "account"
@@ -127,6 +133,11 @@ class Stage:
         eventually(lambda: text in launcher.said.read_text() or launcher.process.poll() is not None)
         assert launcher.process.poll() is None, launcher.said.read_text()
 
+    def replicas_are_gone(self):
+        """Tell whether no job has pods any more."""
+        selector = "training.kubeflow.org/job-name"
+        return not self.api.list(PODS, self.namespace, labelSelector=selector)["items"]
+
     def jobs(self):
         """Return the names of the jobs that are there."""
         return [item["metadata"]["name"] for item in self.api.list(JOBS, self.namespace)["items"]]
@@ -152,6 +163,7 @@ def life(stage):
 def success(stage, name):
     stage.pod(name, stage.workflow(name))
     fields = {"env": {"B": {"config_map": "settings", "key": "batch"}}, "service_account": "default"}
+    fields |= {"success": "all_workers"}  # else worker 1 may be taken away before it says anything
     queued = {"labels": {"kueue.x-k8s.io/queue-name": "research"}}
     return stage.launch(name, "echo batch $B", **fields, **queued).ends()
 
@@ -184,11 +196,14 @@ def workflow_ends(stage, name):
 
 def killed_and_run_again(stage, name):
     stage.pod(name, stage.workflow(name))
-    first = stage.launch(name, "echo up; sleep 4")
-    stage.until_said(first, "] up")
+    first = stage.launch(name, HELD)
+    stage.until_said(first, "[worker-0] up")
     first.process.kill()
     first.process.wait()
-    second = stage.launch(name, "echo up; sleep 4")
+    second = stage.launch(name, HELD)
+    stage.until_said(second, "[worker-0] up")
+    (made,) = [each for each in stage.jobs() if each.startswith(name)]
+    release(stage.cluster, stage.namespace, made)
     code, said = second.ends()
     assert {"create"}.isdisjoint(verb for _, verb, *_ in second.requests()), "it adopts, and creates nothing"
     return code, said
@@ -199,9 +214,30 @@ def impossible(stage, name):
     return stage.launch(name, "echo up", volumes=[{"pvc": "data", "mount": "/data"}]).ends()
 
 
+def quota_is_used_up(stage, name):
+    stage.pod(name, stage.workflow(name))
+    eventually(stage.replicas_are_gone)
+    hard = {"pods": str(len(stage.api.list(PODS, stage.namespace)["items"]))}
+    quota = stage.api.create(QUOTAS, stage.namespace, {"metadata": {"name": "team"}, "spec": {"hard": hard}})
+    eventually(lambda: "hard" in stage.api.get(QUOTAS, stage.namespace, "team").get("status", {}))
+    launcher = stage.launch(name, "echo up")
+    stage.until_said(launcher, "exceeded quota: team")
+    stage.api.delete(QUOTAS, stage.namespace, "team", quota["metadata"]["uid"])
+    return launcher.ends()
+
+
 SCENES = {
     each.__name__.replace("_", "-"): each
-    for each in (success, outside_of_workflows, failure, stopped, workflow_ends, killed_and_run_again, impossible)
+    for each in (
+        success,
+        outside_of_workflows,
+        failure,
+        stopped,
+        workflow_ends,
+        killed_and_run_again,
+        impossible,
+        quota_is_used_up,
+    )
 }
 ENDS = [
     ("success", 0, r"\[worker-1\] batch 64\n"),
@@ -211,6 +247,7 @@ ENDS = [
     ("workflow-ends", 12, "cancelled"),
     ("killed-and-run-again", 0, r"(?s)\[worker-0\] up\n.*succeeded"),
     ("impossible", 2, "nothing was created: PersistentVolumeClaim preflight-.*/data is missing"),
+    ("quota-is-used-up", 0, r"\[worker-0\] up\n"),
 ]
 
 
@@ -235,9 +272,8 @@ def test_every_right_is_needed_and_every_need_is_granted(life, stage):
 def test_what_is_left(life, stage):
     """Jobs that were stopped, or to be deleted, are gone; so are the pods of those that succeeded."""
     left = {name.rpartition("-")[0] for name in stage.jobs()}
-    assert left == {"success", "outside-of-workflows", "killed-and-run-again"}
-    selector = "training.kubeflow.org/job-name"
-    eventually(lambda: not stage.api.list(PODS, stage.namespace, labelSelector=selector)["items"])
+    assert left == {"success", "outside-of-workflows", "killed-and-run-again", "quota-is-used-up"}
+    eventually(stage.replicas_are_gone)
 
 
 def granted():
@@ -246,4 +282,4 @@ def granted():
     for file in (ROOT / "manifests/base").glob("*-role.yaml"):
         for rule in yaml.safe_load(file.read_text())["rules"]:
             found |= set(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]))
-    return found
+    return found - FOR_GANGS

@@ -5,7 +5,7 @@ import uuid
 import msgspec
 import pytest
 
-from tests.preflight.conftest import eventually, executor, grant, namespace_of
+from tests.preflight.conftest import HELD, eventually, executor, grant, namespace_of, release
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -88,7 +88,7 @@ def owners(cluster, namespace, image):
     """The metadata of all Workflows, which run side by side."""
     scripts = {
         WELL: "echo up",
-        MOVED: "echo up; sleep 30",
+        MOVED: HELD,
         **dict.fromkeys(STOPS, "echo up; trap 'exit 0' TERM; sleep 600 & wait"),
     }
     return {name: submit(cluster, namespace, image, name, script) for name, script in scripts.items()}
@@ -115,11 +115,14 @@ def test_a_step_whose_pod_is_evicted_goes_on_with_its_job(cluster, namespace, ow
     owner = owners[MOVED]
     eventually(lambda: jobs(cluster, namespace, owner), 120)
     (first,) = [pod["metadata"] for pod in pods(cluster, namespace, owner)]
-    eventually(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, first["name"], "-c", "main"))
+    eventually(
+        lambda: "] up" in cluster.kubectl("logs", "-n", namespace, first["name"], "-c", "main", "--ignore-errors")
+    )
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first["name"]}}
     cluster.api.request("POST", PODS.path(namespace, first["name"], "eviction"), {}, eviction)
     eventually(lambda: [pod for pod in pods(cluster, namespace, owner) if pod["metadata"]["uid"] != first["uid"]], 120)
     eventually(lambda: first["uid"] not in [pod["metadata"]["uid"] for pod in pods(cluster, namespace, owner)])
+    release(cluster, namespace, jobs(cluster, namespace, owner)[0]["name"])
     code, message = ended(cluster, namespace, owner)
     assert (code, " succeeded after " in message) == (0, True), message
     assert len(jobs(cluster, namespace, owner)) == 1

@@ -52,6 +52,13 @@ def test_the_first_to_fail_is_named_with_its_own_frame():
     assert found.retryable == "user"
 
 
+def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
+    found = digest(status([span(5, 1)], reason="DeadlineExceeded", message="Deadline `total` passed."), {})
+    assert found.summary == (
+        "Deadline `total` passed. Before that, worker-0 failed with exit code 1: the program raised an error."
+    )
+
+
 def test_the_one_that_the_system_blames_comes_first():
     assert digest(status([span(5, 1)], [span(9, 1)]), {}, "worker-1").replica == "worker-1"
 

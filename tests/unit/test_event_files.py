@@ -219,16 +219,16 @@ def test_a_poll_is_bounded_and_the_next_one_goes_on(tmp_path, monkeypatch):
     assert sorted((s.run, s.step) for poll in polls for s in poll) == [(r, s) for r in "ab" for s in range(100)]
 
 
-def test_a_gigabyte_of_images_is_passed_over_unread(tmp_path):
-    image = (1 << 30).to_bytes(8, "little")
+def test_a_terabyte_of_images_is_passed_over_unread(tmp_path):
+    image = (1 << 40).to_bytes(8, "little")
     with ScalarWriter(tmp_path) as writer:
         writer.raw(image + struct.pack("<I", masked_crc32c(image)))
         writer.path.open("ab").close()
-        os.truncate(writer.path, writer.path.stat().st_size + (1 << 30) + 4)
+        os.truncate(writer.path, writer.path.stat().st_size + (1 << 40) + 4)
         writer.scalar("loss", 0.5, 1)
     start = time.perf_counter()
     assert values(ScalarReader(tmp_path)) == [("loss", 1, 0.5)]
-    assert time.perf_counter() - start < 0.5
+    assert time.perf_counter() - start < 30
 
 
 def test_a_length_that_is_a_lie_allocates_nothing(tmp_path):
@@ -255,6 +255,7 @@ def test_tensorboard_reads_what_the_writer_writes(tmp_path):
 
 
 @pytest.mark.tensorflow
+@pytest.mark.timeout(300)
 def test_what_tensorflow_writes_is_read(tmp_path):
     program = """
         import sys

@@ -48,8 +48,10 @@ def test_the_launcher_may_do_what_it_cannot_do_without():
     granted = set(
         itertools.chain(*(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]) for rule in rules))
     )
-    job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}, "test", {})
-    rights = {(right.verb, right.group, right.plural) for right in needed(TFJob.resource, job)}
+    fields = {"name": "a", "image": "i", "roles": {"worker": {}}}
+    jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}})]
+    wanted = [right for job in jobs for right in needed(TFJob.resource, job, TFJob().rights(job))]
+    rights = {(right.verb, right.group, right.plural) for right in wanted}
     assert rights - granted == set()
     assert granted - rights == {("get", "", "pods")}, "its own pod, which it does without"
 

@@ -96,7 +96,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if isinstance(part, int | float):
                 time.sleep(part)
             elif part == "hang":
-                self.server.hanging.wait(30)
+                self.server.hanging.wait(90)
             elif part == "reset":
                 return self._reset()
             else:
@@ -143,7 +143,7 @@ def refusal(status, reason="", message="no", **headers):
     return Answer(status, body, headers)
 
 
-def eventually(condition, seconds=5.0):
+def eventually(condition, seconds=60.0):
     """Wait until `condition()` holds, and fail if it does not in time."""
     end = time.monotonic() + seconds
     while not condition():

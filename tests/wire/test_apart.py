@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import threading
 import time
 
 import pytest
@@ -111,14 +112,15 @@ def test_resume_keeps_what_is_known_of_the_job(talk):
 
 def test_deadlines_count_from_the_creation(talk):
     old = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "deadlines": {"total": "1h"}})
-    jobs = [tfjob("Running")]
+    jobs, deleted = [tfjob("Running")], threading.Event()
 
     def script(asked):
         if asked.method == "DELETE":
             jobs.clear()
+            deleted.set()
             return Answer(body={})
-        if asked.path.endswith("/tfjobs") and "watch" in asked.query:
-            return Answer(parts=[1.5, {"type": "DELETED", "object": {**tfjob(), "metadata": tfjob()["metadata"]}}])
+        if asked.path.endswith("/tfjobs") and "watch" in asked.query and deleted.wait(60):
+            return Answer(parts=[{"type": "DELETED", "object": {**tfjob(), "metadata": tfjob()["metadata"]}}])
         return api_server(jobs)(asked)
 
     status, _ = talk(script, lambda system: resume(old, launched(created=1.0), system))

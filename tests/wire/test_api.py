@@ -78,7 +78,7 @@ def test_stopping_ends_a_wait():
         began = time.monotonic()
         with pytest.raises(Stopped):
             api.get(JOBS, "ns", "a")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 30
 
 
 def test_create_refuses_unknown_fields_and_delete_names_the_uid():

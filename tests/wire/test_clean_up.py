@@ -23,7 +23,14 @@ def job(name, condition=None, on_end=None, **metadata):
 
 
 def pod(name, owner, **metadata):
-    return {"metadata": {"name": name, "uid": f"uid-{name}", "ownerReferences": [{"uid": owner}], **metadata}}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "ownerReferences": [{"kind": "TFJob", "uid": owner}],
+            **metadata,
+        }
+    }
 
 
 def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None):

@@ -1,11 +1,14 @@
 """A followed job whose two watches tell things in another order than they happened in."""
 
+import threading
+
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.cluster.api import Api
 from tfsteps.systems.base import ReplicaChanged, ReplicaState, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes import job
 from tfsteps.systems.kubernetes.job import KubernetesJob
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
@@ -29,13 +32,17 @@ def events(*pairs):
 def follow(about_job, about_pods, pods_at_the_end):
     """Return the events of a job whose one pod runs at first, from what its watches say later."""
     pod_lists = [listed(pod("running")), listed(*pods_at_the_end)]
+    pods_seen = threading.Event()
 
     def script(asked):
         if asked.path.endswith("/log"):
             return Answer(body=b"")
         if asked.path.endswith("/tfjobs"):
-            return about_job if "watch" in asked.query else listed(tfjob("Running"))
-        return about_pods if "watch" in asked.query else pod_lists.pop(0)
+            return about_job if "watch" in asked.query and pods_seen.wait(60) else listed(tfjob("Running"))
+        if "watch" in asked.query:
+            pods_seen.set()
+            return about_pods
+        return pod_lists.pop(0)
 
     with serve(script) as server:
         return list(KubernetesJob(Api(server.access()), TFJob(), tfjob(), JOB, None).events())
@@ -57,6 +64,31 @@ def test_a_pod_that_was_gone_before_its_end_was_told():
         pods_at_the_end=[],
     )
     assert seen[-1].state is State.FAILED
+    assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
+
+
+def evicting():
+    """Return a pod that runs on in its grace period."""
+    item = pod("running")
+    disrupted = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    item["status"] = {**item["status"], "conditions": [*item["status"].get("conditions", []), disrupted]}
+    item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return item
+
+
+def test_a_pod_whose_eviction_failed_the_job_before_it_ended():
+    seen = follow(
+        events(0.2, ("MODIFIED", tfjob("Failed"))),
+        events(1.2, ("MODIFIED", pod("evicted by the API"))),
+        pods_at_the_end=[evicting()],
+    )
+    assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
+    assert next(each.exit_code for each in seen if isinstance(each, ReplicaChanged) and each.exit_code) == 143
+
+
+def test_a_pod_whose_eviction_failed_the_job_and_that_does_not_end(monkeypatch):
+    monkeypatch.setattr(job, "_DRAIN_SECONDS", 1.0)
+    seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), pods_at_the_end=[evicting()])
     assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
 
 

@@ -79,7 +79,7 @@ def test_after_a_cut_no_line_is_lost_or_doubled():
 
     with reading(script) as (_, found, log):
         log.tell(0, ended=True)
-        eventually(lambda: found.closed, 20)
+        eventually(lambda: found.closed)
         assert found.texts == [f"line {i}".encode() for i in range(50)]
 
 

@@ -27,7 +27,7 @@ def cleanup(
         scope: siblings = the jobs launched beside this step: in the same pipeline, loop iteration or exit handler. run
             = all jobs of the run.
         on_end: What becomes of jobs that have ended: keep, delete_pods or delete. Empty = each job's own policy.
-        system: The job system. auto = kubeflow in a pod, else local.
+        system: The job system. auto = the one that fits the cluster in a pod, else local.
         run_id: The run. Filled in by itself in pipelines; empty = taken from the output path.
 
     Returns:

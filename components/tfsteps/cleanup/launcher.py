@@ -23,7 +23,7 @@ def _clean_up(task: Task) -> Ending:
     inputs = task.parameters
     scope: Scope = _one_of(get_args(Scope), inputs, "scope") or "siblings"
     on_end: OnEnd | None = _one_of(get_args(OnEnd), inputs, "on_end")
-    system = job_task.find_system(inputs.get("system") or "auto")
+    system = job_task.find_finalizer(inputs.get("system") or "auto")
     removed = system.clean_up(task.identity(), scope, on_end)
     task.write({"removed": removed}, {})
     said = f"Cleaned up: {', '.join(removed)}." if removed else "There was nothing to clean up."

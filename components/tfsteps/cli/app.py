@@ -6,7 +6,7 @@ import typer
 
 import tfsteps
 from tfsteps.cli import compile as compiling
-from tfsteps.cli import debug, files, lint, logs, run, runs, stop, submit
+from tfsteps.cli import debug, files, lint, logs, pause, run, runs, stop, submit
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ for command in (
     logs.logs,
     debug.debug,
     stop.stop,
+    pause.pause,
+    pause.resume,
     files.report,
     files.init,
     files.validate,

@@ -2,17 +2,22 @@
 
 import collections
 import datetime as dt
+import functools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from tfsteps.cli.cluster import explained
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
+from tfsteps.cli.hold import launch_held
 from tfsteps.cli.outputs import REPLICA_COLUMNS, headline, print_table, replica_row, results
+from tfsteps.cli.plan import choose
 from tfsteps.cli.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.text import clean, local_time
-from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, Place, cluster, find_jobs
 from tfsteps.records import Attempt, Status, read_log
 from tfsteps.systems.base import ReplicaState
 
@@ -29,7 +34,20 @@ def debug(
     *,
     task: Task = None,
     attempt: AttemptNumber = None,
-    on: OnOption = On.LOCAL,
+    hold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROLES", help="RUN is a job file: launch it with these roles held, names with commas or `all`."
+        ),
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --hold, the job system by its name.", show_default="what --on says"),
+    ] = None,
+    on: Annotated[
+        On | None,
+        typer.Option(help="Runs launched from this machine, or those on a cluster.", show_default="local"),
+    ] = None,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -38,9 +56,23 @@ def debug(
 
     Its replicas and where they are, its changes of state, on a cluster the events of the job and its pods, the newest
     last; why it failed if it did; and commands to look further.
+
+    With --hold it launches a job file instead, the replicas of the roles held: each is set up as ever and then sleeps
+    in place of its program. It prints how to get a shell beside each; of the deadlines only `total` holds, and Ctrl-C
+    ends the job.
     """
-    place = Place(on, context, namespace, all_namespaces)
-    if on is On.KUBERNETES:
+    if hold is not None:
+        if task or attempt is not None or all_namespaces:
+            raise CommandError("--task, --attempt and --all-namespaces choose a run, --hold makes one; leave them out")
+        name, where = choose(on, system, context, namespace)
+        launch_held(run, hold, name, where)
+    if system is not None:
+        raise CommandError(f"--system {system} says where to launch a job; add --hold, or leave it out")
+    _show(run, task, attempt, Place(on or On.LOCAL, context, namespace, all_namespaces))
+
+
+def _show(run: str, task: str | None, attempt: int | None, place: Place) -> None:
+    if place.on is On.KUBERNETES:
         with cluster(place) as there:
             for job in find_jobs(there, place, run, task, attempt):
                 _print(explained(there, job), _of_cluster(there, job), _kubectl(job, place))
@@ -116,18 +148,17 @@ def _object(event: Mapping[str, Any]) -> str:
 def _kubectl(job: "Job", place: Place) -> list[str]:
     """Return a shell in a replica that runs, or what is known of one that does not, and of the job."""
     who = job.status
-    base = ["kubectl", *(["--context", place.context] if place.context else []), "--namespace", who.namespace]
+    kubectl = functools.partial(place.kubectl, who.namespace)
     up = [each for each in job.pods if each.pod.state is ReplicaState.RUNNING]
-    commands = [[*base, "describe", job.kind.resource.plural, who.job]]
+    commands = [kubectl("describe", job.kind.resource.plural, who.job)]
     if up:
-        commands.insert(0, [*base, "exec", "-it", up[0].pod.name, "-c", job.kind.container, "--", "sh"])
+        commands.insert(0, kubectl("exec", "-it", up[0].pod.name, "-c", job.kind.container, "--", *job.kind.shell))
     elif job.pods:
-        commands.insert(0, [*base, "describe", "pod", job.pods[0].pod.name])
+        commands.insert(0, kubectl("describe", "pod", job.pods[0].pod.name))
     if restarted := [each for each in job.pods if each.pod.restarts]:
-        commands.append([*base, "logs", "--previous", restarted[0].pod.name, "-c", job.kind.container])
+        commands.append(kubectl("logs", "--previous", restarted[0].pod.name, "-c", job.kind.container))
     follow = [] if who.state.terminal else ["--follow"]
-    logs = shlex.join(["tfsteps", "logs", who.identity.run, *follow]) + place.options
-    return [*map(shlex.join, commands), logs]
+    return [*commands, shlex.join(["tfsteps", "logs", who.identity.run, *follow]) + place.options]
 
 
 def _local(stamp: str) -> str:

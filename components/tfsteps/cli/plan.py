@@ -3,16 +3,17 @@
 import json
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import yaml
 
 from tfsteps import records, spec, systems
-from tfsteps.cli.errors import CommandError, warn
+from tfsteps.cli.errors import CommandError, tell, warn
 from tfsteps.cli.find import LATEST
 from tfsteps.cli.outputs import print_json
-from tfsteps.cli.where import DEFAULT_SYSTEMS, On, Place, cluster
+from tfsteps.cli.where import AUTO, DEFAULT_SYSTEMS, On, Place, cluster
 from tfsteps.identity import Identity, new_run_id
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems.base import Places, System
@@ -67,11 +68,14 @@ def choose(on: On | None, system: str | None, context: str, namespace: str) -> t
     Raises:
         CommandError: They contradict one another.
     """
-    meant = On.KUBERNETES if system in systems.on_kubernetes() else On.LOCAL
-    if on is not None and system is not None and on is not meant:
+    if system is None:
+        on = on or On.LOCAL
+        return DEFAULT_SYSTEMS[on], Place(on, context, namespace)
+    on_cluster = system in (AUTO, *systems.on_kubernetes())
+    if on is not None and (on is On.KUBERNETES) is not on_cluster:
         raise CommandError(f"--system {system} is not --on {on}; leave one out")
-    on = on or meant
-    return system or DEFAULT_SYSTEMS[on], Place(on, context, namespace)
+    # runs elsewhere, such as on hai, are launched and recorded here
+    return system, Place(On.KUBERNETES if on_cluster else On.LOCAL, context, namespace)
 
 
 def make_plan(
@@ -83,20 +87,32 @@ def make_plan(
     *,
     adopt: bool = False,
     dry_run: bool = False,
+    change: Callable[[TrainingJob, str], TrainingJob] | None = None,
 ) -> Plan:
-    """Return what is to be run. A dry run asks no cluster for anything; `adopt` takes over a job that runs on one.
+    """Return what is to be run.
+
+    Args:
+        file: The job file.
+        name: Of the job system.
+        place: Where to run it.
+        run_id: Id of the run; None = a new one.
+        task: Name of the task; None = the job's.
+        adopt: Take over a job that runs on a cluster.
+        dry_run: Ask no cluster for anything.
+        change: Given the job and the job system's name, returns what is to run in its place; None = the job itself.
 
     Raises:
         SpecError: The job is wrong, or this system cannot run it.
         CommandError: Something else is wrong, or the task is running already.
     """
     where = {"context": place.context, "namespace": place.namespace} if place.on is On.KUBERNETES else {}
-    system = find_system(name, **where)
     job = read_job(file)
+    system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
+    job = change(job, system.name) if change else job
     check(job, system, "stdin" if file == "-" else file)
     run = new_run_id() if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
-    attempt = _next_attempt(run, task, Place() if dry_run else place, adopt=adopt)
+    attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt)
     identity = Identity(run=run, task=task, attempt=attempt)
     here = pathlib.Path.cwd() if file == "-" else pathlib.Path(file).absolute().parent
     return Plan(job, identity, system, here, system.places(job, identity, here))
@@ -108,7 +124,20 @@ def _named(option: str, text: str) -> str:
     return text
 
 
-def _next_attempt(run: str, task: str, place: Place, *, adopt: bool) -> int:
+def _fitting(place: Place, *, dry_run: bool) -> str:
+    """Return the name of the job system that fits the cluster, and say which and why. A dry run does not ask it."""
+    from tfsteps.systems.kubernetes import discovery  # noqa: PLC0415  local runs need no HTTP
+
+    if dry_run:
+        choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
+    else:
+        with cluster(place) as there:
+            choice = discovery.choose(there.api, systems.on_kubernetes())
+    tell(f"job system {choice.said('--system NAME')}")
+    return choice.system
+
+
+def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
     """Return the attempt's number: one more than any known here or to the cluster, or that of the running job."""
     if any(earlier.alive() for earlier in records.attempts(run, task)):
         raise _running_already(run, task, "")
@@ -118,6 +147,9 @@ def _next_attempt(run: str, task: str, place: Place, *, adopt: bool) -> int:
     with cluster(place) as runs:
         earlier = [job.status for job in runs.jobs(run) if job.status.identity.task == task]
     if running := [status for status in earlier if not status.state.terminal]:
+        if adopt and running[-1].system != system:
+            other = running[-1].system
+            raise CommandError(f"run {run}: task {task} runs on {other}, not on {system}; --system {other} adopts it")
         if adopt:
             return running[-1].identity.attempt
         raise _running_already(run, task, place.options, "; if its launcher is gone, --adopt goes on with it")

@@ -33,10 +33,13 @@ def run(
     job: JobFile,
     *,
     on: Annotated[
-        On | None, typer.Option(help="Processes of this machine, or TFJobs of a cluster.", show_default="local")
+        On | None, typer.Option(help="Processes of this machine, or jobs of a cluster.", show_default="local")
     ] = None,
     system: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The job system by its name.", show_default="what --on says")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The job system by its name.", show_default="local; on a cluster what fits it"
+        ),
     ] = None,
     context: Context = "",
     namespace: Namespace = "",

@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +27,10 @@ class On(enum.StrEnum):
     KUBERNETES = "kubernetes"
 
 
-DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: "kubeflow"}
+AUTO = "auto"
+"""In place of a job system's name: the one that fits the cluster."""
+
+DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: AUTO}
 
 OnOption = Annotated[On, typer.Option("--on", help="Runs launched from this machine, or those on a cluster.")]
 Context = Annotated[
@@ -68,6 +72,11 @@ class Place(msgspec.Struct, frozen=True):
         named = {"--context": self.context, "--namespace": self.namespace}
         every = [" --all-namespaces"] if self.everywhere else []
         return "".join([f" --on {self.on}", *(f" {name} {value}" for name, value in named.items() if value), *every])
+
+    def kubectl(self, namespace: str, *words: str) -> str:
+        """Return a command line of kubectl's about what is in `namespace` here, for a terminal."""
+        context = ["--context", self.context] if self.context else []
+        return shlex.join(["kubectl", *context, "--namespace", namespace, *words])
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from tfsteps.cluster.logs import PODS
 from tfsteps.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.janitor.rules import Due, due, end_of, owner_of
 from tfsteps.systems.kubernetes.host import WORKFLOWS, step_of
-from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.kind import Kind, replicas_of
+from tfsteps.systems.kubernetes.parts import apply
 from tfsteps.systems.kubernetes.upkeep import upkeep
 
 _LABELS = (RUN_ID, TASK, ATTEMPT)
@@ -69,7 +70,7 @@ class Sweep:
         """Do all that is due, and say each in a line; what fails is said, and left to the next pass."""
         for kind in self._kinds:
             try:
-                for item in self._api.each(kind.resource, self._namespace, labelSelector=_OURS):
+                for item in kind.gather(self._api.each(kind.resource, self._namespace, labelSelector=_OURS)):
                     self._look(kind, item)
                 self.count.served += 1
             except ApiError as error:
@@ -110,6 +111,8 @@ class Sweep:
         if found.what == "job":
             self._delete(kind.resource, item, found.why)
             return
+        if not self._dry_run:  # else the pods of parameter servers would come back
+            apply(self._api, kind.conclude(item), item["metadata"]["namespace"], item["metadata"]["uid"])
         for pod in self._pods(kind, item):
             self._delete(PODS, pod, f"{_name(kind.resource, item)}: {found.why}")
 
@@ -162,7 +165,8 @@ class Sweep:
     def _pods(self, kind: Kind, item: _Item) -> list[_Item]:
         """Return the replicas of a job."""
         pods = self._all_pods.get(_key(item), [])
-        return [pod for pod in pods if kind.replica(pod["metadata"]["labels"])]
+        replicas = replicas_of(kind.roles(item))
+        return [pod for pod in pods if kind.replica(pod["metadata"], replicas)]
 
 
 def _key(item: _Item) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from tfsteps.job_task import JobOutput, Wanted
 from tfsteps.lifecycle import begin
 from tfsteps.program import Ending
 from tfsteps.records import Status
+from tfsteps.stopping import ignore_termination
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,6 +22,7 @@ def _launch(task: Task) -> Ending:
     wanted = job_task.wanted(task)
     printer = job_task.printer(wanted.job)
     status = _begun(wanted)
+    ignore_termination()
     job_task.warn(printer, status.warnings)
     task.write({"job": JobOutput.of(status, wanted.job).plain()}, {})
     if status.state.terminal:

@@ -122,4 +122,5 @@ Count = Annotated[
 ]
 GpuCount = Annotated[int, Meta(ge=0, le=128, description="a whole number from 0 to 128", examples=[1])]
 Limit = Annotated[int, Meta(ge=0, le=10_000, description="a whole number from 0 to 10000", examples=[3])]
+Members = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000", examples=[3])]
 Priority = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100", examples=[50])]

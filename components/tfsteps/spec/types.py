@@ -8,7 +8,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from tfsteps.spec.fields import Count, Filled, Image, Limit, MetricName, Name, ObjectName, Priority, Relative, Text
+from tfsteps.spec.fields import (
+    Count,
+    Filled,
+    Image,
+    Limit,
+    Members,
+    MetricName,
+    Name,
+    ObjectName,
+    Priority,
+    Relative,
+    Text,
+)
 from tfsteps.spec.pod import Env, Labels, Resources, Tolerations, Volumes
 from tfsteps.spec.units import Duration
 
@@ -116,6 +128,21 @@ class Outputs(_Base, frozen=True):
     metrics: Annotated[dict[MetricName, Filled], Meta(examples=[{"loss": "train/loss"}])] = {}
 
 
+class Gang(_Base, frozen=True):
+    """All replicas start together, or none does.
+
+    Attributes:
+        scheduler: Name of the scheduler that sees to it, where the job system has none of its own.
+        min_available: Replicas that must find room together. Empty = all.
+        timeout: Seconds that those with room wait for the others; then they give it back, and it is tried again. Empty
+            = as the scheduler is configured.
+    """
+
+    scheduler: Filled = "scheduler-plugins-scheduler"
+    min_available: Members | None = None
+    timeout: Duration | None = None
+
+
 class TensorBoard(_Base, frozen=True):
     """A TensorBoard over the job's event files.
 
@@ -169,6 +196,7 @@ class TrainingJob(_Base, frozen=True):
         on_end: What is left when the job has ended: keep everything, delete_pods, or delete the job. Empty =
             delete_pods on success, keep on failure.
         keep_for: Seconds after which the janitor removes what was kept; empty = never.
+        gang: Present = all replicas start together, or none does.
         queue: Queue of the job system.
         priority: 0 (lowest) to 100.
         systems: Options that only one job system knows, by its name.
@@ -201,6 +229,7 @@ class TrainingJob(_Base, frozen=True):
     tensorboard: TensorBoard | None = None
     on_end: Literal["keep", "delete_pods", "delete"] | None = None
     keep_for: Duration | None = None
+    gang: Gang | None = None
     queue: Filled | None = None
     priority: Priority | None = None
     systems: dict[str, dict[str, Any]] = {}

@@ -1,19 +1,28 @@
 """The job systems, by name. Each is one module, imported when it is used."""
 
 import importlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from tfsteps.spec import Options
+from tfsteps.spec import Options, RoleName, TrainingJob
 from tfsteps.systems.base import System
 
 if TYPE_CHECKING:
+    from tfsteps.systems.capabilities import Capability
     from tfsteps.systems.kubernetes.kind import Kind
 
 NAMES = ("local", "kubeflow", "t9k", "tfjob-v1alpha1", "hai", "jobset", "trainjob", "jobs")
 """Every name that a job file's `systems:` may hold, so that one file serves them all."""
 
-_KUBERNETES = {"kubeflow": "tfsteps.systems.kubeflow"}
-_MODULES = {"local": "tfsteps.systems.local", **_KUBERNETES}
+_KUBERNETES = {
+    "kubeflow": "tfsteps.systems.kubeflow",
+    "jobset": "tfsteps.systems.jobset",
+    "trainjob": "tfsteps.systems.trainjob",
+    "jobs": "tfsteps.systems.jobs",
+    "t9k": "tfsteps.systems.t9k",
+    "tfjob-v1alpha1": "tfsteps.systems.tfjob_v1alpha1",
+}
+_MODULES = {"local": "tfsteps.systems.local", **_KUBERNETES, "hai": "tfsteps.systems.hai"}
 
 
 def available() -> list[str]:
@@ -36,9 +45,26 @@ def on_kubernetes() -> list[str]:
     return list(_KUBERNETES)
 
 
+def kinds_of(name: str) -> "list[Kind]":
+    """Return the kinds of job object of the system on Kubernetes called `name`: mostly one."""
+    return cast("list[Kind]", importlib.import_module(_KUBERNETES[name]).kinds())
+
+
 def kinds() -> "list[Kind]":
-    """Return the kind of job object of each system on Kubernetes."""
-    return [importlib.import_module(module).kind() for module in _KUBERNETES.values()]
+    """Return the kinds of job object of all systems on Kubernetes."""
+    return [kind for name in _KUBERNETES for kind in kinds_of(name)]
+
+
+def capabilities_of(name: str) -> "Mapping[str, Capability]":
+    """Return what the job system called `name` can do, by the names of `FEATURES`."""
+    return cast("Mapping[str, Capability]", importlib.import_module(f"{_MODULES[name]}.capabilities").CAPABILITIES)
+
+
+def held(name: str, job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]) -> TrainingJob | None:
+    """Return a job whose roles run `commands` by a word of the job system's own; None = it has none for that."""
+    module = importlib.import_module(_MODULES[name])
+    hold = getattr(module, "held", None)
+    return hold(job, commands) if hold else None
 
 
 def options() -> Options:

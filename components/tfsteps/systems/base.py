@@ -165,6 +165,9 @@ class Handle(Protocol):
     warnings: list[str]
     """What was found out since the start and people should know."""
 
+    tensorboard_url: str
+    """Of the job system's own TensorBoard, once the job has ended; empty = there is none."""
+
     def events(self) -> Iterator[Event]:
         """Yield what happens, in order, until a JobChanged to a terminal state, which is the last."""
 
@@ -210,7 +213,7 @@ class System(Protocol):
 
         Raises:
             LaunchError: It could not be created; nothing is left of it.
-            StoppedError: `give_up` was called meanwhile.
+            StoppedError: `give_up` was called meanwhile, or before, and the job system did not answer.
         """
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> Handle:
@@ -246,7 +249,7 @@ class System(Protocol):
         """
 
     def give_up(self) -> None:
-        """Make a `start` that is under way end soon. Safe in a signal handler."""
+        """Make a `start` that is under way, or comes, end soon if it is not answered. Safe in a signal handler."""
 
 
 class StoppedError(Exception):

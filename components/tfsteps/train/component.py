@@ -66,7 +66,7 @@ def train(
         deadlines: Of queue, pending, running, no_progress and total: seconds, or text such as 30m.
         metric_tags: Name of each metric and the tag of its scalar in the event files, such as {"loss": "train/loss"}.
         data: Path or URI of the data, as the replicas see it; they find it in TFSTEPS_DATA.
-        system: The job system. auto = kubeflow in a pod, else local.
+        system: The job system. auto = the one that fits the cluster in a pod, else local.
         run_id: Groups the jobs of a run. Filled in by itself in pipelines; empty = taken from the output path.
         task_config: Never given: carries what is set on the task (resources, node selector, tolerations, affinity, env,
             volumes) to the replicas.

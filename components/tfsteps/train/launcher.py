@@ -7,6 +7,7 @@ from tfsteps import job_task, program
 from tfsteps.engines.task import Task
 from tfsteps.lifecycle import launch
 from tfsteps.program import Ending
+from tfsteps.stopping import ignore_termination
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,6 +23,7 @@ def _train(task: Task) -> Ending:
     job_task.warn(printer, known)
     here, url = pathlib.Path.cwd(), job_task.tensorboard_url()
     status = launch(job, wanted.identity, system, here=here, observers=[printer], tensorboard_url=url)
+    ignore_termination()
     job_task.warn(printer, status.warnings, known)
     return job_task.end(task, status)
 

@@ -107,7 +107,7 @@ def train_and_finalize(
         deadlines: Of queue, pending, running, no_progress and total: seconds, or text such as 30m.
         metric_tags: Name of each metric and the tag of its scalar in the event files, such as {"loss": "train/loss"}.
         data: Path or URI of the data, as the replicas see it; they find it in TFSTEPS_DATA.
-        system: The job system. auto = kubeflow in a pod, else local.
+        system: The job system. auto = the one that fits the cluster in a pod, else local.
         on_end: What becomes of the job when it has ended: keep, delete_pods or delete. Empty = its own policy.
 
     Returns:

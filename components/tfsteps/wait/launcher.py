@@ -13,6 +13,7 @@ from tfsteps.printer import Printer
 from tfsteps.program import Ending
 from tfsteps.records import Attempt, Status
 from tfsteps.spec import Problem, SpecError, TrainingJob
+from tfsteps.stopping import ignore_termination
 from tfsteps.systems.base import System
 
 
@@ -26,6 +27,7 @@ def _wait(task: Task) -> Ending:
     printer = job_task.printer(job)
     where = {"namespace": launched.namespace} if launched.namespace else {}
     status = _ended(launched, job, job_task.find_system(launched.system, **where), printer)
+    ignore_termination()
     job_task.warn(printer, status.warnings)
     return job_task.end(task, status)
 

@@ -81,7 +81,7 @@ class Cluster:
     def answer(self, asked):
         kind = asked.path.rpartition("/")[2]
         match asked.method, kind:
-            case "GET", "tfjobs":
+            case "GET", "tfjobs" if asked.path.startswith("/apis/kubeflow.org/v1/"):
                 return self._listed(self.jobs, asked)
             case "GET", "pods":
                 return self._listed(self.pods, asked)

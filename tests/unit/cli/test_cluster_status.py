@@ -14,7 +14,7 @@ ENDED = tfjob("r", ("Running", "False", 3), ("Succeeded", "True", 30))
 
 
 def of(job, *pods, now=60):
-    return status(TFJob(), job, job_pods(TFJob(), pods), START.timestamp() + now)
+    return status(TFJob(), job, job_pods(TFJob(), job, pods), START.timestamp() + now)
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_follow_waits_for_the_rest_of_a_line_and_for_the_end():
         lock.close()
 
     thread = threading.Timer(0.3, go_on)
-    thread.start()
     begun = time.monotonic()
+    thread.start()
     lines = said("logs", "latest", "--follow")
     thread.join()
     assert lines == ["[worker-0] one", "[worker-0] two parts", "[worker-0] last"]

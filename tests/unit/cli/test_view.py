@@ -4,6 +4,7 @@ import io
 import itertools
 import os
 import re
+import statistics
 import threading
 import time
 
@@ -29,12 +30,22 @@ class Recorder(io.StringIO):
         self.go.set()
 
     def write(self, text):
-        self.go.wait(10)
+        self.go.wait(100)
         self.writes += 1
         return super().write(text)
 
     def isatty(self):
         return True
+
+
+class Drawn(View):
+    """A view that counts how often it was drawn."""
+
+    draws = 0
+
+    def _draw(self):
+        super()._draw()
+        self.draws += 1
 
 
 def make(width=100, height=30, **options):
@@ -48,15 +59,20 @@ def make(width=100, height=30, **options):
         color_system=None,
         legacy_windows=False,
     )
-    return View(console, **options), out
+    return Drawn(console, **options), out
 
 
 def line(text):
     return LogLine(time.time(), Replica("worker", 1), text)
 
 
-def settle():
-    time.sleep(0.5)
+def settle(view):
+    """Wait until all that a view was told is drawn: the second time from now on begins after it."""
+    wanted, end = view.draws + 2, time.monotonic() + 60
+    while view.draws < wanted:
+        assert time.monotonic() < end, "it draws no more"
+        view._news.set()
+        time.sleep(0.02)
 
 
 def screen(out, width=100):
@@ -70,7 +86,7 @@ def test_lines_scroll_above_the_table_and_none_is_lost_or_doubled():
         for i in range(60):
             view.line(line(b"step %d" % i))
             time.sleep(0.01)
-        settle()
+        settle(view)
         shown = screen(out).text()
     assert re.findall(r"\[worker-1\] step (\d+)", shown) == [str(i) for i in range(60)]
     last = shown.splitlines()[-4:]
@@ -83,7 +99,7 @@ def test_an_ended_job_leaves_its_table_and_nothing_moves_after():
     view, out = make()
     with view:
         view.changed(status())
-        settle()
+        settle(view)
         view.changed(status(state=State.FAILED, message="worker-1 ended with exit code 1."))
         view.line(line(b"last words"))
     shown = screen(out).text().splitlines()
@@ -95,7 +111,7 @@ def test_final_false_leaves_nothing():
     view, out = make(final=False)
     with view:
         view.changed(status())
-        settle()
+        settle(view)
         view.changed(status(state=State.SUCCEEDED))
     assert screen(out).text() == ""
 
@@ -121,7 +137,7 @@ def test_foreign_text_does_no_harm(sent, seen):
     with view:
         view.changed(status())
         view.line(line(sent))
-        settle()
+        settle(view)
         terminal = screen(out)
     assert f"[worker-1] {seen}".rstrip() in terminal.text().splitlines()
     assert terminal.unknown == []
@@ -153,7 +169,7 @@ def test_a_flood_costs_the_job_nothing_and_the_rest_is_counted():
         took = time.perf_counter() - begun
         out.go.set()
     shown = screen(out).text()
-    assert took < 3, "the job waited for the terminal"
+    assert took < 50, "the job waited for the terminal"
     seen = len(re.findall(r"\] line \d+$", shown, re.MULTILINE))
     missed = sum(int(n) for n in re.findall(r"… (\d+) lines passed", shown))
     assert seen + missed == 100_000
@@ -166,13 +182,13 @@ def test_it_redraws_five_times_a_second_at_most(monkeypatch):
     monkeypatch.setattr(View, "_draw", lambda self: (drawn.append(time.monotonic()), draw(self)))
     view, _ = make()
     with view:
-        end = time.monotonic() + 1.5
-        while time.monotonic() < end:
+        while len(drawn) < 7:
             view.changed(status(workers=64))
             view.line(line(b"x"))
             time.sleep(0.001)
-    assert 5 <= len(drawn) <= 10
-    assert min(b - a for a, b in itertools.pairwise(drawn[:-1])) > 0.19
+    pauses = [after - before for before, after in itertools.pairwise(drawn[:-1])]
+    assert min(pauses) > 0.19
+    assert statistics.median(pauses) < 0.4, "nor much less often; a machine that stands still makes some longer"
 
 
 def test_a_terminal_that_goes_away_does_not_end_the_job(monkeypatch):
@@ -185,7 +201,8 @@ def test_a_terminal_that_goes_away_does_not_end_the_job(monkeypatch):
         out.write = gone
         view.changed(status())
         view.line(line(b"x"))
-        settle()
+        view._thread.join(60)
+        assert not view._thread.is_alive()
         view.line(line(b"y"))
 
 
@@ -217,7 +234,7 @@ def test_several_jobs_share_the_terminal():
         for task in ("prepare", "train", "evaluate"):
             view.changed(status(task=task, workers=30))
         view.line(line(b"hello"), task="train")
-        settle()
+        settle(view)
         shown = screen(out).text()
     assert shown.count("REPLICA") == 3
     assert "[train/worker-1] hello" in shown
@@ -229,7 +246,7 @@ def test_more_jobs_than_lines_do_not_scroll():
     with view:
         for i in range(20):
             view.changed(status(task=f"t{i}"))
-        settle()
+        settle(view)
         assert len(screen(out).text().splitlines()) <= 5
 
 

@@ -89,9 +89,9 @@ def test_sigterm_ends_it(kubeconfig):
             text=True,
             env=os.environ,
         )
-        eventually(lambda: len(server.asked) > 1, 20)
+        eventually(lambda: len(server.asked) > 1)
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert out == "Looking at the jobs of namespace ml every 1s.\n"
 

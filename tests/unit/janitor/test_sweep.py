@@ -17,7 +17,7 @@ from tfsteps.systems.kubernetes.upkeep import LAUNCHER
 
 NODE = "wf.train"
 OURS = "app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id,tfsteps.dev/task,tfsteps.dev/attempt"
-COLLECTION = re.compile(r".*/(tfjobs|pods)")
+COLLECTION = re.compile(r".*/(\w+)")
 LABELS = {"tfsteps.dev/run-id": "r", "tfsteps.dev/attempt": "0", "app.kubernetes.io/managed-by": "tfsteps"}
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
 
@@ -70,6 +70,8 @@ def cluster(*, jobs=(), pods=(), steps=(), workflow=ENDED, refused=None):
         if asked.path.endswith("/workflows/wf"):
             return workflow
         kind = COLLECTION.fullmatch(asked.path)[1]
+        if kind != "pods" and not asked.path.startswith("/apis/kubeflow.org/v1/"):
+            return refusal(404)
         if kind in refused:
             return refused[kind]
         items = jobs if kind == "tfjobs" else steps if "fieldSelector" in asked.query else pods

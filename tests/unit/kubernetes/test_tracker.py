@@ -6,6 +6,7 @@ from tests.unit.kubernetes.objects import pod, tfjob
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused
 from tfsteps.systems.base import JobChanged, LaunchError, Replica, ReplicaChanged, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.complaints import Complaint
 from tfsteps.systems.kubernetes.kind import Verdict
 from tfsteps.systems.kubernetes.tracker import Tracker
 
@@ -58,6 +59,13 @@ def running(replica="worker-0", uid="p1"):
     return Changed(pod("running", replica, uid))
 
 
+def leaving(status, replica="worker-0", uid="p1"):
+    """Return a pod that is being deleted."""
+    item = pod(status, replica, uid)
+    item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return item
+
+
 BOTH = (running("worker-0", "p0"), running("worker-1", "p1"))
 
 # --- the job's state
@@ -104,6 +112,37 @@ def test_a_pod_that_is_stuck_after_the_job_ran_is_a_restart():
     story.pods(Changed(pod("unschedulable", "worker-1", "p2")))
     assert story.states == ["pending", "running", "restarting", "restarting"]
     assert story.said[-1].reason == "Unschedulable"
+
+
+def short(story):
+    return story.tracker.is_short()
+
+
+def test_a_job_is_short_of_pods_until_each_replica_has_one_or_has_succeeded():
+    story = Story()
+    assert short(story)
+    assert short(story.pods(BOTH[0]))
+    assert not short(story.pods(BOTH[1]))
+    assert short(story.pods(Deleted(pod("running", "worker-1", "p1"))))
+    done = pod("succeeded", "worker-1", "p2")
+    assert not short(story.pods(Changed(done), Deleted(done)))
+
+
+def test_a_job_that_is_held_stopped_or_over_is_not_short():
+    held = Story().job(Changed(tfjob("Suspended", suspend=True)))
+    stopped, over = Story(), Story().job(Changed(tfjob("Failed")))
+    stopped.tracker.stopping = CANCELLED
+    assert not any(map(short, (held, stopped, over)))
+
+
+def test_why_pods_are_not_made_is_said_while_some_are_missing():
+    story = Story().job(Changed(tfjob("Created")))
+    story.tracker.complaint = Complaint("FailedCreatePod", "exceeded quota")
+    story.later(1).pods(BOTH[0]).later(100)
+    assert story.states == ["pending", "pending"]
+    assert [each.message for each in story.said if isinstance(each, JobChanged)] == ["", "exceeded quota"]
+    assert story.pods(BOTH[1]).states[-1] == "running"
+    assert story.pods(Deleted(pod("running", "worker-1", "p1"))).states[-1] == "restarting"
 
 
 def test_suspended_and_resumed():
@@ -238,6 +277,51 @@ def test_a_pod_that_we_took_away_has_not_failed():
     assert story.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
 
 
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [Changed(leaving("running", uid="p0")), Changed(leaving("out of memory", uid="p0")), running(uid="p2")],
+        [Changed(leaving("out of memory", uid="p0")), running(uid="p2")],
+        [running(uid="p2"), Deleted(leaving("running", uid="p0"))],
+        [Listed([pod("running", uid="p2")])],
+    ],
+)
+def test_a_pod_that_an_operator_makes_while_the_job_is_being_stopped_is_no_restart(seen):
+    story = Story().pods(*BOTH)
+    story.tracker.stopping = CANCELLED
+    story.pods(*seen, Changed(leaving("running", uid="p2")), Changed(leaving("out of memory", uid="p2")))
+    assert "failed" not in dict(story.replica())
+    assert (story.replica()[-1], story.tracker.restarts) == (("stopped", 0), 0)
+
+
+def test_a_pod_that_was_replaced_before_it_had_ended_says_why():
+    story = Story().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
+    assert story.replica() == [("running", 0), ("failed", 0), ("running", 1)]
+    failed = next(each for each in story.said if isinstance(each, ReplicaChanged) and each.state == "failed")
+    assert (failed.reason, failed.exit_code, failed.place) == ("PodDeleted", None, "job-worker-0")
+
+
+def test_restarts_before_a_job_was_stopped_count():
+    story = Story().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
+    story.tracker.stopping = CANCELLED
+    story.pods(Changed(leaving("out of memory", uid="p0")), Changed(leaving("running", uid="p2")))
+    assert (story.replica()[-1], story.tracker.restarts) == (("stopped", 1), 1)
+
+
+@pytest.mark.parametrize("status", ["out of memory", "about to restart"])
+def test_a_replica_that_failed_before_its_job_was_stopped_has_failed(status):
+    story = Story().pods(*BOTH, Changed(pod(status, uid="p0")))
+    story.tracker.stopping = CANCELLED
+    assert story.pods(Changed(leaving(status, uid="p0"))).replica()[-1][0] == "failed"
+
+
+def test_a_replica_that_crashes_again_and_again_until_its_job_is_stopped_has_failed():
+    story = Story().pods(*BOTH, Changed(pod("crash loop", uid="p0")))
+    story.tracker.stopping = CANCELLED
+    story.pods(Changed(leaving("crash loop", uid="p0")), Changed(leaving("out of memory", uid="p0")))
+    assert story.replica()[-1][0] == "failed"
+
+
 def test_a_pod_that_is_taken_away_after_the_end_has_not_failed():
     story = Story().pods(*BOTH).job(Changed(tfjob("Succeeded")))
     assert story.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
@@ -276,3 +360,44 @@ def test_replicas_that_the_job_ended_without_are_stopped():
     story = Story().pods(*BOTH, Changed(pod("succeeded", "worker-0", "p0"))).job(Changed(tfjob("Succeeded")))
     story.said += story.tracker.dismissed(story.now)
     assert (story.replica(W0)[-1], story.replica(W1)[-1]) == (("succeeded", 0), ("stopped", 0))
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "states"),
+    [
+        ("succeeded", "Succeeded", ("succeeded", "stopped")),
+        ("out of memory", "Failed", ("failed", "stopped")),
+    ],
+)
+def test_replicas_that_the_operator_ends_before_it_says_that_the_job_has_ended_are_stopped(first, end, states):
+    story = Story().pods(running("worker-0", "p0"), running("worker-1", "p1"), Changed(pod(first, "worker-0", "p0")))
+    story.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("out of memory", "worker-1", "p1")))
+    assert story.replica(W1)[-1][0] == "failed"
+    story.job(Changed(tfjob(end)))
+    story.said += story.tracker.dismissed(story.now)
+    assert (story.replica(W0)[-1][0], story.replica(W1)[-1][0]) == states
+
+
+def test_the_replica_whose_deletion_failed_the_job_has_failed():
+    story = Story().pods(running("worker-0", "p0"), running("worker-1", "p1"))
+    story.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("running", "worker-1", "p1")))
+    story.job(Changed(tfjob("Failed")))
+    story.said += story.tracker.dismissed(story.now)
+    assert (story.replica(W0)[-1][0], story.replica(W1)[-1][0]) == ("stopped", "failed")
+
+
+def test_a_deleted_replica_may_be_the_cause_of_a_failure_that_was_seen_before_it():
+    story = Story().pods(running("worker-0", "p0"), running("worker-1", "p1"))
+    story.pods(Changed(leaving("running", "worker-1", "p1"))).job(Changed(tfjob("Failed")))
+    story.pods(Deleted(leaving("out of memory", "worker-1", "p1")))
+    story.said += story.tracker.dismissed(story.now)
+    assert story.tracker.final.replica is None
+    assert (story.replica(W0)[-1][0], story.replica(W1)[-1][0]) == ("stopped", "failed")
+
+
+def test_a_suspension_that_is_seen_only_after_the_end_of_its_pod_explains_it():
+    ended = leaving("out of memory")
+    story = Story().pods(running(), Changed(leaving("running")), Changed(ended), Deleted(ended))
+    story.job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created"))).pods(running(uid="p2"))
+    assert story.replica()[-2:] == [("stopped", 0), ("running", 0)]
+    assert story.tracker.restarts == 0

@@ -71,4 +71,4 @@ LABEL = "training.kubeflow.org/"
     ],
 )
 def test_whose_pod_it_is(labels, replica):
-    assert TFJob().replica(labels) == replica
+    assert TFJob().replica({"labels": labels}, []) == replica

@@ -146,6 +146,6 @@ jobs = st.builds(
     keep_for=optional(durations),
     queue=optional(words),
     priority=st.none() | st.integers(0, 100),
-    systems=st.dictionaries(st.sampled_from(["t9k", "hai"]), st.dictionaries(words, plain, max_size=2), max_size=2),
+    systems=st.sampled_from([{}, {"t9k": {"debug": True}}, {"local": {"grace": 2.5}, "jobs": {"suspend": False}}]),
     **shared("all"),
 )

@@ -15,7 +15,7 @@ from tests.unit.spec.jobs import jobs
 from tfsteps import spec, systems
 from tfsteps.spec.docstrings import structs
 from tfsteps.spec.pod import EnvSource, Limits, Nfs, Resources, Toleration, Volume
-from tfsteps.spec.types import Outputs, Role, Roles, TensorBoard
+from tfsteps.spec.types import Gang, Outputs, Role, Roles, TensorBoard
 
 ROOT = pathlib.Path(__file__).parents[3]
 GIB = 2**30
@@ -86,6 +86,7 @@ DEFAULTS = [
             "tensorboard": None,
             "on_end": None,
             "keep_for": None,
+            "gang": None,
             "queue": None,
             "priority": None,
             "systems": {},
@@ -112,6 +113,7 @@ DEFAULTS = [
     (Roles, {"chief": None, "worker": None, "ps": None, "evaluator": None}),
     (spec.Deadlines, {"queue": None, "pending": None, "running": None, "no_progress": None, "total": 604800.0}),
     (Outputs, {"model": "model", "logs": "logs", "metrics": {}}),
+    (Gang, {"scheduler": "scheduler-plugins-scheduler", "min_available": None, "timeout": None}),
     (TensorBoard, {"log_dir": None, "image": None, "keep_for": None, "idle": None}),
     (
         Resources,
@@ -314,12 +316,12 @@ def test_a_job_survives_plain_data_and_json(job):
 def test_zero_false_and_empty_text_survive():
     job = parse(
         "env: {A: ''}\nargs: ['', 0, false]\nbackoff_limit: 0\npriority: 0\nlabels: {a: ''}\n"
-        "systems: {t9k: {debug: false, retries: 0, note: ''}}\npod: {spec: {hostNetwork: false, priority: 0}}"
+        "systems: {kubeflow: {suspend: false, service_host: ''}}\npod: {spec: {hostNetwork: false, priority: 0}}"
     )
     assert spec.from_plain(msgspec.to_builtins(job)) == job
     assert job.args == ("", "0", "false")
     assert (job.backoff_limit, job.priority, job.env["A"], job.labels["a"]) == (0, 0, "", "")
-    assert job.systems["t9k"] == {"debug": False, "retries": 0, "note": ""}
+    assert job.systems["kubeflow"] == {"suspend": False, "service_host": ""}
     assert job.pod["spec"] == {"hostNetwork": False, "priority": 0}
 
 

@@ -12,11 +12,11 @@ def system(context: str = "", namespace: str = "") -> System:
     """Return the job system, on the cluster that `context` names and in `namespace`; empty = what is configured."""
     from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415  the options alone are cheap
 
-    return KubernetesSystem(kind(), context, namespace)
+    return KubernetesSystem(kinds()[0], context, namespace)
 
 
-def kind() -> "Kind":
-    """Return the kind of its job objects."""
+def kinds() -> "list[Kind]":
+    """Return the kinds of its job objects: one."""
     from tfsteps.systems.kubeflow.tfjob import TFJob  # noqa: PLC0415
 
-    return TFJob()
+    return [TFJob()]

@@ -19,7 +19,7 @@ class KubeflowOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             MultiWorkerMirroredStrategy, which refuses the TF_CONFIG that this gives.
         min_available: Replicas that must be schedulable together before any starts. Empty = all; needs an operator
             that was started with gang scheduling.
-        priority_class: PriorityClass of the whole job.
+        priority_class: PriorityClass of the whole job; a job with a `priority` must name one.
         schedule_timeout: Seconds that gang scheduling may take.
         gpu_label: Node label whose value is the model of the node's GPUs; `gpu_type` is looked for there.
         service_host: DNS suffix of a cluster whose operator adds one to host names; empty = none.

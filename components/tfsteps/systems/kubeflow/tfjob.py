@@ -4,8 +4,7 @@ Facts and traps: kubeflow/training-operator 1.8 and 1.9, and what was observed o
 """
 
 import functools
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfsteps.cluster.api import Resource
@@ -13,19 +12,28 @@ from tfsteps.identity import Identity
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
 from tfsteps.systems.base import Places, Replica, State
 from tfsteps.systems.kubeflow.options import KubeflowOptions
-from tfsteps.systems.kubernetes.kind import RoleSpec, Verdict
+from tfsteps.systems.kubernetes import gang
+from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.template import CONTAINER, pod_template, restart_policy
+from tfsteps.systems.kubernetes.rights import Right
+from tfsteps.systems.kubernetes.template import (
+    CONTAINER,
+    PORT,
+    image_problems,
+    pod_template,
+    priority_problems,
+    restart_policy,
+    tf_config,
+)
 
 _TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
 _LABEL = "training.kubeflow.org/"
-_PORT = 2222
 _NAME = 63  # of a pod, which is also a Service and a host
 _MENDED = "TFSTEPS_TF_CONFIG"
 _BACKOFF = "reached the specified backoff limit"  # the condition's reason is the same for every failure
 
 
-class TFJob:
+class TFJob(BaseKind):
     """The kind TFJob."""
 
     name = "kubeflow"
@@ -42,11 +50,8 @@ class TFJob:
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TFJob cannot express."""
-        found = [
-            Problem(path=("roles", name, "image"), wrong="is missing", fix="Add `image:` to the job or to the role")
-            for name, role in job.roles.items()
-            if not (role.image or job.image)
-        ]
+        options = options_of(job, self.name, KubeflowOptions)
+        found = [*image_problems(job), *gang.problems(job), *priority_problems(job, self.name, options.priority_class)]
         found += [
             Problem(
                 path=("roles", name, "backoff_limit"),
@@ -68,11 +73,9 @@ class TFJob:
         ]
         return found
 
-    def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each thing in `job` that a TFJob has no word for."""
-        if job.priority is None:
-            return []
-        return ["`priority` is not used: name a PriorityClass in `systems.kubeflow.priority_class`."]
+    def warnings(self, _job: TrainingJob) -> list[str]:
+        """Return nothing: what a TFJob has no word for is refused."""
+        return []
 
     def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
         """Return the object that is created."""
@@ -81,7 +84,9 @@ class TFJob:
         hosts = _hosts(job, name, f"{namespace}.svc" + (f".{options.service_host}" if options.service_host else ""))
         template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
         replicas = {
-            _TYPES[role_name]: _replica_spec(job, role, template(role_name, role, more_env=_env(job, role_name, hosts)))
+            _TYPES[role_name]: _replica_spec(
+                job, name, role, template(role_name, role, more_env=_env(job, role_name, hosts))
+            )
             for role_name, role in job.roles.items()
         }
         spec: dict[str, Any] = {"runPolicy": _run_policy(job, options), "tfReplicaSpecs": replicas}
@@ -95,7 +100,19 @@ class TFJob:
             "labels": {**job.labels, **_queue_label(job, options), **identity.labels()},
             "annotations": dict(job.annotations),
         }
-        return {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        made: dict[str, Any] = {
+            "apiVersion": self.resource.api,
+            "kind": self.resource.kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
+        if job.gang:  # an operator that makes PodGroups itself finds it, or has made it; the others leave it alone
+            made[PARTS] = [gang.pod_group(job, name, namespace, {**job.labels, **identity.labels()})]
+        return made
+
+    def rights(self, job: TrainingJob) -> list[Right]:
+        """Return what a gang takes: its PodGroup, and the mark on the job that it is there."""
+        return [*gang.rights(job), Right("patch", self.resource)] if job.gang else []
 
     # --- the job's pods
 
@@ -112,10 +129,18 @@ class TFJob:
         """Return the label selector of the pods of the job called `name`."""
         return f"{_LABEL}job-name={name}"
 
-    def replica(self, labels: Mapping[str, str]) -> Replica | None:
-        """Return which replica a pod with these labels is; None for a pod that is none."""
+    def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is by its labels; None for a pod that is none."""
+        labels = meta.get("labels") or {}
         role, index = labels.get(f"{_LABEL}replica-type", ""), labels.get(f"{_LABEL}replica-index", "")
         return Replica(role, int(index)) if role in _TYPES and index.isdigit() else None
+
+    # --- pause
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+        """Return the change of runPolicy.suspend: the operator deletes the pods, and makes them again."""
+        patch = {"spec": {"runPolicy": {"suspend": paused}}}
+        return [Change(resource=self.resource, name=item["metadata"]["name"], patch=patch)]
 
     # --- verdict
 
@@ -158,23 +183,24 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
         "minAvailable": options.min_available,
         "scheduleTimeoutSeconds": options.schedule_timeout and round(options.schedule_timeout),
     }
-    if any(scheduling.values()):
-        policy["schedulingPolicy"] = {key: value for key, value in scheduling.items() if value}
+    if given := {key: value for key, value in scheduling.items() if value} | gang.scheduling_policy(job):
+        policy["schedulingPolicy"] = given
     return policy
 
 
-def _replica_spec(job: TrainingJob, role: Role, template: dict[str, Any]) -> dict[str, Any]:
+def _replica_spec(job: TrainingJob, name: str, role: Role, template: dict[str, Any]) -> dict[str, Any]:
     if _needs_mending(job):
         container = next(each for each in template["spec"]["containers"] if each["name"] == CONTAINER)
         container["command"] = ["env", f"TF_CONFIG=$({_MENDED})", *container["command"]]
-    return {"replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": template}
+    pod = gang.gang_pod(template, job, name)
+    return {"replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": pod}
 
 
-def _env(job: TrainingJob, name: RoleName, hosts: dict[str, list[str]]) -> list[dict[str, Any]]:
+def _env(job: TrainingJob, name: RoleName, hosts: dict[RoleName, list[str]]) -> list[dict[str, Any]]:
     """Return the variables that differ between a role's replicas."""
     field = f"metadata.labels['{_LABEL}replica-index']"
     index = {"name": "TFSTEPS_INDEX", "valueFrom": {"fieldRef": {"fieldPath": field}}}
-    return [index, {"name": _MENDED, "value": _tf_config(name, hosts)}] if _needs_mending(job) else [index]
+    return [index, {"name": _MENDED, "value": tf_config(name, hosts)}] if _needs_mending(job) else [index]
 
 
 def _needs_mending(job: TrainingJob) -> bool:
@@ -182,19 +208,13 @@ def _needs_mending(job: TrainingJob) -> bool:
     return job.roles.ps is not None and job.roles.evaluator is not None
 
 
-def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[str, list[str]]:
+def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[str]]:
     """Return where the operator's Services make each replica of the cluster reachable."""
     return {
-        name: [f"{job_name}-{name}-{i}.{domain}:{_PORT}" for i in range(role.replicas)]
+        name: [f"{job_name}-{name}-{i}.{domain}:{PORT}" for i in range(role.replicas)]
         for name, role in job.roles.items()
         if name != "evaluator"
     }
-
-
-def _tf_config(name: RoleName, hosts: dict[str, list[str]]) -> str:
-    """Return TF_CONFIG as TensorFlow wants it; Kubernetes puts in the replica's index."""
-    config = {"cluster": hosts, "task": {"type": name, "index": "INDEX"}, "environment": "cloud"}
-    return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
 
 
 def _said(condition: Mapping[str, Any], state: State) -> Verdict:

@@ -5,9 +5,10 @@ from typing import Any
 
 from tfsteps.cluster.api import Api, ApiError
 from tfsteps.cluster.logs import PODS
-from tfsteps.identity import MANAGED_BY, RUN_ID, label_value
+from tfsteps.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK, label_value
 from tfsteps.systems.base import LaunchError, OnEnd, State
-from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.kind import PARTS, Kind
+from tfsteps.systems.kubernetes.parts import apply
 from tfsteps.systems.kubernetes.upkeep import upkeep
 
 
@@ -40,10 +41,11 @@ class Finalizer:
                 raise LaunchError(f"{needs} to its ServiceAccount ({error})", retryable=False) from error
             raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
 
-    def _jobs(self, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _jobs(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
         """Return the jobs with these labels that are not being deleted; none where the cluster has no such kind."""
         try:
-            items = list(self._api.each(self._kind.resource, self._namespace, labelSelector=_selector(labels)))
+            found = self._api.each(self._kind.resource, self._namespace, labelSelector=_selector(labels))
+            items = list(self._kind.gather(found))
         except ApiError as error:
             if error.status == 404:
                 return []
@@ -57,20 +59,25 @@ class Finalizer:
         if policy == "delete" or not state.terminal:
             self._api.delete(self._kind.resource, self._namespace, meta["name"], meta["uid"])
             return True
-        return policy == "delete_pods" and self._remove_pods(meta["name"], meta["uid"])
+        apply(self._api, self._kind.conclude(item), self._namespace, meta["uid"])
+        return policy == "delete_pods" and self._remove_pods(item)
 
-    def _remove_pods(self, name: str, uid: str) -> bool:
-        pods = [
-            item["metadata"] for item in self._api.each(PODS, self._namespace, labelSelector=self._kind.selector(name))
-        ]
-        own = [
-            each
-            for each in pods
-            if "deletionTimestamp" not in each and uid in [owner["uid"] for owner in each.get("ownerReferences") or []]
-        ]
+    def _remove_pods(self, job: Mapping[str, Any]) -> bool:
+        selector = self._kind.selector(job["metadata"]["name"])
+        found = self._api.each(PODS, self._namespace, labelSelector=selector)
+        pods = [item["metadata"] for item in found]
+        own = [each for each in pods if "deletionTimestamp" not in each and self._is_of(each, job)]
         for each in own:
             self._api.delete(PODS, self._namespace, each["name"], each["uid"])
         return bool(own)
+
+    def _is_of(self, pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
+        """Tell whether a pod is this job's, and not of an earlier one that had its name."""
+        owners = {owner["uid"]: owner["kind"] for owner in pod.get("ownerReferences") or []}
+        if self._kind.resource.kind in owners.values():
+            return any(part["metadata"]["uid"] in owners for part in (job, *job.get(PARTS, ())))
+        theirs, own = pod.get("labels") or {}, job["metadata"]["labels"]  # its owner is one of the operator's making
+        return all(theirs.get(key) == own.get(key) for key in (RUN_ID, TASK, ATTEMPT))
 
 
 def _selector(labels: Mapping[str, str]) -> str:

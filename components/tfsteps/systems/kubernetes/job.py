@@ -9,11 +9,14 @@ from typing import Any, Literal
 
 from tfsteps.cluster.api import Api, ApiError
 from tfsteps.cluster.logs import PODS, ContainerLog
-from tfsteps.cluster.watch import Changed, Refused, Seen, Watch
+from tfsteps.cluster.watch import Changed, Listed, Refused, Seen, Watch
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import TICK_SECONDS, Cause, Event, JobChanged, LaunchError, LogLine, Replica, State, Tick
+from tfsteps.systems.kubernetes.board import address
+from tfsteps.systems.kubernetes.complaints import Complaints
 from tfsteps.systems.kubernetes.host import Host
 from tfsteps.systems.kubernetes.kind import Kind, Verdict
+from tfsteps.systems.kubernetes.parts import apply
 from tfsteps.systems.kubernetes.pods import Pod
 from tfsteps.systems.kubernetes.tracker import Tracker
 
@@ -35,6 +38,7 @@ class KubernetesJob:
         uid: Its uid.
         namespace: Its namespace.
         created: When it was created, in seconds since the epoch.
+        tensorboard_url: Of the operator's TensorBoard, once the job has ended; empty = there is none.
     """
 
     def __init__(self, api: Api, kind: Kind, item: Mapping[str, Any], job: TrainingJob, host: Host | None) -> None:
@@ -49,7 +53,9 @@ class KubernetesJob:
         self._kind = kind
         self._host = host
         self.warnings = host.warnings if host else []
-        self._backoff = job.backoff
+        self.tensorboard_url = ""
+        self._backoff = job.backoff + sum(role.backoff_limit or 0 for _, role in job.roles.items())
+        self._complaints = Complaints(self._urgent, self.namespace, self.name, self.created)
         self._over_since: float | None = None  # when the backoff limit was passed
         self._left = False
         self._requests = 0  # to stop, from people and engines
@@ -72,6 +78,8 @@ class KubernetesJob:
         while not (final := self._tracker.final):
             yield from self._next()
             self._look_after()
+        self._find_board()
+        self._conclude(final)
         yield from self._drain()
         yield from self._tracker.dismissed(time.time())
         self._api.stopping.set()
@@ -116,7 +124,7 @@ class KubernetesJob:
             self._kind.resource,
             self.namespace,
             functools.partial(self._put, self._tracker.job),
-            fieldSelector=f"metadata.name={self.name}",
+            **self._kind.watched(self.name),
         )
         about(
             PODS,
@@ -145,9 +153,25 @@ class KubernetesJob:
         yield from self._tracker.seen_pod(seen, now)
         for each in self._tracker.pods.values():
             self._read_log(each)
+        for item in seen.items if isinstance(seen, Listed) else [seen.item] if isinstance(seen, Changed) else []:
+            self._label(item["metadata"])
+
+    def _label(self, pod: Mapping[str, Any]) -> None:
+        """Put our labels on a pod that has them not: its operator does not hand them on."""
+        if pod["uid"] not in self._tracker.pods or "deletionTimestamp" in pod:
+            return
+        wanted = self._kind.pod_labels(self._tracker.item, self._tracker.replica(pod["uid"]))
+        if wanted.items() <= (pod.get("labels") or {}).items():
+            return
+        try:
+            self._urgent.patch(PODS, self.namespace, pod["name"], {"metadata": {"uid": pod["uid"], "labels": wanted}})
+        except ApiError as error:
+            said = f"The pods do not get the labels of the run: {error}"
+            if error.status not in (404, 409) and said not in self.warnings:  # these: gone, or another one by now
+                self.warnings.append(said)
 
     def _look_after(self) -> None:
-        """Do what is due: leave, stop with the Workflow, end a job that restarts too often, delete again."""
+        """Do what is due: leave, stop with the Workflow, end a job that restarts too often, delete again, ask why."""
         if self._left:
             raise LaunchError(
                 "this pod is being evicted; the job goes on, and the next attempt adopts it", retryable=True
@@ -167,6 +191,24 @@ class KubernetesJob:
                     f"The replicas were started again {self._tracker.restarts} times, {self._backoff} are allowed."
                 )
                 self._end(Cause.DEADLINE, Verdict(State.FAILED, "BackoffLimitExceeded", message))
+        self._tracker.complaint = self._complaints.look(self._tracker.is_short)
+
+    def _find_board(self) -> None:
+        """Learn where the operator's TensorBoard is; it is up for longer than the job."""
+        if not (board := self._kind.board(self._tracker.item)):
+            return
+        self.tensorboard_url = address(self._urgent, board, self.namespace)
+        if board.note:
+            self.warnings.append(f"The TensorBoard is not ready: {board.note}.")
+
+    def _conclude(self, final: JobChanged) -> None:
+        """End what goes on after the job's own end, such as parameter servers, where the operator does not."""
+        if self._cause or final.state not in (State.SUCCEEDED, State.FAILED):
+            return
+        try:
+            apply(self._urgent, self._kind.conclude(self._tracker.item), self.namespace, self.uid)
+        except ApiError as error:
+            self.warnings.append(f"What the ended job leaves running could not be ended: {error}")
 
     def _end(self, cause: Cause, verdict: Verdict) -> None:
         self._cause = cause
@@ -227,7 +269,8 @@ class KubernetesJob:
 
     @property
     def _more_is_coming(self) -> bool:
-        return bool(self._open or not self._queue.empty() or self._vanished & self._tracker.pods.keys())
+        untold = self._vanished & self._tracker.pods.keys() or self._tracker.unexplained
+        return bool(self._open or not self._queue.empty() or untold)
 
     def _last_look(self) -> Iterator[Event]:
         """Yield what the pods are now, for the end of the job may be seen before theirs.

@@ -1,6 +1,6 @@
 """What distinguishes one kind of job object from another, for the code that follows them all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -9,6 +9,14 @@ from tfsteps.cluster.api import Resource
 from tfsteps.identity import Identity
 from tfsteps.spec import Problem, RoleName, TrainingJob
 from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.kubernetes.board import Board
+from tfsteps.systems.kubernetes.rights import Right
+
+PARTS = "parts"
+"""Key of a job object as we hold it, never as the API server does: the further objects that the job consists of."""
+
+RELEASE = "release"
+"""Key of a rendered job object: the merge patch that lets it start. It is applied once all of its parts are there."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -32,6 +40,22 @@ class RoleSpec(msgspec.Struct, frozen=True):
     template: Mapping[str, Any]
 
 
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of objects that a job consists of.
+
+    Attributes:
+        resource: What they are.
+        name: Of the object; empty = those that `selector` finds.
+        selector: Label selector of objects; of those that it finds, the job's own are changed.
+        patch: Merged into the object; None = it is deleted.
+    """
+
+    resource: Resource
+    name: str = ""
+    selector: str = ""
+    patch: Mapping[str, Any] | None = None
+
+
 class Kind(Protocol):
     """One kind of job object. All of it is pure.
 
@@ -40,12 +64,17 @@ class Kind(Protocol):
         resource: The objects' API and kind.
         operator: Who acts on them, as messages call it.
         container: Which container of a pod trains.
+        shell: Starts a shell in that container, with the variables of the program beside it.
     """
 
     name: str
     resource: Resource
     operator: str
     container: str
+    shell: Sequence[str]
+
+    def rights(self, job: TrainingJob) -> list[Right]:
+        """Return what a launcher of `job` must be allowed to do beside what it does with every kind."""
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what makes `job` impossible as an object of this kind."""
@@ -54,7 +83,20 @@ class Kind(Protocol):
         """Return a sentence for each thing in `job` that has no effect in an object of this kind."""
 
     def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
-        """Return the object for `job`."""
+        """Return the object for `job`.
+
+        Further objects are listed under PARTS. They are made after it and belong to it, so that they go with it.
+        Where it must not start before they are there it is rendered suspended, with what lets it start under RELEASE.
+        """
+
+    def explained(self, item: Mapping[str, Any], refusal: str) -> str:
+        """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""
+
+    def watched(self, name: str) -> dict[str, str]:
+        """Return what to list and watch for the job called `name`: a field selector, or a label selector."""
+
+    def gather(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+        """Return the job objects among `items`, objects of `resource`; their parts among them under PARTS."""
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
         """Return what a job object says."""
@@ -65,5 +107,66 @@ class Kind(Protocol):
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""
 
-    def replica(self, labels: Mapping[str, str]) -> Replica | None:
-        """Return which replica a pod with these labels is; None for a pod that is none."""
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is; None for a pod that is none.
+
+        Args:
+            meta: The pod's metadata.
+            replicas: All of the job's, by role and index, for kinds that number them through.
+        """
+
+    def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+        """Return the labels that the launcher puts on a replica's pod, where the operator hands on none of ours."""
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+        """Return what takes a job's pods away, or lets it start them again; empty = it cannot be paused."""
+
+    def board(self, item: Mapping[str, Any]) -> Board | None:
+        """Return the TensorBoard that the operator runs for a job; None = none, or not yet."""
+
+    def conclude(self, item: Mapping[str, Any]) -> list[Change]:
+        """Return what ends the replicas that an ended job would leave running; empty = its operator sees to them."""
+
+
+class BaseKind:
+    """What most kinds have in common: a job is one object, and its operator ends all that belongs to it."""
+
+    shell: Sequence[str] = ("sh",)
+
+    def rights(self, _job: TrainingJob) -> list[Right]:
+        """Return nothing."""
+        return []
+
+    def explained(self, _item: Mapping[str, Any], _refusal: str) -> str:
+        """Return nothing."""
+        return ""
+
+    def watched(self, name: str) -> dict[str, str]:
+        """Return what to list and watch: the object of that name."""
+        return {"fieldSelector": f"metadata.name={name}"}
+
+    def gather(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+        """Return the items as they are."""
+        return items
+
+    def pod_labels(self, _item: Mapping[str, Any], _replica: Replica) -> dict[str, str]:
+        """Return nothing: pods have the labels of their template."""
+        return {}
+
+    def conclude(self, _item: Mapping[str, Any]) -> list[Change]:
+        """Return nothing."""
+        return []
+
+    def board(self, _item: Mapping[str, Any]) -> Board | None:
+        """Return nothing."""
+        return None
+
+
+def bare(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rendered job object as the API server takes it, without what is only ours."""
+    return {key: value for key, value in item.items() if key not in (PARTS, RELEASE)}
+
+
+def replicas_of(roles: Mapping[RoleName, RoleSpec]) -> list[Replica]:
+    """Return all replicas of a job object's roles, in their order."""
+    return [Replica(name, i) for name, role in roles.items() for i in range(role.replicas)]

@@ -85,7 +85,7 @@ def _state(phase: str, now: Mapping[str, Any], restarts: int) -> ReplicaState:
             return ReplicaState.FAILED
         case "Running" if "running" in now:
             return ReplicaState.RUNNING
-        case "Running" if "terminated" in now:  # the kubelet is about to say how it goes on
+        case "Running" | "Pending" if "terminated" in now:  # the kubelet is about to say how it goes on
             return ReplicaState.SUCCEEDED if now["terminated"].get("exitCode") == 0 else ReplicaState.FAILED
         case _:
             return ReplicaState.RESTARTING if restarts else ReplicaState.PENDING

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.kind import Kind, bare
 from tfsteps.systems.kubernetes.limits import misfits
 from tfsteps.systems.kubernetes.references import Reference, references
 from tfsteps.systems.kubernetes.rights import denied, needed
@@ -24,7 +24,7 @@ def findings(api: Api, kind: Kind, job: TrainingJob, wanted: Mapping[str, Any]) 
     Nothing is created and each question is asked once. Empty = nothing is known to be wrong.
     """
     namespace, roles = wanted["metadata"]["namespace"], kind.roles(wanted)
-    forbidden = denied(api, namespace, needed(kind.resource, job))
+    forbidden = denied(api, namespace, needed(kind.resource, job, kind.rights(job)))
     found = []
     if forbidden:
         what = ", ".join(map(str, forbidden))
@@ -33,24 +33,25 @@ def findings(api: Api, kind: Kind, job: TrainingJob, wanted: Mapping[str, Any]) 
             "bind a Role of manifests/base to its ServiceAccount, or run it as another one"
         )
     if not any(right.verb == "create" for right in forbidden):  # it would be refused for that alone
-        found += _refused(api, kind.resource, wanted)
+        found += _refused(api, kind, wanted)
     for reference in references(wanted, roles.values()):
         found += _missing(api, namespace, reference)
     found += misfits(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
     return found
 
 
-def _refused(api: Api, resource: Resource, wanted: Mapping[str, Any]) -> Iterator[str]:
+def _refused(api: Api, kind: Kind, wanted: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the API server and its webhooks have against the object: they look at it and forget it."""
-    namespace, query = wanted["metadata"]["namespace"], {"dryRun": "All", "fieldValidation": "Strict"}
+    resource, namespace = kind.resource, wanted["metadata"]["namespace"]
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
     try:
-        api.once("POST", resource.path(namespace), query, wanted)
+        api.once("POST", resource.path(namespace), query, bare(wanted))
     except ApiError as error:
         unsupported = "does not support dry run" in str(error)
         if error.missing:
             yield f"namespace {namespace} does not exist: create it, or name another"
         elif not (error.unavailable or error.status in _UNDECIDED or unsupported):
-            yield f"the cluster refuses the {resource.kind}: {error}"
+            yield f"the cluster refuses the {resource.kind}: {kind.explained(wanted, str(error)) or error}"
 
 
 def _missing(api: Api, namespace: str, wanted: Reference) -> Iterator[str]:

@@ -35,13 +35,13 @@ class Right(msgspec.Struct, frozen=True):
         return f"{self.verb} {self.plural}" + (f".{self.group}" if self.group else "")
 
 
-def needed(resource: Resource, job: TrainingJob) -> list[Right]:
-    """Return the rights without which the job cannot be followed to its end.
+def needed(resource: Resource, job: TrainingJob, more: Iterable[Right] = ()) -> list[Right]:
+    """Return the rights without which the job cannot be followed to its end, `more` among them.
 
     To read its own pod and to watch its own Workflow are not among them: a launcher does without, and says so.
     """
     rights = [Right(verb, resource) for verb in ("get", "create", "list", "watch", "delete")]
-    rights += [Right("list", PODS), Right("watch", PODS), Right("get", PODS, "log")]
+    rights += [Right("list", PODS), Right("watch", PODS), Right("get", PODS, "log"), *more]
     return [*rights, Right("delete", PODS)] if job.on_end in (None, "delete_pods") else rights
 
 

@@ -16,13 +16,14 @@ from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.identity import MANAGED_BY, PREFIX, label_value
 from tfsteps.records import Status
 from tfsteps.systems.base import State
+from tfsteps.systems.kubernetes.complaints import EVENTS, concerns, event_time
 from tfsteps.systems.kubernetes.kind import Kind
 from tfsteps.systems.kubernetes.status import JobPod, job_pods, status
 from tfsteps.systems.kubernetes.tracker import STOPPED
 
-_EVENTS = Resource("v1", "events", "Event")
 _LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
 _QUEUE = 2000
+_UNSEEN = {403, 404}  # a kind that we may not see, or that the cluster has not
 News = queue.Queue[Any]
 
 
@@ -67,23 +68,31 @@ class Runs:
     def jobs(self, run: str = "") -> list[Job]:
         """Return the jobs of a run, or of all of them if it is empty, the oldest first.
 
+        Kinds that the cluster has not, or that are not ours to see, are passed over; before a cluster says that it has
+        not a kind, it says that one may not list it.
+
         Raises:
-            ApiError: They cannot be listed; 404 if the cluster knows none of their kinds.
+            ApiError: None of their kinds can be listed.
         """
-        found, unknown = [], None
+        found, unseen = [], []
         for kind in self._kinds:
             try:
                 listed = self.api.list(kind.resource, self.namespace, labelSelector=_selector(run))
             except ApiError as error:
-                if error.status != 404:
+                if error.status not in _UNSEEN:
                     raise
-                unknown = ApiError(f"{self.api.access.name} has no {kind.resource.plural}: install their operator", 404)
+                unseen.append(error)
             else:
-                found += [(kind, item) for item in listed.get("items") or []]
-        if unknown and not found:
-            raise unknown
+                found += [(kind, item) for item in kind.gather(listed.get("items") or [])]
+        if len(unseen) == len(self._kinds):
+            raise self._blind(unseen)
         pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run)) if found else {}
         return _jobs(found, pods.get("items") or [])
+
+    def _blind(self, errors: Sequence[ApiError]) -> ApiError:
+        """Return the one error that says why no kind of job can be seen."""
+        forbidden = next((error for error in errors if error.status == 403), None)
+        return forbidden or ApiError(f"{self.api.access.name} knows no kind of job: install an operator", 404)
 
     def follow(self, run: str, news: News | None = None) -> Iterator[Any]:
         """Yield the jobs of a run whenever one of them changes, and what others put into `news`, for ever.
@@ -104,17 +113,16 @@ class Runs:
                 case Resource() as resource, (Listed() | Changed() | Deleted() | Refused()) as seen:
                     _take(items.setdefault(resource, {}), seen)
                     if len(items) > len(self._kinds):  # all are listed
-                        found = [(kind, item) for kind in self._kinds for item in items[kind.resource].values()]
-                        yield _jobs(found, items[PODS].values())
+                        own = [(kind, kind.gather(items[kind.resource].values())) for kind in self._kinds]
+                        yield _jobs([(kind, item) for kind, found in own for item in found], items[PODS].values())
                 case other:
                     yield other
 
     def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
         """Return the events of a job and all its pods, also of those that are gone, by time, the newest last."""
         name, namespace = job.status.job, job.status.namespace
-        listed = self.api.list(_EVENTS, namespace)["items"]
-        about = [each for each in listed if f"{each['involvedObject'].get('name')}-".startswith(f"{name}-")]
-        return sorted(((_event_time(each), each) for each in about), key=itemgetter(0))
+        about = [each for each in self.api.list(EVENTS, namespace)["items"] if concerns(each, name)]
+        return sorted(((event_time(each), each) for each in about), key=itemgetter(0))
 
     def log(
         self, job: Job, each: JobPod, position: Position | None = None, *, tail: int | None = None
@@ -169,13 +177,7 @@ class Runs:
         uids = {each.pod.uid for each in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
-        return [each for each in job_pods(job.kind, listed.get("items") or []) if each.pod.uid in uids]
-
-
-def _event_time(event: Mapping[str, Any]) -> str:
-    """Return when an event was seen last, as the API writes times; they sort by it."""
-    times = (event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
-    return str(next((at for at in times if at), event["metadata"]["creationTimestamp"]))
+        return [each for each in job_pods(job.kind, job.item, listed.get("items") or []) if each.pod.uid in uids]
 
 
 def _selector(run: str) -> str:
@@ -191,7 +193,7 @@ def _jobs(found: Sequence[tuple[Kind, Mapping[str, Any]]], pods: Any) -> list[Jo
         by_owner.setdefault(_key(item), []).append(item)
     jobs = []
     for kind, item in found:
-        own = job_pods(kind, by_owner.get(_key(item), []))
+        own = job_pods(kind, item, by_owner.get(_key(item), []))
         jobs.append(Job(kind, item, own, status(kind, item, own, now)))
     return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
@@ -210,7 +212,7 @@ def _take(items: dict[str, Mapping[str, Any]], seen: Seen) -> None:
             items[item["metadata"]["uid"]] = item
         case Deleted(item=item):
             items.pop(item["metadata"]["uid"], None)
-        case Refused(status=404):  # a cluster without this kind
+        case Refused(status=code) if code in _UNSEEN:
             items.clear()
         case Refused(error=error, status=code):
             raise ApiError(error, code)

@@ -11,7 +11,7 @@ from tfsteps.cluster.watch import Listed
 from tfsteps.identity import PREFIX, Identity
 from tfsteps.records import ReplicaStatus, Span, Status
 from tfsteps.systems.base import JobChanged, Replica, ReplicaState, State
-from tfsteps.systems.kubernetes.kind import Kind, RoleSpec
+from tfsteps.systems.kubernetes.kind import PARTS, Kind, RoleSpec, replicas_of
 from tfsteps.systems.kubernetes.pods import Pod, pod
 from tfsteps.systems.kubernetes.tracker import Tracker
 
@@ -34,11 +34,11 @@ class JobPod(msgspec.Struct, frozen=True):
     item: Mapping[str, Any]
 
 
-def job_pods(kind: Kind, items: Iterable[Mapping[str, Any]]) -> list[JobPod]:
-    """Return the pods among `items` that are replicas, by replica, the newest of each last."""
-    found = []
+def job_pods(kind: Kind, job: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> list[JobPod]:
+    """Return the pods among `items` that are replicas of a job object, by replica, the newest of each last."""
+    found, replicas = [], replicas_of(kind.roles(job))
     for item in items:
-        replica = kind.replica(item["metadata"].get("labels") or {})
+        replica = kind.replica(item["metadata"], replicas)
         if replica is not None:
             seen = pod(item, kind.container)
             created = _seconds(item["metadata"]["creationTimestamp"]) or 0.0
@@ -59,7 +59,7 @@ def status(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], now: flo
     created = _seconds(meta["creationTimestamp"]) or now
     change = _state(kind, item, pods, created, now)
     env = _env(kind, roles)
-    names = [Replica(name, i) for name, role in roles.items() for i in range(role.replicas)]
+    names = replicas_of(roles)
     replicas = [_replica(name, [each for each in pods if each.replica == name], change.state) for name in names]
     starts = [replica.spans[0].started for replica in replicas if replica.spans]
     return Status(
@@ -84,12 +84,10 @@ def status(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], now: flo
 
 def _state(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> JobChanged:
     """Return what a launcher would say that sees the job and its pods now."""
-    tracker = Tracker(
-        kind, item, [Replica(n, i) for n, role in kind.roles(item).items() for i in range(role.replicas)], created
-    )
+    tracker = Tracker(kind, item, replicas_of(kind.roles(item)), created)
     events = [
         *tracker.seen_pod(Listed([dict(each.item) for each in pods]), now),
-        *tracker.job(Listed([dict(item)]), now),
+        *tracker.job(Listed([dict(item), *item.get(PARTS, ())]), now),
     ]
     said = [event for event in events if isinstance(event, JobChanged)]
     return tracker.final or said[-1]

@@ -2,21 +2,24 @@
 
 import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from tfsteps import systems
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, ApiError, Stopped
+from tfsteps.cluster.api import Api, ApiError, Stopped, Stopping
 from tfsteps.identity import ATTEMPT, PREFIX, TASK, Identity, label_value, short_hash, spec_hash
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.systems.base import LaunchError, OnEnd, Places, Scope, State, StoppedError
+from tfsteps.systems.capabilities import Level
 from tfsteps.systems.kubernetes import preflight
 from tfsteps.systems.kubernetes.finalizer import Finalizer
 from tfsteps.systems.kubernetes.host import Host
 from tfsteps.systems.kubernetes.job import KubernetesJob
-from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.kind import PARTS, Kind, bare
+from tfsteps.systems.kubernetes.parts import UNFINISHED, complete
 from tfsteps.systems.kubernetes.scope import SCOPE
 from tfsteps.systems.kubernetes.upkeep import LAUNCHER, annotations
 
@@ -29,12 +32,20 @@ class KubernetesSystem:
 
     outlives_launcher = True
 
-    def __init__(self, kind: Kind, context: str = "", namespace: str = "") -> None:
-        """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one."""
+    def __init__(self, kind: Kind, context: str = "", namespace: str = "", also: Sequence[Kind] = ()) -> None:
+        """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one.
+
+        Args:
+            kind: Of its jobs.
+            context: Of the kubeconfig.
+            namespace: Empty = the cluster's own for us.
+            also: Other kinds whose jobs are cleaned up, as far as we may.
+        """
         self.name = kind.name
         self._kind = kind
+        self._also = also
         self._context, self._namespace = context, namespace
-        self._starting = False
+        self._given_up = Stopping()
 
     def attempt(self, run: str, task: str) -> int:
         """Return which attempt to make, or to go on with.
@@ -73,7 +84,11 @@ class KubernetesSystem:
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return what the kind does not use, and whether the job's results would be lost with its pods."""
         lost = "`output_dir` is not set, and no claim is mounted: what the replicas write is lost with their pods."
-        return [*self._kind.warnings(job), *([] if job.output_dir or _lasting(job) else [lost])]
+        return [
+            *self._kind.warnings(job),
+            *_no_board(job, self.name),
+            *([] if job.output_dir or _lasting(job) else [lost]),
+        ]
 
     def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
         """Return the folders below `output_dir`, as the replicas see them.
@@ -90,14 +105,15 @@ class KubernetesSystem:
         )
 
     def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
-        """Return the object that `start` would create; in namespace `default` where no cluster is configured."""
+        """Return the objects that `start` would create; in namespace `default` where no cluster is configured."""
         try:
             namespace = self._where
         except LaunchError:
             if self._context:  # that one was meant, and no other
                 raise
             namespace = "default"
-        return [self._rendered(job, identity, places, namespace)]
+        wanted = self._rendered(job, identity, places, namespace)
+        return [bare(wanted), *wanted.get(PARTS, ())]
 
     def start(self, job: TrainingJob, identity: Identity, places: Places) -> KubernetesJob:
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
@@ -106,46 +122,54 @@ class KubernetesSystem:
             LaunchError: It cannot be created, can never run here, or another job has its name.
         """
         wanted = self._rendered(job, identity, places, self._where)
-        self._starting = True
         try:
             if self._host and self._host.owner:
                 wanted["metadata"]["ownerReferences"] = [self._host.owner]
                 wanted["metadata"]["annotations"][LAUNCHER] = self._host.step
             wanted["metadata"]["labels"][SCOPE] = short_hash(self._scope(identity))
             item = self._existing(wanted) or self._create(wanted, job)
+            if UNFINISHED in (item["metadata"].get("annotations") or {}):
+                complete(self._api, self._kind.resource, item, wanted)
         except ApiError as error:
             raise LaunchError(
                 f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
             ) from error
         except Stopped:
             raise StoppedError(self._withdraw(wanted)) from None
-        finally:
-            self._starting = False
         # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
         return KubernetesJob(self._api.again(), self._kind, item, job, self._host)
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:
         """Return the job of that name and uid; nothing is asked of the cluster before its `events`."""
-        found = KubernetesJob(
-            self._api, self._kind, {"metadata": {"name": name, "uid": uid, "namespace": self._where}}, job, self._host
-        )
+        item = {"metadata": {"name": name, "uid": uid, "namespace": self._where}}
+        found = KubernetesJob(self._api.again(), self._kind, item, job, self._host)
         found.created = created
         return found
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
         """Remove what the jobs of a run left in this namespace, as far as they have the labels of `scope`."""
-        finalizer = Finalizer(self._api, self._kind, self._where)
         if scope == "run":
-            return finalizer.clean_up(identity.run, {}, on_end)
+            return self._cleaned(identity.run, {}, on_end)
         if access.in_cluster() and self._host is None:
             needs = "which jobs are this step's siblings cannot be told, for it may not get its own pod"
             raise LaunchError(f"{needs}; grant that, or clean up with scope `run`", retryable=False)
         where = self._scope(identity)
-        beside = finalizer.clean_up(identity.run, {SCOPE: short_hash(where)}, on_end)
+        beside = self._cleaned(identity.run, {SCOPE: short_hash(where)}, on_end)
         if not where:
             return beside
         # the hook of a single step stands where that step's own steps would
-        return beside + finalizer.clean_up(identity.run, {TASK: label_value(where)}, on_end)
+        return beside + self._cleaned(identity.run, {TASK: label_value(where)}, on_end)
+
+    def _cleaned(self, run: str, labels: Mapping[str, str], on_end: OnEnd | None) -> list[str]:
+        """Clean up the jobs with these labels. Kinds that nobody named are passed over where we may not look."""
+        removed = Finalizer(self._api, self._kind, self._where).clean_up(run, labels, on_end)
+        for kind in self._also:
+            try:
+                removed += Finalizer(self._api, kind, self._where).clean_up(run, labels, on_end)
+            except LaunchError as error:
+                if error.retryable:
+                    raise
+        return removed
 
     def _scope(self, identity: Identity) -> str:
         """Return what a step has in common with its siblings: a node of its Workflow, else the folder of its task."""
@@ -155,8 +179,7 @@ class KubernetesSystem:
 
     def give_up(self) -> None:
         """Ask nothing again of a server that does not answer. Once there is a job, it is the one to be stopped."""
-        if self._starting:
-            self._api.stopping.set()
+        self._given_up.set()
 
     def _withdraw(self, wanted: dict[str, Any]) -> str:
         """Delete the job object if it was created after all; return what is known of it."""
@@ -197,7 +220,7 @@ class KubernetesSystem:
         if findings := preflight.findings(self._api, self._kind, job, wanted):
             numbered = [f"({i}) {each}" if findings[1:] else each for i, each in enumerate(findings, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
-        create = functools.partial(self._api.create, self._kind.resource, wanted["metadata"]["namespace"], wanted)
+        create = functools.partial(self._api.create, self._kind.resource, wanted["metadata"]["namespace"], bare(wanted))
         try:
             return create()
         except ApiError as error:
@@ -208,15 +231,18 @@ class KubernetesSystem:
     def _rendered(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
         item = self._kind.render(job, identity, places, namespace)
         hash_of_it = spec_hash(msgspec.json.encode(item, order="deterministic"))
-        item["metadata"]["annotations"] |= {SPEC_HASH: hash_of_it, **annotations(job)}
+        unfinished = {UNFINISHED: "its parts"} if PARTS in item else {}
+        item["metadata"]["annotations"] |= {SPEC_HASH: hash_of_it, **annotations(job), **unfinished}
         return item
 
     @functools.cached_property
     def _api(self) -> Api:
         try:
-            return Api(access.find(self._context))
+            api = Api(access.find(self._context))
         except access.AccessError as error:
             raise LaunchError(str(error), retryable=False) from error
+        api.stopping = self._given_up
+        return api
 
     @functools.cached_property
     def _host(self) -> Host | None:
@@ -225,6 +251,14 @@ class KubernetesSystem:
     @property
     def _where(self) -> str:
         return self._namespace or self._api.access.namespace
+
+
+def _no_board(job: TrainingJob, system: str) -> list[str]:
+    if job.tensorboard is None or systems.capabilities_of(system)["tensorboard"].level is not Level.UNUSED:
+        return []
+    return [
+        "`tensorboard` is not used: none is started on a cluster. Start one over the event files, or run it locally."
+    ]
 
 
 def _lasting(job: TrainingJob) -> str:

@@ -1,15 +1,19 @@
 """From a role to the pod template of its replicas. Pure: the same job gives the same template."""
 
 import copy
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.identity import PREFIX, Identity
-from tfsteps.spec import EnvSource, Resources, Role, RoleName, TrainingJob
+from tfsteps.spec import EnvSource, Problem, Resources, Role, RoleName, TrainingJob
 from tfsteps.spec.pod import Toleration, Volume
 from tfsteps.systems.base import Places
 
 CONTAINER = "tensorflow"
+PORT = 2222
+"""What TensorFlow's servers listen on."""
+
 ROLE_LABEL = f"{PREFIX}role"
 _GPU = "nvidia.com/gpu"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where TensorFlow and NCCL look for it
@@ -72,9 +76,41 @@ def pod_template(
     return merged(merged(rendered, job.pod), role.pod)
 
 
+def image_problems(job: TrainingJob) -> list[Problem]:
+    """Return the roles that have no image: every pod needs one."""
+    return [
+        Problem(path=("roles", name, "image"), wrong="is missing", fix="Add `image:` to the job or to the role")
+        for name, role in job.roles.items()
+        if not (role.image or job.image)
+    ]
+
+
+def priority_problems(job: TrainingJob, system: str, priority_class: str | None) -> list[Problem]:
+    """Return what is missing for a job with a priority: Kubernetes goes by PriorityClasses, each cluster's own."""
+    if job.priority is None or priority_class:
+        return []
+    wrong = "is a number, and Kubernetes goes by PriorityClasses"
+    fix = f"Add the name of the PriorityClass that stands for it: `systems: {{{system}: {{priority_class: NAME}}}}`"
+    return [Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix=fix)]
+
+
 def restart_policy(job: TrainingJob, role: Role) -> str:
     """Return the role's restart policy in Kubernetes' words, with the operators' ExitCode."""
     return _RESTART[role.restart or job.restart]
+
+
+def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
+    """Return TF_CONFIG for the replicas of role `name` as JSON text, into which Kubernetes puts each one's index.
+
+    The variable TFSTEPS_INDEX must stand before it in `env`. The evaluator is a task, but in no cluster: TensorFlow's
+    parameter server strategy waits for ever for one that is.
+
+    Args:
+        name: The role.
+        hosts: `host:port` of each replica of each role, the evaluator's left out.
+    """
+    config = {"cluster": hosts, "task": {"type": name, "index": "INDEX"}, "environment": "cloud"}
+    return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ import msgspec
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen
 from tfsteps.identity import PREFIX
 from tfsteps.systems.base import Event, JobChanged, LaunchError, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.systems.kubernetes.complaints import Complaint
+from tfsteps.systems.kubernetes.gang import echo
 from tfsteps.systems.kubernetes.kind import Kind, Verdict
 from tfsteps.systems.kubernetes.pods import Pod, pod
 
@@ -17,6 +19,7 @@ STOPPED = f"{PREFIX}stopped"
 _UNSEEN_SECONDS = 60.0  # a controller that works looks at a new object within a second
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
 _HELD = {State.SUSPENDED, State.QUEUED}
+_UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
@@ -27,6 +30,8 @@ class Tracker:
         stopping: What to say when the job object is gone because we wanted it gone; None while we do not.
         final: The end of the job, once it is known.
         pods: The pods that are there, by uid.
+        item: The job object as it was seen last.
+        complaint: Why pods are not made; None = nothing is known.
     """
 
     def __init__(self, kind: Kind, item: Mapping[str, Any], replicas: list[Replica], created: float) -> None:
@@ -34,14 +39,19 @@ class Tracker:
         self.stopping: Verdict | None = None
         self.final: JobChanged | None = None
         self.pods: dict[str, Pod] = {}
+        self.item = item
+        self.complaint: Complaint | None = None
         self._kind = kind
+        self._replicas = replicas
+        self._objects: dict[str, Mapping[str, Any]] = {}  # the job object and its parts, by name
         self._name, self._uid = item["metadata"]["name"], item["metadata"]["uid"]
         self._created = created
         self._verdict = Verdict(State.PENDING)
         self._replica_of: dict[str, Replica] = {}
         self._shown: dict[Replica, ReplicaChanged] = {}
         self._uids: dict[Replica, list[str]] = {replica: [] for replica in replicas}
-        self._withdrawn: set[str] = set()  # pods deleted because the job was suspended: their next ones are no restarts
+        self._withdrawn: set[str] = set()  # pods deleted for the job was stopped or suspended: new ones are no restarts
+        self._ended_from_outside: set[str] = set()  # pods that were deleted while they ran
         self._said: tuple[State, str, str] | None = None
 
     # --- the job object
@@ -49,19 +59,49 @@ class Tracker:
     def job(self, seen: Seen, now: float) -> Iterator[Event]:
         """Yield what follows from an event of the watch on the job object."""
         match seen:
-            case Listed(items=[]):
-                self._gone(now)
-            case Listed(items=[item, *_]) | Changed(item=item):
-                self._look(item, now)
-            case Deleted(item=item) if item["metadata"]["uid"] == self._uid:
-                self._look(item, now)  # it may have ended first
-                if self.final is None:
+            case Listed(items=items):
+                self._objects = {item["metadata"]["name"]: item for item in items}
+                self._look(now)
+                if self._name not in self._objects:
                     self._gone(now)
+            case Changed(item=item):
+                self._objects[item["metadata"]["name"]] = item
+                self._look(now)
+            case Deleted(item=item):
+                self._deleted(item, now)
             case Refused(error=error):
                 raise LaunchError(f"{self._name} cannot be watched any more: {error}", retryable=False)
+        yield from self._suspended(now)
         yield from self.state(now)
 
-    def _look(self, item: Mapping[str, Any], now: float) -> None:
+    def _suspended(self, now: float) -> Iterator[Event]:
+        """Yield the stop of each replica whose pod's end was seen before the suspension that it follows from."""
+        if self._verdict.state not in _HELD:
+            return
+        for replica, change in list(self._shown.items()):
+            uid = self._uids[replica][-1]
+            if change.state is ReplicaState.FAILED and uid in self._ended_from_outside:
+                self._withdrawn.add(uid)
+                stopped = msgspec.structs.replace(change, at=now, state=ReplicaState.STOPPED, reason="")
+                yield from self._show(replica, stopped)
+
+    def _deleted(self, item: Mapping[str, Any], now: float) -> None:
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+        if uid != self._objects.get(name, item)["metadata"]["uid"] or (name == self._name and uid != self._uid):
+            return  # word of the one before it
+        self._objects[name] = item
+        self._look(now)  # it may have ended first
+        del self._objects[name]
+        if name == self._name and self.final is None:
+            self._gone(now)
+
+    def _look(self, now: float) -> None:
+        for item in self._kind.gather(self._objects.values()):
+            if item["metadata"]["name"] == self._name:
+                self.item = item
+                self._judge(item, now)
+
+    def _judge(self, item: Mapping[str, Any], now: float) -> None:
         if item["metadata"]["uid"] != self._uid:
             self._end(now, State.LOST, "Replaced", "The job was deleted, and another one has its name.")
             return
@@ -114,22 +154,39 @@ class Tracker:
         return self._replica_of[uid]
 
     def _pod(self, item: Mapping[str, Any], now: float) -> Iterator[Event]:
-        replica = self._kind.replica(item["metadata"].get("labels") or {})
+        replica = self._kind.replica(item["metadata"], self._replicas)
         if replica is None or replica not in self._uids:
             return
         seen = pod(item, self._kind.container)
-        if seen.deleting and self._verdict.state in _HELD:
+        if seen.deleting and not seen.ended:
+            self._ended_from_outside.add(seen.uid)
+        old = self.pods.get(seen.uid)
+        if old and old.ended and not seen.ended:
+            return  # word from before a list that said more
+        superseded = seen.uid in self._uids[replica][:-1]
+        was_up = old is None or old.state in _UP
+        if seen.deleting and not superseded and (self._verdict.state in _HELD or (self.stopping and was_up)):
             self._withdrawn.add(seen.uid)
         if seen.uid in self._withdrawn and seen.state is not ReplicaState.SUCCEEDED:
             seen = msgspec.structs.replace(seen, state=ReplicaState.STOPPED, reason="", message="")
-        if (old := self.pods.get(seen.uid)) and old.ended and not seen.ended:
-            return  # word from before a list that said more
         self.pods[seen.uid] = seen
         self._replica_of[seen.uid] = replica
         if seen.uid not in self._uids[replica]:
+            yield from self._supersede(replica, now)
             self._uids[replica].append(seen.uid)
-        if seen.uid == self._uids[replica][-1]:  # not the one that a newer pod took the place of
+        if not superseded:
             yield from self._show(replica, self._change(replica, seen, now))
+
+    def _supersede(self, replica: Replica, now: float) -> Iterator[Event]:
+        """Yield the end of a replica's pod that a new one takes the place of, though it may still be terminating."""
+        uid = next(reversed(self._uids[replica]), "")
+        if uid and self.stopping:  # the operator has not heard of it yet
+            self._withdrawn.add(uid)
+        seen = self.pods.get(uid)
+        if seen and seen.state is ReplicaState.RUNNING and uid not in self._withdrawn:
+            change = self._change(replica, seen, now)
+            reason = seen.reason or ("PodDeleted" if seen.deleting else "")
+            yield from self._show(replica, msgspec.structs.replace(change, state=ReplicaState.FAILED, reason=reason))
 
     def _pod_gone(self, uid: str, now: float) -> Iterator[Event]:
         seen = self.pods.pop(uid, None)
@@ -138,6 +195,7 @@ class Tracker:
         replica = self._replica_of[uid]
         if uid != self._uids[replica][-1]:
             return
+        self._ended_from_outside.add(uid)
         wanted = self.stopping or self.final or uid in self._withdrawn
         state = ReplicaState.STOPPED if wanted else ReplicaState.FAILED
         reason = "" if state is ReplicaState.STOPPED else seen.reason or "PodDeleted"
@@ -168,12 +226,42 @@ class Tracker:
         yield change
 
     def dismissed(self, now: float) -> Iterator[Event]:
-        """Yield the stop of each replica that its job has ended without: the operator ends it in its own time."""
+        """Yield the stop of each replica that its job has ended without: the operator ends it in its own time.
+
+        Some operators do so before they say that the job has ended, and then it looked like a failure. One whose
+        disruption failed the job, and who takes long over its end, has failed.
+        """
+        unexplained = self.unexplained
         for replica, change in list(self._shown.items()):
-            if change.state not in {*_ENDED, ReplicaState.STOPPED}:
+            taken = self.pods.get(self._uids[replica][-1]) if unexplained else None
+            if taken and taken.deleting and taken.reason:
+                yield from self._show(replica, msgspec.structs.replace(change, at=now, state=ReplicaState.FAILED))
+            elif change.state not in {*_ENDED, ReplicaState.STOPPED} or self._was_in_the_way(replica, change):
                 yield from self._show(
                     replica, msgspec.structs.replace(change, at=now, state=ReplicaState.STOPPED, reason="")
                 )
+
+    def _was_in_the_way(self, replica: Replica, change: ReplicaChanged) -> bool:
+        """Tell whether a replica was ended by its operator because the job was over: its failure is not the cause.
+
+        Where nobody is known to be the cause, for the job's failure was seen before its pods', any of them may be.
+        """
+        if self.final is None or self.final.state not in (State.SUCCEEDED, State.FAILED):
+            return False
+        cause = self.final.state is State.FAILED and self.final.replica in (None, replica)
+        ended = change.state is ReplicaState.FAILED and self._uids[replica][-1] in self._ended_from_outside
+        return ended and not cause
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether the job has failed, no replica has, and one that is being deleted may be why.
+
+        The training operator counts a pod that is being deleted as failed while it still runs, and an eviction may
+        give it long [source: training-operator 1.8.1, `pkg/core/status.go`].
+        """
+        if self.final is None or self.final.state is not State.FAILED or self._culprit():
+            return False
+        return any(seen.deleting and not seen.ended for seen in self.pods.values())
 
     @property
     def restarts(self) -> int:
@@ -193,10 +281,12 @@ class Tracker:
 
     def _state(self, now: float) -> tuple[State, str, str]:
         verdict = self._verdict
+        if self.complaint and self.is_short():
+            return self._before_running(), self.complaint.reason, self.complaint.message
         if verdict.state not in (State.PENDING, State.RUNNING):
             return verdict.state, verdict.reason, verdict.message
         if all(map(self._has_started, self._uids)):
-            return State.RUNNING, "", ""
+            return (State.RUNNING, *((verdict.reason, verdict.message) if verdict.state is State.RUNNING else ("", "")))
         stuck = [
             (r, p)
             for p in self.pods.values()
@@ -204,12 +294,20 @@ class Tracker:
             for r in [self._replica_of[p.uid]]
         ]
         if stuck:
-            replica, seen = min(stuck, key=lambda pair: pair[0])
+            replica, seen = min(stuck, key=lambda pair: (echo(pair[1].message), pair[0]))
             return self._before_running(), seen.reason, f"{replica}: {seen.message or seen.reason}"
         if not self.pods and verdict.reason == "" and now - self._created > _UNSEEN_SECONDS:
             message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
             return State.UNKNOWN, "NotReconciled", message
         return self._before_running(), "", ""
+
+    def is_short(self) -> bool:
+        """Tell whether replicas have no pod though nothing holds the job back."""
+        if self.final or self.stopping or self._verdict.state in {*_HELD, State.UNKNOWN}:
+            return False
+        there = {self._replica_of[uid] for uid in self.pods}
+        ended = {replica for replica, change in self._shown.items() if change.state is ReplicaState.SUCCEEDED}
+        return not there | ended >= set(self._replicas)
 
     def _has_started(self, replica: Replica) -> bool:
         """Tell whether a replica runs or has run; what becomes of one that failed, the job object says."""

@@ -83,7 +83,7 @@ class LocalJob:
         self, name: str, job: TrainingJob, options: LocalOptions, commands: Callable[[], dict[Replica, Command]]
     ) -> None:
         """Prepare; `commands` is called again whenever the cluster needs new ports."""
-        self.name = name
+        self.name, self.tensorboard_url = name, ""
         self.uid, self.created = str(uuid.uuid4()), time.time()
         self.warnings: list[str] = []
         self._job, self._options = job, options
@@ -98,7 +98,6 @@ class LocalJob:
         self._parked: list[tuple[_Slot, int]] = []
         self._port_tries = 0
         self._stops = 0
-        self._stops_seen = 0
         self._queue: collections.deque[Event] = collections.deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -234,15 +233,13 @@ class LocalJob:
 
     def _on_wake(self) -> None:
         os.read(self._wake_read, 1024)
-        if self._stops_seen == 0 and self._phase is not _Phase.FAILING:
+        if self._phase is not _Phase.FAILING:
             self._phase = _Phase.STOPPING
             self._outcome = JobChanged(at=0, state=State.CANCELLED, reason="Stopped")
-        for slot in self._running():
-            if self._stops_seen == 0:
-                self._ask_to_end(slot)
-            elif slot.process:
+        self._end_all()
+        for slot in self._running() if self._stops > 1 else ():  # both may have come before we looked
+            if slot.process:
                 slot.process.kill()
-        self._stops_seen = self._stops
 
     def _watch_memory(self) -> None:
         for slot in self._running():

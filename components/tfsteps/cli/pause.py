@@ -1,0 +1,143 @@
+"""`tfsteps pause` and `tfsteps resume`: takes the replicas of a job away for a while, and starts them again."""
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from tfsteps import systems
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.find import find_attempts, find_run, read
+from tfsteps.cli.outputs import verdict
+from tfsteps.cli.runs import RunId, Task
+from tfsteps.cli.watch import POLL_SECONDS
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.systems.base import State
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.runs import Job, Runs
+
+_HINT_SECONDS = 40.0  # longer than the default grace period
+_HELD = {State.SUSPENDED, State.QUEUED}
+
+
+def pause(
+    run: RunId,
+    *,
+    task: Task = None,
+    on: OnOption = On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+) -> None:
+    """Take the replicas of a running job away, and wait until they are gone.
+
+    The job stays, its launcher waits, and its deadlines go on; `tfsteps resume` starts the replicas again, from their
+    last checkpoint if they write any.
+    """
+    _change(run, task, Place(on, context, namespace, all_namespaces), paused=True)
+
+
+def resume(
+    run: RunId,
+    *,
+    task: Task = None,
+    on: OnOption = On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+) -> None:
+    """Start the replicas of a job again that is paused, or was created suspended."""
+    _change(run, task, Place(on, context, namespace, all_namespaces), paused=False)
+
+
+def _change(run: str, task: str | None, place: Place, *, paused: bool) -> None:
+    """Pause or resume those jobs of a run that can be. CommandError if none can, before anything is changed."""
+    if place.on is On.LOCAL:
+        _change_elsewhere(find_run(run), task, paused=paused)
+        return
+    from tfsteps.systems.kubernetes import parts  # noqa: PLC0415  local runs need no HTTP
+
+    with cluster(place) as there:
+        jobs = find_jobs(there, place, run, task)
+        against = {job.status.uid: next(_against(job, paused=paused), "") for job in jobs}
+        said = [f"task {job.status.identity.task} {against[job.status.uid]}" for job in jobs if against[job.status.uid]]
+        if len(said) == len(jobs):
+            raise CommandError(f"run {jobs[0].status.identity.run}: {'; '.join(said)}")
+        for line in said:
+            print(line, flush=True)
+        meant = [job for job in jobs if not against[job.status.uid]]
+        for job in meant:
+            parts.apply(there.api, job.kind.pause(job.item, paused=paused), job.status.namespace, job.status.uid)
+        for job in meant:
+            if paused:
+                _wait(there, job)
+            print(_done(job, place, paused=paused))
+
+
+@runtime_checkable
+class _Pausable(Protocol):
+    """A job system that is neither of this machine nor of a cluster, and can pause the jobs of a run."""
+
+    def pause(self, run: str) -> list[str]:
+        """Pause them, and return the names of those that were not paused yet."""
+
+    def resume(self, run: str) -> list[str]:
+        """Let those that are paused go on, and return their names."""
+
+
+def _change_elsewhere(run: str, task: str | None, *, paused: bool) -> None:
+    """Pause or resume a run that was launched from this machine to somewhere else. CommandError if it cannot be."""
+    statuses = [status for each in find_attempts(run, task) if (status := read(each))]
+    if any(status.namespace for status in statuses):
+        raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
+    named = {status.system: systems.get(status.system) for status in statuses if status.system in systems.available()}
+    able = {name: system for name, system in named.items() if isinstance(system, _Pausable)}
+    if not able:
+        stop = f"`tfsteps stop {run}` ends them"
+        raise CommandError(f"run {run}: its processes are on this machine, where none can be paused; {stop}")
+    for name, system in able.items():
+        if task is not None:
+            raise CommandError(f"--task {task}: {name} pauses and resumes whole runs; leave it out")
+        changed = system.pause(run) if paused else system.resume(run)
+        if not changed:
+            raise CommandError(f"run {run}: nothing of it {'runs' if paused else 'is paused'} on {name}")
+        print(f"{', '.join(changed)} {'paused' if paused else 'resumed'}")
+
+
+def _against(job: "Job", *, paused: bool) -> Iterator[str]:
+    """Yield why a job can be neither paused nor resumed, as what comes after `task NAME `; nothing = it can."""
+    from tfsteps.systems.kubernetes.references import QUEUE_LABEL  # noqa: PLC0415
+
+    state, name = job.status.state, job.status.identity.run
+    if state.terminal:
+        yield f"has ended: {verdict(job.status)}"
+    if queue := (job.item["metadata"].get("labels") or {}).get(QUEUE_LABEL):
+        yield f"is held back and let in by its queue {queue}, which would undo it; `tfsteps stop {name}` ends it"
+    if paused and state is State.SUSPENDED:
+        yield "is paused already"
+    if not paused and state not in _HELD:
+        yield f"is not paused: it is {state}"
+    if not job.kind.pause(job.item, paused=paused):
+        again = f"`tfsteps stop {name}` ends it, and `tfsteps run --run-id {name}` makes another attempt"
+        yield f"cannot be paused: {job.kind.operator} has nothing for it; {again}"
+
+
+def _wait(runs: "Runs", job: "Job") -> None:
+    """Wait until no replica of a job runs any more, telling whom it waits for."""
+    begun, told, hinted = time.monotonic(), "", False
+    while left := [each for each in runs.left(job) if not each.pod.ended]:
+        text = f"pausing {job.status.identity.task}: waiting for {', '.join(str(each.replica) for each in left)}"
+        if text != told:
+            print(text, flush=True)
+            told = text
+        if not hinted and time.monotonic() - begun > _HINT_SECONDS:
+            print(f"still waiting; is {job.kind.operator} running? Ctrl-C ends the wait alone", flush=True)
+            hinted = True
+        time.sleep(POLL_SECONDS)
+
+
+def _done(job: "Job", place: Place, *, paused: bool) -> str:
+    who = job.status.identity
+    if paused:
+        return f"{who.task} is paused; `tfsteps resume {who.run} --task {who.task}{place.options}` starts it again"
+    return f"{who.task} is resumed; `tfsteps show {who.run}{place.options}` tells when its replicas have started"

@@ -1,0 +1,141 @@
+"""Requests to HAI Platform: each a POST, arguments in the query, and an answer that says itself whether it is one."""
+
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from tfsteps import __version__
+from tfsteps.cluster.access import Access
+from tfsteps.cluster.api import PATIENCE_SECONDS, Api, ApiError
+from tfsteps.cluster.lean_urllib3 import HTTPError, urllib3
+from tfsteps.systems.hai.access import SERVER, TOKEN
+
+Op = Literal["stop", "succeed", "fail", "suspend"]
+Task = Mapping[str, Any]
+
+_CONNECT_SECONDS = 5.0
+_READ_SECONDS = 10.0
+_DONE = (1, 2)  # what the platform's own client takes for a success
+_PAGE = 100
+_SHOWN = 300  # characters of the platform's own words
+
+
+class RefusedError(ApiError):
+    """The platform understood, and says no: HTTP 200 with `success` 0."""
+
+
+class Client(Api):
+    """A client of one platform. Requests are tried again, and given up, as those to a Kubernetes API server are.
+
+    The token goes in the body, where the platform looks for it too, so that no proxy on the way writes it down.
+    """
+
+    def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = _READ_SECONDS) -> None:
+        """Connect at the first request; each is tried again for `patience` seconds, and waits so long for an answer."""
+        super().__init__(access, patience, read_seconds)
+
+    # --- one call an endpoint
+
+    def create_task(self, schema: Task) -> Task:
+        """Create a task and return it as the platform does: its tags and chain_status are not filled in yet."""
+        return dict(self.request("POST", "/operating/task/create", {}, schema)["task"])
+
+    def query(self, **selector: str) -> Task | None:
+        """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
+        return self._found(self.request, selector)
+
+    def query_once(self, chain_id: str) -> Task | None:
+        """Return the newest task of a chain; asked once."""
+        return self._found(self.once, {"chain_id": chain_id})
+
+    def tagged(self, tag: str) -> Iterator[Task]:
+        """Yield the user's tasks that have a tag, the newest first, page by page."""
+        page, seen = 1, 0
+        while True:
+            query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": "false"}
+            result = self.request("POST", "/query/task/list", query)["result"]
+            yield from result["tasks"]
+            page, seen = page + 1, seen + len(result["tasks"])
+            if not result["tasks"] or seen >= result["total"]:
+                return
+
+    def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Asked once."""
+        seen = msgspec.json.encode(last_seen).decode()
+        return self.once("POST", "/query/task/log", {"chain_id": chain_id, "rank": str(rank), "last_seen": seen})
+
+    def stop(self, chain_id: str, op: Op = "stop") -> None:
+        """End a chain; nothing if it has ended."""
+        self.request("POST", "/operating/task/stop", {"chain_id": chain_id, "op": op})
+
+    def stop_once(self, chain_id: str) -> None:
+        """End a chain; asked once."""
+        self.once("POST", "/operating/task/stop", {"chain_id": chain_id, "op": "stop"})
+
+    def resume(self, chain_id: str) -> None:
+        """Queue a stopped chain again."""
+        self.request("POST", "/operating/task/resume", {"chain_id": chain_id})
+
+    def suspend(self, chain_id: str) -> None:
+        """Pre-empt a running task; it goes straight back to the queue."""
+        self.request("POST", "/operating/task/suspend", {"chain_id": chain_id})
+
+    def tag(self, chain_id: str, tag: str, *, on: bool) -> None:
+        """Put a tag on a chain, or take it off."""
+        path = "/operating/task/tag" if on else "/operating/task/untag"
+        self.request("POST", path, {"chain_id": chain_id, "tag": tag})
+
+    # --- requests
+
+    def once(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Send one request, once, and return the answer.
+
+        Raises:
+            RefusedError: The platform refused, and says why.
+            ApiError: Any other answer, or none.
+        """
+        response = self._post(method, path, query or {}, body or {})
+        answer = _decoded(response.data)
+        if response.status == 200 and answer.get("success") in _DONE:
+            return answer
+        said = str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN]
+        if response.status == 200 and "success" in answer:
+            raise RefusedError(said or "it does not say why", 200)
+        if response.status in (401, 403):
+            hint = f"check the token in {TOKEN}, and the address in {SERVER}"
+            raise ApiError(f"{self.access.name} refused: {said or response.status}; {hint}", response.status)
+        wait = response.headers.get("Retry-After", "")
+        status = 502 if response.status == 200 else response.status  # something else answered in its place
+        message = f"{path}: HTTP {response.status} {said}".strip()
+        raise ApiError(message, status, retry_after=float(wait) if wait.isdigit() else 0.0)
+
+    def _post(
+        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any]
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"User-Agent": f"tfsteps/{__version__}", "Content-Type": "application/json"}
+        url = self._base.path.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=self._read_seconds)
+        try:
+            content = msgspec.json.encode({**body, "token": self.access.token(False)})
+            return self._pool.urlopen(method, url, content, headers, timeout=timeout, redirect=False)
+        except (HTTPError, OSError) as error:
+            raise ApiError(f"{self.access.name} cannot be reached: {error}") from error
+
+    @staticmethod
+    def _found(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
+        try:
+            return dict(ask("POST", "/query/task", selector)["result"]["task"])
+        except RefusedError:  # no such task
+            return None
+
+
+def _decoded(content: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}

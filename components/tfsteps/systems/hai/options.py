@@ -1,0 +1,103 @@
+"""What a job file may say below `systems: {hai: ...}`."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tfsteps.spec import Duration
+
+Port = Annotated[int, Meta(ge=1, le=65535, description="a whole number from 1 to 65535")]
+Rank = Annotated[int, Meta(ge=0, le=10_000, description="a whole number from 0 to 10000")]
+Size = Annotated[int, Meta(ge=0, le=1_000_000, description="a whole number from 0 to 1000000")]
+Workspace = Annotated[str, Meta(pattern=r"^[^\s]{1,255}$", description="a path of 1 to 255 characters without spaces")]
+Mode = Annotated[int, Meta(ge=0, le=10, description="a whole number from 0 to 10")]
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A service beside the training program, as HAI has them.
+
+    Attributes:
+        name: Lower-case letters, digits and '-'; of one task each another.
+        type: http and tcp are reached from outside and run on rank 0 alone; local is not.
+        port: Its port; not for local.
+        rank: The ranks that it runs on.
+        startup_script: One command that starts it; no `;` and no line break.
+        rewrite_uri: Take `/<user>/<task>/<service>` off the addresses of http requests.
+    """
+
+    name: Annotated[
+        str,
+        Meta(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", description="lower-case letters, digits and '-'"),
+    ]
+    type: Literal["http", "tcp", "local"] = "local"
+    port: Port | None = None
+    rank: tuple[Rank, ...] = (0,)
+    startup_script: (
+        Annotated[str, Meta(pattern=r"^[^;\n]+$", description="one command without ';' and line breaks")] | None
+    ) = None
+    rewrite_uri: bool = False
+
+
+class NodeResource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a rank gets of its node where that is not all of it; HAI's own units.
+
+    Attributes:
+        cpu: Cores requested.
+        memory: Memory requested.
+        cpu_limit: Cores at the most.
+        memory_limit: Memory at the most.
+    """
+
+    cpu: Size | None = None
+    memory: Size | None = None
+    cpu_limit: Size | None = None
+    memory_limit: Size | None = None
+
+
+class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of HAI Platform.
+
+    Attributes:
+        workspace: Folder on the shared file system where the ranks start; empty = the job's `working_dir`.
+        group: Group of nodes, `group` or `group#zone`; the job's `queue` is the same. Empty = the platform's default.
+        spot: Use nodes that may be taken away at any time (resource.is_spot).
+        suspend: Create the task stopped; `tfsteps resume` starts it.
+        mount_code: How the code is mounted, a number that the platform knows.
+        py_venv: Python environment that is loaded before the program, `name` or `name[owner]`.
+        services: Services beside the program.
+        sidecar: Sidecars, in the platform's own form.
+        timeout: Seconds after which the platform ends one run of the task; empty = `deadlines.total`.
+        watchdog_time: Seconds without output after which the platform takes a rank for hung; empty = its own 1800.
+        override_node_resource: What a rank gets of its node.
+        assigned_nodes: Names of the nodes to run on.
+        shared_in_group: Members of the user's group see the task.
+        whole_life_state: A number that the program finds in MARSV2_WHOLE_LIFE_STATE and can set.
+        record_git_revision: Note the workspace's git revision.
+        profile: What the platform's profiler is to do, in its own form.
+        grace: Seconds between SIGTERM and SIGKILL when a program is ended because the job goes on without it, or anew.
+        finish: Seconds that evaluators and mirrored workers get to end by themselves once the deciding replica has
+            succeeded; parameter servers never do, and are ended at once.
+    """
+
+    workspace: Workspace | None = None
+    group: Annotated[str, Meta(pattern=r"^[^\s#]+(#[^\s#]+)?$", description="`group` or `group#zone`")] | None = None
+    spot: bool = False
+    suspend: bool = False
+    mount_code: Mode = 2
+    py_venv: str | None = None
+    services: tuple[Service, ...] = ()
+    sidecar: Any = None
+    timeout: Duration | None = None
+    watchdog_time: Duration | None = None
+    override_node_resource: NodeResource | None = None
+    assigned_nodes: tuple[str, ...] = ()
+    shared_in_group: bool = False
+    whole_life_state: Size = 0
+    record_git_revision: bool = False
+    profile: dict[str, Any] = {}
+    grace: Duration = 10.0
+    finish: Duration = 30.0
+
+
+OPTIONS = HaiOptions

@@ -1,0 +1,240 @@
+"""The job system: checks, creates or adopts the task, and hands over to `job`."""
+
+import functools
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tfsteps.cluster import access as cluster
+from tfsteps.cluster.api import Api, ApiError, Stopped, Stopping
+from tfsteps.identity import ATTEMPT, RUN_ID, Identity, label_value, short_hash
+from tfsteps.spec import Problem, TrainingJob
+from tfsteps.systems.base import LaunchError, OnEnd, Places, Scope, State, StoppedError
+from tfsteps.systems.hai import access, rules, schema
+from tfsteps.systems.hai.client import Client, RefusedError, Task
+from tfsteps.systems.hai.job import HaiJob
+from tfsteps.systems.hai.schema import PAUSED, STOPPED
+from tfsteps.systems.hai.verdict import verdict
+from tfsteps.systems.kubernetes.host import Host
+
+_NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems
+_LOOKS = 5  # for the tags of a task that another launcher has just made
+_LOOK_SECONDS = 0.5
+
+
+class HaiSystem:
+    """Tasks of HAI Platform, each rank a node."""
+
+    name = schema.NAME
+    outlives_launcher = True
+
+    def __init__(self) -> None:
+        """Ask nothing yet."""
+        self._given_up = Stopping()
+
+    # --- what launch sees
+
+    def attempt(self, run: str, task: str) -> int:
+        """Return which attempt to make, or to go on with: as on Kubernetes."""
+        try:
+            engine = self._host.attempt if self._host else None
+            if engine == 0:
+                return 0
+            found = {int(schema.labels(each)[ATTEMPT]): each for each in self._client.tagged(schema.key(run, task))}
+        except ApiError as error:
+            raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
+        if not found:
+            return engine or 0
+        last = max(found)
+        state = verdict(found[last]).state
+        if not state.terminal:
+            return last
+        if engine is None:
+            return last + 1
+        return last if state is State.SUCCEEDED else engine
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what HAI cannot do. The platform itself is asked by `start`."""
+        return rules.problems(job)
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence for each thing in `job` that has no effect on HAI."""
+        return rules.warnings(job)
+
+    def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
+        """Return the folders on the shared file system: below `output_dir`, which may be relative to the workspace."""
+        workspace = schema.workspace(job, schema.options_for(job))
+        template = job.output_dir or "tfsteps/{run_id}/{task}"
+        folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
+        output = pathlib.PurePosixPath(workspace or _NOWHERE, folder)
+        return Places(
+            output=str(output), model=str(output / job.outputs.model), logs=str(output / job.outputs.logs), here=here
+        )
+
+    def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
+        """Return the schema of the task that `start` would create, without the text of the agent."""
+        return [schema.shown(schema.render(job, identity, places, str(pathlib.PurePath(identity.task).parent)))]
+
+    def start(self, job: TrainingJob, identity: Identity, places: Places) -> HaiJob:
+        """Create the task, or adopt the one that an earlier launcher of this attempt created.
+
+        Raises:
+            LaunchError: The platform refuses it, or another task has its name.
+            StoppedError: `give_up` was called meanwhile, or before, and the platform did not answer.
+        """
+        wanted = schema.render(job, identity, places, self._scope(identity))
+        try:
+            found = self._existing(wanted) or self._create(wanted)
+        except RefusedError as error:
+            raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
+        except ApiError as error:
+            raise LaunchError(f"the task was not created: {error}", retryable=error.unavailable) from error
+        except Stopped:
+            raise StoppedError(self._withdraw(wanted)) from None
+        return self.attach(job, str(found["nb_name"]), str(found["chain_id"]), _created(found))
+
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> HaiJob:
+        """Return the task of that chain; nothing is asked before its `events`."""
+        return HaiJob(self._client, job, name=name, chain_id=uid, created=created, host=self._host)
+
+    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
+        """Stop the unfinished tasks of a run, and return their names. Of ended ones nothing is left to remove."""
+        where = short_hash(self._scope(identity))
+        stopped = []
+        try:
+            for each in self._unfinished(identity.run):
+                if scope == "run" or schema.labels(each).get(schema.SCOPE) == where:
+                    self._stop(each)
+                    stopped.append(str(each["nb_name"]))
+        except ApiError as error:
+            raise LaunchError(f"what is left on HAI is not known: {error}", retryable=error.unavailable) from error
+        return stopped
+
+    def give_up(self) -> None:
+        """Ask nothing again of a platform that does not answer. Once there is a task, it is the one to be stopped."""
+        self._given_up.set()
+
+    # --- for people
+
+    def tasks(self, run: str = "") -> list[Task]:
+        """Return the newest task of each chain that tfsteps made, of one run or of all, the newest first."""
+        tag = schema.tag(RUN_ID, label_value(run)) if run else "app.kubernetes.io/managed-by=tfsteps"
+        return list(self._client.tagged(tag))
+
+    def pause(self, run: str) -> list[str]:
+        """Stop the unfinished tasks of a run so that `resume` lets them go on, and return their names.
+
+        The tag that says so comes first: a launcher that follows the task is not to take its end for one.
+        """
+        paused = []
+        for each in self._unfinished(run):
+            if PAUSED not in schema.labels(each):
+                self._client.tag(each["chain_id"], PAUSED, on=True)
+                self._client.stop(each["chain_id"])
+                paused.append(str(each["nb_name"]))
+        return paused
+
+    def resume(self, run: str) -> list[str]:
+        """Queue the paused tasks of a run again, and return their names.
+
+        Raises:
+            LaunchError: One is still being stopped, which takes HAI some seconds.
+        """
+        resumed = []
+        for each in self.tasks(run):
+            state = verdict(each).state
+            if PAUSED in schema.labels(each) and not state.terminal:  # it may have ended before the stop came
+                if state is not State.SUSPENDED:
+                    raise LaunchError(f"{each['nb_name']} is still being stopped; try again", retryable=True)
+                self._client.resume(each["chain_id"])
+                self._client.tag(each["chain_id"], PAUSED, on=False)
+                resumed.append(str(each["nb_name"]))
+        return resumed
+
+    # --- creating
+
+    def _existing(self, wanted: dict[str, Any]) -> Task | None:
+        """Return the task that an earlier launcher of this attempt created; None = there is none."""
+        found = self._client.query(nb_name=wanted["name"])
+        if found is None:
+            return None
+        spec = next(each for each in wanted["options"]["tags"] if each.startswith(f"{schema.SPEC_HASH}="))
+        for _ in range(_LOOKS):
+            if schema.SPEC_HASH in schema.labels(found):
+                break
+            time.sleep(_LOOK_SECONDS)  # tags come after the task
+            found = self._client.query(nb_name=wanted["name"]) or found
+        if spec not in (found.get("tags") or []):
+            theirs = schema.labels(found).get(schema.SPEC_HASH, "not by tfsteps")
+            raise LaunchError(
+                f"task {wanted['name']} exists and was made from another job ({theirs}); stop it, or use another "
+                "run id",
+                retryable=False,
+            )
+        return found
+
+    def _create(self, wanted: dict[str, Any]) -> Task:
+        """Create the task. Another launcher may be faster: adopt its."""
+        options = {**wanted["options"], "tags": [*wanted["options"]["tags"], f"{schema.CREATED}={time.time():.3f}"]}
+        try:
+            made = self._client.create_task({**wanted, "options": options})
+        except RefusedError:
+            if other := self._existing(wanted):
+                return other
+            raise
+        if PAUSED in options["tags"]:
+            self._client.stop(made["chain_id"])
+        return {**made, "tags": options["tags"]}
+
+    def _withdraw(self, wanted: dict[str, Any]) -> str:
+        """Stop the task if it was created after all; return what is known of it."""
+        urgent = Client(self._client.access, patience=0)
+        try:
+            found = urgent.query(nb_name=wanted["name"])
+            if found and not verdict(found).state.terminal:
+                urgent.stop(found["chain_id"])
+        except ApiError as error:
+            return f"Stopped; whether task {wanted['name']} was created is not known: {error}"
+        return "Stopped before the task was created."
+
+    # --- looking
+
+    def _unfinished(self, run: str) -> Iterator[Task]:
+        for each in self.tasks(run):
+            if not verdict(each).state.terminal and STOPPED not in schema.labels(each):
+                yield each
+
+    def _stop(self, task: Task) -> None:
+        """Stop a task for good."""
+        if PAUSED in schema.labels(task):
+            self._client.tag(task["chain_id"], PAUSED, on=False)
+        self._client.stop(task["chain_id"])
+        self._client.tag(task["chain_id"], STOPPED, on=True)
+
+    def _scope(self, identity: Identity) -> str:
+        """Return what a step has in common with its siblings: a node of its Workflow, else the folder of its task."""
+        if self._host and self._host.scope is not None:
+            return self._host.scope
+        return str(pathlib.PurePath(identity.task).parent)
+
+    @functools.cached_property
+    def _client(self) -> Client:
+        try:
+            client = Client(access.find())
+        except cluster.AccessError as error:
+            raise LaunchError(str(error), retryable=False) from error
+        client.stopping = self._given_up
+        return client
+
+    @functools.cached_property
+    def _host(self) -> Host | None:
+        return Host.find(Api(cluster.find())) if cluster.in_cluster() else None
+
+
+def _created(task: Task) -> float:
+    """Return when a task was created, as its tags say; now if they do not."""
+    try:
+        return float(schema.labels(task)[schema.CREATED])
+    except (KeyError, ValueError):
+        return time.time()

@@ -1,0 +1,189 @@
+"""One rank: it starts and ends the user's program as the coordinator says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from .coordinator import Coordinator
+from .wire import Line, address, free_port, replicas, say, whose
+
+_POLL_SECONDS = 0.2
+_RETRY_SECONDS = 0.5
+_LEAVE_SECONDS = 10.0
+
+
+class Agent:
+    """One rank: its program, and its connection to the coordinator."""
+
+    def __init__(self, plan: dict[str, Any], rank: int, folder: str) -> None:
+        """Find out which replica this rank is. `folder` is its own, with what the program may import."""
+        self._plan = plan
+        self._rank = rank
+        self._role, self._index = replicas(plan)[rank]
+        self._name = f"{self._role}-{self._index}"
+        self._program: subprocess.Popen[bytes] | None = None
+        self._stop_asked = False
+        self._kill_at = 0.0
+        self._silent_until = time.monotonic() + plan["silence"]
+        self._folder = folder
+        self._notice = pathlib.Path(folder, "suspended")
+        self._ends: list[tuple[int, Any]] = []  # wait status and resource usage of a program that has ended
+        self._woken, self._wake = os.pipe()
+
+    def run(self) -> int:
+        """Do what the coordinator says, until it says with which exit code to end; return that."""
+        say(event="begun", replica=self._name, id=os.environ.get("MARSV2_TASK_ID", ""), host=socket.gethostname())
+        line = self._join()
+        sources: list[Any] = [line.connection, self._woken]
+        while True:
+            ready = select.select(sources, [], [], _POLL_SECONDS)[0]
+            if self._woken in ready:
+                os.read(self._woken, 1)
+                self._tell_end(line, *self._ends.pop())
+            if line.connection in ready:
+                try:
+                    messages = line.receive()
+                except ConnectionError:
+                    return self._orphaned()
+                for message in messages:
+                    if "exit" in message:
+                        self._kill()
+                        return int(message["exit"])
+                    self._obey(message)
+            self._look_after()
+
+    def _look_after(self) -> None:
+        """Kill a program that was asked to end long enough ago; show that a parameter server lives.
+
+        It prints nothing, and the platform takes a rank that is silent for hung.
+        """
+        if self._stop_asked and time.monotonic() > self._kill_at:
+            self._kill()
+        if self._role == "ps" and time.monotonic() > self._silent_until:
+            self._silent_until = time.monotonic() + self._plan["silence"]
+            say(event="alive", replica=self._name)
+
+    def _join(self) -> Line:
+        """Connect to the coordinator, which may come up later, and tell where this rank's TensorFlow will listen."""
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        while True:
+            try:
+                connection = socket.create_connection((host, port), 10)
+            except OSError:
+                time.sleep(_RETRY_SECONDS)
+                continue
+            connection.settimeout(None)
+            line = Line(connection)
+            line.send(rank=self._rank, task=whose(), address=address(connection.getsockname()[0], free_port()))
+            return line
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        if "start" in message:
+            self._start(message["start"])
+        elif "stop" in message:
+            self._stop(message["stop"])
+        elif "notice" in message:
+            self._notice.touch()
+            say(event="notice", replica=self._name)
+            self._signal(signal.SIGTERM)
+
+    def _start(self, cluster: dict[str, list[str]]) -> None:
+        role = self._plan["roles"][self._role]
+        self._stop_asked = False
+        try:
+            self._program = subprocess.Popen(
+                role["command"],
+                env=self._environment(role, cluster),
+                cwd=role["dir"] or None,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            print(f"{role['command'][0]} could not be started: {error}", file=sys.stderr, flush=True)  # noqa: T201
+            self._program = subprocess.Popen(["sh", "-c", "exit 127"])
+        threading.Thread(target=self._wait, args=(self._program.pid,), daemon=True).start()
+        say(event="started", replica=self._name, pid=self._program.pid)
+
+    def _wait(self, pid: int) -> None:
+        """Wait for the program's end: who ended first is to be told first, for its peers end because of it."""
+        _, status, usage = os.wait4(pid, 0)
+        self._ends.append((status, usage))
+        os.write(self._wake, b"!")
+
+    def _environment(self, role: dict[str, Any], cluster: dict[str, list[str]]) -> dict[str, str]:
+        env = {key: value for key, value in os.environ.items() if key not in ("TFSTEPS_AGENT", "TFSTEPS_PLAN")}
+        env.setdefault("PYTHONUNBUFFERED", "1")
+        env.update(self._plan["env"])
+        env.update(role["env"])
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [self._folder, env.get("PYTHONPATH")]))
+        hosts = {each.rpartition(":")[0].strip("[]") for group in cluster.values() for each in group}
+        for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang
+            env[key] = ",".join(filter(None, [env.get(key), *sorted(hosts)]))
+        task = {"type": self._role, "index": self._index}
+        env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
+        env["TFSTEPS_ROLE"], env["TFSTEPS_INDEX"] = self._role, str(self._index)
+        env["TFSTEPS_SUSPEND_FILE"] = str(self._notice)
+        return env
+
+    def _tell_end(self, line: Line, status: int, usage: Any) -> None:
+        """Tell coordinator and launcher how the program has ended."""
+        assert self._program
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+        self._signal(signal.SIGKILL)  # what it left of its session
+        self._program.returncode = code
+        self._program = None
+        cpu, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+        suspended = self._notice.exists()
+        event = "stopped" if suspended or (self._stop_asked and code) else "ended"
+        say(event=event, replica=self._name, code=code, cpu=round(cpu, 2), memory=memory)
+        line.send(ended=code, stopped=self._stop_asked)
+
+    def _stop(self, grace: float) -> None:
+        if not self._stop_asked:
+            self._stop_asked, self._kill_at = True, time.monotonic() + grace
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        if self._program:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._program.pid, number)
+
+    def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _orphaned(self) -> int:
+        """Rank 0 is gone: the platform ends the task. Be gone too, in case it does not."""
+        self._signal(signal.SIGTERM)
+        time.sleep(_LEAVE_SECONDS)
+        self._kill()
+        return 128 + signal.SIGTERM
+
+
+def main(folder: str) -> int:
+    """Be one rank, and on rank 0 the coordinator too; return the exit code.
+
+    Environment: TFSTEPS_PLAN, of `schema.py`; the platform's MASTER_ADDR, MASTER_PORT, RANK, CHAIN_ID, MARSV2_*.
+
+    Args:
+        folder: Of this rank alone: where this package was unpacked. It is removed.
+    """
+    plan = json.loads(os.environ["TFSTEPS_PLAN"])
+    rank = int(os.environ.get("RANK") or os.environ["MARSV2_RANK"])
+    if rank == 0:
+        threading.Thread(target=Coordinator(plan).run, daemon=True).start()
+    try:
+        return Agent(plan, rank, folder).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,244 @@
+"""Tells every rank what to do: start, stop, leave. Lives on rank 0."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+from typing import Any
+
+from .notice import Flag
+from .tfsteps_suspend import tell_manager
+from .wire import Line, replicas, say, whose
+
+_POLL_SECONDS = 0.05
+_RETRYABLE_FROM = 128  # with `restart: exit_code`
+_SETTLE_SECONDS = 1.0  # in which others may succeed together with the deciding replica
+_LEAVE_SECONDS = 60.0  # for the platform to end the pods, once they may go
+
+
+class Coordinator:
+    """Tells every rank what to do: start, stop, leave. Lives on rank 0."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        """Listen, so that no rank has to ask twice."""
+        self._plan = plan
+        self._ranks = replicas(plan)
+        self._server = socket.socket()
+        self._server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._server.bind(("", int(os.environ["MASTER_PORT"])))
+        self._server.listen(1024)
+        self._lines: dict[socket.socket, Line] = {}
+        self._members: dict[int, Line] = {}
+        self._rank_of: dict[socket.socket, int] = {}
+        self._addresses: dict[int, str] = {}
+        self._running: set[int] = set()
+        self._done: set[int] = set()  # ranks whose program has succeeded
+        self._again: list[tuple[set[int], float]] = []  # who starts again once all of them have ended, and the pause
+        self._timers: list[tuple[float, set[int]]] = []
+        self._used: dict[str, int] = {}  # restarts, by role with a limit of its own; the rest under the empty name
+        self._phase = "active"
+        self._end_at = self._servers_end_at = 0.0
+        self._flag = Flag()
+
+    def run(self) -> None:
+        """Go on as long as this process; a fault of ours ends it, for without us no rank would ever end."""
+        try:
+            self._go()
+        except Exception:  # noqa: BLE001
+            traceback.print_exc()
+            os._exit(1)
+
+    def _go(self) -> None:
+        while True:
+            ready = select.select([self._server, *self._lines], [], [], _POLL_SECONDS)[0]
+            for each in ready:
+                if each is self._server:
+                    connection = self._server.accept()[0]
+                    self._lines[connection] = Line(connection)
+                else:
+                    self._read(each)
+            self._tick()
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            messages = self._lines[connection].receive()
+        except (ConnectionError, ValueError):
+            del self._lines[connection]  # a rank that is gone: the platform ends the task
+            connection.close()
+            return
+        for message in messages:
+            if "rank" in message:
+                self._welcome(connection, message)
+            elif connection in self._rank_of:
+                self._ended(self._rank_of[connection], message["ended"], stopped=message["stopped"])
+
+    def _welcome(self, connection: socket.socket, message: dict[str, Any]) -> None:
+        """Take in a rank of this very task; start all once they are complete."""
+        rank = message["rank"]
+        if message.get("task") != whose() or rank not in range(len(self._ranks)) or rank in self._members:
+            return
+        self._members[rank], self._rank_of[connection] = self._lines[connection], rank
+        self._addresses[rank] = message["address"]
+        if len(self._members) == len(self._ranks):
+            self._start(set(range(len(self._ranks))))
+
+    def _start(self, ranks: set[int]) -> None:
+        cluster: dict[str, list[str]] = {}
+        for rank, (role, _) in enumerate(self._ranks):
+            if role != "evaluator":
+                cluster.setdefault(role, []).append(self._addresses[rank])
+        for rank in sorted(ranks):
+            self._running.add(rank)
+            self._members[rank].send(start=cluster)
+
+    # --- judging
+
+    def _ended(self, rank: int, code: int, *, stopped: bool) -> None:
+        self._running.discard(rank)
+        awaited = any(rank in group for group, _ in self._again)  # it ended by itself before it was asked to
+        if self._phase == "active" and not stopped and not awaited:
+            if code == 0:
+                self._succeeded(rank)
+            else:
+                self._failed(rank, code)
+        self._go_on()
+
+    def _succeeded(self, rank: int) -> None:
+        if self._policy(rank) == "always":
+            self._restart(rank, f"{self._name(rank)} ended with exit code 0, and `restart: always` wants it back")
+            return
+        self._done.add(rank)
+        all_workers = self._of("chief", "worker") <= self._done
+        if all_workers if self._plan["success"] == "all_workers" else rank == 0:  # rank 0 is the chief, or worker 0
+            self._finish()
+
+    def _failed(self, rank: int, code: int) -> None:
+        what = f"{self._name(rank)} ended with exit code {code}"
+        policy = self._policy(rank)
+        if policy == "never" or (policy == "exit_code" and code < _RETRYABLE_FROM):
+            self._fail(rank, code, "ReplicaFailed", what)
+        else:
+            self._restart(rank, what, code)
+
+    def _restart(self, rank: int, what: str, code: int = 1) -> None:
+        """Start a rank again, with those that cannot go on without it, within the limit."""
+        role = self._plan["roles"][self._ranks[rank][0]]
+        account = self._ranks[rank][0] if role["limit"] is not None else ""
+        limit = role["limit"] if account else self._plan["backoff"]
+        used = self._used.get(account, 0)
+        if used >= limit:
+            self._fail(rank, code, "BackoffLimitExceeded", f"{what} after {used} of {limit} restarts")
+            return
+        self._used[account] = used + 1
+        group = self._with(rank)
+        total = sum(self._used.values())
+        say(event="again", why=f"{what}; restart {used + 1} of {limit}.")
+        self._stop(group)
+        self._again = [each for each in self._again if not each[0] <= group]
+        self._again.append((group, 0.0 if total == 1 else min(2.0 ** (total - 2), 30.0)))
+
+    def _with(self, rank: int) -> set[int]:
+        """Return who has to start again when a rank does, as TensorFlow needs it."""
+        role, strategy = self._ranks[rank][0], self._plan["strategy"]
+        if strategy == "multi_worker_mirrored" and role in ("chief", "worker"):
+            return self._of("chief", "worker")
+        if strategy == "parameter_server" and role == "ps":
+            return {rank} | self._of("chief")
+        return {rank}
+
+    def _fail(self, rank: int, code: int, reason: str, what: str) -> None:
+        """End that rank as its program did: the platform ends all when one has failed."""
+        say(event="failed", replica=self._name(rank), reason=reason, message=f"{what}.")
+        self._phase, self._end_at = "failing", time.monotonic() + _LEAVE_SECONDS
+        self._stop(set(self._running))
+        self._members[rank].send(exit=code)
+
+    def _finish(self) -> None:
+        """Let the others leave: servers have no end of their own, the rest gets some time."""
+        self._phase, now = "finishing", time.monotonic()
+        self._end_at = now + self._plan["finish"]
+        self._servers_end_at = now + _SETTLE_SECONDS
+
+    # --- going on
+
+    def _go_on(self) -> None:
+        """Do what has waited for the last of some programs to end."""
+        if self._phase == "active":
+            ready = [each for each in self._again if not each[0] & self._running]
+            self._again = [each for each in self._again if each not in ready]
+            self._timers += [(time.monotonic() + pause, group) for group, pause in ready]
+        elif self._phase == "finishing" and not self._running & self._of("worker"):
+            self._stop(self._of("ps"))  # those of between-graph jobs must outlive the workers
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        due = [group for at, group in self._timers if at <= now]
+        self._timers = [each for each in self._timers if each[0] > now]
+        for group in due if self._phase == "active" else ():
+            self._done -= group
+            self._start(group)
+        if self._phase == "active" and len(self._members) == len(self._ranks) and self._flag.up():
+            self._suspend()
+        elif self._phase == "finishing":
+            self._finishing(now)
+        elif self._phase == "failing" and now > self._end_at:
+            self._leave(128 + signal.SIGTERM)
+        elif self._phase == "suspending":
+            self._suspending(now)
+
+    def _finishing(self, now: float) -> None:
+        if now > self._servers_end_at and self._plan["strategy"] == "parameter_server":
+            self._stop(self._of("ps", "worker"))  # these workers serve the chief
+        if now > self._end_at:
+            self._stop(set(self._running))
+        if not self._running:
+            self._leave(0)
+
+    def _suspend(self) -> None:
+        """Pass the notice on to every program: a file appears, and SIGTERM comes."""
+        self._phase = "suspending"
+        self._end_at = 0.0
+        _tell("receive_suspend_command")
+        for line in self._members.values():
+            line.send(notice=True)
+
+    def _suspending(self, now: float) -> None:
+        """Once all programs have left, the platform need not wait: it ends the pods, and queues the task again."""
+        if not self._running and not self._end_at:
+            self._end_at = now + _LEAVE_SECONDS
+            say(event="leaving", replica=self._name(0))
+            _tell("go_suspend")
+        elif self._end_at and now > self._end_at:
+            self._leave(128 + signal.SIGTERM)
+
+    def _leave(self, code: int) -> None:
+        """Tell every rank to end, this one last."""
+        self._phase = "left"
+        for rank in sorted(self._members, reverse=True):
+            self._members[rank].send(exit=code)
+
+    def _stop(self, ranks: set[int]) -> None:
+        for rank in ranks & self._running:
+            self._members[rank].send(stop=self._plan["grace"])
+
+    # --- names
+
+    def _of(self, *roles: str) -> set[int]:
+        return {rank for rank, (role, _) in enumerate(self._ranks) if role in roles}
+
+    def _name(self, rank: int) -> str:
+        return "{}-{}".format(*self._ranks[rank])
+
+    def _policy(self, rank: int) -> str:
+        return str(self._plan["roles"][self._ranks[rank][0]]["restart"])
+
+
+def _tell(source: str) -> None:
+    """Tell the manager as the training program would; without its ear, it ends the pods in its own time."""
+    with contextlib.suppress(OSError):
+        tell_manager(source=source)

@@ -1,0 +1,145 @@
+"""What of a job HAI has no word for: refused, with the nearest that it has, or without effect."""
+
+import json
+import pathlib
+from collections.abc import Iterator
+
+from tfsteps.identity import Identity
+from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, format_bytes
+from tfsteps.spec.problems import Path, problem
+from tfsteps.systems.base import Places
+from tfsteps.systems.hai import schema
+
+_IMAGE_PARTS = 3
+_LONGEST_PLAN = 100_000  # bytes; the kernel takes a variable of 128 KiB
+_LONGEST_WORKSPACE = 255
+_UNUSED = ("annotations", "service_account", "image_pull_secrets", "image_pull_policy")
+
+
+def problems(job: TrainingJob) -> list[Problem]:
+    """Return what HAI cannot do."""
+    found = [*_job(job), *_programs(job), *_workspace(job), *_image(job), *_services(job)]
+    for path, place in _places(job):
+        found += [*_place(path, place), *_resources((*path, "resources"), place.resources)]
+        found += _environment((*path, "env"), place)
+    return found + _size(job)
+
+
+def warnings(job: TrainingJob) -> list[str]:
+    """Return a sentence for each thing that has no effect, and whether the results would be lost."""
+    unused = [name for name in _UNUSED if getattr(job, name)]
+    for path, place in _places(job):
+        needs = place.resources or Resources()
+        asked = {"cpu": needs.cpu, "memory": needs.memory, "limits": needs.memory_limit or needs.cpu_limit}
+        unused += [".".join([*map(str, path), "resources", name]) for name, value in asked.items() if value]
+    found = [f"Not used by HAI, whose ranks are whole nodes: {', '.join(unused)}."] if unused else []
+    if job.on_end == "delete" or job.keep_for is not None:
+        found.append("`on_end: delete` and `keep_for` are not used: pods are gone at the end, records of tasks stay.")
+    if not (job.output_dir or schema.workspace(job, schema.options_for(job))):
+        lost = "neither `output_dir` nor a workspace is set: what the ranks write is lost with their pods"
+        found.append(f"No folder is shared, for {lost}.")
+    return found
+
+
+def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
+    yield (), job
+    for name, role in job.roles.items():
+        yield ("roles", name), role
+
+
+def _job(job: TrainingJob) -> Iterator[Problem]:
+    if job.tensorboard:
+        fix = "Remove it, and look at `tfsteps report`, or run one as a service of the task"
+        yield problem(("tensorboard",), "is not to be had: HAI has no TensorBoard", fix)
+    members = sum(role.replicas for _, role in job.roles.items())
+    if job.gang and job.gang.min_available and job.gang.min_available < members:
+        fix = "Remove it"
+        wrong = f"is not to be had: HAI grants all {members} nodes together"
+        yield problem(("gang", "min_available"), wrong, fix, job.gang.min_available, str(members))
+    if job.queue and any(each.isspace() for each in job.queue):
+        yield problem(("queue",), "is not a group", "Write the group's name", repr(job.queue), "`group`, `group#zone`")
+
+
+def _programs(job: TrainingJob) -> Iterator[Problem]:
+    for name, role in job.roles.items():
+        if not (role.command or job.command):
+            fix = "Add `command: [python, train.py]`"
+            yield problem(("roles", name, "command"), "is missing: HAI does not run an image's entrypoint", fix)
+
+
+def _workspace(job: TrainingJob) -> Iterator[Problem]:
+    folder = schema.workspace(job, schema.options_for(job))
+    if folder and (len(folder) > _LONGEST_WORKSPACE or any(each.isspace() for each in folder)):
+        wrong, allowed = "is no workspace", f"up to {_LONGEST_WORKSPACE} characters without spaces"
+        yield problem(("working_dir",), wrong, "Use a shorter path without spaces", repr(folder[:60]), allowed)
+
+
+def _image(job: TrainingJob) -> Iterator[Problem]:
+    if job.image and "/" in job.image and job.image.count("/") != _IMAGE_PARTS - 1:
+        wrong, allowed = "is not an image that HAI takes", "registry/project/name, or an environment of the platform"
+        yield problem(("image",), wrong, "Push it as registry/project/name, and load it", repr(job.image), allowed)
+    for name, role in job.roles.items():
+        if role.image and role.image != job.image:
+            fix = "Use one image for the job; command, args and env may differ by role"
+            yield problem(("roles", name, "image"), "differs: a task of HAI has one image", fix, repr(role.image))
+
+
+def _services(job: TrainingJob) -> Iterator[Problem]:
+    services, seen = schema.options_for(job).services, set()
+    ports = [service.port for service in services]
+    for i, service in enumerate(services):
+        path = ("systems", schema.NAME, "services", i)
+        if service.name in seen:
+            yield problem((*path, "name"), "is used twice", "Choose another name", repr(service.name))
+        seen.add(service.name)
+        if service.type == "local" and service.port:
+            yield problem((*path, "port"), "does not go with type local", "Remove it", service.port)
+        elif service.type != "local" and not service.port:
+            yield problem((*path, "port"), f"is missing: type {service.type} needs one", "Add `port: <number>`")
+        elif service.port and ports.count(service.port) > 1:
+            yield problem((*path, "port"), "is used twice", "Choose another port", service.port)
+        if service.type != "local" and service.rank != (0,):
+            wrong = f"is not 0: services of type {service.type} run on rank 0 alone"
+            yield problem((*path, "rank"), wrong, "Remove it", list(service.rank), "[0]")
+
+
+def _place(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
+    if place.volumes:
+        fix = "Use paths on the shared file system, which every rank sees; what else is mounted, the operator decides"
+        yield problem((*path, "volumes"), "is not to be had: the platform's own table says what is mounted", fix)
+    for name in ("node_selector", "tolerations"):
+        if getattr(place, name):
+            fix = "Write `queue: group#zone`, or name nodes in systems.hai.assigned_nodes"
+            yield problem((*path, name), "is not to be had: HAI chooses nodes by group", fix)
+    if place.pod:
+        fix = "Remove it; see the options below systems.hai"
+        yield problem((*path, "pod"), "is not to be had: HAI makes the pods itself", fix)
+
+
+def _resources(path: Path, need: Resources | None) -> Iterator[Problem]:
+    if need and need.gpu:
+        fix = "Remove it: a rank has all GPUs of its node"
+        yield problem((*path, "gpu"), "cannot be chosen: the unit is a whole node", fix, need.gpu)
+    if need and need.shared_memory:
+        wrong = "cannot be chosen: it is as large as the platform makes it, which is a volume in memory"
+        yield problem((*path, "shared_memory"), wrong, "Remove it", format_bytes(need.shared_memory))
+    if need and need.gpu_type:
+        fix = "Write the group of nodes with such GPUs in `queue`"
+        yield problem((*path, "gpu_type"), "cannot be chosen: HAI chooses nodes by group", fix, repr(need.gpu_type))
+
+
+def _environment(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
+    for name, value in place.env.items():
+        if isinstance(value, EnvSource):
+            fix = "Write the value, or let the program read a file on the shared file system, or MARSV2_* variables"
+            yield problem((*path, name), "has a source that HAI does not know: no Secret, ConfigMap or pod field", fix)
+
+
+def _size(job: TrainingJob) -> list[Problem]:
+    """Return whether what the ranks are told is too much."""
+    nowhere = Places(output="", model="", logs="", here=pathlib.Path())
+    plan = schema.rank_plan(job, Identity(run="run", task="task"), nowhere, schema.options_for(job))
+    if (size := len(json.dumps(plan))) <= _LONGEST_PLAN:
+        return []
+    wrong = f"hold {size} bytes of commands and variables; a rank takes {_LONGEST_PLAN}"
+    return [problem(("roles",), wrong, "Move what is long into a file on the shared file system")]

@@ -1,0 +1,221 @@
+"""From a job to the task that HAI is asked to create (its schema, version 2). Pure: same job, same task."""
+
+import base64
+import functools
+import io
+import json
+import math
+import pathlib
+import shlex
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.identity import PREFIX, Identity, short_hash, spec_hash
+from tfsteps.spec import RoleName, TrainingJob, options_of
+from tfsteps.systems.base import Places, Replica
+from tfsteps.systems.hai import ranks
+from tfsteps.systems.hai.options import HaiOptions
+
+NAME = "hai"
+LEVELS = {
+    "LOW": 0,
+    "BELOW_NORMAL": 5,
+    "NORMAL": 10,
+    "ABOVE_NORMAL": 20,
+    "HIGH": 30,
+    "VERY_HIGH": 40,
+    "EXTREME_HIGH": 50,
+}
+"""HAI's seven levels of priority, the lowest first."""
+
+AUTO = -1
+SPEC_HASH, CREATED, KEY, SCOPE = f"{PREFIX}spec-hash", f"{PREFIX}created", f"{PREFIX}key", f"{PREFIX}scope"
+PAUSED, STOPPED = f"{PREFIX}paused", f"{PREFIX}stopped"
+"""Tags without a value: somebody wants the stopped task to go on later; somebody stopped it for good."""
+
+_WATCHDOG_SECONDS = 1800.0  # HAI's own
+_NAME_LIMIT = 63  # HAI takes 511; longer ones are no pleasure to type
+_AGENT, _PLAN = "TFSTEPS_AGENT", "TFSTEPS_PLAN"
+_ENTRYPOINT = "python3"
+_BOOTSTRAP = (
+    "import base64,io,os,sys,tempfile,zipfile;"
+    'here=tempfile.mkdtemp(prefix="tfsteps-");'
+    f'zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ["{_AGENT}"]))).extractall(here);'
+    "sys.path.insert(0,here);"
+    "from tfsteps_ranks.agent import main;"
+    "sys.exit(main(here))"
+)
+_FOR_PROGRAMS = "tfsteps_suspend.py"  # they import it under this name
+_TO_SHOW = "(the folder systems/hai/ranks of tfsteps, zipped)"
+
+
+def options_for(job: TrainingJob) -> HaiOptions:
+    """Return the job's options for HAI."""
+    return options_of(job, NAME, HaiOptions)
+
+
+def job_name(job: TrainingJob, identity: Identity) -> str:
+    """Return the task's name, unique among the user's unfinished tasks."""
+    return identity.job_name(job.name, _NAME_LIMIT)
+
+
+def replicas(job: TrainingJob) -> list[Replica]:
+    """Return the replica of each rank."""
+    return [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
+
+
+def workspace(job: TrainingJob, options: HaiOptions) -> str:
+    """Return the folder on the shared file system where the ranks start; empty = the user's home."""
+    return options.workspace or job.working_dir or ""
+
+
+def level(priority: int | None) -> int:
+    """Return the level for a priority of 0 to 100, seven equal parts; AUTO for none."""
+    return AUTO if priority is None else list(LEVELS.values())[priority * len(LEVELS) // 101]
+
+
+def render(job: TrainingJob, identity: Identity, places: Places, scope: str) -> dict[str, Any]:
+    """Return the task's schema. Its tags hold a hash of all the rest, by which a launcher knows its own task again."""
+    options = options_for(job)
+    body: dict[str, Any] = {
+        "version": 2,
+        "name": job_name(job, identity),
+        "task_type": "training",
+        "priority": level(job.priority),
+        "spec": {
+            "workspace": workspace(job, options),
+            "entrypoint": _ENTRYPOINT,
+            "parameters": f"-u -c {shlex.quote(_BOOTSTRAP)}",
+            "entrypoint_executable": True,
+            "environments": _environments(job, identity, places, options),
+        },
+        "resource": {
+            "image": job.image or "default",
+            "group": options.group or job.queue or "default",
+            "node_count": len(replicas(job)),
+            "is_spot": options.spot,
+        },
+        "options": _options(job, options),
+        "services": msgspec.to_builtins(options.services),
+    }
+    told = msgspec.json.encode(shown(body), order="deterministic")  # the same over versions of the agent
+    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(told), SCOPE: short_hash(scope)})
+    if options.suspend:
+        body["options"]["tags"].append(PAUSED)
+    return body
+
+
+def shown(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's schema for people, without the text of the agent."""
+    spec = {**body["spec"], "environments": {**body["spec"]["environments"], _AGENT: _TO_SHOW}}
+    return {**body, "spec": spec}
+
+
+def tags(values: Mapping[str, str]) -> list[str]:
+    """Return tags that hold names and values."""
+    return [tag(name, value) for name, value in values.items()]
+
+
+def tag(name: str, value: str) -> str:
+    """Return the tag that holds a name and its value; none begins with `_`, which HAI keeps for itself."""
+    return f"{name}={value}"
+
+
+def labels(task: Mapping[str, Any]) -> dict[str, str]:
+    """Return names and values of a task's tags; those without a value have an empty one."""
+    return {name: value for name, _, value in (str(each).partition("=") for each in task.get("tags") or [])}
+
+
+def key(run: str, task: str) -> str:
+    """Return the tag that all attempts of one task have: the list of tasks takes one tag, or any of several."""
+    return tag(KEY, short_hash(run, task))
+
+
+def _labels(job: TrainingJob, identity: Identity) -> dict[str, str]:
+    return {**job.labels, **identity.labels(), KEY: short_hash(identity.run, identity.task)}
+
+
+def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
+    """Return `options`, without what is left to the platform."""
+    override = options.override_node_resource
+    wanted = {
+        "mount_code": options.mount_code,
+        "py_venv": options.py_venv,
+        "timeout": math.ceil(options.timeout or job.deadlines.total),
+        "watchdog_time": options.watchdog_time and math.ceil(options.watchdog_time),
+        "override_node_resource": msgspec.to_builtins(override) if override else None,
+        "assigned_nodes": list(options.assigned_nodes) or None,
+        "shared_in_group": options.shared_in_group or None,
+        "whole_life_state": options.whole_life_state,
+        "record_git_revision": options.record_git_revision or None,
+        "sidecar": options.sidecar,
+        "profile": options.profile or None,
+    }
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+# --- what the ranks are told
+
+
+def _environments(job: TrainingJob, identity: Identity, places: Places, options: HaiOptions) -> dict[str, str]:
+    """Return the variables of every rank, quoted: HAI writes them as they are into a shell file.
+
+    It also trims the lines of that file, so a value of several lines goes by the plan.
+    """
+    plain = {name: value for name, value in _plain(job.env).items() if "\n" not in value}
+    plan = rank_plan(job, identity, places, options)
+    ours = {_AGENT: _agent_text(), _PLAN: json.dumps(plan)}
+    return {name: shlex.quote(value) for name, value in {**plain, **ours}.items()}
+
+
+def rank_plan(job: TrainingJob, identity: Identity, places: Places, options: HaiOptions) -> dict[str, Any]:
+    """Return what agents must know of a job: who is which rank and does what, and what follows from a rank's end."""
+    own = {
+        "TFSTEPS_RUN_ID": identity.run,
+        "TFSTEPS_TASK": identity.task,
+        "TFSTEPS_ATTEMPT": str(identity.attempt),
+        "TFSTEPS_OUTPUT_DIR": places.output,
+        "TFSTEPS_MODEL_DIR": places.model,
+        "TFSTEPS_LOG_DIR": places.logs,
+    }
+    return {
+        "strategy": job.how,
+        "success": job.success,
+        "backoff": job.backoff,
+        "grace": options.grace,
+        "finish": options.finish,
+        "silence": (options.watchdog_time or _WATCHDOG_SECONDS) / 3,
+        "env": {**_plain(job.env), **own},
+        "roles": {name: _role(job, name, options) for name, _ in job.roles.items()},
+    }
+
+
+def _role(job: TrainingJob, name: RoleName, options: HaiOptions) -> dict[str, Any]:
+    role = dict(job.roles.items())[name]
+    return {
+        "replicas": role.replicas,
+        "command": [*(role.command or job.command), *(job.args if role.args is None else role.args)],
+        "env": _plain(role.env),
+        "dir": role.working_dir or (job.working_dir if options.workspace else None),
+        "restart": role.restart or job.restart,
+        "limit": role.backoff_limit,
+    }
+
+
+def _plain(env: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if isinstance(value, str)}
+
+
+@functools.cache
+def _agent_text() -> str:
+    """Return what runs on the ranks, as a zip file in text."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(pathlib.Path(ranks.__file__).parent.glob("*.py")):
+            named = [f"tfsteps_ranks/{path.name}", *([path.name] if path.name == _FOR_PROGRAMS else [])]
+            for name in named:
+                file.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+    return base64.b64encode(content.getvalue()).decode()

@@ -1,0 +1,159 @@
+"""Plain Kubernetes Jobs: how a job is written as one Indexed Job for each role, and what they say about it. Pure.
+
+The Job of the deciding role, the chief's or the workers', is the job object: it has the job's name, and the other Jobs
+and the headless Service belong to it, so that they go with it. Facts: batch/v1; that the success of worker 0 ends the
+Job of all workers needs Kubernetes 1.31 (`successPolicy`), anything else 1.28.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tfsteps.identity import PREFIX, Identity
+from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
+from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.jobs.options import JobsOptions
+from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, SERVICES, Rendering
+from tfsteps.systems.kubernetes import gang
+from tfsteps.systems.kubernetes.indexed import replica_of, restart_problems
+from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.parts import UNFINISHED
+from tfsteps.systems.kubernetes.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.rights import Right
+from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL, image_problems, priority_problems
+
+_DISMISSED = f"{PREFIX}dismissed"  # annotation of a Job that was ended because the job had
+_SUCCEEDED, _FAILED = ("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")  # the first: pods still end
+_BACKOFF = "BackoffLimitExceeded"
+_Item = Mapping[str, Any]
+
+
+class IndexedJobs(BaseKind):
+    """The kind Job of batch/v1, one for each role."""
+
+    name = "jobs"
+    resource = JOBS
+    operator = "the Job controller"
+    container = CONTAINER
+
+    def rights(self, job: TrainingJob) -> list[Right]:
+        """Return what the parts need: to be made, and to be let start and ended together."""
+        return [Right("get", SERVICES), Right("create", SERVICES), Right("patch", JOBS), *gang.rights(job)]
+
+    # --- render
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what Jobs cannot express."""
+        found = [*image_problems(job), *restart_problems(job), *gang.problems(job)]
+        found += priority_problems(job, self.name, options_of(job, self.name, JobsOptions).priority_class)
+        if job.queue and len(job.roles.items()) > 1:
+            wrong = "would let in each role's Job by itself, and those let in would wait for the others"
+            fix = "Leave it out, use --system jobset, which is let in as a whole, or give the job one role"
+            found.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
+        return found
+
+    def warnings(self, _job: TrainingJob) -> list[str]:
+        """Return nothing: what Jobs have no word for is refused."""
+        return []
+
+    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        """Return the Job of the deciding role, suspended as long as its parts are not there."""
+        return Rendering(job, options_of(job, self.name, JobsOptions), identity, places, namespace).whole()
+
+    # --- the Jobs and pods of one job
+
+    def watched(self, name: str) -> dict[str, str]:
+        """Return what to list and watch: all Jobs of the job."""
+        return {"labelSelector": self.selector(name)}
+
+    def gather(self, items: Iterable[_Item]) -> list[_Item]:
+        """Return the job objects among Jobs, with the Jobs that belong to them; the Jobs of others are left out."""
+        own = [item for item in items if JOB in (item["metadata"].get("labels") or {})]
+        parts: dict[str, list[_Item]] = {}
+        for item in own:
+            for owner in item["metadata"].get("ownerReferences") or []:
+                parts.setdefault(owner["uid"], []).append(item)
+        return [
+            {**item, PARTS: parts.get(item["metadata"]["uid"], [])}
+            for item in own
+            if item["metadata"]["name"] == item["metadata"]["labels"][JOB]
+        ]
+
+    def roles(self, item: _Item) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a job object and its parts."""
+        templates = {_role(job): job["spec"] for job in _jobs(item)}
+        return {
+            name: RoleSpec(templates[name].get("completions", 1), templates[name]["template"])
+            for name in ROLES
+            if name in templates
+        }
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods, and of the Jobs, of the job called `name`."""
+        return f"{JOB}={name}"
+
+    def replica(self, meta: _Item, _replicas: object) -> Replica | None:
+        """Return which replica a pod is by its labels; None for a pod that is none."""
+        return replica_of(meta)
+
+    # --- pause, end
+
+    def pause(self, item: _Item, *, paused: bool) -> list[Change]:
+        """Return the change of `suspend` of all Jobs that have not ended: their pods are deleted, and made again."""
+        return [_change(job, {"spec": {"suspend": paused}}) for job in _jobs(item) if not _ended(job)]
+
+    def conclude(self, item: _Item) -> list[Change]:
+        """Return what ends the other Jobs of a job that has ended; what has ended by itself keeps its pods."""
+        ending = {"metadata": {"annotations": {_DISMISSED: "true"}}, "spec": {"activeDeadlineSeconds": 1}}
+        return [_change(job, ending) for job in _jobs(item) if not _ended(job)]
+
+    # --- verdict
+
+    def verdict(self, item: _Item) -> Verdict:
+        """Return what the Jobs say: the job fails with any of them, and succeeds with the deciding ones."""
+        for job in _jobs(item):
+            if (failed := _condition(job, _FAILED)) and _DISMISSED not in _annotations(job):
+                return _failure(job, failed)
+        deciding = [item, *(job for job in item.get(PARTS, ()) if DECIDES in _annotations(job))]
+        if all(_condition(job, _SUCCEEDED) for job in deciding):
+            return Verdict(State.SUCCEEDED)
+        if UNFINISHED in _annotations(item):
+            return Verdict(State.PENDING, "Created")
+        if item["spec"].get("suspend"):
+            queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
+            return Verdict(State.QUEUED if queued else State.SUSPENDED)
+        return Verdict(State.PENDING, "Created" if item.get("status", {}).get("startTime") else "")
+
+
+def _jobs(item: _Item) -> Iterator[_Item]:
+    yield item
+    yield from (part for part in item.get(PARTS, ()) if part.get("kind", JOBS.kind) == JOBS.kind)  # lists do not say
+
+
+def _role(job: _Item) -> str:
+    return str((job["metadata"].get("labels") or {}).get(ROLE_LABEL, ""))
+
+
+def _annotations(job: _Item) -> _Item:
+    return job["metadata"].get("annotations") or {}
+
+
+def _condition(job: _Item, kinds: tuple[str, ...]) -> _Item | None:
+    """Return the first condition of one of `kinds` that holds."""
+    listed = job.get("status", {}).get("conditions") or []
+    return next((each for each in listed if each["type"] in kinds and each.get("status") == "True"), None)
+
+
+def _ended(job: _Item) -> bool:
+    return bool(_condition(job, (*_SUCCEEDED, *_FAILED)))
+
+
+def _failure(job: _Item, condition: _Item) -> Verdict:
+    """Return why a Job failed. Where no restart is allowed the first failure passes the limit: that is no news."""
+    reason = condition.get("reason", "")
+    if reason == _BACKOFF and not job["spec"].get("backoffLimit"):
+        return Verdict(State.FAILED, "ReplicaFailed", f"A replica of {_role(job)} failed.")
+    return Verdict(State.FAILED, reason, condition.get("message", ""))
+
+
+def _change(job: _Item, patch: _Item) -> Change:
+    return Change(resource=JOBS, name=job["metadata"]["name"], patch=patch)

@@ -1,0 +1,129 @@
+"""From a job to its Jobs, its headless Service and its PodGroup. Pure."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tfsteps.cluster.api import Resource
+from tfsteps.identity import PREFIX, Identity
+from tfsteps.spec import Role, RoleName, TrainingJob
+from tfsteps.systems.base import Places
+from tfsteps.systems.jobs.options import JobsOptions
+from tfsteps.systems.kubernetes import gang
+from tfsteps.systems.kubernetes.indexed import INDEX_ENV, indexed_job_spec
+from tfsteps.systems.kubernetes.kind import PARTS, RELEASE
+from tfsteps.systems.kubernetes.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.template import PORT, ROLE_LABEL, pod_template, tf_config
+
+JOBS = Resource("batch/v1", "jobs", "Job")
+SERVICES = Resource("v1", "services", "Service")
+JOB = f"{PREFIX}job"
+"""Label of the Jobs and pods of one job: the name of its job object."""
+
+DECIDES = f"{PREFIX}decides"
+"""Annotation of a further Job without whose success the job does not succeed."""
+
+_HOST = 63  # the longest name of a host
+
+
+class Rendering(msgspec.Struct, frozen=True, dict=True):
+    """One job on its way into objects."""
+
+    job: TrainingJob
+    options: JobsOptions
+    identity: Identity
+    places: Places
+    namespace: str
+
+    def whole(self) -> dict[str, Any]:
+        """Return the job object with its parts."""
+        jobs = {name: self._job(name, role) for name, role in self.job.roles.items()}
+        first = jobs.pop(self.job.deciding[0])
+        parts = [*self._service(), *self._pod_group(), *jobs.values()]
+        if self.job.queue:
+            first["metadata"]["labels"] |= {QUEUE_LABEL: self.job.queue}
+        if self.job.keep_for is not None:
+            first["spec"]["ttlSecondsAfterFinished"] = round(self.job.keep_for)
+        if self.options.suspend or parts:
+            first["spec"]["suspend"] = True
+        if not parts:
+            return first
+        starts = not (self.options.suspend or self.job.queue)  # else it is up to others when it does
+        return {**first, PARTS: parts, RELEASE: {"spec": {"suspend": False}} if starts else {}}
+
+    @functools.cached_property
+    def _name(self) -> str:
+        """The job object's name: `<name>-<role>-<index>` is a host."""
+        longest = max(len(f"-{name}-{role.replicas - 1}") for name, role in self.job.roles.items())
+        return self.identity.job_name(self.job.name, _HOST - longest)
+
+    def _name_of(self, role: RoleName) -> str:
+        return self._name if role == self.job.deciding[0] else f"{self._name}-{role}"
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {**self.job.labels, **self.identity.labels(), JOB: self._name}
+
+    def _job(self, name: RoleName, role: Role) -> dict[str, Any]:
+        annotations = dict(self.job.annotations)
+        if name == "worker" and name != self.job.deciding[0] and self.job.success == "all_workers":
+            annotations[DECIDES] = "true"
+        metadata = {
+            "name": self._name_of(name),
+            "namespace": self.namespace,
+            "labels": {**self._labels, ROLE_LABEL: name},
+            "annotations": annotations,
+        }
+        alone = name == self.job.deciding[0] and self.job.success == "chief"
+        spec = indexed_job_spec(self.job, role, self._template(name, role), decides_alone=alone)
+        return {"apiVersion": JOBS.api, "kind": JOBS.kind, "metadata": metadata, "spec": spec}
+
+    def _template(self, name: RoleName, role: Role) -> dict[str, Any]:
+        env = [dict(INDEX_ENV)]
+        if self._distributed:
+            env.append({"name": "TF_CONFIG", "value": tf_config(name, self._hosts)})
+        label = self.options.gpu_label
+        made = pod_template(
+            self.job, name, role, identity=self.identity, places=self.places, gpu_label=label, more_env=env
+        )
+        made["metadata"]["labels"][JOB] = self._name
+        if self._distributed:
+            made["spec"]["subdomain"] = self._name
+        if self.options.priority_class:
+            made["spec"]["priorityClassName"] = self.options.priority_class
+        return gang.gang_pod(made, self.job, self._name)
+
+    @property
+    def _distributed(self) -> bool:
+        return sum(role.replicas for _, role in self.job.roles.items()) > 1
+
+    @property
+    def _hosts(self) -> dict[RoleName, list[str]]:
+        """Where each replica of the cluster is reached."""
+        domain = f"{self._name}.{self.namespace}.svc"
+        return {
+            name: [f"{self._name_of(name)}-{i}.{domain}:{PORT}" for i in range(role.replicas)]
+            for name, role in self.job.roles.items()
+            if name != "evaluator"
+        }
+
+    # --- parts
+
+    def _service(self) -> Iterator[dict[str, Any]]:
+        """Yield the headless Service that names the pods, those too that are about to start."""
+        if not self._distributed:
+            return
+        metadata = {"name": self._name, "namespace": self.namespace, "labels": self._labels}
+        spec = {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {JOB: self._name},
+            "ports": [{"name": "tensorflow", "port": PORT}],
+        }
+        yield {"apiVersion": SERVICES.api, "kind": SERVICES.kind, "metadata": metadata, "spec": spec}
+
+    def _pod_group(self) -> Iterator[dict[str, Any]]:
+        if self.job.gang:
+            yield gang.pod_group(self.job, self._name, self.namespace, self._labels)

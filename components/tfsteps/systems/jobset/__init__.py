@@ -1,0 +1,22 @@
+"""The job system `jobset`: JobSet, jobset.x-k8s.io/v1alpha2, of kubernetes-sigs/jobset."""
+
+from typing import TYPE_CHECKING
+
+from tfsteps.systems.base import System
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.kind import Kind
+
+
+def system(context: str = "", namespace: str = "") -> System:
+    """Return the job system, on the cluster that `context` names and in `namespace`; empty = what is configured."""
+    from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415  the options alone are cheap
+
+    return KubernetesSystem(kinds()[0], context, namespace)
+
+
+def kinds() -> "list[Kind]":
+    """Return the kinds of its job objects: one."""
+    from tfsteps.systems.jobset.jobset import JobSet  # noqa: PLC0415
+
+    return [JobSet()]

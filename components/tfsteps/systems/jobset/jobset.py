@@ -1,0 +1,214 @@
+"""JobSet: how a job is written as one, and what one says about its job. Pure.
+
+Each role is one replicated job, an Indexed Job with an index for each replica. Facts and traps: JobSet 0.10.1, its
+source and what was observed on a cluster.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfsteps.cluster.api import Resource
+from tfsteps.identity import Identity
+from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.jobset.options import JobSetOptions
+from tfsteps.systems.kubernetes import gang, indexed
+from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, BaseKind, Change, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.rights import Right
+from tfsteps.systems.kubernetes.template import (
+    CONTAINER,
+    PORT,
+    image_problems,
+    pod_template,
+    priority_problems,
+    tf_config,
+)
+
+_NAME = 63  # of a pod, whose name ends with five random characters
+_LIMIT = "BackoffLimitExceeded"  # as Jobs say it; a JobSet only says which of its rules applied
+
+
+class JobSet(BaseKind):
+    """The kind JobSet."""
+
+    name = "jobset"
+    resource = Resource("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet")
+    operator = "the JobSet controller"
+    container = CONTAINER
+    options = JobSetOptions
+
+    # --- render
+
+    def name_limit(self, job: TrainingJob) -> int:
+        """Return how long the job's name may be: `<name>-<role>-0-<index>-<random>` is the name of a pod."""
+        return _NAME - max(len(f"-{name}-0-{role.replicas - 1}-12345") for name, role in job.roles.items())
+
+    def rights(self, job: TrainingJob) -> list[Right]:
+        """Return what the gang takes, and the patch that lets the job start once its PodGroup is there."""
+        return [*gang.rights(job), Right("patch", self.resource)] if job.gang else []
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what a JobSet cannot do."""
+        options = options_of(job, self.name, JobSetOptions)
+        return [
+            *image_problems(job),
+            *indexed.restart_problems(job),
+            *priority_problems(job, self.name, options.priority_class),
+            *gang.problems(job),
+            *_too_many_restarts(job, options.max_restarts),
+        ]
+
+    def warnings(self, _job: TrainingJob) -> list[str]:
+        """Return nothing: what a JobSet cannot do is a problem."""
+        return []
+
+    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        """Return the object that is created, with a PodGroup where the job has a gang."""
+        options = options_of(job, self.name, JobSetOptions)
+        name = identity.job_name(job.name, self.name_limit(job))
+        hosts = _hosts(job, name, f"{name}.{namespace}.svc")
+        template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
+        labels = {**job.labels, **identity.labels()}
+        jobs = []
+        for role_name, role in job.roles.items():
+            env = [dict(indexed.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
+            pod = gang.gang_pod(template(role_name, role, more_env=env), job, name)
+            jobs.append(_replicated_job(job, role_name, role, _prioritized(pod, options)))
+        made: dict[str, Any] = {
+            "apiVersion": self.resource.api,
+            "kind": self.resource.kind,
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": {**({QUEUE_LABEL: job.queue} if job.queue else {}), **labels},
+                "annotations": dict(job.annotations),
+            },
+            "spec": {"replicatedJobs": jobs, **_policies(job, options)},
+        }
+        if job.gang:
+            made["spec"]["suspend"] = True  # a pod whose group is not there yet is scheduled alone
+            made[PARTS] = [gang.pod_group(job, name, namespace, labels)]
+            if not (options.suspend or job.queue):
+                made[RELEASE] = {"spec": {"suspend": False}}
+        return made
+
+    # --- the job's pods
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a JobSet."""
+        specs = {each["name"]: each["template"]["spec"] for each in item["spec"]["replicatedJobs"]}
+        return {name: RoleSpec(specs[name]["parallelism"], specs[name]["template"]) for name in ROLES if name in specs}
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+        return f"jobset.sigs.k8s.io/jobset-name={name}"
+
+    def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is by its role and its index in its Job; None for a pod that is none."""
+        return indexed.replica_of(meta)
+
+    # --- pause
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+        """Return the change of spec.suspend: the controller suspends the Jobs, which ends their pods."""
+        return [Change(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
+
+    # --- verdict
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return what a JobSet says. Conditions stay listed with status "False" when they are over."""
+        status = item.get("status") or {}
+        true = {each["type"]: each for each in status.get("conditions") or [] if each.get("status") == "True"}
+        ended = status.get("terminalState")
+        if "Failed" in true or ended == "Failed":
+            condition = true.get("Failed", {})
+            return Verdict(State.FAILED, _failure(item, condition.get("reason", "")), condition.get("message", ""))
+        if "Completed" in true or ended == "Completed":
+            return _said(true.get("Completed", {}), State.SUCCEEDED)
+        if item["spec"].get("suspend") or "Suspended" in true:
+            queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
+            return _said(true.get("Suspended", {}), State.QUEUED if queued else State.SUSPENDED)
+        return Verdict(State.PENDING, "Created" if status.get("replicatedJobsStatus") else "")
+
+
+def _replicated_job(job: TrainingJob, name: RoleName, role: Role, pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a role. Its Job gets none of our labels, by which it would be taken for one of the system `jobs`."""
+    alone = job.success == "chief" and (name, 0) == job.deciding
+    spec = indexed.indexed_job_spec(job, role, pod, decides_alone=alone)
+    return {"name": name, "replicas": 1, "template": {"spec": spec}}
+
+
+def _prioritized(pod: Mapping[str, Any], options: JobSetOptions) -> dict[str, Any]:
+    priority = {"priorityClassName": options.priority_class} if options.priority_class else {}
+    return {**pod, "spec": {**priority, **pod["spec"]}}
+
+
+def _policies(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
+    """Return what the JobSet is told beside its Jobs. The success of the named ones ends all others."""
+    trainers = [name for name, _ in job.roles.items() if name in ("chief", "worker")]
+    deciding = trainers if job.success == "all_workers" else [job.deciding[0]]
+    policies: dict[str, Any] = {"successPolicy": {"operator": "All", "targetReplicatedJobs": deciding}}
+    if failure := _failure_policy(job, options):
+        policies["failurePolicy"] = failure
+    if job.keep_for is not None:
+        policies["ttlSecondsAfterFinished"] = round(job.keep_for)
+    if options.suspend:
+        policies["suspend"] = True
+    return policies
+
+
+def _failure_policy(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
+    """Return what becomes of the JobSet when one of its Jobs has failed for good; empty = it fails.
+
+    The rules also tell a used-up limit from other failures, which the JobSet's own reason does not.
+    """
+    restarts = {name: role.restart or job.restart for name, role in job.roles.items()}
+    if options.max_restarts:
+        permanent = [name for name, restart in restarts.items() if restart == "exit_code"]
+        rules = [_fail(permanent, "PodFailurePolicy")] if permanent else []
+        return {"maxRestarts": options.max_restarts, "restartStrategy": "BlockingRecreate", "rules": rules}
+    limited = [name for name, restart in restarts.items() if restart != "never"]
+    return {"maxRestarts": 0, "rules": [_fail(limited, _LIMIT)]} if limited else {}
+
+
+def _fail(roles: Sequence[str], reason: str) -> dict[str, Any]:
+    return {
+        "name": reason,
+        "action": "FailJobSet",
+        "onJobFailureReasons": [reason],
+        "targetReplicatedJobs": list(roles),
+    }
+
+
+def _failure(item: Mapping[str, Any], reason: str) -> str:
+    """Return the reason for a failure: a limit that was used up, or what the JobSet says."""
+    policy = item["spec"].get("failurePolicy") or {}
+    on_limit = any(_LIMIT in (rule.get("onJobFailureReasons") or []) for rule in policy.get("rules") or [])
+    if reason == "ReachedMaxRestarts":
+        return _LIMIT if policy.get("maxRestarts") else "FailedJobs"
+    return _LIMIT if reason == "FailJobSetFailurePolicyAction" and on_limit else reason
+
+
+def _too_many_restarts(job: TrainingJob, restarts: int) -> list[Problem]:
+    """Return a problem if the backoff limit would end the job before its last restart as a whole."""
+    needed = restarts * sum(role.replicas for _, role in job.roles.items())
+    if needed <= job.backoff:
+        return []
+    wrong = f"restarts of all replicas are {needed} restarts, and `backoff_limit` allows {job.backoff}"
+    path = ("systems", "jobset", "max_restarts")
+    return [Problem(path=path, value=str(restarts), wrong=wrong, fix=f"Write `backoff_limit: {needed}`")]
+
+
+def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[str]]:
+    """Return where the JobSet's headless Service makes each replica of the cluster reachable."""
+    return {
+        name: [f"{job_name}-{name}-0-{i}.{domain}:{PORT}" for i in range(role.replicas)]
+        for name, role in job.roles.items()
+        if name != "evaluator"
+    }
+
+
+def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+    return Verdict(state, condition.get("reason", ""), condition.get("message", ""))

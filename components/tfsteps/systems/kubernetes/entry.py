@@ -1,0 +1,35 @@
+"""Variables that Kubernetes cannot work out for a replica: a shell does, before the program. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfsteps.spec import Role, TrainingJob
+
+_OF_THE_PROGRAM = r"""$(tr '\0' '\n' </proc/1/environ | sed -n "s/^$name=//p")"""
+_ALL = f'for name in TF_CONFIG TFSTEPS_ROLE TFSTEPS_INDEX; do export "$name={_OF_THE_PROGRAM}"; done'
+BESIDE: Sequence[str] = ("sh", "-c", f"{_ALL}; cd -P /proc/1/cwd; exec sh")
+"""Starts a shell beside a program whose variables a shell has worked out: with them, in its folder."""
+
+
+def has_command(job: TrainingJob, role: Role) -> bool:
+    """Tell whether a role's command is known: an image's own entrypoint cannot be put behind a shell."""
+    return bool(role.command or job.command)
+
+
+def exporting(command: list[str], variables: Mapping[str, str]) -> list[str]:
+    """Return a command that runs `command`, and the arguments after it, with more variables.
+
+    The program takes the shell's place, so that signals and exit codes are its own.
+
+    Args:
+        command: The program and its first arguments; must not be empty.
+        variables: Each with its value as a POSIX shell writes it between double quotes, such as `${POD##*-}`.
+    """
+    script = "".join(f'export {name}="{value}"; ' for name, value in variables.items())
+    return ["sh", "-c", f'{script}exec "$@"', "tfsteps", *command]
+
+
+def container_of(template: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the container called `name` of a pod template."""
+    found: dict[str, Any] = next(each for each in template["spec"]["containers"] if each["name"] == name)
+    return found

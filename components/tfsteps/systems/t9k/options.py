@@ -1,0 +1,56 @@
+"""What a job file may say below `systems: {t9k: ...}`."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tfsteps.spec import RoleName
+from tfsteps.spec.fields import Filled, Text
+
+_Words = Annotated[tuple[Text, ...], Meta(examples=[["sleep", "inf"]])]
+_FileSet = Annotated[
+    str,
+    Meta(
+        pattern=r"^t9k://(pvc/[^/]+|minio/[^/]+/[^/]+)/.*$",
+        description="t9k://pvc/<claim>/<path> or t9k://minio/<secret>/<bucket>/<path>",
+        examples=["t9k://pvc/data/logs"],
+    ),
+]
+
+
+class T9kOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a TensorFlowTrainingJob.
+
+    Attributes:
+        debug: Hold the replicas: each runs a command that does nothing in place of its own, for a shell in its pod.
+        debug_commands: What the held replicas of a role run; a role that is not named here runs T9k's `sleep inf`. With
+            any role named, only the named ones are held; an empty list = T9k's own.
+        debug_skip_init_containers: Leave out the init containers of held replicas.
+        suspend: Create the job paused; `tfsteps resume` starts it.
+        resume_commands: Commands of a role after a pause, in place of its own; fixed once the job is created.
+        resume_args: Arguments of a role after a pause, in place of its own; fixed once the job is created.
+        resume_skip_init_containers: Leave out the init containers after a pause.
+        clean_up: Pods that T9k deletes when the job has ended: those that still run, all, or none. Finished pods count
+            against a project's quota, and their logs are gone with them.
+        tensorboard_file_sets: Where T9k's TensorBoard reads. Empty = the event files, on the claim that they are on.
+        tensorboard_queue: Queue of the TensorBoard's pod; empty = the default scheduler.
+        tensorboard_resources: What the TensorBoard needs, as a container's `resources` in Kubernetes.
+        gpu_label: Node label whose value is the model of the node's GPUs; `gpu_type` is looked for there.
+    """
+
+    debug: bool = False
+    debug_commands: dict[RoleName, _Words] = {}
+    debug_skip_init_containers: bool = False
+    suspend: bool = False
+    resume_commands: dict[RoleName, _Words] = {}
+    resume_args: dict[RoleName, _Words] = {}
+    resume_skip_init_containers: bool = False
+    clean_up: Literal["unfinished", "all", "none"] = "unfinished"
+    tensorboard_file_sets: tuple[_FileSet, ...] = ()
+    tensorboard_queue: Filled | None = None
+    tensorboard_resources: dict[str, Any] = {}
+    gpu_label: str = "nvidia.com/gpu.product"
+
+
+OPTIONS = T9kOptions

@@ -1,0 +1,262 @@
+"""TensorFlowTrainingJob: how a job is written as one, and what one says about its job. Pure.
+
+The platform's controller is not public. Facts: the user manual of 2024-08 and 2025-11 and its API reference, which are
+in part those of the sibling kind GenericJob.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfsteps.cluster.api import Resource
+from tfsteps.identity import PREFIX, Identity
+from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.kubernetes import gang
+from tfsteps.systems.kubernetes.board import Board
+from tfsteps.systems.kubernetes.entry import container_of, has_command
+from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, BaseKind, Change, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.rights import Right
+from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL, image_problems, pod_template, restart_policy
+from tfsteps.systems.t9k import board, modes
+from tfsteps.systems.t9k.options import T9kOptions
+
+_NAME = 63  # of a pod, which is also a host
+_JOB = f"{PREFIX}job"  # a label of our own: which ones the controller puts on pods is documented for siblings only
+_CLEAN_UP = {"unfinished": "Unfinished", "all": "All", "none": "None"}
+_RETRIED = "130, 137, 138 and 143"
+
+
+class TensorFlowTrainingJob(BaseKind):
+    """The kind TensorFlowTrainingJob."""
+
+    name = "t9k"
+    resource = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
+    operator = "TensorStack's job controller"
+    container = CONTAINER  # the controller knows the training container by this name
+    options = T9kOptions
+
+    # --- render
+
+    def name_limit(self, job: TrainingJob) -> int:
+        """Return how long the job's name may be: `<name>-<type>-<index>` is the name of pods and hosts."""
+        return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
+
+    def rights(self, job: TrainingJob) -> list[Right]:
+        """Return what it takes to read the TensorBoard, and to make a gang that is not T9k's own."""
+        reading = [Right("get", board.BOARDS)] if job.tensorboard else []
+        return [*reading, *gang.rights(job), Right("patch", self.resource)] if _grouped(job) else reading
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what a TensorFlowTrainingJob cannot do."""
+        options = options_of(job, self.name, T9kOptions)
+        return [
+            *image_problems(job),
+            *_limits(job),
+            *_scheduling(job),
+            *board.problems(job, options),
+            *modes.problems(job, options),
+        ]
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return what is different here, and whose replicas cannot be told their index."""
+        found = []
+        if any(restart_policy(job, role) == "ExitCode" for _, role in job.roles.items()):
+            found.append(f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice.")
+        if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
+            found.append("`tensorboard.keep_for` and `idle` are not used: the platform ends what nobody visits.")
+        if job.gang and job.queue and job.gang.timeout:
+            found.append("`gang.timeout` is not used: the queue's scheduler has a time of its own.")
+        nameless = [name for name, role in job.roles.items() if role.replicas > 1 and not has_command(job, role)]
+        if nameless:
+            who = ", ".join(nameless)
+            found.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
+        return found
+
+    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
+        options = options_of(job, self.name, T9kOptions)
+        name = identity.job_name(job.name, self.name_limit(job))
+        labels = {**job.labels, **identity.labels()}
+        specs = [
+            _replica_spec(job, role_name, role, name, pod_template(
+                job, role_name, role, identity, places, gpu_label=options.gpu_label, more_env=_env(role)
+            ))
+            for role_name, role in job.roles.items()
+        ]  # fmt: skip
+        spec: dict[str, Any] = {"replicaSpecs": specs, "runPolicy": _run_policy(job, options)}
+        if job.queue:
+            spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
+        if job.tensorboard:
+            spec["tensorboardSpec"] = board.spec(job, options, places)
+        if mode := modes.run_mode(job, options):
+            spec["runMode"] = mode
+        noted = {modes.PAUSED: "true"} if options.suspend else {}
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {**job.annotations, **noted},
+        }
+        made = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        return {**made, **_group(job, name, namespace, labels, held=options.suspend)} if _grouped(job) else made
+
+    # --- the job's pods
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a TensorFlowTrainingJob."""
+        specs = {each["type"]: each for each in item["spec"]["replicaSpecs"]}
+        return {
+            name: RoleSpec(specs[name].get("replicas", 1), specs[name]["template"]) for name in ROLES if name in specs
+        }
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+        return f"{_JOB}={name}"
+
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is: its role is a label of ours, its index the end of its name."""
+        role = (meta.get("labels") or {}).get(ROLE_LABEL, "")
+        wanted = f"{role}-{meta['name'].rpartition('-')[2]}"
+        return next((each for each in replicas if str(each) == wanted), None)
+
+    def board(self, item: Mapping[str, Any]) -> Board | None:
+        """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
+        return board.of_job(item)
+
+    # --- pause
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+        """Return the change of runMode.pause.enabled, with a note that it was us: the platform pauses jobs too."""
+        return [Change(resource=self.resource, name=item["metadata"]["name"], patch=modes.pause(paused=paused))]
+
+    # --- verdict
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return what a TensorFlowTrainingJob says: its phase decides, and its conditions where it has none.
+
+        Conditions stay listed with status "False". The one of success is called Completed.
+        """
+        status = item.get("status") or {}
+        phase = status.get("phase", "")
+        true = {each["type"]: each for each in status.get("conditions") or [] if each.get("status") == "True"}
+        if phase == "Failed" or (phase in ("", "Unknown") and "Failed" in true):
+            return _failure(item, true.get("Failed", {}))
+        if phase == "Succeeded" or (phase in ("", "Unknown") and "Completed" in true):
+            return _said(true.get("Completed", {}), State.SUCCEEDED)
+        if phase == "Paused" or modes.is_paused(item):
+            return modes.pause_verdict(item, true.get("Paused", {}))
+        if phase == "Unknown":
+            return Verdict(State.UNKNOWN, "Unknown", "The platform has lost sight of the job's replicas.")
+        if _queued(item):
+            return Verdict(State.QUEUED, "Queued", f"In queue {_queue(item)}.")
+        return Verdict(State.RUNNING) if phase == "Running" else Verdict(State.PENDING, phase and "Created")
+
+
+def _env(role: Role) -> list[dict[str, Any]]:
+    """Return the index of a role's only replica, or the name that its replicas' shell takes their index from."""
+    if role.replicas == 1:
+        return [{"name": "TFSTEPS_INDEX", "value": "0"}]
+    return [{"name": "TFSTEPS_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+
+
+def _replica_spec(job: TrainingJob, name: RoleName, role: Role, job_name: str, pod: dict[str, Any]) -> dict[str, Any]:
+    pod["metadata"]["labels"][_JOB] = job_name
+    container = container_of(pod, CONTAINER)
+    if role.replicas > 1 and container.get("command"):
+        container["command"] = modes.told_index(container["command"])
+    if _grouped(job):
+        pod = gang.gang_pod(pod, job, job_name)
+    return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": pod}
+
+
+def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
+    return {
+        "activeDeadlineSeconds": round(job.deadlines.total),
+        "backoffLimit": job.backoff,
+        "cleanUpPolicy": _CLEAN_UP[options.clean_up],
+    }
+
+
+# --- scheduling
+
+
+def _grouped(job: TrainingJob) -> bool:
+    """Tell whether a gang takes a PodGroup of ours: with a queue the platform makes one of all replicas."""
+    return bool(job.gang and not job.queue)
+
+
+def _group(job: TrainingJob, name: str, namespace: str, labels: Mapping[str, str], *, held: bool) -> dict[str, Any]:
+    """Return the PodGroup as a part, and what lets the job start: a pod without its group is scheduled alone."""
+    release = {} if held else {RELEASE: {"spec": {"runMode": {"pause": {"enabled": False}}}}}
+    return {PARTS: [gang.pod_group(job, name, namespace, labels)], **release}
+
+
+def _scheduling(job: TrainingJob) -> list[Problem]:
+    """Return what the platform's scheduler cannot do, or only with a queue."""
+    found = [] if job.queue else gang.problems(job)
+    if job.priority is not None and not job.queue:
+        wrong = "orders the jobs of a queue, and the job is in none"
+        found.append(
+            Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix="Add `queue:`, or leave priority out")
+        )
+    replicas = sum(role.replicas for _, role in job.roles.items())
+    if job.queue and job.gang and job.gang.min_available not in (None, replicas):
+        found.append(
+            Problem(
+                path=("gang", "min_available"),
+                value=str(job.gang.min_available),
+                wrong="cannot be chosen in a queue: its PodGroup holds all replicas",
+                allowed=str(replicas),
+                fix="Leave it out, or leave `queue` out",
+            )
+        )
+    return found
+
+
+def _limits(job: TrainingJob) -> list[Problem]:
+    """Return what the run policy has no word for."""
+    found = [
+        Problem(
+            path=("roles", name, "backoff_limit"),
+            value=str(role.backoff_limit),
+            wrong="is not possible: a TensorFlowTrainingJob has one limit for the restarts of all replicas",
+            fix="Set `backoff_limit` of the job",
+        )
+        for name, role in job.roles.items()
+        if role.backoff_limit is not None
+    ]
+    if job.success == "all_workers":
+        fix = "Write `success: chief`, and let the deciding replica wait for the others"
+        wrong = "is not possible: chief 0, or worker 0, alone decides on a TensorFlowTrainingJob"
+        found.append(Problem(path=("success",), value="all_workers", wrong=wrong, allowed="chief", fix=fix))
+    return found
+
+
+def _queue(item: Mapping[str, Any]) -> str:
+    scheduler = item["spec"].get("scheduler") or {}
+    return str((scheduler.get("t9kScheduler") or {}).get("queue", ""))
+
+
+def _queued(item: Mapping[str, Any]) -> bool:
+    """Tell whether the queue holds the job back: it is Pending, and no replica has a container, as on a node it has."""
+    status = item.get("status") or {}
+    if not _queue(item) or status.get("phase", "") not in ("", "Pending"):
+        return False
+    tasks = status.get("tasks") or []
+    replicas = [each for task in tasks for each in task.get("replicas") or task.get("replicaStatus") or []]
+    return not any(each.get("containers") for each in replicas)
+
+
+# --- verdicts
+
+
+def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+    return Verdict(state, condition.get("reason", ""), condition.get("message", ""))
+
+
+def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
+    """Return a failure; which reasons the platform gives is not documented, but what used-up restarts look like is."""
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    limit = (item["spec"].get("runPolicy") or {}).get("backoffLimit") or 0
+    used_up = 0 < limit <= (item.get("status") or {}).get("backoffCount", 0)
+    return Verdict(State.FAILED, "BackoffLimitExceeded" if used_up and "Deadline" not in reason else reason, message)

@@ -1,0 +1,22 @@
+"""The job system `tfjob-v1alpha1`: the TfJob of tensorflow/k8s, tensorflow.org/v1alpha1, and of tf-operator 0.1.0."""
+
+from typing import TYPE_CHECKING
+
+from tfsteps.systems.base import System
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.kind import Kind
+
+
+def system(context: str = "", namespace: str = "") -> System:
+    """Return the job system, on the cluster that `context` names and in `namespace`; empty = what is configured."""
+    from tfsteps.systems.tfjob_v1alpha1.either import TfJobSystem  # noqa: PLC0415  the options alone are cheap
+
+    return TfJobSystem(context, namespace)
+
+
+def kinds() -> "list[Kind]":
+    """Return the kinds of its job objects: those of either API."""
+    from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS  # noqa: PLC0415
+
+    return list(KINDS.values())

@@ -1,0 +1,104 @@
+"""What a TfJob is made of: its replica types' pods, its TensorBoard, and the Kubernetes Job of an evaluator. Pure."""
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.cluster.api import Resource
+from tfsteps.identity import Identity
+from tfsteps.spec import Role, RoleName, TrainingJob
+from tfsteps.systems.base import Places
+from tfsteps.systems.kubernetes.entry import container_of, exporting
+from tfsteps.systems.kubernetes.indexed import INDEX_ENV, indexed_job_spec
+from tfsteps.systems.kubernetes.template import CONTAINER, pod_template, tf_config
+from tfsteps.systems.tfjob_v1alpha1 import layout
+from tfsteps.systems.tfjob_v1alpha1.layout import Part
+from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
+
+JOBS = Resource("batch/v1", "jobs", "Job")
+OWN = "tf_job_name"
+"""Label of all that the operator makes for a job; ours is on the evaluator too."""
+
+_MENDED = "TFSTEPS_TF_CONFIG"
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What all templates of one TfJob are made from; `name` is the TfJob's."""
+
+    job: TrainingJob
+    identity: Identity
+    places: Places
+    options: TfJobOptions
+    name: str
+
+    def hosts(self) -> Mapping[RoleName, list[str]]:
+        """Return TF_CONFIG's cluster."""
+        return layout.hosts(self.job, self.options.api, self.name, self.options.tf_port)
+
+    def pod(self, name: RoleName, env: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the pod template of a role, with more variables."""
+        role = dict(self.job.roles.items())[name]
+        pod = pod_template(
+            self.job, name, role, self.identity, self.places, gpu_label=self.options.gpu_label, more_env=env
+        )
+        if self.options.priority_class:
+            pod["spec"].setdefault("priorityClassName", self.options.priority_class)
+        return pod
+
+
+def replica(context: Context, part: Part) -> dict[str, Any]:
+    """Return the pod template of the replicas of one type.
+
+    The operator's TF_CONFIG calls the deciding task `master`, which TensorFlow 2 refuses, and it comes last in `env`:
+    ours is set by a shell before the program.
+    """
+    role = dict(context.job.roles.items())[part.role]
+    config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
+    index = {"fieldRef": {"fieldPath": "metadata.labels['task_index']"}}
+    pod = context.pod(
+        part.role, [{"name": "TFSTEPS_TASK_INDEX", "valueFrom": index}, {"name": _MENDED, "value": config}]
+    )
+    pod["spec"]["restartPolicy"] = "Never" if (role.restart or context.job.restart) == "never" else "OnFailure"
+    container = container_of(pod, CONTAINER)
+    told = {
+        "TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX",
+        "TF_CONFIG": f"${{{_MENDED}%INDEX*}}$TFSTEPS_INDEX${{{_MENDED}#*INDEX}}",
+    }
+    container["command"] = exporting(container["command"], told)
+    return pod
+
+
+def replica_spec(context: Context, part: Part) -> dict[str, Any]:
+    """Return one of `spec.replicaSpecs`; default parameter servers have no template."""
+    spec = {"tfReplicaType": part.type, "replicas": part.replicas, "tfPort": context.options.tf_port}
+    own_program = part.type == "PS" and context.options.default_ps
+    return spec if own_program else {**spec, "template": replica(context, part)}
+
+
+def tensorboard(context: Context) -> dict[str, Any]:
+    """Return `spec.tensorboard`: it sees the volumes that the deciding replica sees."""
+    own, places = context.job.tensorboard, context.places
+    pod = context.pod(context.job.deciding[0], [])
+    found = {
+        "logDir": posixpath.join(places.output, own.log_dir) if own and own.log_dir else places.logs,
+        "serviceType": context.options.tensorboard_service,
+        "volumes": pod["spec"].get("volumes"),
+        "volumeMounts": container_of(pod, CONTAINER).get("volumeMounts"),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def evaluator(context: Context, role: Role, namespace: str) -> dict[str, Any]:
+    """Return the Kubernetes Job of the evaluator: the operator knows nothing of it."""
+    config = tf_config("evaluator", context.hosts())
+    pod = context.pod("evaluator", [dict(INDEX_ENV), {"name": "TF_CONFIG", "value": config}])
+    pod["metadata"]["labels"][OWN] = context.name
+    labels = {**context.job.labels, **context.identity.labels(), OWN: context.name}
+    return {
+        "apiVersion": JOBS.api,
+        "kind": JOBS.kind,
+        "metadata": {"name": f"{context.name}-evaluator", "namespace": namespace, "labels": labels},
+        "spec": indexed_job_spec(context.job, role, pod),
+    }

@@ -1,0 +1,191 @@
+"""TfJob, v1alpha1: how a job is written as one, and what one says about its job. Pure.
+
+Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 0.1.0.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfsteps.cluster.api import Resource
+from tfsteps.identity import PREFIX, Identity
+from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
+from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.kubernetes.board import Board
+from tfsteps.systems.kubernetes.entry import BESIDE
+from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.rights import Right
+from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL
+from tfsteps.systems.tfjob_v1alpha1 import checks, layout, templates
+from tfsteps.systems.tfjob_v1alpha1.layout import Api
+from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
+from tfsteps.systems.tfjob_v1alpha1.templates import Context
+
+_PAUSED, _EVALUATOR = f"{PREFIX}paused", f"{PREFIX}evaluator"  # annotations of a TfJob
+_ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"}
+_PROGRAM_OF_THE_OPERATOR: Mapping[str, Any] = {"metadata": {}, "spec": {"containers": []}}
+
+
+class TfJob(BaseKind):
+    """The kind TfJob of one of its two APIs."""
+
+    name = "tfjob-v1alpha1"
+    container = CONTAINER  # the operator accepts no template without a container of this name
+    shell = BESIDE
+    options = TfJobOptions
+
+    def __init__(self, api: Api, kind: str, operator: str) -> None:
+        """Take the API's group, the kind's spelling there, and who acts on such objects."""
+        self.api = api
+        self.resource = Resource(f"{api}/v1alpha1", "tfjobs", kind)
+        self.operator = operator
+
+    # --- render
+
+    def rights(self, job: TrainingJob) -> list[Right]:
+        """Return what it takes to end the Kubernetes Jobs of a TfJob, and to make the evaluator's."""
+        ending = [Right("list", templates.JOBS), Right("patch", templates.JOBS)]
+        return (
+            [*ending, Right("create", templates.JOBS), Right("patch", self.resource)] if job.roles.evaluator else ending
+        )
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what a TfJob cannot do."""
+        return checks.problems(job, options_of(job, self.name, TfJobOptions))
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return what is different in a TfJob."""
+        return checks.warnings(job, options_of(job, self.name, TfJobOptions))
+
+    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        """Return the object that is created, with a Kubernetes Job for the evaluator."""
+        options = options_of(job, self.name, TfJobOptions)
+        name = identity.job_name(job.name, layout.name_limit(job, self.api))
+        context = Context(job, identity, places, options, name)
+        labels = {**job.labels, **identity.labels()}
+        metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": dict(job.annotations)}
+        spec: dict[str, Any] = {
+            "RuntimeId": layout.runtime_id(name),
+            "replicaSpecs": [templates.replica_spec(context, part) for part in layout.parts(job, self.api)],
+            "terminationPolicy": {"chief": {"replicaName": layout.deciding(job, self.api), "replicaIndex": 0}},
+        }
+        if image := options.tf_image or (job.tensorboard and job.tensorboard.image) or job.image:
+            spec["tfImage"] = image
+        if job.tensorboard:
+            spec["tensorboard"] = templates.tensorboard(context)
+        if options.scheduler_name:
+            spec["schedulerName"] = options.scheduler_name
+        made: dict[str, Any] = {
+            "apiVersion": self.resource.api,
+            "kind": self.resource.kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
+        if evaluator := job.roles.evaluator:
+            metadata["annotations"] = {**job.annotations, _EVALUATOR: str(evaluator.replicas)}
+            made[PARTS] = [templates.evaluator(context, evaluator, namespace)]
+        return made
+
+    # --- the job's pods
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a TfJob; a worker may be its MASTER. Default parameter servers have no template."""
+        found: dict[RoleName, RoleSpec] = {}
+        for spec in item["spec"]["replicaSpecs"]:
+            template = spec.get("template") or _PROGRAM_OF_THE_OPERATOR
+            labels = template["metadata"].get("labels") or {}
+            role = labels.get(ROLE_LABEL, _ROLES[spec["tfReplicaType"]])
+            before = found[role].replicas if role in found else 0
+            found[role] = RoleSpec(before + spec.get("replicas", 1), template)
+        if evaluators := int((item["metadata"].get("annotations") or {}).get(_EVALUATOR, "0")):
+            made = [part["spec"]["template"] for part in item.get(PARTS, ())]
+            found["evaluator"] = RoleSpec(evaluators, made[0] if made else _PROGRAM_OF_THE_OPERATOR)
+        return {name: found[name] for name in ROLES if name in found}
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+        return f"{templates.OWN}={name}"
+
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is: its role is a label of ours, its index the operator's, but for the MASTER."""
+        labels = meta.get("labels") or {}
+        kind, task = labels.get("job_type", ""), labels.get("task_index", "0")
+        role = labels.get(ROLE_LABEL) or {"PS": "ps"}.get(kind, "")  # default parameter servers have no label of ours
+        if role not in ROLES or not task.isdigit():
+            return None
+        after_master = kind == "WORKER" and self.api == "tensorflow.org" and Replica("chief", 0) not in replicas
+        return Replica(role, int(task) + after_master)
+
+    def board(self, item: Mapping[str, Any]) -> Board | None:
+        """Return the TensorBoard of a job; its status does not tell of it, but its Service's name is known."""
+        meta = item["metadata"]
+        if not item["spec"].get("tensorboard"):
+            return None
+        service = f"{meta['name']}-tensorboard-{item['spec']['RuntimeId']}"
+        return Board(path=f"/api/v1/namespaces/{meta['namespace']}/services/{service}:80/proxy/")
+
+    # --- pause, end
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+        """Return the suspension of all the job's Kubernetes Jobs; the operator does not mind. 0.1.0 has none."""
+        if self.api == "kubeflow.org":
+            return []
+        note = {"metadata": {"annotations": {_PAUSED: "true" if paused else None}}}
+        said = Change(resource=self.resource, name=item["metadata"]["name"], patch=note)
+        jobs = _jobs(item, "", {"suspend": paused})
+        return [said, jobs] if paused else [jobs, said]
+
+    def conclude(self, item: Mapping[str, Any]) -> list[Change]:
+        """Return what ends the job's Kubernetes Jobs, for the operator ends none. Pods that have ended stay.
+
+        The MASTER's is over when it has succeeded. When it has failed, Kubernetes would try again: in a new pod, or in
+        the same one, which cannot be kept then.
+        """
+        others = _jobs(item, ",job_type!=MASTER", {"suspend": True})
+        if self.verdict(item).state is not State.FAILED:
+            return [others]
+        master: Mapping[str, Any] = next(
+            (each for each in item["spec"]["replicaSpecs"] if each["tfReplicaType"] == "MASTER"), {}
+        )
+        in_place = master.get("template", {}).get("spec", {}).get("restartPolicy") != "Never"
+        return [_jobs(item, ",job_type=MASTER", {"suspend": True} if in_place else {"backoffLimit": 0}), others]
+
+    # --- verdict
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return what a TfJob says: its state first.
+
+        An operator that is started again puts ended jobs into phase Failed, and leaves their state as it is.
+        """
+        status = item.get("status") or {}
+        state, phase, reason = (status.get(key) or "" for key in ("state", "phase", "reason"))
+        if state == "Succeeded":
+            return Verdict(State.SUCCEEDED, state, reason)
+        if state == "Failed" or phase == "Failed":
+            return Verdict(State.FAILED, "MasterFailed" if state == "Failed" else "SetupFailed", reason)
+        if _PAUSED in (item["metadata"].get("annotations") or {}):
+            return Verdict(State.SUSPENDED, "Paused", "Paused by tfsteps; `tfsteps resume` goes on.")
+        if failed := _failed_types(status):
+            words = f"{failed} has failed, and the TfJob goes on: its MASTER alone decides."
+            return Verdict(State.RUNNING, "ReplicaFailed", words)
+        return Verdict(State.RUNNING if phase == "Running" else State.PENDING, "" if phase == "Running" else phase)
+
+
+KINDS: Mapping[Api, TfJob] = {
+    "tensorflow.org": TfJob("tensorflow.org", "TfJob", "the operator of tensorflow/k8s"),
+    "kubeflow.org": TfJob("kubeflow.org", "TFJob", "tf-operator 0.1.0"),
+}
+"""Either kind, by its API's group."""
+
+
+def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> Change:
+    """Return a change of the spec of a job's Kubernetes Jobs; `which` is added to the label selector."""
+    return Change(
+        resource=templates.JOBS, selector=f"{templates.OWN}={item['metadata']['name']}{which}", patch={"spec": spec}
+    )
+
+
+def _failed_types(status: Mapping[str, Any]) -> str:
+    """Return the types of which a replica has failed, the MASTER's left out; empty = none."""
+    listed = status.get("replicaStatuses") or []
+    failed = [each.get("tf_replica_type", "") for each in listed if each.get("state") == "Failed"]
+    return " and ".join(kind for kind in failed if kind != "MASTER")

@@ -1,0 +1,56 @@
+"""Roles as ranks: what the command of the runtimes, `task.sh`, is told of the replicas. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from tfsteps.spec import EnvSource, Role, RoleName, TrainingJob
+
+ROLES = "TFSTEPS_ROLES"
+WORKING_DIR = "TFSTEPS_WORKING_DIR"
+
+
+def arguments(job: TrainingJob) -> tuple[str, list[str]]:
+    """Return the value of TFSTEPS_ROLES and the container's arguments: the programs of the roles."""
+    programs = {name: _program(job, name, role) for name, role in job.roles.items()}
+    first, *others = programs.values()
+    if all(each == first for each in others):
+        return _roles(job, {}), first
+    return _roles(job, programs), [word for program in programs.values() for word in program]
+
+
+def _roles(job: TrainingJob, programs: Mapping[RoleName, Sequence[str]]) -> str:
+    """Return `chief=1:4 worker=2:3`; without programs of their own `chief=1 worker=2`."""
+    words = {name: f":{len(program)}" for name, program in programs.items()}
+    return " ".join(f"{name}={role.replicas}{words.get(name, '')}" for name, role in job.roles.items())
+
+
+def counts(roles: str) -> dict[RoleName, int]:
+    """Return how many replicas each role has, from the value of TFSTEPS_ROLES."""
+    pairs = [each.split(":")[0].split("=") for each in roles.split()]
+    return {cast("RoleName", name): int(count) for name, count in pairs}
+
+
+def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
+    """Return a role's command line, with its own variables before it."""
+    own = [
+        f"{key}={value if isinstance(value, str) else f'$({_variable(name, key)})'}" for key, value in role.env.items()
+    ]
+    command = [*(role.command or job.command), *(job.args if role.args is None else role.args)]
+    return ["env", *own, *command] if own else command
+
+
+def sources(name: RoleName, role: Role, template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a role's own variables that come from the cluster, under names that tell whose they are.
+
+    Args:
+        name: The role.
+        role: The role.
+        template: Of its pods, if they had one of their own.
+    """
+    own = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
+    env = template["spec"]["containers"][0]["env"]
+    yield from ({**each, "name": _variable(name, each["name"])} for each in env if each["name"] in own)
+
+
+def _variable(name: RoleName, key: str) -> str:
+    return f"TFSTEPS_{name.upper()}_{key}"

@@ -1,0 +1,199 @@
+"""TrainJob: how a job is written as one, and what one says about its job. Pure.
+
+All replicas are ranks of one Indexed Job, `node` of the runtime, in the order chief, worker, ps, evaluator. Facts and
+traps: Kubeflow Trainer 2.0.0, its source and what was observed on a cluster.
+"""
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.cluster.api import Resource
+from tfsteps.cluster.logs import PODS
+from tfsteps.identity import Identity
+from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
+from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.kubernetes.entry import BESIDE
+from tfsteps.systems.kubernetes.indexed import INDEX, restart_problems
+from tfsteps.systems.kubernetes.kind import BaseKind, Change, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.rights import Right
+from tfsteps.systems.kubernetes.scope import SCOPE
+from tfsteps.systems.kubernetes.template import ROLE_LABEL, image_problems, pod_template
+from tfsteps.systems.trainjob import checks, ranks
+from tfsteps.systems.trainjob.options import TrainJobOptions
+from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
+
+_NAME = 63  # of a pod, whose name ends with five random characters
+_NO_RUNTIME = "must be created before the TrainJob is created"  # so says Trainer's webhook
+_ANYONE = Identity(run="run", task="task")
+_ANYWHERE = Places(output="", model="", logs="", here=pathlib.Path())
+_NOT_OURS = (QUEUE_LABEL, SCOPE)  # labels of the job object that its pods do not get
+
+
+class TrainJob(BaseKind):
+    """The kind TrainJob."""
+
+    name = "trainjob"
+    resource = Resource("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob")
+    operator = "Kubeflow Trainer"
+    container = CONTAINER
+    shell = BESIDE
+    options = TrainJobOptions
+
+    # --- render
+
+    def name_limit(self, job: TrainingJob) -> int:
+        """Return how long the job's name may be: `<name>-node-0-<rank>-<random>` is the name of a pod."""
+        return _NAME - len(f"-{CONTAINER}-0-{_replicas(job) - 1}-12345")
+
+    def rights(self, _job: TrainingJob) -> list[Right]:
+        """Return the patch of pods: Trainer does not hand a TrainJob's labels to them."""
+        return [Right("patch", PODS)]
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what a TrainJob cannot express."""
+        template = _template(job, _ANYONE, _ANYWHERE, options_of(job, self.name, TrainJobOptions))
+        return [
+            *image_problems(job),
+            *restart_problems(job),
+            *checks.role_problems(job),
+            *checks.job_problems(job),
+            *checks.pod_problems(job, template),
+        ]
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence for each thing in `job` that does not reach everything it should."""
+        return ["`annotations` are put on the TrainJob and its Jobs, not on the pods."] if job.annotations else []
+
+    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+        """Return the object that is created."""
+        options = options_of(job, self.name, TrainJobOptions)
+        template = functools.partial(_template, job, identity, places, options)
+        roles, arguments = ranks.arguments(job)
+        pod = template()["spec"]
+        container = pod["containers"][0]
+        own = [each for name, role in job.roles.items() for each in ranks.sources(name, role, template(name))]
+        trainer = {
+            "numNodes": _replicas(job),
+            "image": container["image"],
+            "args": arguments,
+            "env": [*_env(container, roles), *own],
+            "resourcesPerNode": container.get("resources"),
+        }
+        spec: dict[str, Any] = {
+            "runtimeRef": {"name": options.runtime or runtime_name(job)},
+            "trainer": {key: value for key, value in trainer.items() if value},
+        }
+        if overrides := _overrides(pod):
+            spec["podSpecOverrides"] = [{"targetJobs": [{"name": CONTAINER}], **overrides}]
+        if job.annotations:
+            spec["annotations"] = dict(job.annotations)
+        if options.suspend:
+            spec["suspend"] = True
+        metadata = {
+            "name": identity.job_name(job.name, self.name_limit(job)),
+            "namespace": namespace,
+            "labels": {**job.labels, **({QUEUE_LABEL: job.queue} if job.queue else {}), **identity.labels()},
+            "annotations": dict(job.annotations),
+        }
+        return {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+
+    def explained(self, item: Mapping[str, Any], refusal: str) -> str:
+        """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""
+        if _NO_RUNTIME not in refusal:
+            return ""
+        name = item["spec"]["runtimeRef"]["name"]
+        fix = f"`kubectl apply -k {FOLDER}`, or name another in `systems.trainjob.runtime`"
+        return f"it has no ClusterTrainingRuntime {name}: {fix}"
+
+    # --- the job's pods
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a TrainJob; the template is what the TrainJob says of it, the runtime's part left out."""
+        trainer = item["spec"]["trainer"]
+        overrides = dict((item["spec"].get("podSpecOverrides") or [{}])[0])
+        container: dict[str, Any] = {
+            "name": CONTAINER,
+            "image": trainer["image"],
+            "args": trainer["args"],
+            "env": trainer["env"],
+            "resources": trainer.get("resourcesPerNode") or {},
+        }
+        for more in overrides.pop("containers", []):
+            container |= more
+        overrides.pop("targetJobs", None)
+        template = {"metadata": {}, "spec": {**overrides, "containers": [container]}}
+        told = next(each["value"] for each in trainer["env"] if each["name"] == ranks.ROLES)
+        return {name: RoleSpec(count, template) for name, count in ranks.counts(told).items()}
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
+        return f"jobset.sigs.k8s.io/jobset-name={name}"
+
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is by its rank; None for a pod that is none."""
+        labels = meta.get("labels") or {}
+        rank = labels.get(INDEX, "")
+        if labels.get("jobset.sigs.k8s.io/replicatedjob-name") != CONTAINER or not rank.isdigit():
+            return None
+        return replicas[int(rank)] if int(rank) < len(replicas) else None
+
+    def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+        """Return the labels that the launcher puts on a replica's pod, for Trainer does not."""
+        labels = item["metadata"].get("labels") or {}
+        return {**{key: value for key, value in labels.items() if key not in _NOT_OURS}, ROLE_LABEL: replica.role}
+
+    # --- pause
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+        """Return the change of spec.suspend, which Trainer hands on to the JobSet."""
+        return [Change(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
+
+    # --- verdict
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return what a TrainJob says: nothing until it is suspended or at its end. Failed wins over Complete."""
+        listed = (item.get("status") or {}).get("conditions") or []
+        true = {each["type"]: each for each in listed if each.get("status") == "True"}
+        queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
+        ends = {"Failed": State.FAILED, "Complete": State.SUCCEEDED}
+        held = {"Suspended": State.QUEUED if queued else State.SUSPENDED}
+        for kind, state in {**ends, **held}.items():
+            if kind in true:
+                return Verdict(state, true[kind].get("reason", ""), true[kind].get("message", ""))
+        if item["spec"].get("suspend"):
+            return Verdict(held["Suspended"])
+        return Verdict(State.PENDING, "Created" if listed else "")
+
+
+def _replicas(job: TrainingJob) -> int:
+    return sum(role.replicas for _, role in job.roles.items())
+
+
+def _template(
+    job: TrainingJob, identity: Identity, places: Places, options: TrainJobOptions, name: RoleName | None = None
+) -> dict[str, Any]:
+    """Return the pod template of a role; without a name what all roles share, their own variables left out."""
+    first, role = job.roles.items()[0]
+    role = getattr(job.roles, name) if name else msgspec.structs.replace(role, env={})
+    return pod_template(job, name or first, role, identity, places, gpu_label=options.gpu_label, more_env=[])
+
+
+def _env(container: Mapping[str, Any], roles: str) -> list[dict[str, Any]]:
+    """Return the variables that all replicas share; the role is not one of them."""
+    told = [{"name": ranks.ROLES, "value": roles}]
+    if folder := container.get("workingDir"):
+        told.append({"name": ranks.WORKING_DIR, "value": folder.replace("$(", "$$(")})
+    return [*(each for each in container["env"] if each["name"] != "TFSTEPS_ROLE"), *told]
+
+
+def _overrides(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is laid over the runtime's pod template."""
+    found = {key: pod[key] for key in checks.SPEC if key in pod}
+    if mounts := pod["containers"][0].get("volumeMounts"):
+        found["containers"] = [{"name": CONTAINER, "volumeMounts": mounts}]
+    return found

@@ -1,0 +1,42 @@
+"""The ServiceAccount that the cases' launchers run as: it may do what manifests/ grants for the job system, no more."""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from tfsteps.cluster.api import Api, Resource
+
+_MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
+_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+_ROLES = Resource("rbac.authorization.k8s.io/v1", "roles", "Role")
+_BINDINGS = Resource("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding")
+_NAME = "launcher"
+
+
+def kubeconfig(api: Api, namespace: str, system: str, file: pathlib.Path) -> pathlib.Path:
+    """Make the account in a namespace, and write a kubeconfig of it to `file`."""
+    api.create(_ACCOUNTS, namespace, {"metadata": {"name": _NAME}})
+    for role in _roles(system):
+        api.create(_ROLES, namespace, role)
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]}
+        subject = {"kind": "ServiceAccount", "name": _NAME, "namespace": namespace}
+        body = {"metadata": role["metadata"], "roleRef": reference, "subjects": [subject]}
+        api.create(_BINDINGS, namespace, body)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = api.request("POST", _ACCOUNTS.path(namespace, _NAME, "token"), {}, request)["status"]["token"]
+    config = yaml.safe_load(pathlib.Path(os.environ["KUBECONFIG"]).read_text())
+    context = next(each["context"] for each in config["contexts"] if each["name"] == config["current-context"])
+    config["users"] = [{"name": context["user"], "user": {"token": token}}]
+    file.write_text(json.dumps(config))
+    return file
+
+
+def _roles(system: str) -> Iterator[dict[str, Any]]:
+    for file in [*(_MANIFESTS / "base").glob("*-role.yaml"), *(_MANIFESTS / "systems" / system).glob("*-role.yaml")]:
+        yield yaml.safe_load(file.read_text())
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    yield {"metadata": {"name": "secrets"}, "rules": [rule]}  # manifests/ leave it to others

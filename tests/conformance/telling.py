@@ -1,0 +1,54 @@
+"""A replica that ends when it is told, not after a time: nobody knows how long others take on a busy machine."""
+
+import contextlib
+from collections.abc import Container, Mapping
+from typing import Any
+
+from tests.conformance.waiting import until
+from tests.conformance.world import Launcher, World
+from tfsteps.cluster.api import ApiError
+from tfsteps.cluster.logs import PODS
+from tfsteps.systems.base import ReplicaState
+
+_PORT = 8080
+_SERVER = f"HTTPServer(('', {_PORT}), server.SimpleHTTPRequestHandler)"
+TOLD = f'python -c "from http import server; server.{_SERVER}.handle_request()" 2> /dev/null'
+"""Shell command that waits until `tell` reaches its replica."""
+
+
+def tell(world: World, launcher: Launcher, name: str) -> None:
+    """Let a replica go on that is at `TOLD`, or will be."""
+    pod = until(lambda: _pod(launcher, name))
+    path = PODS.path(world.namespace, f"{pod}:{_PORT}", "proxy") + "/"
+    until(lambda: _heard(world, path))
+
+
+def held(job: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a job, all commands given, in which one replica waits to be told before it ends as it would have."""
+    whole = {**job, "roles": {role: dict(fields) for role, fields in job["roles"].items()}}
+    for each in (whole, *whole["roles"].values()):
+        if "command" in each:
+            script = f'"$@"; code=$?; [ $TFSTEPS_ROLE-$TFSTEPS_INDEX != {name} ] || {TOLD}; exit $code'
+            each["command"] = ["sh", "-c", script, "sh", *each["command"]]
+    return whole
+
+
+def succeeded(launcher: Launcher, names: Container[str]) -> bool:
+    """Tell whether the launcher, which still runs, has seen these replicas succeed."""
+    assert launcher.process.poll() is None, launcher.text()[-3000:]
+    replicas = launcher.status.replicas if launcher.started() else []
+    found = [each.state for each in replicas if each.name in names]
+    return bool(found) and set(found) == {ReplicaState.SUCCEEDED}
+
+
+def _pod(launcher: Launcher, name: str) -> str:
+    """Return the name of a replica's pod; empty = it is not known yet."""
+    replicas = launcher.status.replicas if launcher.started() else []
+    places = [each.spans[-1].place for each in replicas if each.name == name and each.spans]
+    return places[0].partition(" ")[0] if places else ""
+
+
+def _heard(world: World, path: str) -> bool:
+    with contextlib.suppress(ApiError), world.api.open("GET", path) as answer:
+        return bool(answer.read())
+    return False  # it does not listen yet

@@ -1,0 +1,53 @@
+"""docs/systems.md: what each job system can do, from systems/capabilities.py and the systems' own tables."""
+
+from tfsteps import systems
+from tfsteps.systems.capabilities import FEATURES, Level
+
+INTRO = """# Job systems
+
+<!-- Written by `make golden` from components/tfsteps/systems/*/capabilities.py. -->
+
+One job file runs on every job system: `tfsteps run job.yaml --system NAME`. What it asks for is the system's own
+(**native**), **done** by tfsteps, **refused** before anything is created, with the reason and what to do, or of **no
+effect**, which a warning says. On a cluster each native or done cell is accepted by the API server and has a case in
+tests/conformance, or in the suite that its test_features.py names; queues and priorities are only shown to be accepted.
+tests/hai and tests/local are the suites of `hai` and `local`. Each refused cell is checked to be refused.
+
+| system | what it is | shown on |
+|---|---|---|
+| `local` | processes of this machine | itself |
+| `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | the operator 1.8.1 |
+| `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | JobSet 0.10.1 |
+| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | Trainer 2.0.0 |
+| `jobs` | plain Kubernetes Jobs, no operator | Kubernetes 1.34 |
+| `t9k` | TensorFlowTrainingJob `batch.tensorstack.dev/v1beta1` | a test controller [1] |
+| `tfjob-v1alpha1` | TfJob `tensorflow.org/v1alpha1`, or `kubeflow.org/v1alpha1` of v0.1.0 | a test controller [2] |
+| `hai` | HAI Platform, by its REST interface | a test server written from its protocol; ranks are real processes |
+
+[1] Written from its public documents, on a real API server: the controller itself is not public.
+[2] Written from its sources, on a real API server: the controller itself does not run on today's Kubernetes."""
+
+MARKS = {Level.NATIVE: "native", Level.DONE: "done", Level.REFUSED: "**refused**", Level.UNUSED: "no effect"}
+
+
+def page():
+    """Return the page."""
+    tables = {name: systems.capabilities_of(name) for name in systems.NAMES}
+    rows = [
+        [feature.title, *(MARKS[table[name].level] for table in tables.values())] for name, feature in FEATURES.items()
+    ]
+    notes = [note for name, capabilities in tables.items() for note in (f"## `{name}`", how(capabilities))]
+    return "\n\n".join([INTRO, "## All at once", table(["", *(f"`{name}`" for name in tables)], rows), *notes]) + "\n"
+
+
+def how(capabilities):
+    rows = [[FEATURES[name].title, MARKS[each.level], each.note] for name, each in capabilities.items()]
+    return table(["feature", "", "how, or why not"], rows)
+
+
+def table(header, rows):
+    return "\n".join([_line(header), "|" + "---|" * len(header), *map(_line, rows)])
+
+
+def _line(cells):
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

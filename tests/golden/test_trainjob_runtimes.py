@@ -1,0 +1,59 @@
+"""The runtimes of manifests/trainjob-runtimes, and that every job which a TrainJob can be has one of them."""
+
+import itertools
+import pathlib
+
+import pytest
+import yaml
+
+from tfsteps import spec
+from tfsteps.systems.trainjob.runtimes import FOLDER, runtime_name, runtimes
+from tfsteps.systems.trainjob.trainjob import TrainJob
+
+HERE = pathlib.Path(__file__).parents[2] / FOLDER
+HEAD = "# Generated from the job system `trainjob` by `make golden`.\n"
+WHAT = "# The runtimes that TrainJobs of tfsteps name: for the whole cluster, installed by its operator.\n"
+ALL = {each["metadata"]["name"]: each for each in runtimes()}
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes scripts as they are, and lists of numbers on few lines."""
+
+
+def _text(dumper, text):
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+def _list(dumper, items):
+    numbers = all(isinstance(each, int) for each in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=numbers)
+
+
+Dumper.add_representer(str, _text)
+Dumper.add_representer(list, _list)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_written(name, golden):
+    golden(HERE / f"{name}.yaml", HEAD + yaml.dump(ALL[name], Dumper=Dumper, sort_keys=False, width=110))
+
+
+def test_the_folder_holds_them_and_nothing_else(golden):
+    files = sorted(f"{name}.yaml" for name in ALL)
+    made = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": files}
+    golden(HERE / "kustomization.yaml", WHAT + yaml.safe_dump(made, sort_keys=False))
+    assert sorted(file.name for file in HERE.iterdir()) == ["kustomization.yaml", *files]
+
+
+WORKERS = {"worker": {"replicas": 2}}
+ROLES = [WORKERS, {"chief": {}, **WORKERS}, {"chief": {}, "ps": {}, **WORKERS, "evaluator": {}}]
+
+
+@pytest.mark.parametrize(
+    ("roles", "restart", "success"),
+    list(itertools.product(ROLES, ["never", "on_failure", "exit_code"], ["chief", "all_workers"])),
+)
+def test_every_job_has_a_runtime(roles, restart, success):
+    fields = {"name": "mnist", "image": "acme/mnist:1", "command": ["python", "train.py"], "restart": restart}
+    job = spec.from_plain({**fields, "roles": roles, "success": success})
+    assert runtime_name(job) in ALL or any(problem.path == ("success",) for problem in TrainJob().problems(job))

@@ -1,0 +1,368 @@
+"""A small HAI Platform: tasks, chains, quotas, a scheduler that pre-empts, and managers that run and end the ranks."""
+
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import pickle
+import random
+import socket
+import sys
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+
+from tests.hai import pods
+
+STOP, INTERRUPT, FAILED, TIMEOUT, MANUAL_STOP, HOOK_RESTART = 1, 16, 128, 512, 1024, 2048
+MANUAL_SUCCEEDED, MANUAL_FAILED = 4096, 8192
+UNSCHEDULABLE = 32
+USER = "ada"
+_TICK_SECONDS = 0.05
+_WORST = ["failed", "stopped", "created", "building", "running", "succeeded"]
+_OPS = {"stop": MANUAL_STOP, "succeed": MANUAL_SUCCEEDED, "fail": MANUAL_FAILED}
+
+
+@dataclass
+class Task:
+    """A row of the table of tasks: one run of a chain."""
+
+    id: int
+    chain_id: str
+    first_id: int
+    schema: dict
+    restart_count: int = 0
+    queue_status: str = "queued"
+    worker_status: str = "queued"
+    stop_code: int = 0
+    suspend_code: int = 0
+    whole_life_state: int = 0
+    created_at: float = field(default_factory=time.time)
+    begin_at: float | None = None
+    end_at: float | None = None
+    pods: list = field(default_factory=list)
+
+    @property
+    def nodes(self):
+        return self.schema["resource"].get("node_count", 1)
+
+    @property
+    def name(self):
+        return self.schema["name"]
+
+    @property
+    def priority(self):
+        return self.schema.get("priority", -1)
+
+
+class Platform:
+    """The platform's state, and the threads that move it.
+
+    Attributes:
+        nodes: How many nodes are ready; may change at any time.
+        received, final: Seconds that ranks get to answer a notice, and then to leave; 5 and 5 in reality, where no
+            machine stands still.
+        quota: Unfinished tasks that a user may have.
+    """
+
+    def __init__(self, folder, nodes=8, received=10.0, final=2.0):
+        self.folder = pathlib.Path(folder)
+        self.nodes = nodes
+        self.received, self.final = received, final
+        self.quota = 10000
+        self.tokens = {"secret-token": USER}
+        self.tasks = []
+        self.tags = {}
+        self.banned = set()
+        self.lock = threading.RLock()
+        self._ids = itertools.count(1)
+        self._managers = {}
+        self._closing = False
+        self._scheduler = threading.Thread(target=self._schedule, daemon=True)
+        self._scheduler.start()
+
+    def close(self):
+        self._closing = True
+        self._scheduler.join()
+        for manager in list(self._managers.values()):
+            manager.end()
+
+    # --- tasks and chains
+
+    def chain(self, task):
+        return [each for each in self.tasks if each.chain_id == task.chain_id]
+
+    def find(self, number=None, chain_id=None, nb_name=None):
+        """Return the newest task of the chain that is meant."""
+        if number is not None:
+            ids = {each.chain_id for each in self.tasks if each.id == int(number)}
+        elif chain_id is not None:
+            ids = {chain_id}
+        else:
+            ids = {each.chain_id for each in self.tasks[-1::-1] if each.name == nb_name}
+        found = [each for each in self.tasks if each.chain_id in ids]
+        return found[-1] if found else None
+
+    def unfinished(self):
+        return [each for each in self.tasks if each.queue_status != "finished"]
+
+    def create(self, schema):
+        """Return a new task; a text is why there is none."""
+        with self.lock:
+            if any(each.name == schema["name"] for each in self.unfinished()):
+                return f"名字为 {schema['name']} 的任务正在运行"
+            if len(self.unfinished()) >= self.quota:
+                return f"未完成的任务已经超过 {self.quota} 个"
+            number = next(self._ids)
+            task = Task(number, str(uuid.uuid4()), number, schema)
+            task.whole_life_state = schema["options"].get("whole_life_state", 0)
+            self.tasks.append(task)
+            self.tags[task.chain_id] = list(schema["options"].get("tags", []))
+            return task
+
+    def again(self, task):
+        """Queue a finished task's chain again, at its old place in line. Numbers have gaps."""
+        next(self._ids)
+        new = Task(next(self._ids), task.chain_id, task.first_id, task.schema, task.restart_count + 1)
+        new.whole_life_state = task.whole_life_state
+        self.tasks.append(new)
+        return new
+
+    def stop(self, task, op):
+        """Apply one of the four operations; tell what is said."""
+        with self.lock:
+            if task.queue_status == "finished":
+                return f"{task.name} 已经停止"
+            if task.queue_status == "queued":
+                if op != "suspend":
+                    task.queue_status, task.worker_status, task.end_at = "finished", "canceled", time.time()
+                return f"{task.name} 并没有在运行"
+            if op != "suspend":
+                self.banned.add(task.chain_id)
+            self._managers[task.id].notify(INTERRUPT if op == "suspend" else _OPS[op])
+            return f"{task.name} [{op}]"
+
+    def resume(self, task):
+        with self.lock:
+            if any(each.name == task.name for each in self.unfinished()):
+                return None
+            self.banned.discard(task.chain_id)
+            return self.again(task)
+
+    def hook_restart(self, task):
+        """Stop as a failed check of the hardware does."""
+        self._managers[task.id].stop(HOOK_RESTART)
+
+    def manager(self, task):
+        return self._managers[task.id]
+
+    # --- the scheduler
+
+    def _schedule(self):
+        while not self._closing:
+            with self.lock:
+                room = self.nodes
+                blocked = False
+                for task in sorted(self.unfinished(), key=lambda each: (-each.priority, each.first_id)):
+                    fits = not blocked and task.nodes <= room
+                    room -= task.nodes if fits else 0
+                    blocked = blocked or not fits
+                    if fits and task.queue_status == "queued" and self._free() >= task.nodes:
+                        task.queue_status, task.begin_at = "scheduled", time.time()
+                        task.worker_status = "created"
+                        self._managers[task.id] = Manager(self, task)
+                    elif not fits and task.queue_status == "scheduled":
+                        self._managers[task.id].notify(INTERRUPT)
+            time.sleep(_TICK_SECONDS)
+
+    def _free(self):
+        return self.nodes - sum(each.nodes for each in self.unfinished() if each.queue_status == "scheduled")
+
+    def finished(self, manager, code):
+        """Take a run's end; the next run of the chain is there at the same moment if there is one."""
+        task = manager.task
+        with self.lock:
+            again = (code & (INTERRUPT | UNSCHEDULABLE) or code >= HOOK_RESTART) and task.chain_id not in self.banned
+            task.stop_code = code if again or not code & INTERRUPT else code | MANUAL_STOP
+            task.worker_status = next(each for each in _WORST if each in manager.statuses())
+            task.queue_status, task.end_at = "finished", time.time()
+            if again and not self._closing:
+                self.again(task)
+
+
+class Manager(threading.Thread):
+    """Runs the ranks of one task, and ends them."""
+
+    def __init__(self, platform, task):
+        super().__init__(daemon=True)
+        self.platform, self.task = platform, task
+        self.pods = []
+        self._status = ["building"] * task.nodes
+        self._codes = [""] * task.nodes
+        self._code = 0
+        self._notices = []
+        self._ear = None
+        self._folder = platform.folder / "tasks" / str(task.id)
+        self.host = ""
+        self.start()
+
+    def statuses(self):
+        return self._status
+
+    def pod_rows(self):
+        ids = [f"{USER}-{self.task.id}-{rank}" for rank in range(self.task.nodes)]
+        return [
+            {"task_id": self.task.id, "pod_id": name, "job_id": rank, "status": self._status[rank],
+             "node": f"node-{rank}", "role": "worker" if rank else "master", "exit_code": self._codes[rank]}
+            for rank, name in enumerate(ids)
+        ]  # fmt: skip
+
+    def notify(self, code):
+        """Announce the end to rank 0, wait, and end all."""
+        if not self._notices:
+            self._notices.append(code)
+            threading.Thread(target=self._suspend, args=(code,), daemon=True).start()
+
+    def _suspend(self, code):
+        self.task.suspend_code = 1
+        if self.pods and pods.may_isolate():
+            self.pods[0].set_flag("1")
+        pods.wait_for(lambda: self._code or self.task.suspend_code > 1, self.platform.received if self.pods else 0.0)
+        if self.task.suspend_code < 2:
+            self.stop(code)
+        pods.wait_for(lambda: self._code, self.platform.final)
+        self.stop(code)
+
+    def stop(self, code):
+        """Delete all pods."""
+        if self._code:
+            return
+        if code & (MANUAL_SUCCEEDED | MANUAL_FAILED):
+            self._status = ["succeeded" if code & MANUAL_SUCCEEDED else "failed"] * self.task.nodes
+        self._code = code
+
+    def end(self):
+        self.stop(MANUAL_STOP)
+        self.join()
+
+    def run(self):
+        self._listen()
+        try:
+            self._start()
+            self._watch()
+        finally:
+            self._ear.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
+            self._ear.close()
+        self.platform.finished(self, self._code)
+
+    def _watch(self):
+        limit = self.task.schema["options"].get("timeout")
+        while not self._code:
+            for rank, pod in enumerate(self.pods):
+                code = pod.exit_code
+                if code is None:
+                    continue
+                self._codes[rank] = str(code)
+                self._status[rank] = "failed" if code else "succeeded"
+            if "failed" in self._status:
+                self._code |= FAILED | STOP
+            elif set(self._status) == {"succeeded"} or (limit and time.time() > self.task.begin_at + limit):
+                self._code |= STOP
+            self.task.worker_status = next(each for each in _WORST if each in self._status)
+            time.sleep(_TICK_SECONDS)
+        for rank, pod in enumerate(self.pods):
+            pod.delete()
+            if self._status[rank] in ("building", "running"):
+                self._status[rank] = "stopped"
+
+    def _start(self):
+        self._folder.mkdir(parents=True)
+        hosts = self._folder / "hosts"
+        names = [f"{USER}-{self.task.id}-0", f"{USER}-{self.task.id}-manager-0"]
+        hosts.write_text(f"127.0.0.1 localhost {names[0]}\n{self.host} {names[1]}\n")
+        port = free_port()
+        for rank in range(self.task.nodes):
+            script = self._folder / f"run-{rank}.sh"
+            script.write_text(self._script(rank, port))
+            log = pods.Log(self.platform.folder / "logs" / str(self.task.id), rank)
+            env = {
+                "PATH": os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]]),
+                "HOME": "/tmp",
+                "TMPDIR": str(self._folder),  # what ranks that are killed leave goes with the test
+            }
+            self.pods.append(pods.Pod(f"{USER}-{self.task.id}-{rank}", script, env, hosts, log))
+            self._status[rank] = "running"
+
+    def _script(self, rank, port):
+        """Return the shell script of a rank: values stand in it as the submitter wrote them."""
+        task, spec = self.task, self.task.schema["spec"]
+        env = {
+            **spec.get("environments", {}),
+            "WORLD_SIZE": task.nodes, "RANK": rank, "MARSV2_RANK": rank,
+            "MASTER_ADDR": "127.0.0.1", "MASTER_IP": "127.0.0.1", "MASTER_PORT": port,
+            "MARSV2_TASK_ID": task.id, "MARSV2_NB_NAME": task.name, "MARSV2_USER": USER, "CHAIN_ID": task.chain_id,
+            "MARSV2_TASK_TYPE": "training", "MARSV2_WHOLE_LIFE_STATE": task.whole_life_state,
+        }  # fmt: skip
+        exports = "\n".join(f"export {key}={value}" for key, value in env.items())
+        entry, parameters = spec["entrypoint"], spec.get("parameters", "")
+        if spec.get("entrypoint_executable"):
+            command = f"{entry} {parameters}"
+        else:
+            command = f"{'python3 -u' if entry.endswith('.py') else 'bash'} {entry} {parameters}"
+        lines = [
+            "set -e",
+            exports,
+            f"cd {spec.get('workspace', '')}",
+            "export PYTHONPATH=${PWD}:${PYTHONPATH}",
+            command,
+        ]
+        return "\n".join(lines) + "\n"
+
+    # --- what ranks tell their manager
+
+    def _listen(self):
+        while self._ear is None:  # every manager listens on one port: give each an address that no other has
+            self.host = "127." + ".".join(str(random.randrange(1, 250)) for _ in range(3))
+            with contextlib.suppress(OSError):
+                self._ear = socket.create_server((self.host, 7000))
+        threading.Thread(target=self._hear, daemon=True).start()
+
+    def _hear(self):
+        while True:
+            try:
+                connection = self._ear.accept()[0]
+            except OSError:
+                return
+            # Who is killed while it talks is not to end us.
+            with connection, contextlib.suppress(OSError, ValueError, EOFError, pickle.UnpicklingError):
+                self._take(connection)
+
+    def _take(self, connection):
+        size = int(connection.recv(8))
+        body = b""
+        while len(body) < size - 8 and (part := connection.recv(4096)):
+            body += part
+        what = pickle.loads(body)
+        source = what["source"]
+        self.task.suspend_code = {"receive_suspend_command": 2, "go_suspend": 3}.get(source, 0)
+        self.task.whole_life_state = what.get("whole_life_state", self.task.whole_life_state)
+        with contextlib.suppress(OSError):  # it may have waited for long enough
+            connection.sendall(pickle.dumps({"success": 1, "msg": ""}))
+        if source == "go_suspend":
+            self.stop(self._notices[0] if self._notices else INTERRUPT)
+
+
+def free_port():
+    """Return a port below those that the kernel gives to outgoing connections."""
+    while True:
+        port = random.randrange(12000, 20000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+
+
+def dumps(value):
+    """Return JSON as the platform writes it, times as text."""
+    return json.dumps(value, ensure_ascii=False, default=str).encode()

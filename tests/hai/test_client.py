@@ -1,0 +1,116 @@
+"""The client against the server: each endpoint, and each kind of answer."""
+
+import pytest
+
+from tests.hai.server import Server
+from tfsteps.cluster.access import Access
+from tfsteps.cluster.api import ApiError
+from tfsteps.systems.hai.client import Client, RefusedError
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(tmp_path, nodes=0)  # nothing ever runs
+    yield server
+    server.close()
+
+
+def client_of(server, token="secret-token", patience=60.0):
+    return Client(Access(server=server.url, namespace="", tls=None, token=lambda _: token, name="HAI"), patience)
+
+
+@pytest.fixture
+def client(server):
+    return client_of(server)
+
+
+def schema(name="one", **fields):
+    spec = {"entrypoint": "run.sh", "workspace": "/ws"}
+    return {
+        "version": 2,
+        "name": name,
+        "spec": spec,
+        "resource": {"node_count": 2},
+        "options": {"tags": ["a=b"]},
+        **fields,
+    }
+
+
+def test_a_task_from_its_creation_to_its_end(client):
+    made = client.create_task(schema())
+    assert (made["chain_status"], made["tags"], made["queue_status"]) == ("", [], "queued")
+    task = client.query(nb_name="one")
+    assert (task["chain_status"], task["tags"], task["chain_id"]) == ("waiting_init", ["a=b"], made["chain_id"])
+    client.suspend(made["chain_id"])  # a queued one stays as it is
+    assert client.query_once(made["chain_id"])["chain_status"] == "waiting_init"
+    for _ in range(2):
+        client.stop(made["chain_id"], "succeed")
+    ended = client.query(id=str(made["id"]))
+    assert (ended["chain_status"], ended["worker_status"], ended["stop_code"]) == ("finished", "canceled", 0)
+    client.resume(made["chain_id"])
+    again = client.query_once(made["chain_id"])
+    assert (again["chain_status"], again["restart_count"], len(again["id_list"])) == ("suspended", 1, 2)
+    assert again["first_id"] == made["id"] != again["id"]
+
+
+def test_tags_are_put_on_and_taken_off_and_found(client):
+    chain = client.create_task(schema())["chain_id"]
+    client.tag(chain, "paused", on=True)
+    assert [task["chain_id"] for task in client.tagged("paused")] == [chain]
+    client.tag(chain, "paused", on=False)
+    assert list(client.tagged("paused")) == []
+    with pytest.raises(RefusedError):
+        client.tag(chain, "_mine", on=True)
+
+
+def test_lists_come_page_by_page(server, client):
+    for number in range(205):
+        client.create_task(schema(f"task-{number}"))
+    assert len(list(client.tagged("a=b"))) == 205
+    assert sum(path.endswith("list") for path, _ in server.requests) == 3
+
+
+@pytest.mark.parametrize("wrong", [{"version": 1}, {"priority": 7}, {"name": "a(b)"}, {"resource": {"node_count": 0}}])
+def test_http_200_is_no_success(client, wrong):
+    with pytest.raises(RefusedError) as error:
+        client.create_task(schema(**wrong))
+    assert not error.value.unavailable
+    assert str(error.value)
+
+
+def test_the_one_answer_without_success(client):
+    with pytest.raises(ApiError, match=r"HTTP 422.*field required"):
+        client.create_task({"name": "x"})
+
+
+def test_a_name_is_taken_only_by_unfinished_tasks(client):
+    chain = client.create_task(schema())["chain_id"]
+    with pytest.raises(RefusedError):
+        client.create_task(schema())
+    client.stop(chain)
+    assert client.create_task(schema())["chain_id"] != chain
+
+
+@pytest.mark.parametrize("token", ["other", "old"])
+def test_a_wrong_token_is_not_tried_again_and_not_told(server, token):
+    server.platform.tokens["old"] = None
+    with pytest.raises(ApiError, match="check the token in MARSV2_USER_TOKEN") as error:
+        client_of(server, token=f"{token}").create_task(schema())
+    assert token not in str(error.value).replace("token", "")
+    assert len(server.requests) == 1
+
+
+def test_what_is_not_there(client):
+    assert client.query(nb_name="none") is None
+    with pytest.raises(ApiError) as error:
+        client.log_once("none", 0, None)
+    assert error.value.status == 401
+
+
+def test_a_busy_platform_is_asked_again_and_an_absent_one_not_for_ever(server, client):
+    server.busy = 2
+    assert client.query(nb_name="none") is None
+    server.away = True
+    with pytest.raises(ApiError, match="cannot be reached") as error:
+        client_of(server, patience=0.3).query(nb_name="none")
+    assert error.value.unavailable

@@ -1,0 +1,47 @@
+"""The cases of every job system that HAI can be asked for, with the real launcher, on a server with the protocol."""
+
+import concurrent.futures
+
+import pytest
+
+from tests.conformance.verdicts import ROWS, check
+from tests.conformance.waiting import until
+from tests.hai import pods
+from tests.hai.world import HaiWorld
+from tfsteps.systems.capabilities import Level
+from tfsteps.systems.hai.capabilities import CAPABILITIES
+
+pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]
+
+_NOT_HERE = {
+    "an image cannot be pulled": "the platform checks images when a task is created",
+    "no node has room": "the unit is a node; see `no node is free`",
+    "too much memory is used": "the unit is a node",
+}
+_DONE_OTHERWISE = {"volumes", "role_templates"}  # by folders that all ranks see, and all but images
+_AT_ONCE = 4
+_REFUSED = {name for name, has in CAPABILITIES.items() if has.level is Level.REFUSED} - _DONE_OTHERWISE
+_HERE = [name for name, row in ROWS.items() if name not in _NOT_HERE and not row.needs & _REFUSED]
+
+
+@pytest.fixture(scope="module")
+def outcomes(request, tmp_path_factory):
+    """Start the selected rows, a few at once, each on a platform of its own; return their futures by name."""
+    chosen = [item.callspec.params["name"] for item in request.session.items if "outcomes" in item.fixturenames]
+    folder = tmp_path_factory.mktemp("hai")
+
+    def run(number, name):
+        with HaiWorld(folder / str(number)) as world:
+            row = ROWS[name]
+            job = {key: value for key, value in row.job.items() if key not in ("volumes", "output_dir")}
+            check(row, world.launch(job))
+            until(world.gone)
+
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield {name: pool.submit(run, number, name) for number, name in enumerate(chosen)}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("name", _HERE, ids=lambda name: name.replace(" ", "_"))
+def test_a_row(name, outcomes):
+    outcomes[name].result()

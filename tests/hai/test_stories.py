@@ -1,0 +1,542 @@
+"""What happens to a task of HAI, or to its launcher, on the way."""
+
+import itertools
+import json
+import pathlib
+import re
+import signal
+import statistics
+import time
+import types
+
+import pytest
+
+from tests.conformance.verdicts import sh, standin
+from tests.conformance.waiting import until
+from tests.hai import pods
+from tests.hai.platform import HOOK_RESTART, INTERRUPT
+from tests.hai.world import HaiWorld
+from tfsteps import lifecycle, spec
+from tfsteps.cluster.access import Access
+from tfsteps.identity import Identity
+from tfsteps.systems import hai
+from tfsteps.systems.base import Cause, JobChanged, LaunchError, ReplicaState, State
+from tfsteps.systems.hai import schema
+from tfsteps.systems.hai.options import OPTIONS
+
+pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]
+
+_WORKER = {"roles": {"worker": {}}}
+_WORKERS = {"roles": {"worker": {"replicas": 2}}}
+_LONG = sh("echo up; exec sleep 600")
+_SHORT = sh("echo up; sleep 4; echo end")
+# The first run goes on until it is interrupted, the next one ends by itself.
+_ONCE_MORE = sh(
+    "ran=$TFSTEPS_OUTPUT_DIR/$RANK; [ -e $ran ] && exec printf 'up\\nend\\n'; mkdir -p $ran; echo up; exec sleep 600"
+)
+_WSUM = "done wsum 6.147475360"
+
+
+@pytest.fixture
+def world(tmp_path):
+    with HaiWorld(tmp_path) as world:
+        yield world
+
+
+@pytest.fixture
+def system(world, monkeypatch):
+    """Return the job system as commands use it."""
+    for name, value in world.env.items():
+        monkeypatch.setenv(name, value)
+    return hai.system()
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """Return a file, not there yet, and a program that runs until it is there."""
+    file = tmp_path / "gate"
+    return file, sh(f"echo up; until [ -e {file} ]; do sleep 0.1; done; echo end")
+
+
+def texts(launcher, replica=""):
+    return [line for _, line in launcher.lines(replica)]
+
+
+# --- pre-empted, suspended, paused
+
+
+def test_a_preempted_task_goes_on_from_its_checkpoint_with_the_same_result(world):
+    slow_at_first = "[ -e $TFSTEPS_OUTPUT_DIR/ckpt.json ] || export STEP_SLEEP=0.5; exec python standin.py"
+    launcher = world.launch({**_WORKERS, **sh(slow_at_first), "env": {"EPOCHS": 30, "STEPS": 2, "RESUME": 1}})
+    launcher.until_said("epoch 2 ")
+    world.platform.nodes = 1  # another user's task takes the rest
+    launcher.until(State.RESTARTING)
+    assert launcher.status.reason == "Interrupted"
+    world.platform.nodes = 8
+    launcher.ends(0, State.SUCCEEDED)
+    first, second = world.tasks()
+    assert (first.stop_code & INTERRUPT, second.restart_count, first.chain_id) == (INTERRUPT, 1, second.chain_id)
+    assert re.search(r"replicas 2 from step [1-9]", "\n".join(texts(launcher, "worker-1")))
+    assert any(_WSUM in line for line in texts(launcher, "worker-0"))
+    assert [span.state for span in launcher.status.replicas[1].spans] == [ReplicaState.STOPPED, ReplicaState.SUCCEEDED]
+    assert sum(replica.restarts for replica in launcher.status.replicas) == 0
+
+
+def test_every_rank_is_told_of_a_suspension_by_sigterm_and_a_file(world):
+    script = (
+        "import signal, sys, time, tfsteps_suspend\n"
+        "def leave(*_):\n  print('saved', tfsteps_suspend.suspended(), flush=True); tfsteps_suspend.leave()\n"
+        "signal.signal(signal.SIGTERM, leave)\nprint('up', flush=True)\ntime.sleep(60)"
+    )
+    world.platform.received = world.platform.final = 50.0
+    launcher = world.launch({**_WORKERS, "command": ["python", "-c", script]})
+    until(lambda: launcher.started() and texts(launcher).count("up") == 2)
+    began = time.monotonic()
+    world.platform.stop(world.newest(), "suspend")
+    until(lambda: len(world.tasks()) == 2)
+    assert time.monotonic() - began < 50.0  # they did not have to be ended
+    assert world.tasks()[0].suspend_code == 3
+    until(lambda: texts(launcher).count("saved True") == 2)
+    launcher.signal(signal.SIGTERM)
+    launcher.ends(12, State.CANCELLED)
+
+
+def test_a_rank_that_does_not_answer_a_suspension_is_ended(world):
+    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+    launcher.until_said("line 0")
+    world.platform.stop(world.newest(), "suspend")
+    until(lambda: len(world.tasks()) == 2)
+    assert world.tasks()[0].suspend_code == 2  # received, and no more
+    until(lambda: len(launcher.status.replicas[0].spans) == 2)
+    assert launcher.status.replicas[0].spans[0].state is ReplicaState.STOPPED
+    launcher.signal(signal.SIGTERM)
+    launcher.ends(12, State.CANCELLED)
+
+
+def test_a_task_of_higher_priority_takes_the_nodes_and_gives_them_back(world, gate):
+    world.platform.nodes = 2
+    file, until_then = gate
+    low = world.launch({**_WORKERS, **_ONCE_MORE, "priority": 10}, run="low")
+    low.until(State.RUNNING)
+    high = world.launch({**_WORKERS, **until_then, "priority": 90}, run="high", task="high")
+    low.until(State.RESTARTING)
+    high.until(State.RUNNING)
+    file.touch()
+    high.ends(0, State.SUCCEEDED)
+    low.ends(0, State.SUCCEEDED)
+    taken, taker, given_back = sorted(world.tasks(), key=lambda task: task.begin_at)
+    assert (taken.name, taker.name, given_back.name) == (low.status.job, high.status.job, low.status.job)
+    assert taken.end_at <= taker.begin_at < taker.end_at <= given_back.begin_at
+
+
+def test_a_number_is_remembered_over_interruptions(world):
+    script = (
+        "import time, tfsteps_suspend as s\n"
+        "knows = s.remembered()\nprint('knows', knows, flush=True)\n"
+        "while True:\n"
+        "  try: s.remember(knows + 7)\n"
+        "  except OSError: continue\n"  # the manager stands still
+        "  break\n"
+        "time.sleep(0 if knows else 600)"
+    )
+    launcher = world.launch({**_WORKER, "command": ["python", "-c", script]})
+    launcher.until_said("knows 0")
+    until(lambda: world.newest().whole_life_state == 7)
+    world.platform.stop(world.newest(), "suspend")
+    launcher.ends(0, State.SUCCEEDED)
+    assert texts(launcher) == ["knows 0", "knows 7"]
+
+
+def test_a_failed_check_of_the_hardware_queues_it_again(world):
+    launcher = world.launch({**_WORKER, **_ONCE_MORE})
+    launcher.until_said("up")
+    world.platform.hook_restart(world.newest())
+    launcher.ends(0, State.SUCCEEDED)
+    assert world.tasks()[0].stop_code == HOOK_RESTART
+    assert State.RESTARTING in launcher.states or len(launcher.status.replicas[0].spans) == 2
+    assert texts(launcher) == ["up", "up", "end"]
+
+
+def test_paused_and_resumed(world, system):
+    launcher = world.launch({**_WORKER, **_ONCE_MORE})
+    launcher.until_said("up")
+    assert system.pause("run") == [launcher.status.job]
+    assert system.pause("run") == []
+    launcher.until(State.SUSPENDED)
+    assert world.gone()
+    assert system.resume("run") == [launcher.status.job]
+    launcher.ends(0, State.SUCCEEDED)
+    assert texts(launcher) == ["up", "up", "end"]
+    assert [span.state for span in launcher.status.replicas[0].spans] == [ReplicaState.STOPPED, ReplicaState.SUCCEEDED]
+    assert system.resume("run") == []
+
+
+def test_paused_too_late(world, system):
+    launcher = world.launch({**_WORKER, **sh("trap 'echo done; exit 0' TERM; echo up; sleep 60 & wait")})
+    launcher.until_said("up")
+    task = world.newest()
+    world.platform.tags[task.chain_id].append(schema.PAUSED)
+    world.platform.stop(task, "succeed")
+    launcher.ends(0, State.SUCCEEDED)
+    assert system.resume("run") == []
+
+
+def test_created_stopped_and_resumed(world, system):
+    launcher = world.launch({**_WORKER, **_SHORT, "systems": {"hai": {"suspend": True}}})
+    launcher.until(State.SUSPENDED)
+    until(world.gone)
+    system.resume("run")
+    launcher.ends(0, State.SUCCEEDED)
+
+
+def test_stopped_while_paused(world, system):
+    launcher = world.launch({**_WORKER, **_LONG})
+    launcher.until_said("up")
+    system.pause("run")
+    launcher.until(State.SUSPENDED)
+    launcher.signal(signal.SIGTERM)
+    launcher.ends(12, State.CANCELLED)
+    assert system.resume("run") == []
+
+
+# --- stopped
+
+
+@pytest.mark.parametrize(
+    ("op", "code", "state", "reason"),
+    [
+        ("stop", 12, State.CANCELLED, "Stopped"),
+        ("succeed", 0, State.SUCCEEDED, "MarkedSucceeded"),
+        ("fail", 10, State.FAILED, "MarkedFailed"),
+    ],
+)
+def test_ended_from_outside(world, op, code, state, reason):
+    launcher = world.launch({**_WORKERS, **_LONG})
+    launcher.until(State.RUNNING)
+    world.platform.stop(world.newest(), op)
+    launcher.ends(code, state, reason)
+    until(world.gone)
+
+
+def test_stopped_while_queued(world):
+    world.platform.nodes = 0
+    launcher = world.launch({**_WORKER, **_LONG})
+    launcher.until(State.QUEUED)
+    world.platform.stop(world.newest(), "stop")
+    launcher.ends(12, State.CANCELLED)
+
+
+def test_stopped_by_the_launcher_while_a_rank_ignores_it(world):
+    launcher = world.launch({**_WORKERS, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+    launcher.until_said("line 0")
+    launcher.signal(signal.SIGINT)
+    launcher.ends(12, State.CANCELLED)
+    until(world.gone)
+
+
+def test_parameter_servers_and_workers_that_never_end_are_ended_with_the_chief_at_once(world):
+    roles = {"chief": {}, "ps": {}, "worker": {}}
+    script = sh("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; sleep 1")
+    launcher = world.launch({"roles": roles, **script, "systems": {"hai": {"finish": "100s"}}})
+    launcher.ends(0, State.SUCCEEDED)
+    assert world.newest().end_at - world.newest().begin_at < 60
+    assert [replica.state for replica in launcher.status.replicas[1:]] == [ReplicaState.STOPPED] * 2
+
+
+def test_the_timeout_of_the_platform_is_no_success(world):
+    launcher = world.launch({**_WORKER, **_LONG, "systems": {"hai": {"timeout": "3s"}}})
+    launcher.ends(10, State.FAILED, "Timeout")
+
+
+def test_the_finalizer_stops_what_is_left_and_nothing_twice(world, system):
+    one = world.launch({**_WORKER, **_LONG}, task="steps/one")
+    other = world.launch({**_WORKER, **_LONG}, task="other/two", home="there")
+    for launcher in (one, other):
+        launcher.until(State.RUNNING)
+    assert system.clean_up(Identity(run="run", task="steps/end"), "siblings", None) == [one.status.job]
+    one.ends(12, State.CANCELLED)
+    assert system.clean_up(Identity(run="run", task="steps/end"), "run", None) == [other.status.job]
+    assert system.clean_up(Identity(run="run", task="steps/end"), "run", None) == []
+    other.ends(12, State.CANCELLED)
+
+
+# --- refused, or never to start
+
+
+def test_no_node_is_free(world):
+    world.platform.nodes = 1
+    launcher = world.launch({**_WORKERS, **_LONG, "deadlines": {"queue": "3s"}})
+    launcher.ends(11, State.FAILED, "DeadlineExceeded")
+    assert State.RUNNING not in launcher.states
+    until(world.gone)
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [({"image": "registry.local/own/image:1", "queue": "small"}, ""), ({}, "超过 0")],
+    ids=["image", "quota"],
+)
+def test_what_the_platform_refuses_is_said_in_its_words(world, job, words):
+    world.platform.quota = 0
+    launcher = world.launch({**_WORKER, **_LONG, **job})
+    assert launcher.wait() == 2
+    assert words in launcher.text()
+    assert "HAI did not take the task" in launcher.text()
+    assert not world.tasks()
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"MARSV2_USER_TOKEN": "wrong-token"}, "check the token in MARSV2_USER_TOKEN"),
+        ({"MARSV2_USER_TOKEN": "old-token"}, "token 已过期"),
+        (
+            {"MARSV2_USER_TOKEN": "", "HFAI_CLIENT_CONFIG": "/nowhere"},
+            "there is no token for HAI; set MARSV2_USER_TOKEN",
+        ),
+        ({"TFSTEPS_HAI_TOKEN_FILE": "/nowhere"}, "mount the Secret"),
+        ({"MARSV2_SERVER": "", "HFAI_CLIENT_CONFIG": "/nowhere"}, "there is no address of HAI; set MARSV2_SERVER"),
+        ({"MARSV2_SERVER": "ftp://hai"}, "is no address"),
+    ],
+)
+def test_without_a_token_or_address_it_ends_at_once_with_what_to_do(world, env, words):
+    world.platform.tokens["old-token"] = None
+    world.env.update(env)
+    launcher = world.launch({**_WORKER, **_LONG})
+    assert launcher.wait() == 2
+    assert words in launcher.text()
+    assert "wrong-token" not in launcher.text()
+    assert not world.tasks()
+
+
+def test_the_token_is_read_from_a_mounted_secret_and_from_the_clients_own_file(world, tmp_path):
+    secret, config = tmp_path / "token", tmp_path / "conf.yml"
+    secret.write_text("secret-token\n")
+    config.write_text(f"url: {world.server.url}\ntoken: secret-token\nbff_url: http://nowhere\n")
+    world.env = {"TFSTEPS_HAI_TOKEN_FILE": str(secret), "MARSV2_SERVER": world.server.url}
+    world.launch({**_WORKER, **sh("echo mounted")}, run="a").ends(0, State.SUCCEEDED)
+    world.env = {"HFAI_CLIENT_CONFIG": str(config)}
+    world.launch({**_WORKER, **sh("echo own")}, run="b").ends(0, State.SUCCEEDED)
+
+
+def test_a_token_is_written_nowhere(world, tmp_path):
+    launcher = world.launch({**_WORKER, **sh("echo done")})
+    launcher.ends(0, State.SUCCEEDED)
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and b"secret-token" in path.read_bytes()]
+    assert written == []
+
+
+# --- several launchers
+
+
+def test_two_launchers_at_once_for_one_task(world):
+    both = [world.launch({**_WORKER, **_SHORT}, home=home) for home in ("here", "there")]
+    for launcher in both:
+        launcher.ends(0, State.SUCCEEDED)
+        assert texts(launcher) == ["up", "end"]
+    assert len(world.tasks()) == 1
+    assert {launcher.status.uid for launcher in both} == {world.newest().chain_id}
+
+
+def test_the_task_of_a_killed_launcher_is_adopted(world, system, gate):
+    file, until_then = gate
+    job = {**_WORKERS, **until_then}
+    first = world.launch(job, home="here")
+    first.until_said("up")
+    first.signal(signal.SIGKILL)
+    assert system.attempt("run", "task") == 0
+    second = world.launch(job, home="there")
+    second.until(State.RUNNING)
+    file.touch()
+    second.ends(0, State.SUCCEEDED)
+    assert sorted(second.lines()) == sorted((f"worker-{i}", word) for i in range(2) for word in ("up", "end"))
+    assert len(world.tasks()) == 1
+    assert second.status.created == first.status.created
+    assert system.attempt("run", "task") == 1
+
+
+def test_the_same_task_retried(world):
+    job = {**_WORKER, **sh("echo attempt $TFSTEPS_ATTEMPT; [ $TFSTEPS_ATTEMPT = 1 ]")}
+    first = world.launch(job)
+    first.ends(10, State.FAILED)
+    second = world.launch(job, attempt=1)
+    second.ends(0, State.SUCCEEDED)
+    assert (texts(first), texts(second)) == (["attempt 0"], ["attempt 1"])
+
+
+def test_another_job_under_the_name_of_this_one(world):
+    world.launch({**_WORKER, **sh("echo mine")}, home="here").ends(0, State.SUCCEEDED)
+    other = world.launch({**_WORKER, **sh("echo other")}, home="there")
+    assert other.wait() == 2
+    assert "was made from another job" in other.text()
+    assert len(world.tasks()) == 1
+
+
+def test_names_of_200_characters(world):
+    run, task = "r" * 100 + " ü/" + "r" * 97, "t" * 200
+    launcher = world.launch({**_WORKERS, **sh("echo up"), "name": "n" * 63}, run=run, task=task)
+    launcher.ends(0, State.SUCCEEDED)
+    assert sorted(launcher.lines()) == [("worker-0", "up"), ("worker-1", "up")]
+
+
+# --- much to print, and what stands in it
+
+
+def test_a_long_line_is_cut_by_the_platform_and_nothing_is_lost_around_it(world):
+    script = "import sys; print('before'); print('x' * (1 << 20)); print('after', end='')"
+    launcher = world.launch({**_WORKER, "command": ["python", "-c", script]})
+    launcher.ends(0, State.SUCCEEDED)
+    before, long, after = texts(launcher)
+    assert (before, after) == ("before", "after")
+    assert re.fullmatch(r"x{4067}\.\.\..*", long)  # 4096 with the time before it
+
+
+def test_twenty_thousand_lines_come_once_and_in_order(world):
+    launcher = world.launch({**_WORKER, **standin(PRINT_LINES=20_000, EPOCHS=1, STEP_SLEEP=0.1)})
+    launcher.ends(0, State.SUCCEEDED)
+    numbered = [line for line in texts(launcher) if line.startswith("line ")]
+    assert numbered == [f"line {number}" for number in range(20_000)]
+
+
+def test_bars_images_and_odd_bytes(world):
+    script = r"printf 'a 1%%\ra 2%%\r\n\n[HFAI_PRINT:TQDM]b 3%%\n[HFAI_PRINT:IMAGE]abcdef\n\377\n[2020-01-01] old\n'"
+    launcher = world.launch({**_WORKER, **sh(script)})
+    launcher.ends(0, State.SUCCEEDED)
+    expected = ["a 1%\ra 2%", "", "b 3%", "(an image of 6 characters)", "\ufffd", "[2020-01-01] old"]
+    assert texts(launcher) == expected
+
+
+def test_values_of_variables_come_as_they_are(world):
+    values = {"A": "two words", "B": 'it\'s $HOME `id` \\ "x"', "C": "line\n  and line", "D": "", "E": "ü; rm -rf"}
+    script = "import json, os; print(json.dumps([os.environ[name] for name in 'ABCDE']))"
+    launcher = world.launch({**_WORKER, "env": values, "command": ["python", "-c", script]})
+    launcher.ends(0, State.SUCCEEDED)
+    assert json.loads(texts(launcher)[0]) == list(values.values())
+
+
+# --- the platform is away
+
+
+def test_the_platform_is_away_for_a_while(world, gate):
+    file, until_then = gate
+    launcher = world.launch({**_WORKER, **until_then})
+    launcher.until_said("up")
+    world.server.away = True
+    file.touch()
+    time.sleep(5)
+    assert launcher.process.poll() is None
+    world.server.away = False
+    launcher.ends(0, State.SUCCEEDED)
+    assert texts(launcher) == ["up", "end"]
+
+
+def test_the_platform_is_away_at_the_start_and_busy_then(world):
+    world.server.away = True
+    launcher = world.launch({**_WORKER, **sh("echo up")})
+    until(lambda: len(world.server.requests) > 1)
+    world.server.busy = 2
+    world.server.away = False
+    launcher.ends(0, State.SUCCEEDED)
+    assert len(world.tasks()) == 1
+
+
+def test_a_stop_during_a_start_that_is_not_answered(world):
+    world.server.away = True
+    launcher = world.launch({**_WORKER, **_LONG})
+    until(lambda: world.server.requests)
+    launcher.signal(signal.SIGTERM)
+    launcher.ends(12, State.CANCELLED)
+    assert not world.tasks()
+
+
+def test_a_log_that_hai_does_not_know_is_no_end(world, gate):
+    file, until_then = gate
+    world.server.logs = False
+    launcher = world.launch({**_WORKER, **until_then})
+    until(lambda: len(asked(world, "/query/task/log")) > 2)
+    world.server.logs = True
+    file.touch()
+    launcher.ends(0, State.SUCCEEDED)
+    assert texts(launcher) == ["up", "end"]
+
+
+def test_a_task_that_hai_has_forgotten_is_lost(world):
+    launcher = world.launch({**_WORKER, **_LONG})
+    launcher.until(State.RUNNING)
+    manager = world.platform.manager(world.newest())
+    world.platform.tasks.clear()
+    launcher.ends(13, State.LOST, "Deleted")
+    manager.end()
+
+
+# --- how often it asks
+
+
+def asked(world, path=""):
+    """Return when something was asked for, or anything."""
+    return [at for each, at in world.server.requests if path in ("", each)]
+
+
+def test_a_quiet_job_is_asked_for_seldom_and_its_end_is_seen_soon(world):
+    launcher = world.launch({**_WORKERS, **sh("sleep 50")})
+    launcher.ends(0, State.SUCCEEDED)
+    ended = world.newest().end_at
+    looks = asked(world, "/query/task")
+    assert len([at for at in looks if at > ended]) < 2, "the first look after the end tells of it"
+    pauses = [after - before for before, after in itertools.pairwise(looks) if after > ended - 20]
+    assert statistics.median(pauses) < 6, "a machine that stands still makes some longer"
+    per_hour = len([at for at in asked(world) if ended - 15 < at < ended]) * 3600 / 15
+    print(f"{per_hour:.0f} requests an hour, the end seen after {launcher.status.ended - ended:.1f} s")
+    assert per_hour < 1600
+
+
+def test_launched_by_one_step_and_waited_for_by_another(world, system, monkeypatch, tmp_path):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+    fields = {"name": "case", **_WORKERS, **_SHORT, "working_dir": "/tmp", "deadlines": {"total": "1m"}}
+    job = spec.from_plain(fields, "test", {"hai": OPTIONS})
+    first = lifecycle.begin(job, Identity(run="run", task="task"), system, here=tmp_path)
+    assert (first.job, first.uid) == (world.newest().name, world.newest().chain_id)
+    last = lifecycle.resume(job, first, hai.system())
+    assert last.state is State.SUCCEEDED
+    assert [replica.state for replica in last.replicas] == [ReplicaState.SUCCEEDED] * 2
+
+
+# --- in a pod of a pipeline
+
+
+@pytest.fixture
+def pod(system, monkeypatch):
+    """Return the pod that the launcher is in, as its cluster tells of it."""
+    told = types.SimpleNamespace(attempt=1, scope="main", terminating=False, warnings=[], gone=False)
+    told.evicted = lambda _api: told.gone
+    system.__dict__["_host"] = told
+    monkeypatch.setattr("tfsteps.cluster.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
+    return told
+
+
+def begun(system):
+    job = spec.from_plain({"name": "case", **_WORKER, **_LONG, "working_dir": "/tmp"}, "test", {"hai": OPTIONS})
+    identity = Identity(run="run", task="task", attempt=system.attempt("run", "task"))
+    return system.start(job, identity, system.places(job, identity, pathlib.Path()))
+
+
+def test_an_evicted_launcher_leaves_the_task_to_the_next_one(world, system, pod):
+    handle = begun(system)
+    pod.gone = True
+    handle.stop(Cause.CANCELLED)
+    with pytest.raises(LaunchError, match="the next attempt adopts it") as error:
+        list(handle.events())
+    assert error.value.retryable
+    pod.attempt = 2
+    assert system.attempt("run", "task") == 1
+    assert begun(system).uid == handle.uid
+    assert len(world.platform.unfinished()) == 1
+
+
+def test_the_end_of_the_workflow_ends_the_task(world, system, pod):
+    handle = begun(system)
+    pod.terminating = True
+    assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
+    until(world.gone)
+    pod.attempt = 2
+    assert system.attempt("run", "task") == 2

@@ -1,0 +1,55 @@
+"""What tasks say, as a table: chain_status before worker_status, stop codes only for why."""
+
+import pytest
+
+from tfsteps.systems.base import State
+from tfsteps.systems.hai.schema import PAUSED
+from tfsteps.systems.hai.verdict import verdict
+
+_RUN = {"chain_status": "running"}
+_END = {"chain_status": "finished"}
+
+
+@pytest.mark.parametrize(
+    ("task", "state", "reason"),
+    [
+        ({"chain_status": "waiting_init", "worker_status": "queued"}, State.QUEUED, ""),
+        ({**_RUN, "worker_status": "created"}, State.PENDING, ""),
+        ({**_RUN, "worker_status": "building", "_pods_": [{"status": "building"}]}, State.PENDING, ""),
+        (
+            {**_RUN, "worker_status": "building", "_pods_": [{"status": "unschedulable"}]},
+            State.PENDING,
+            "Unschedulable",
+        ),
+        ({**_RUN, "worker_status": "running"}, State.RUNNING, ""),
+        # the newest task decides, not one that was interrupted and is finished
+        (
+            {**_RUN, "worker_status": "running", "stop_code_list": [16, 0], "queue_status": "finished"},
+            State.RUNNING,
+            "",
+        ),
+        ({"chain_status": "suspended", "stop_code_list": [17, 0]}, State.RESTARTING, "Interrupted"),
+        ({"chain_status": "suspended", "stop_code_list": [144, 0]}, State.RESTARTING, "Interrupted"),
+        ({"chain_status": "suspended", "stop_code_list": [32, 0]}, State.RESTARTING, "Unschedulable"),
+        ({"chain_status": "suspended", "stop_code_list": [2048, 0]}, State.RESTARTING, "HookRestart"),
+        ({"chain_status": "suspended", "stop_code_list": [1024, 0]}, State.RESTARTING, "Resumed"),
+        ({**_END, "worker_status": "succeeded", "stop_code": 1}, State.SUCCEEDED, ""),
+        ({**_END, "worker_status": "succeeded", "stop_code": 4096}, State.SUCCEEDED, "MarkedSucceeded"),
+        ({**_END, "worker_status": "failed", "stop_code": 129}, State.FAILED, "ReplicaFailed"),
+        ({**_END, "worker_status": "failed", "stop_code": 8192}, State.FAILED, "MarkedFailed"),
+        ({**_END, "worker_status": "failed", "stop_code": 512}, State.FAILED, "Watchdog"),
+        ({**_END, "worker_status": "failed", "stop_code": 256}, State.FAILED, "InitFailed"),
+        ({**_END, "worker_status": "stopped", "stop_code": 1024}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "stopped", "stop_code": 1040}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "stopped", "stop_code": 1}, State.FAILED, "Timeout"),
+        ({**_END, "worker_status": "canceled", "stop_code": 0}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "canceled", "tags": [PAUSED]}, State.SUSPENDED, "Paused"),
+        ({**_END, "worker_status": "stopped", "stop_code": 1024, "tags": [PAUSED]}, State.SUSPENDED, "Paused"),
+        ({**_END, "worker_status": "succeeded", "stop_code": 1, "tags": [PAUSED]}, State.SUCCEEDED, ""),
+        ({**_END, "worker_status": "unknown", "stop_code": 0}, State.FAILED, "UnknownEnd"),
+        ({"chain_status": "", "worker_status": "queued"}, State.UNKNOWN, "UnknownStatus"),
+    ],
+)
+def test_what_a_task_says(task, state, reason):
+    found = verdict(task)
+    assert (found.state, found.reason) == (state, reason)

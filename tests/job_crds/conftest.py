@@ -1,0 +1,26 @@
+"""A namespace for each story, with the launcher's rights of its job system and the stand-in image."""
+
+import contextlib
+
+import pytest
+
+from tests.conformance.conftest import _STANDIN, build, kubeconfig
+from tests.conformance.systems import SYSTEMS
+from tests.conformance.world import World
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api
+
+__all__ = ["build", "kubeconfig"]
+
+
+@pytest.fixture
+def worlds(kubeconfig, build, tmp_path):
+    """Return a function that gives a world of a job system, with another image if one is named."""
+    with contextlib.ExitStack() as stack:
+
+        def world(name, image=None):
+            system = next(each for each in SYSTEMS if each.name == name)
+            made = World(system, Api(access.find()), image or build("standin", _STANDIN), tmp_path / "world")
+            return stack.enter_context(made)
+
+        yield world

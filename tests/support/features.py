@@ -1,0 +1,37 @@
+"""The example job of each feature, on each job system."""
+
+import pathlib
+
+from tfsteps import spec, systems
+from tfsteps.identity import Identity
+from tfsteps.systems.base import Places
+from tfsteps.systems.capabilities import FEATURES, Level
+
+BASE = {
+    "name": "mnist",
+    "image": "registry.acme.org/vision/mnist:1",
+    "command": ["python", "train.py"],
+    "roles": {"worker": {}},
+}
+IDENTITY = Identity(run="0b7c1a52-7d1e-4a0f-9d52-6a1f4f0f7b11", task="train", attempt=2, pipeline="mnist pipeline")
+PLACES = Places(output="/data/out", model="/data/out/model", logs="/data/out/logs", here=pathlib.Path("/job"))
+ASKED_FOR = [name for name, feature in FEATURES.items() if feature.job]
+CELLS = [(system, feature) for system in systems.NAMES for feature in FEATURES]
+
+
+def level(system, feature):
+    return systems.capabilities_of(system)[feature].level
+
+
+def job_of(system, feature):
+    """Return the job that asks for a feature; what a system's options must say for it is among its fields."""
+    fields = {} if feature is None else dict(FEATURES[feature].job)
+    if feature == "created_suspended" and level(system, feature) is not Level.REFUSED:
+        fields["systems"] = {system: {"suspend": True}}
+    return spec.from_plain({**BASE, **fields}, "test", systems.options())
+
+
+def planned(system, feature):
+    """Return what is created for the job that asks for a feature, as plain objects."""
+    job = job_of(system, feature)
+    return systems.get(system).plan(job, IDENTITY, PLACES)

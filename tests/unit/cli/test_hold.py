@@ -1,0 +1,173 @@
+"""`tfsteps debug --hold`: what becomes of the job, and what its user is told."""
+
+import itertools
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.unit.cli.command import COMMAND, refused
+from tests.unit.cli.statuses import status
+from tfsteps import spec, systems
+from tfsteps.cli import hold
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.plan import Plan
+from tfsteps.cli.where import On, Place
+from tfsteps.exits import Exit
+from tfsteps.printer import Printer
+from tfsteps.records import ReplicaStatus, Span
+from tfsteps.systems.base import ReplicaState
+
+JOB = """
+name: mnist
+image: acme/mnist:1
+command: [python, train.py]
+args: [--data, /my data]
+roles: {chief: {}, worker: {replicas: 2, args: [--all]}, evaluator: {command: [sh], args: []}}
+deadlines: {queue: 1s, pending: 1s, running: 1s, no_progress: 1s, total: 1h}
+tensorboard: {}
+"""
+
+
+def job(text=JOB):
+    return spec.parse(text, "job", systems.options())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("all", ["chief", "worker", "evaluator"]),
+        ("worker", ["worker"]),
+        ("evaluator, chief", ["chief", "evaluator"]),
+    ],
+)
+def test_which_roles_are_meant(text, expected):
+    assert hold.chosen(job(), text) == expected
+
+
+@pytest.mark.parametrize("text", ["ps", "worker,ps", "", "worker,", "all,worker", "worker-0"])
+def test_a_role_that_is_not_there_is_named_with_those_that_are(text):
+    with pytest.raises(
+        CommandError, match=r"the job has no role '.*'; name some of chief, worker, evaluator, or `all`"
+    ):
+        hold.chosen(job(), text)
+
+
+def test_held_roles_sleep_and_nothing_but_total_ends_them():
+    held = hold.held(job(), ["worker"], "kubeflow")
+    assert held.roles.worker.command[:2] == ("sh", "-c")
+    assert (held.roles.worker.args, held.roles.worker.replicas) == ((), 2)
+    assert (held.roles.chief, held.roles.evaluator) == (job().roles.chief, job().roles.evaluator)
+    assert held.deadlines == spec.Deadlines(total=3600.0)
+    assert held.tensorboard is None
+
+
+def test_what_a_role_would_run():
+    said = {name: hold.program(job(), name) for name in ("chief", "worker", "evaluator")}
+    assert said == {"chief": "python train.py --data '/my data'", "worker": "python train.py --all", "evaluator": "sh"}
+    assert hold.program(job("{name: a, image: b, roles: {worker: {}}}"), "worker") == ""
+
+
+# --- what is told
+
+
+def replica(role, index, state, place="", ended=None):
+    spans = [Span(started=1.0, ended=ended, place=place)] if place else []
+    return ReplicaStatus(role=role, index=index, state=state, spans=spans)
+
+
+def told(capsys, place, *steps, system="kubeflow"):
+    """Return the lines that are printed for each of some lists of replicas, one after another."""
+    programs = {"worker": "python train.py", "evaluator": ""}
+    shells = hold.Shells(Printer(), Plan(job(), None, None, pathlib.Path(), None), programs, place)
+    said = []
+    for replicas in steps:
+        shells.changed(status(replicas=replicas, system=system, namespace="ml"))
+        said.append(capsys.readouterr().out.splitlines())
+    return said
+
+
+def test_on_a_cluster_each_container_once_it_runs(capsys):
+    pending, running = ReplicaState.PENDING, ReplicaState.RUNNING
+    first = replica("worker", 0, running, "j-worker-0 on node1")
+    chief, last = replica("chief", 0, running, "j-chief-0 on node1"), replica("evaluator", 0, pending, "j-evaluator-0")
+    up = replica("evaluator", 0, running, "j-evaluator-0 on node1")
+    lines = told(capsys, Place(On.KUBERNETES, "minikube"), [chief, first, last], [chief, first, up], [chief, first, up])
+    exec_in = "kubectl --context minikube --namespace ml exec -it"
+    assert lines == [
+        [f"worker-0 is held; a shell beside it:  {exec_in} j-worker-0 -c tensorflow -- sh"],
+        [
+            f"evaluator-0 is held; a shell beside it:  {exec_in} j-evaluator-0 -c tensorflow -- sh",
+            "worker: its program is  python train.py",
+            "evaluator: its program is  what its image starts",
+            "all that is held is up; Ctrl-C ends the job",
+        ],
+        [],
+    ]
+
+
+def test_a_pod_that_was_made_again_is_told_of_again(capsys):
+    running = ReplicaState.RUNNING
+    place = Place(On.KUBERNETES)
+    first, second = ([replica("worker", 0, running, f"j-worker-0-{i} on node1")] for i in range(2))
+    gone = [replica("worker", 0, ReplicaState.FAILED, "j-worker-0-0 on node1", ended=2.0)]
+    lines = told(capsys, place, first, gone, second)
+    assert (len(lines[0]), lines[1]) == (4, [])
+    assert lines[2] == [
+        "worker-0 is held; a shell beside it:  kubectl --namespace ml exec -it j-worker-0-1 -c tensorflow -- sh"
+    ]
+
+
+def test_elsewhere_the_place_is_all_that_is_known(capsys):
+    held = [replica("worker", 0, ReplicaState.RUNNING, "rank 0 on hfai-1")]
+    assert told(capsys, Place(), held, system="hai")[0][0] == "worker-0 is held; a shell beside it:  rank 0 on hfai-1"
+
+
+# --- the whole of it, on this machine
+
+
+def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    (tmp_path / "job.yaml").write_text(JOB.replace("image: acme/mnist:1", "output_dir: out"))
+    command = [COMMAND, "debug", "--hold", "all", "job.yaml"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        lines = list(itertools.takewhile(lambda line: "all that is held is up" not in line, process.stdout))
+        shell = next(line.partition(":  ")[2] for line in lines if line.startswith("worker-1 is held"))
+        typed = 'echo "$TF_CONFIG"; pwd; exit\n'
+        said = subprocess.run(["sh", "-c", shell], input=typed, capture_output=True, text=True, check=True).stdout
+        assert re.search(r'"task": {"type": "worker", "index": 1}', said)
+        assert str(tmp_path) in said.splitlines()
+        time.sleep(2.0)  # longer than the deadlines that do not hold
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert (process.returncode, rest) == (Exit.CANCELLED, "mnist: cancelled\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--hold", "all", "--task", "t"], "--task, --attempt and --all-namespaces choose a run, --hold makes one"),
+        (["--hold", "all", "--attempt", "0"], "--task, --attempt and --all-namespaces choose a run"),
+        (["--system", "kubeflow"], "--system kubeflow says where to launch a job; add --hold"),
+        (["--hold", "all", "--system", "nix"], "job system 'nix' is unknown"),
+        (["--hold", "ps"], "--hold ps: the job has no role 'ps'"),
+        (["--hold", "all", "--namespace", "x"], "add --on kubernetes"),
+    ],
+)
+def test_options_that_make_no_sense(given, says, tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    assert says in refused("debug", str(file), *given)
+
+
+def test_a_system_with_a_debug_mode_of_its_own_holds_by_that():
+    held = hold.held(job(), ["worker"], "t9k")
+    assert held.roles == job().roles
+    options = held.systems["t9k"]
+    assert options["debug"] is True
+    assert options["debug_commands"].keys() == {"worker"}
+    assert systems.get("t9k").problems(held) == []

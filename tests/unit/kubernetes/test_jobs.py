@@ -1,0 +1,142 @@
+"""Plain Jobs: which of them are a job, and what they say about it."""
+
+import pathlib
+
+import pytest
+
+from tfsteps import spec, systems
+from tfsteps.identity import Identity
+from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.jobs.job import IndexedJobs
+from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, bare
+from tfsteps.systems.kubernetes.parts import UNFINISHED
+
+KIND = IndexedJobs()
+PLACES = Places(output="/out", model="/out/model", logs="/out/logs", here=pathlib.Path())
+WHO = Identity(run="r", task="t")
+ROLES = {"chief": {}, "worker": {"replicas": 2}, "ps": {}}
+
+
+def rendered(**fields):
+    job = spec.from_plain({"name": "mnist", "image": "i", "roles": ROLES, **fields}, "test", systems.options())
+    assert KIND.problems(job) == []
+    return KIND.render(job, WHO, PLACES, "ns")
+
+
+def listed(whole):
+    """Return the Jobs as the API server lists them."""
+    first = {**bare(whole), "metadata": {**whole["metadata"], "uid": "first", "annotations": {}}}
+    owner = {"kind": "Job", "uid": "first"}
+    parts = [part for part in whole.get(PARTS, ()) if part["kind"] == "Job"]
+    others = [
+        {**part, "metadata": {**part["metadata"], "uid": part["metadata"]["name"], "ownerReferences": [owner]}}
+        for part in parts
+    ]
+    return [{key: value for key, value in job.items() if key not in ("kind", "apiVersion")} for job in (first, *others)]
+
+
+def jobs(whole, **conditions):
+    """Return the job object of Jobs with a condition each, by role; `_` in a reason's place is none."""
+    items = listed(whole)
+    for item in items:
+        said = conditions.get(item["metadata"]["labels"]["tfsteps.dev/role"])
+        if said:
+            type_, _, reason = said.partition(":")
+            item["status"] = {"conditions": [{"type": type_, "status": "True", "reason": reason}]}
+    (found,) = KIND.gather(reversed(items))
+    return found
+
+
+VERDICTS = {
+    "nothing yet": ({}, {}, State.PENDING),
+    "the chief has succeeded": ({}, {"chief": "Complete"}, State.SUCCEEDED),
+    "its pods still end": ({}, {"chief": "SuccessCriteriaMet"}, State.SUCCEEDED),
+    "the workers have succeeded": ({}, {"worker": "Complete"}, State.PENDING),
+    "a worker has failed": ({}, {"worker": "Failed:PodFailurePolicy"}, State.FAILED),
+    "a worker is about to": ({}, {"worker": "FailureTarget:DeadlineExceeded"}, State.FAILED),
+    "a worker has failed, the chief succeeded": ({}, {"chief": "Complete", "worker": "Failed"}, State.FAILED),
+    "the chief alone is not enough": ({"success": "all_workers"}, {"chief": "Complete"}, State.PENDING),
+    "the workers alone are not": ({"success": "all_workers"}, {"worker": "Complete"}, State.PENDING),
+    "all workers": ({"success": "all_workers"}, {"chief": "Complete", "worker": "Complete"}, State.SUCCEEDED),
+}
+
+
+@pytest.mark.parametrize(("fields", "conditions", "state"), VERDICTS.values(), ids=VERDICTS)
+def test_verdict(fields, conditions, state):
+    item = jobs(rendered(**fields), **conditions)
+    assert KIND.verdict({**item, "spec": {**item["spec"], "suspend": False}}).state is state
+
+
+def test_no_restart_is_no_limit_that_was_used_up():
+    once, often = rendered(), rendered(restart="on_failure")
+    reasons = [KIND.verdict(jobs(each, chief="Failed:BackoffLimitExceeded")).reason for each in (once, often)]
+    assert reasons == ["ReplicaFailed", "BackoffLimitExceeded"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "annotations", "state"),
+    [
+        ({}, {}, State.SUSPENDED),
+        ({"roles": {"worker": {"replicas": 2}}, "queue": "research"}, {}, State.QUEUED),
+        ({}, {UNFINISHED: "its parts"}, State.PENDING),
+    ],
+)
+def test_who_holds_it_back(fields, annotations, state):
+    item = jobs(rendered(**fields))
+    item["metadata"]["annotations"].update(annotations)
+    assert KIND.verdict(item).state is state
+
+
+def test_what_was_ended_with_the_job_has_not_failed():
+    item = jobs(rendered(), chief="Complete", ps="Failed:DeadlineExceeded")
+    for part in item[PARTS]:
+        part["metadata"]["annotations"] = {"tfsteps.dev/dismissed": "true"}
+    assert KIND.verdict(item).state is State.SUCCEEDED
+
+
+def test_what_goes_on_is_ended_and_what_has_ended_is_left():
+    whole = rendered()
+    name = whole["metadata"]["name"]
+    changes = KIND.conclude(jobs(whole, chief="Complete", worker="Complete"))
+    assert [(each.name, each.patch["spec"]) for each in changes] == [(f"{name}-ps", {"activeDeadlineSeconds": 1})]
+    paused = KIND.pause(jobs(whole, worker="Complete"), paused=True)
+    assert sorted(each.name for each in paused) == [name, f"{name}-ps"]
+    assert {each.patch["spec"]["suspend"] for each in paused} == {True}
+
+
+def test_the_jobs_of_others_are_no_job_of_ours():
+    first, *_ = listed(rendered())
+    strangers = [{"metadata": {"name": "x", "uid": "x"}}, {"metadata": {"name": "y", "uid": "y", "labels": {"a": "b"}}}]
+    alone = {"metadata": {**first["metadata"], "name": "mnist-worker", "uid": "z"}, "spec": {}}
+    assert [item["metadata"]["uid"] for item in KIND.gather([*strangers, alone, first])] == ["first"]
+
+
+def test_it_starts_once_its_parts_are_there():
+    whole = rendered()
+    assert [part["kind"] for part in whole[PARTS]] == ["Service", "Job", "Job"]
+    assert (whole["spec"]["suspend"], whole[RELEASE]) == (True, {"spec": {"suspend": False}})
+    held = rendered(systems={"jobs": {"suspend": True}})
+    assert (held["spec"]["suspend"], held[RELEASE]) == (True, {})
+    single = rendered(roles={"worker": {}})
+    assert "suspend" not in single["spec"]
+    assert PARTS not in single
+
+
+def test_roles_and_replicas():
+    found = KIND.roles(jobs(rendered()))
+    assert {name: role.replicas for name, role in found.items()} == {"chief": 1, "worker": 2, "ps": 1}
+    labels = {"tfsteps.dev/role": "ps", "batch.kubernetes.io/job-completion-index": "1"}
+    assert KIND.replica({"labels": labels}, []) == Replica("ps", 1)
+    assert KIND.replica({"labels": {"tfsteps.dev/role": "ps"}}, []) is None
+
+
+def test_names_fit_where_pods_are_hosts():
+    whole = rendered(name="n" * 63, roles={"chief": {}, "evaluator": {}, "worker": {"replicas": 1000}})
+    names = [part["metadata"]["name"] for part in (whole, *whole[PARTS]) if part["kind"] == "Job"]
+    assert max(len(f"{name}-{999 if 'worker' in name else 0}") for name in names) <= 63
+
+
+def test_a_queue_would_let_in_part_of_a_job():
+    job = spec.from_plain({"name": "a", "image": "i", "roles": ROLES, "queue": "q"}, "test", systems.options())
+    (problem,) = KIND.problems(job)
+    assert "each role's Job by itself" in str(problem)

@@ -1,0 +1,220 @@
+"""Which job system a cluster gets that was not told: what it is asked, and what is made of the answers."""
+
+import pytest
+
+from tests.unit.cli.command import tfsteps
+from tests.unit.cli.jobs_on_cluster import tfjob
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import job_task, systems
+from tfsteps.cluster import access
+from tfsteps.cluster.access import AccessError
+from tfsteps.cluster.api import Api
+from tfsteps.exits import Exit
+from tfsteps.systems.kubernetes.discovery import CANDIDATES, Choice, choose
+
+EVERY = list(CANDIDATES)
+BATCH = {"batch/v1": ["jobs", "jobs/status", "cronjobs"]}
+KUBEFLOW = {"kubeflow.org/v1": ["tfjobs", "tfjobs/status", "pytorchjobs"]}
+NOTEBOOKS = {"kubeflow.org/v1": ["notebooks", "pytorchjobs"], "kubeflow.org/v1beta1": ["experiments", "tfjobs"]}
+JOBSET = {"jobset.x-k8s.io/v1alpha2": ["jobsets"]}
+TRAINJOB = {"trainer.kubeflow.org/v1alpha1": ["trainjobs"]}
+T9K = {"batch.tensorstack.dev/v1beta1": ["tensorflowtrainingjobs"]}
+OLD = {"tensorflow.org/v1alpha1": ["tfjobs"]}
+NOTHING_ELSE = "none of tfjobs.kubeflow.org, tensorflowtrainingjobs.batch.tensorstack.dev, jobsets.jobset.x-k8s.io"
+
+
+def cluster(served, broken=()):
+    """Return a script that answers as a cluster that serves `served`: resources by group and version."""
+
+    def script(asked):
+        path = asked.path.removeprefix("/apis").lstrip("/")
+        if path in broken:
+            return broken[path]
+        if not path:
+            groups = {}
+            for each in served:
+                groups.setdefault(each.partition("/")[0], []).append({"groupVersion": each, "version": each[-2:]})
+            listed = [{"name": name, "versions": versions} for name, versions in groups.items()]
+            return Answer(body={"kind": "APIGroupList", "groups": listed})
+        if path in served:
+            return Answer(body={"kind": "APIResourceList", "resources": [{"name": name} for name in served[path]]})
+        return refusal(404, "NotFound")
+
+    return script
+
+
+def chosen(served, known=EVERY, broken=()):
+    """Return what is chosen, and the paths that were asked for."""
+    with serve(cluster(served, broken)) as server:
+        choice = choose(Api(server.access(), patience=0), known)
+        assert {asked.method for asked in server.asked} == {"GET"}
+        return choice, [asked.path for asked in server.asked]
+
+
+@pytest.mark.parametrize(
+    ("served", "expected", "because"),
+    [
+        (BATCH | KUBEFLOW | JOBSET | T9K | TRAINJOB | OLD, "kubeflow", "the cluster serves tfjobs.kubeflow.org"),
+        (BATCH | JOBSET | T9K, "t9k", "the cluster serves tensorflowtrainingjobs.batch.tensorstack.dev"),
+        (BATCH | OLD | JOBSET, "jobset", "the cluster serves jobsets.jobset.x-k8s.io"),
+        (BATCH | OLD, "tfjob-v1alpha1", "the cluster serves tfjobs.tensorflow.org"),
+        (BATCH, "jobs", f"the cluster serves jobs.batch and {NOTHING_ELSE}, tfjobs.tensorflow.org"),
+        (BATCH | NOTEBOOKS | JOBSET, "jobset", "the cluster serves jobsets.jobset.x-k8s.io"),
+        (BATCH | NOTEBOOKS | TRAINJOB, "jobs", f"the cluster serves jobs.batch and {NOTHING_ELSE}"),
+    ],
+)
+def test_the_best_that_is_served(served, expected, because):
+    choice, _ = chosen(served)
+    assert choice.system == expected
+    assert choice.reason.startswith(because)
+
+
+def test_only_what_this_version_knows():
+    assert chosen(BATCH | JOBSET | T9K, ["kubeflow", "jobs"])[0] == Choice(
+        "jobs", "the cluster serves jobs.batch and none of tfjobs.kubeflow.org"
+    )
+
+
+def test_two_requests_tell():
+    assert chosen(BATCH | KUBEFLOW | JOBSET)[1] == ["/apis", "/apis/kubeflow.org/v1"]
+    assert chosen(BATCH | NOTEBOOKS | JOBSET)[1] == ["/apis", "/apis/kubeflow.org/v1", "/apis/jobset.x-k8s.io/v1alpha2"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "because"),
+    [
+        ({"": refusal(403, "Forbidden", "you may not")}, "the cluster does not say which APIs it serves (you may not)"),
+        ({"": Answer(200, {"groups": 3})}, "the cluster's list of APIs cannot be read (Expected `array`"),
+        ({"": Answer(200, b"<html>")}, "the cluster's list of APIs cannot be read (JSON is malformed"),
+        ({"": Answer(200, {})}, "the cluster's list of APIs cannot be read (Object missing required field `groups`)"),
+        ({"kubeflow.org/v1": refusal(503, "ServiceUnavailable", "half")}, "the cluster does not say which APIs"),
+        (
+            {"jobset.x-k8s.io/v1alpha2": refusal(503, "", "half")},
+            "the cluster does not say which APIs it serves (half)",
+        ),
+    ],
+)
+def test_a_cluster_that_does_not_say_gets_tfjobs(broken, because):
+    served = BATCH | JOBSET | (KUBEFLOW if "kubeflow.org/v1" in broken else {})
+    choice, _ = chosen(served, broken=broken)
+    assert choice.system == "kubeflow"
+    assert choice.reason.startswith(because)
+
+
+def test_an_api_that_goes_away_meanwhile_is_not_there():
+    assert chosen(BATCH | KUBEFLOW, broken={"kubeflow.org/v1": refusal(404, "NotFound")})[0].system == "jobs"
+
+
+def test_the_sentence():
+    said = Choice("jobset", "the cluster serves jobsets.jobset.x-k8s.io").said("--system NAME")
+    assert said == "jobset: the cluster serves jobsets.jobset.x-k8s.io; --system NAME overrides"
+
+
+def test_the_candidates_are_the_kinds_own():
+    own = {name: systems.kinds_of(name)[0].resource for name in systems.on_kubernetes()}
+    assert {name: own[name] for name in CANDIDATES if name in own} == {
+        name: resource for name, resource in CANDIDATES.items() if name in own
+    }
+
+
+# --- in a step's pod
+
+
+@pytest.mark.parametrize("served", [BATCH | KUBEFLOW, BATCH])
+def test_a_step_in_a_pod_takes_what_fits_and_says_so(served, monkeypatch, capsys):
+    with serve(cluster(served)) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+        monkeypatch.setattr(access, "find", lambda _context="": server.access())
+        found = job_task.find_system("auto")
+    expected = "kubeflow" if KUBEFLOW.items() <= served.items() else "jobs"
+    assert found.name == expected
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith(f"job system {expected}: the cluster serves ")
+    assert said.endswith("; the input `system` overrides")
+
+
+def test_a_pod_that_has_no_token_gets_tfjobs_whose_error_tells(monkeypatch, capsys):
+    def nothing(_context=""):
+        raise AccessError("there is no token")
+
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setattr(access, "find", nothing)
+    assert job_task.find_system("auto").name == "kubeflow"
+    assert capsys.readouterr().out == "job system kubeflow: there is no token; the input `system` overrides\n"
+
+
+def test_outside_of_a_pod_nothing_is_asked(monkeypatch, capsys):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr(access, "find", None)
+    assert (job_task.find_system("auto").name, capsys.readouterr().out) == ("local", "")
+
+
+# --- on the command line
+
+JOB = "{name: mnist, image: acme/mnist:1, command: [python, train.py], roles: {worker: {}}}"
+NOTHING_RUNS = Answer(200, {"metadata": {}, "items": []})
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Return a function that runs `tfsteps run` of a small job against a cluster, and returns what it printed."""
+
+    def go(served, *options, tfjobs=()):
+        def script(asked):
+            if asked.method == "GET" and "kubeflow.org/v1/" in asked.path and asked.path.endswith("/tfjobs"):
+                return Answer(200, {"metadata": {}, "items": list(tfjobs)})
+            if asked.method == "GET" and "namespaces" in asked.path:
+                return NOTHING_RUNS if "labelSelector" in asked.query else refusal(404, "NotFound")
+            return cluster(served)(asked) if asked.method == "GET" else refusal(403, "Forbidden", "not you")
+
+        with serve(script) as server:
+            monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+            monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
+            monkeypatch.setattr(access, "find", lambda _context="": server.access())
+            code, out, err = tfsteps("run", "-", *options, input=JOB)
+            return code, out, err, [asked.path for asked in server.asked if asked.method == "POST"]
+
+    return go
+
+
+@pytest.mark.parametrize("options", [["--on", "kubernetes"], ["--system", "auto"]])
+def test_run_on_a_cluster_takes_what_fits(run, options):
+    code, _, err, posted = run(BATCH, *options)
+    assert code == Exit.USAGE
+    assert err.startswith("job system jobs: the cluster serves jobs.batch and none of tfjobs.kubeflow.org")
+    assert "; --system NAME overrides\n" in err
+    assert posted[-1] == "/apis/batch/v1/namespaces/ns/jobs"
+
+
+def test_a_system_that_is_named_is_not_asked_for(run):
+    _, _, err, posted = run(BATCH, "--system", "kubeflow")
+    assert "job system" not in err
+    assert posted[-1] == "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
+
+
+def test_a_job_of_another_system_is_not_adopted(run):
+    running = tfjob("r", ("Running", "True", 3), namespace="ns")
+    for options in (["--system", "jobs"], ["--on", "kubernetes"]):
+        code, _, err, posted = run(BATCH, *options, "--run-id", "r", "--adopt", tfjobs=[running])
+        assert code == Exit.USAGE
+        assert err.endswith("run r: task mnist runs on kubeflow, not on jobs; --system kubeflow adopts it\n")
+        assert not posted
+
+
+def test_a_dry_run_asks_nothing(run):
+    code, out, err, _ = run(BATCH, "--on", "kubernetes", "--dry-run")
+    assert (code, "kind: TFJob" in out) == (0, True)
+    assert err.startswith("job system kubeflow: a dry run asks no cluster what it serves; --system NAME overrides\n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--on", "local", "--system", "kubeflow"),
+        ("--on", "local", "--system", "auto"),
+        ("--on", "kubernetes", "--system", "local"),
+    ],
+)
+def test_options_that_contradict_one_another(run, options):
+    code, _, err, _ = run(BATCH, *options)
+    assert (code, err) == (Exit.USAGE, f"error: --system {options[3]} is not --on {options[1]}; leave one out\n")
