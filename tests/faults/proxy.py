@@ -73,7 +73,7 @@ class Proxy:
 
     Attributes:
         access: The API server, and as whom it is asked.
-        certificate: Ours: a file with certificate and key.
+        certificate: Ours: a file with key and certificate.
         rules: The first that meets a request decides.
         seed: Of everything random.
         cue: Called by the faults that give one; tells whether the client lives on.

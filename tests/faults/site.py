@@ -6,9 +6,10 @@ import json
 import os
 import pathlib
 import secrets
-import subprocess
 import threading
 from collections import defaultdict
+
+import trustme
 
 from tests.cluster.paths import KUBECONFIG
 from tests.wire.scripted import eventually
@@ -33,7 +34,7 @@ class Site:
         folder: For the test's own files.
         run: The run that all rows belong to, so that all are siblings of each other.
         namespace: The namespace.
-        certificate: The proxies' file of certificate and key; it is its own authority.
+        certificate: The proxies' file of key, certificate and authority.
         uids: Of the job objects that were ever there, by task.
     """
 
@@ -170,18 +171,10 @@ class Site:
                     self.uids[item["metadata"].get("labels", {}).get(_TASK)].add(item["metadata"]["uid"])
 
     def _certificate(self) -> str:
-        key, certificate = self.folder / "proxy.key", self.folder / "proxy.crt"
-        names = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
-        kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
-        files = ["-keyout", str(key), "-out", str(certificate)]
-        subprocess.run(
-            ["openssl", "req", "-x509", *kind, "-subj", "/CN=fault proxy", *names, *files],
-            check=True,
-            capture_output=True,
-        )
-        both = self.folder / "proxy.pem"
-        both.write_text(key.read_text() + certificate.read_text())
-        return str(both)
+        authority, file = trustme.CA(), self.folder / "proxy.pem"
+        proxy = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
+        file.write_bytes(proxy.bytes() + authority.cert_pem.bytes())
+        return str(file)
 
 
 def find() -> access.Access:

@@ -4,11 +4,14 @@ import contextlib
 import http.server
 import json
 import socket
+import ssl
 import threading
 import time
 import urllib.parse
+from collections.abc import Iterable
 
 import msgspec
+import trustme
 
 from tfsteps.cluster.access import Access
 
@@ -37,23 +40,33 @@ class Answer(msgspec.Struct):
     status: int = 200
     body: object = None
     headers: dict[str, str] = {}
-    parts: list = []
+    parts: Iterable = ()
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers with what `script` returns for each request."""
+    """Answers with what `script` returns for each request, over TLS if that is asked for."""
 
     daemon_threads = True
 
-    def __init__(self, script):
+    def __init__(self, script, *, tls=False):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script = script
         self.asked: list[Asked] = []
         self.hanging = threading.Event()
+        self.trust = self._tls() if tls else None
+
+    def _tls(self):
+        ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        authority = trustme.CA()
+        authority.issue_cert("127.0.0.1").configure_cert(ours)
+        authority.configure_trust(theirs)
+        self.socket = ours.wrap_socket(self.socket, server_side=True)
+        return theirs
 
     def access(self, token="t0ken"):
         tokens = token if callable(token) else lambda _refused: token
-        return Access(f"http://127.0.0.1:{self.server_port}", "ns", None, tokens, "the test's cluster")
+        server = f"{'https' if self.trust else 'http'}://127.0.0.1:{self.server_port}"
+        return Access(server, "ns", self.trust, tokens, "the test's cluster")
 
     def handle_error(self, *_):
         """Clients break off; that is what is tested."""
@@ -117,7 +130,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serve(script):
+def serve(script, *, tls=False):
     """Run a Server for the length of the block. `script` is a function, or a list of answers, the last for ever."""
     answers = list(script) if isinstance(script, list) else None
 
@@ -126,7 +139,7 @@ def serve(script):
             return script(asked)
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    server = Server(next_answer)
+    server = Server(next_answer, tls=tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

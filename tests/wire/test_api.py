@@ -1,5 +1,6 @@
 """Requests at the wire: what is tried again, what ends at once, what is sent."""
 
+import contextlib
 import threading
 import time
 
@@ -79,6 +80,26 @@ def test_stopping_ends_a_wait():
         with pytest.raises(Stopped):
             api.get(JOBS, "ns", "a")
         assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["https", "http"])
+def test_what_came_before_an_answer_was_broken_off_is_what_was_sent(tls):
+    text = b"".join(b"line %d\n" % number for number in range(8000))
+    sent = threading.Event()
+
+    def parts():
+        yield text  # one chunk, in records of TLS that are smaller
+        sent.set()
+        yield "hang"
+
+    with serve([Answer(parts=parts())], tls=tls) as server, Api(server.access()).open("GET", "/log") as response:
+        read = bytearray(next(response.parts()))
+        assert sent.wait(30)
+        response.close()  # as another thread may, while this one is busy with what it has read
+        with contextlib.suppress(ApiError):
+            for part in response.parts():
+                read += part
+    assert read == text[: len(read)]
 
 
 def test_create_refuses_unknown_fields_and_delete_names_the_uid():

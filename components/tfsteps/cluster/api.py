@@ -325,8 +325,10 @@ class Response:
 
     def close(self) -> None:
         """Break off, from any thread: who reads meets an ApiError or the end."""
-        with contextlib.suppress(OSError, AttributeError):
-            self._response.connection.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+        sock = getattr(self._response.connection, "sock", None)
+        if sock:
+            with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _refusal(response: urllib3.BaseHTTPResponse, method: str, path: str) -> ApiError:
