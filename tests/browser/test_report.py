@@ -66,8 +66,22 @@ class Page:
 
     def hover(self, element, dx=0):
         self.browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
-        for i in range(200):  # the page may still be scrolling under the pointer
-            ActionChains(self.browser).move_to_element_with_offset(element, dx, i % 2).perform()
+        turns = itertools.cycle((0, 1))  # where the pointer is already, it does not move
+        return self._said(
+            lambda: ActionChains(self.browser).move_to_element_with_offset(element, dx, next(turns)).perform()
+        )
+
+    def press(self, element, *keys):
+        return self._said(lambda: element.send_keys(*keys))
+
+    def focus(self, element):
+        script = "arguments[0].blur(); arguments[0].focus({focusVisible: true})"
+        return self._said(lambda: self.browser.execute_script(script, element))
+
+    def _said(self, act):
+        """Act until it is answered, and return the answer: scrolling hides it, and the page is told of that later."""
+        for _ in range(200):
+            act()
             if said := self.one("#tip").text:
                 return said
             time.sleep(0.1)
@@ -116,8 +130,7 @@ def test_values_are_shown_under_the_pointer_and_by_the_keys(show):
     assert len(page.all(".cursor circle")) == 2
     ActionChains(page.browser).move_to_element(page.one("h1")).perform()
     assert not page.one("#tip").is_displayed()
-    loss.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
-    said = page.one("#tip").text
+    said = page.press(loss, Keys.HOME, Keys.ARROW_RIGHT)
     assert said == f"step 1\neval: {written['eval/loss', 39]} (step 39)\ntrain: {written['train/loss', 1]}"
 
 
@@ -157,8 +170,7 @@ def test_an_incarnation_says_how_it_ended(show):
         "pid 4712",
     ):
         assert part in said
-    page.browser.execute_script("arguments[0].focus({focusVisible: true})", bars[2])
-    assert "start 3 of 3" in page.one("#tip").text
+    assert "start 3 of 3" in page.focus(bars[2])
     ActionChains(page.browser).send_keys(Keys.ESCAPE).perform()
     assert not page.one("#tip").is_displayed()
 
