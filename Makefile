@@ -64,7 +64,7 @@ image: $(STAMP) ## the launcher's image, by docker or podman, tagged tfsteps/lau
 	  $$(command -v docker || command -v podman || echo docker) build --build-arg VERSION=$$version \
 	  --tag tfsteps/launcher:$$version --file images/launcher/Dockerfile dist
 
-cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, about a quarter of an hour
+cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour
 	@$(PYTHON) -m tests.cluster up
 
 cluster-down: ## stop it and remove every trace

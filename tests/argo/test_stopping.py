@@ -10,11 +10,12 @@ import pytest
 from hera.workflows import Steps
 
 from tests.argo.world import LONG, WORKFLOWS, job
-from tests.preflight.conftest import HELD, eventually
+from tests.preflight.conftest import HELD
+from tests.support.waiting import until
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 NODES = Resource("v1", "nodes", "Node")
 STOPS = {
@@ -60,7 +61,7 @@ def running(world, name):
 
 def adopted(world, name, pod, uid):
     """Check that a launcher made anew goes on with the job, and the Workflow succeeds with that one job."""
-    eventually(lambda: any(each["metadata"]["uid"] != pod["uid"] for each in world.launchers(name)), 60)
+    until(lambda: any(each["metadata"]["uid"] != pod["uid"] for each in world.launchers(name)))
     world.release(name)
     assert world.ended(name) == "Succeeded", world.why(name)
     assert [each["uid"] for each in world.jobs(name)] == [uid]
@@ -113,9 +114,9 @@ def test_stopped(name, world, record_property):
     time.sleep(1)
     assert (f"{name}.onExit" in world.nodes(name)) is exit_handler
     if exit_handler:
-        eventually(lambda: world.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded", 60)
+        until(lambda: world.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded")
         assert world.decoded(name, "cleanup", "removed") == [], "its launcher did it"
-    eventually(lambda: not world.launchers(name), 60)
+    until(lambda: not world.launchers(name))
     assert world.jobs(name) == []
 
 
@@ -132,7 +133,7 @@ def test_the_finalizer_removes_what_a_launcher_left(world, record_property):
     since = time.monotonic()
     world.kill(pod["name"])
     assert world.ended("left") == "Failed", world.why("left")
-    record_property("seconds", world.gone("left", since, 60))
+    record_property("seconds", world.gone("left", since))
     assert world.nodes("left")["left.onExit"]["phase"] == "Succeeded"
     assert len(world.decoded("left", "cleanup", "removed")) == 1
 
@@ -142,7 +143,7 @@ def test_suspended(world):
     _, uid = running(world, "suspended")
     world.patch("suspended", {"suspend": True})
     world.release("suspended")
-    eventually(lambda: not world.launchers("suspended"), 90)
+    until(lambda: not world.launchers("suspended"))
     time.sleep(2)
     assert [each["uid"] for each in world.jobs("suspended")] == [uid], "what runs goes on, nothing new begins"
     world.patch("suspended", {"suspend": None})

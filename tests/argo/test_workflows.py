@@ -7,11 +7,11 @@ from hera.workflows import DAG, Container, Parameter, Steps, Workflow
 from hera.workflows.models import ValueFrom, WorkflowTemplateRef
 
 from tests.argo.world import BUSYBOX, CLUSTER_TEMPLATES, TEMPLATES, WORKFLOWS, job
-from tests.preflight.conftest import eventually
+from tests.support.waiting import until
 from tfsteps.argo import problems, workflow_template
 from tfsteps.identity import new_run_id
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 QUICK = "echo up"
 
@@ -100,7 +100,7 @@ def flows(world):
     world.cluster.api.create(CLUSTER_TEMPLATES, "", workflow_template(cluster=True, name=name, **made).to_dict())
     for flow in (branches, parted, side_by_side):
         world.submit(flow(world))
-    eventually(lambda: world.status("branches").get("phase"))  # a controller that has seen it has seen the templates
+    until(lambda: world.status("branches").get("phase"))  # a controller that has seen it has seen the templates
     by_reference(world)
     of_template(world, name)
     yield
@@ -146,4 +146,4 @@ def test_a_workflow_that_refers_to_the_template(world):
 @pytest.mark.usefixtures("flows")
 def test_the_cluster_template_submitted_as_it_is(world):
     assert world.ended("of-template") == "Succeeded", world.why("of-template")
-    assert eventually(lambda: world.nodes("of-template")["of-template.onExit"])["phase"] == "Succeeded"
+    assert until(lambda: world.nodes("of-template")["of-template.onExit"])["phase"] == "Succeeded"

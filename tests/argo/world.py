@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from hera.workflows import DAG, Workflow
 
-from tests.preflight.conftest import Cluster, eventually, release
+from tests.preflight.conftest import Cluster, release
+from tests.support.waiting import LONGEST, until
 from tfsteps import argo
 from tfsteps.cluster.api import ApiError, Resource
 from tfsteps.cluster.logs import PODS
@@ -79,9 +80,9 @@ class World:
         """Return a Workflow's status; empty = it has none yet."""
         return self.cluster.api.get(WORKFLOWS, self.namespace, name).get("status") or {}
 
-    def ended(self, name, seconds=150):
+    def ended(self, name, seconds=LONGEST):
         """Return a Workflow's phase once it has ended."""
-        return eventually(
+        return until(
             lambda: (phase := self.status(name).get("phase")) in {"Succeeded", "Failed", "Error"} and phase, seconds
         )
 
@@ -108,8 +109,8 @@ class World:
 
     def running(self, name):
         """Return a Workflow's job once a replica of it is up and its launcher knows it."""
-        (found,) = eventually(lambda: self.jobs(name), 150)
-        eventually(lambda: "] up" in self.log(name), 90)
+        (found,) = until(lambda: self.jobs(name))
+        until(lambda: "] up" in self.log(name))
         return found
 
     def log(self, name):
@@ -125,9 +126,9 @@ class World:
         pods = self.cluster.api.list(PODS, self.namespace, labelSelector=f"workflows.argoproj.io/workflow={name}")
         return [each for each in pods["items"] if each["status"].get("phase") not in {"Succeeded", "Failed"}]
 
-    def gone(self, name, since, within):
+    def gone(self, name, since, within=LONGEST):
         """Wait until a Workflow has no job, and return after how many seconds."""
-        eventually(lambda: not self.jobs(name), within)
+        until(lambda: not self.jobs(name), within)
         return round(time.monotonic() - since, 1)
 
     def release(self, name):

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import yaml
 
 from tests.cluster import node
-from tests.conformance.waiting import until
+from tests.support.waiting import until
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
@@ -48,7 +48,7 @@ class _Deployment:
 
     def _scale(self, replicas: int) -> None:
         self._api.patch(_DEPLOYMENTS, *self._where, {"spec": {"replicas": replicas}})
-        until(lambda: self._available() == replicas, 120)  # an operator may make certificates first
+        until(lambda: self._available() == replicas)  # an operator may make certificates first
 
     def _running(self) -> list[Any]:
         chosen = {"labelSelector": self._labels, "fieldSelector": "status.phase=Running"}

@@ -10,8 +10,8 @@ from typing import Any
 from tests.conformance.case import Case
 from tests.conformance.telling import TOLD, held, succeeded, tell
 from tests.conformance.verdicts import sh, standin
-from tests.conformance.waiting import until
 from tests.conformance.world import World
+from tests.support.waiting import until
 from tfsteps import spec, systems
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
@@ -224,7 +224,7 @@ def _(world: World) -> None:
     other = {"metadata": {"name": "other"}, "spec": {"containers": containers, "nodeSelector": {"nowhere": "true"}}}
     uid = world.api.create(PODS, world.namespace, other)["metadata"]["uid"]
     launcher = world.launch({**_WORKER, **sh("echo up")})
-    until(lambda: "exceeded quota: team" in launcher.text(), 60)
+    until(lambda: "exceeded quota: team" in launcher.text())
     assert launcher.status.state is State.PENDING
     world.api.delete(PODS, world.namespace, "other", uid)
     launcher.ends(0, State.SUCCEEDED)

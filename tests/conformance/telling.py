@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Container, Mapping
 from typing import Any
 
-from tests.conformance.waiting import until
 from tests.conformance.world import Launcher, World
+from tests.support.waiting import until
 from tfsteps.cluster.api import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.systems.base import ReplicaState

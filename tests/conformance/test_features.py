@@ -10,15 +10,13 @@ import pytest
 
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.test_job_systems import CASES
-from tests.conformance.waiting import until
 from tests.conformance.world import World
 from tests.support import features
+from tests.support.waiting import until
 from tfsteps import systems
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, Resource
 from tfsteps.systems.capabilities import FEATURES, Level
-
-pytestmark = [pytest.mark.timeout(300)]
 
 HAS = {Level.NATIVE, Level.DONE}
 ELSEWHERE = {  # what no case of the table can show: where it is shown

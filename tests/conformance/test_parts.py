@@ -5,14 +5,14 @@ import pytest
 from tests.conformance.stories import plan
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.verdicts import sh
-from tests.conformance.waiting import until
 from tests.conformance.world import World
+from tests.support.waiting import until
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, Resource
 from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.parts import UNFINISHED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 SERVICES = Resource("v1", "services", "Service")

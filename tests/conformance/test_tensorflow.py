@@ -12,7 +12,7 @@ from tfsteps.cluster import access
 from tfsteps.cluster.api import Api
 from tfsteps.systems.base import ReplicaState, State
 
-pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 
 _FILES = [
     "images/train/Dockerfile",

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.conformance.case import Case
 from tests.conformance.telling import held, succeeded, tell
-from tests.conformance.waiting import until
 from tests.conformance.world import Launcher, World
+from tests.support.waiting import until
 from tfsteps.systems.base import ReplicaState, State
 
 SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives pods that are made anew

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tests.conformance import account
 from tests.conformance.systems import System
-from tests.conformance.waiting import until
+from tests.support.waiting import until
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity, new_run_id

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from tests.cluster import images
-from tests.conformance.waiting import until
+from tests.support.waiting import until
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Resource
 
@@ -36,7 +36,7 @@ def up(names: Iterable[str]) -> None:
     _apply(api, _BINDINGS, "", {"metadata": {"name": NAMESPACE}, "subjects": [account], "roleRef": role})
     for name in names:
         _apply(api, _DEPLOYMENTS, NAMESPACE, _deployment(name, image))
-        until(lambda name=name: _available(api, name), 120)
+        until(lambda name=name: _available(api, name))
 
 
 def down() -> None:

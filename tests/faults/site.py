@@ -12,7 +12,7 @@ from collections import defaultdict
 import trustme
 
 from tests.cluster.paths import KUBECONFIG
-from tests.wire.scripted import eventually
+from tests.support.waiting import until
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
@@ -98,7 +98,7 @@ class Site:
         spec = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 60}
         pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
         self.api.create(PODS, self.namespace, pod)
-        eventually(lambda: self.api.get(PODS, self.namespace, name)["status"]["phase"] == "Running", 60)
+        until(lambda: self.api.get(PODS, self.namespace, name)["status"]["phase"] == "Running")
 
     def shut_down(self, workflow: str) -> None:
         """Terminate a Workflow, as a user does."""
@@ -155,7 +155,7 @@ class Site:
             "spec": {"tfReplicaSpecs": {"Worker": worker}},
         }
         self.api.create(JOBS, self.namespace, job)
-        eventually(lambda: any(pod["status"]["phase"] == "Running" for pod in self.pods("sibling")), 60)
+        until(lambda: any(pod["status"]["phase"] == "Running" for pod in self.pods("sibling")))
 
     def _record(self, version: str) -> None:
         """Keep the uid of every job that is ever there, by a watch that shares no fault with the tested one."""

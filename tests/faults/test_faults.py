@@ -9,7 +9,6 @@ from tests.faults.rows import ROWS
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_fault(row, row_outcomes):
     found = row_outcomes[row.name].result()

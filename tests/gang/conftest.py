@@ -7,8 +7,8 @@ import pytest
 
 from tests.cluster import paths
 from tests.conformance.systems import SYSTEMS
-from tests.conformance.waiting import until
 from tests.conformance.world import World
+from tests.support.waiting import until
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, Resource
 
@@ -86,4 +86,4 @@ def _roll_out(api, containers):
             and status.get("availableReplicas") == status.get("updatedReplicas") == 1
         )
 
-    until(done, 120)
+    until(done)

@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from tests.conformance.systems import SYSTEMS
-from tests.conformance.waiting import until
 from tests.gang.conftest import IMAGE, SLOT, SLOTS
+from tests.support.waiting import until
 from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.gang import POD_GROUPS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 QUICK, LONG = "sleep 2", "trap 'exit 0' TERM; sleep 600 & wait"
 _LOOK_SECONDS = 6.0  # several tries of the scheduler
 

@@ -5,9 +5,9 @@ import concurrent.futures
 import pytest
 
 from tests.conformance.verdicts import ROWS, check
-from tests.conformance.waiting import until
 from tests.hai import pods
 from tests.hai.world import HaiWorld
+from tests.support.waiting import until
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.hai.capabilities import CAPABILITIES
 

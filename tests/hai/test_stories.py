@@ -12,10 +12,10 @@ import types
 import pytest
 
 from tests.conformance.verdicts import sh, standin
-from tests.conformance.waiting import until
 from tests.hai import pods
 from tests.hai.platform import HOOK_RESTART, INTERRUPT
 from tests.hai.world import HaiWorld
+from tests.support.waiting import until
 from tfsteps import lifecycle, spec
 from tfsteps.cluster.access import Access
 from tfsteps.identity import Identity

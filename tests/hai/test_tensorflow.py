@@ -8,14 +8,13 @@ import signal
 import pytest
 
 from tests.conformance.verdicts import sh
-from tests.conformance.waiting import until
 from tests.hai import pods
 from tests.hai.world import HaiWorld
+from tests.support.waiting import until
 from tfsteps.systems.base import ReplicaState, State
 
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make"),
 ]
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": 2, "RESUME": 1, "CUDA_VISIBLE_DEVICES": -1}

@@ -8,14 +8,15 @@ import pytest
 import yaml
 
 from tests.janitor.conftest import IMAGE, JOBS, LONG, manifests
-from tests.preflight.conftest import ROOT, eventually, executor, grant, namespace_of
+from tests.preflight.conftest import ROOT, executor, grant, namespace_of
 from tests.preflight.test_workflow import jobs, pods
+from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubernetes.host import WORKFLOWS
 from tfsteps.systems.kubernetes.upkeep import LAUNCHER
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 PERIOD_SECONDS = 5
 KILL = """
@@ -73,14 +74,14 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
     owner = submit(cluster, namespace, image, "killed")
     sibling = submit(cluster, namespace, image, "sibling")
     for each in (owner, sibling):
-        eventually(lambda each=each: jobs(cluster, namespace, each), 120)
+        until(lambda each=each: jobs(cluster, namespace, each))
     (before,), (beside,) = jobs(cluster, namespace, owner), jobs(cluster, namespace, sibling)
     assert before["annotations"][LAUNCHER] == "killed[0].train"
     pod = next(each for each in pods(cluster, namespace, owner) if "train" in each["metadata"]["name"])["metadata"]
-    eventually(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, pod["name"], "-c", "main", "--ignore-errors"))
+    until(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, pod["name"], "-c", "main", "--ignore-errors"))
     with contextlib.suppress(AssertionError):  # the container ends, and with it what was executed in it
         cluster.kubectl("exec", "-n", namespace, pod["name"], "-c", "main", "--", "python", "-c", KILL)
-    eventually(lambda: cluster.api.get(PODS, namespace, pod["name"])["status"]["phase"] == "Failed")
+    until(lambda: cluster.api.get(PODS, namespace, pod["name"])["status"]["phase"] == "Failed")
 
     passed = said(cluster, namespace)
     time.sleep(2 * PERIOD_SECONDS)
@@ -88,8 +89,8 @@ def test_a_killed_launchers_job_goes_with_its_workflow(cluster, namespace, image
     assert said(cluster, namespace) == passed, "the Workflow goes on: nothing is due"
 
     cluster.api.patch(WORKFLOWS, namespace, "killed", {"spec": {"shutdown": "Terminate"}})
-    eventually(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
-    eventually(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace))
+    until(lambda: not jobs(cluster, namespace, owner), PERIOD_SECONDS + 5)
+    until(lambda: f"{JOBS.kind} {namespace}/{before['name']} deleted: " in said(cluster, namespace))
     assert [each["uid"] for each in jobs(cluster, namespace, sibling)] == [beside["uid"]]
 
 

@@ -9,7 +9,8 @@ import yaml
 from tests.conformance import operators
 from tests.controllers import install as controllers
 from tests.janitor.conftest import IMAGE, JOBS, LONG
-from tests.preflight.conftest import ROOT, eventually
+from tests.preflight.conftest import ROOT
+from tests.support.waiting import until
 from tfsteps import systems
 from tfsteps.cluster.logs import PODS
 from tfsteps.systems.base import State
@@ -19,7 +20,7 @@ from tfsteps.systems.kubernetes.host import WORKFLOWS
 from tfsteps.systems.kubernetes.status import job_ended
 
 KEPT_SECONDS = 2
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 OTHERS = [name for name in systems.on_kubernetes() if name != "kubeflow"]
 GO = {
@@ -57,10 +58,10 @@ def jobs(stage, cluster):
     of_others = {"owner": owners["stopped"], "node": "stopped.other"}
     made |= {f"on-{name}": stage.job(f"on-{name}", system=name, **of_others) for name in OTHERS}
     for name, state in ENDS.items():
-        eventually(lambda name=name, state=state: verdict(stage, made[name]) is state)
+        until(lambda name=name, state=state: verdict(stage, made[name]) is state)
     for name in made.keys() - ENDS.keys() - {f"on-{name}" for name in OTHERS}:
-        eventually(lambda name=name: [pod for pod in pods(stage, made[name]) if pod["status"]["phase"] == "Running"])
-    eventually(lambda: time.time() > job_ended(item(stage, made["kept"])) + KEPT_SECONDS + 1)
+        until(lambda name=name: [pod for pod in pods(stage, made[name]) if pod["status"]["phase"] == "Running"])
+    until(lambda: time.time() > job_ended(item(stage, made["kept"])) + KEPT_SECONDS + 1)
     return made
 
 
@@ -130,7 +131,7 @@ def test_what_is_due_goes_in_one_pass(passes, stage, jobs):
     assert lines.keys() == GO.keys()
     for name, why in GO.items():
         assert any(each in lines[name] for each in why.split("|")), lines[name]
-        eventually(lambda name=name: not pods(stage, jobs[name]))
+        until(lambda name=name: not pods(stage, jobs[name]))
 
 
 def test_the_pods_of_a_job_that_succeeded_go(passes, stage, jobs):
@@ -171,8 +172,8 @@ def test_parameter_servers_of_plain_jobs_end_with_a_chief_that_has_succeeded(sta
         found = stage.cluster.api.get(job["resource"], stage.namespace, job["name"])
         return IndexedJobs().verdict(found).state is State.SUCCEEDED
 
-    eventually(lambda: phases() == ["Running", "Running", "Succeeded"] and succeeded())
-    eventually(lambda: stage.sweep("--once")[0] == 0 and not phases())
+    until(lambda: phases() == ["Running", "Running", "Succeeded"] and succeeded())
+    until(lambda: stage.sweep("--once")[0] == 0 and not phases())
     time.sleep(3)
     assert phases() == [], "they came back"
     assert stage.has(job)

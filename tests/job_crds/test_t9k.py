@@ -6,16 +6,16 @@ import pytest
 
 from tests.conformance.telling import TOLD, tell
 from tests.conformance.verdicts import sh
-from tests.conformance.waiting import until
 from tests.controllers.board import SERVICES
 from tests.controllers.t9k import BOARDS, MAX_DURATION
+from tests.support.waiting import until
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.watch import Changed, Listed, Watch
 from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.board import address
 from tfsteps.systems.kubernetes.kind import RELEASE
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 _EVENTS = Resource("v1", "events", "Event")
 _CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")

@@ -5,13 +5,13 @@ import pytest
 from tests.conformance.telling import TOLD, tell
 from tests.conformance.test_tensorflow import _ENV, _FILES
 from tests.conformance.verdicts import SHARED, sh
-from tests.conformance.waiting import until
 from tests.controllers.board import SERVICES
 from tests.controllers.tfjob_v1alpha1 import JOBS
+from tests.support.waiting import until
 from tfsteps.cluster.api import Resource
 from tfsteps.systems.base import ReplicaState, State
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.cluster
 
 _BATCH = Resource("batch/v1", "jobs", "Job")
 _CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")

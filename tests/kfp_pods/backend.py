@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import yaml
 
 import tfsteps
-from tests.preflight.conftest import eventually, exists, release
+from tests.preflight.conftest import exists, release
+from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.cluster.watch import Deleted, Watch
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -135,7 +136,7 @@ class Backend:
     def start(self, step, attempt=None):
         """Make a step's pod, once there is none of that name; `attempt` = that of a task with `set_retry`."""
         name = step.pod_name(attempt)
-        eventually(lambda: not exists(self.api, PODS, self.namespace, name))
+        until(lambda: not exists(self.api, PODS, self.namespace, name))
         made = self.api.create(PODS, self.namespace, self._pod(step, name, attempt))
         return made["metadata"]["name"], made["metadata"]["uid"]
 
@@ -160,7 +161,7 @@ class Backend:
             main = next((each for each in statuses if each["name"] == "main"), {})
             return main.get("state", {}).get("terminated")
 
-        code = eventually(terminated, 90)["exitCode"]
+        code = until(terminated)["exitCode"]
         said = self.log(pod)
         found = re.search(r"^published (.*)$", said, re.MULTILINE)
         return Ended(code, said, json.loads(found[1]) if found else None)
@@ -171,7 +172,7 @@ class Backend:
 
     def until_said(self, pod, text):
         """Wait until a step has printed `text`."""
-        eventually(lambda: text in self.log(pod), 90)
+        until(lambda: text in self.log(pod))
 
     def _pod(self, step, name, attempt):
         node = f"{step.run.name}.root.{step.node}.executor" + (f"({attempt})" if attempt is not None else "")

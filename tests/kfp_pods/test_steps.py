@@ -5,11 +5,12 @@ import time
 import pytest
 
 from tests.kfp_pods.backend import ASLEEP, Step, job
-from tests.preflight.conftest import HELD, eventually
+from tests.preflight.conftest import HELD
+from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.systems.kubernetes.host import WORKFLOWS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 SECONDS = 5.0
 """Within which a terminated run leaves no job."""
 
@@ -55,7 +56,7 @@ def test_a_training_that_is_terminated_has_a_tenth_of_a_second(told, backend):
         backend.api.patch(WORKFLOWS, backend.namespace, name, {"spec": {"activeDeadlineSeconds": 0}})
     asked = backend.signal(pod)
     assert backend.ended(pod).code == 128 + 15, "the parent did not live to see how the step ended"
-    gone = eventually(lambda: backend.deleted.get(made))
+    gone = until(lambda: backend.deleted.get(made))
     assert backend.jobs(name) == {}
     took = gone - asked
     print(f"job gone {took:.3f} s after SIGTERM")
@@ -114,7 +115,7 @@ def test_terminating_a_run_ends_the_job_that_it_waits_for(backend):
     backend.api.patch(WORKFLOWS, backend.namespace, run.name, {"spec": {"activeDeadlineSeconds": 0}})
     assert "exit 12" in backend.ended(pod).said
     assert backend.jobs("waited") == {}
-    assert eventually(lambda: backend.deleted.get(made["name"])) - asked < SECONDS
+    assert until(lambda: backend.deleted.get(made["name"])) - asked < SECONDS
 
 
 def test_cleanup_after_a_launcher_was_killed(backend):

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pathlib
-import re
 import secrets
 import subprocess
 
@@ -11,7 +10,8 @@ import pytest
 import yaml
 
 from tests.cluster import images, paths
-from tests.preflight.conftest import Cluster, eventually, exists, release
+from tests.preflight.conftest import Cluster, exists, release
+from tests.support.waiting import until
 from tests.unit.cli.command import COMMAND
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, Resource
@@ -72,16 +72,6 @@ class Terminal:
         release(Cluster(self.api), self.namespace, job["metadata"]["name"])
 
 
-def until(process, pattern):
-    """Read standard output up to the first line that matches; return all that was read."""
-    read = []
-    for line in process.stdout:
-        read.append(line)
-        if re.search(pattern, line):
-            return "".join(read)
-    raise AssertionError(f"never printed {pattern!r}: {read} {process.stderr.read()}")
-
-
 @pytest.fixture(scope="session")
 def namespace():
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +81,7 @@ def namespace():
         api = Api(access.find())
         name = f"u-cli-{secrets.token_hex(3)}"
         made = api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": MANAGED_BY}})
-        eventually(lambda: exists(api, ACCOUNTS, name, "default"))
+        until(lambda: exists(api, ACCOUNTS, name, "default"))
         yield api, name
         api.delete(NAMESPACES, "", name, made["metadata"]["uid"])
 

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from tests.conformance.systems import SYSTEMS
-from tests.kubernetes_cli.conftest import until
-from tests.preflight.conftest import HELD, eventually
+from tests.preflight.conftest import HELD
+from tests.support.waiting import read_until, until
 from tfsteps.exits import Exit
 
 pytestmark = pytest.mark.cluster
@@ -90,14 +90,14 @@ def test_a_dry_run_is_what_kubectl_takes_and_creates_nothing(terminal, home):
 def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(terminal, tmp_path, monkeypatch):
     job = terminal.job("echo ready; i=0; while sleep 0.2; do i=$((i+1)); echo $i; done")
     with terminal.started("run", job, "--run-id", "busy") as launcher:
-        until(launcher, "ready")
+        read_until(launcher, "ready")
         another_machine(monkeypatch, tmp_path)
         assert re.search(r"busy +quick +0 +(pending|running) ", terminal.tfsteps("runs").stdout)
         refused = terminal.tfsteps("run", job, "--run-id", "busy")
         assert refused.returncode == Exit.USAGE
         stop = f"`tfsteps stop busy --task quick --on kubernetes --namespace {terminal.namespace}` stops it"
         assert stop in refused.stderr
-        eventually(lambda: "Started" in terminal.reasons("busy"))  # a kubelet may tell late
+        until(lambda: "Started" in terminal.reasons("busy"))  # a kubelet may tell late
         debug = terminal.tfsteps("debug", "busy")
         with terminal.started("logs", "busy", "--follow", "--tail", "1") as logs:
             first = int(logs.stdout.readline().removeprefix("[worker-0] "))
@@ -127,14 +127,14 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
 def test_a_job_whose_launcher_was_killed_is_gone_on_with(terminal, home):
     job = terminal.job(code := f"echo ready; {HELD}; echo end")
     with terminal.started("run", job, "--run-id", "left") as launcher:
-        until(launcher, "ready")
+        read_until(launcher, "ready")
         launcher.kill()
         launcher.communicate()
     assert "--adopt goes on with it" in terminal.tfsteps("run", job, "--run-id", "left").stderr
     other = terminal.job("echo another")
     assert "was made from another job" in terminal.tfsteps("run", other, "--run-id", "left", "--adopt").stderr
     with terminal.started("run", terminal.job(code), "--run-id", "left", "--adopt") as launcher:
-        until(launcher, "up")
+        read_until(launcher, "up")
         terminal.release("left")
         _, err = launcher.communicate(timeout=60)
     assert launcher.returncode == Exit.SUCCEEDED, err
@@ -146,16 +146,16 @@ def test_a_job_whose_launcher_was_killed_is_gone_on_with(terminal, home):
 def test_a_job_is_paused_and_resumed(terminal):
     job = terminal.job(f"echo ready; {HELD}; echo end")
     with terminal.started("run", job, "--run-id", "calm") as launcher:
-        until(launcher, "ready")
+        read_until(launcher, "ready")
         paused = terminal.tfsteps("pause", "calm")
         back = f"`tfsteps resume calm --task quick --on kubernetes --namespace {terminal.namespace}` starts it again"
         assert (paused.returncode, paused.stderr) == (0, "")
         assert paused.stdout.splitlines()[-1] == f"quick is paused; {back}"
-        until(launcher, "quick: suspended")
+        read_until(launcher, "quick: suspended")
         assert "is paused already" in terminal.tfsteps("pause", "calm").stderr
         resumed = terminal.tfsteps("resume", "calm", "--task", "quick")
         assert (resumed.returncode, resumed.stdout.startswith("quick is resumed; ")) == (0, True)
-        said = until(launcher, "up")
+        said = read_until(launcher, "up")
         terminal.release("calm")
         said += launcher.communicate(timeout=60)[0]
     assert launcher.returncode == Exit.SUCCEEDED
@@ -171,7 +171,7 @@ def test_held_replicas_are_there_to_look_around_in(terminal, versioned, system):
     limits, roles = "deadlines: {running: 1s, no_progress: 1s}", "{worker: {replicas: 2}}"
     job = terminal.job("exit 3", limits, roles, versioned)
     with terminal.started("debug", job, "--hold", "worker", "--system", system) as held:
-        said = until(held, "all that is held is up")
+        said = read_until(held, "all that is held is up")
         shells = re.findall(r"(\S+) is held; a shell beside it:  kubectl (.*)", said)
         assert sorted(name for name, _ in shells) == ["worker-0", "worker-1"]
         for name, command in shells:
@@ -193,7 +193,7 @@ def test_show_follow_ends_with_the_job(terminal):
     with terminal.started(
         "run", terminal.job("echo ready; sleep 3; exit 4", more="on_end: keep"), "--run-id", "seen"
     ) as it:
-        until(it, "ready")
+        read_until(it, "ready")
         shown = terminal.tfsteps("show", "seen", "--follow")
         assert it.wait(60) == Exit.FAILED
     assert shown.returncode == 0
@@ -207,10 +207,10 @@ def test_show_follow_ends_with_the_job(terminal):
 def test_ctrl_c_deletes_the_job_and_a_second_one_does_not_wait(terminal, home, signals):
     run = f"ctrl-c-{signals}"
     with terminal.started("run", terminal.job(BUSY), "--run-id", run) as process:
-        until(process, "ready")
+        read_until(process, "ready")
         process.send_signal(signal.SIGINT)
         if signals == 2:
-            eventually(lambda: not terminal.jobs(run))  # the first is heard: two at once may be one
+            until(lambda: not terminal.jobs(run))  # the first is heard: two at once may be one
             process.send_signal(signal.SIGINT)
         sent = time.time()
         out, err = process.communicate(timeout=60)

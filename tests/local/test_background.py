@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.local.test_kfp_steps import until
+from tests.support.waiting import until
 from tfsteps import background, spec, systems
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt, attempts

@@ -7,13 +7,13 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 from kfp import dsl
 
 from tests.local.test_kfp_local import WhenAsleep, do, say, step
+from tests.support.waiting import until
 from tfsteps.engines.kfp.local import PipelineError
 from tfsteps.kfp import cleanup, evaluate_gate, launch, run, train, train_and_finalize, wait
 from tfsteps.records import attempts
@@ -393,11 +393,3 @@ def test_the_gate(given, code, says, tmp_path):
         ended = error.exit_code
     assert ended == code
     assert says in "\n".join(lines)
-
-
-def until(condition, seconds=60.0):
-    """Wait until `condition()` is true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)

@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 
-from tests.local.test_kfp_steps import until
+from tests.support.waiting import until
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt
 

@@ -16,6 +16,7 @@ import urllib.request
 import psutil
 import pytest
 
+from tests.support.waiting import read_until
 from tfsteps import records
 from tfsteps.systems.base import State
 
@@ -72,7 +73,6 @@ def with_training(tmp_path, program):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.timeout(240)
 def test_to_its_end():
     code, output = run()
     assert code == 0, output
@@ -91,7 +91,6 @@ def test_to_its_end():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.timeout(240)
 def test_parameter_servers_and_a_model_that_is_not_good_enough():
     code, output = run("--parameter-servers", "1", "--accuracy", "1.01")
     assert code == 0, output
@@ -101,7 +100,6 @@ def test_parameter_servers_and_a_model_that_is_not_good_enough():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.timeout(240)
 def test_parameter_server():
     few = ("--workers", "1", "--servers", "1", "--examples", "500", "--settings", '{"EPOCHS": "1"}')
     code, output = run(*few, pipeline="parameter_server")
@@ -112,7 +110,6 @@ def test_parameter_server():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.timeout(240)
 def test_fan_out():
     trials = [{"LEARNING_RATE": rate, "EPOCHS": "1"} for rate in ("0.0001", "0.5")]
     code, output = run("--examples", "500", "--trials", json.dumps(trials), pipeline="fan_out")
@@ -126,7 +123,6 @@ def test_fan_out():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("accuracy", "passes"), [("0", True), ("1.01", False)])
 def test_nightly(accuracy, passes):
     few = ("--examples", "500", "--settings", '{"EPOCHS": "1"}')
@@ -148,7 +144,6 @@ def test_nightly_with_data_that_are_not_fit():
 
 
 @pytest.mark.tensorflow
-@pytest.mark.timeout(240)
 def test_side_by_side():
     settings = [f"--{who}={json.dumps({'EPOCHS': '1', 'HIDDEN': size})}" for who, size in FIGHTERS.items()]
     code, output = run("--examples", "500", *settings, pipeline="side_by_side")
@@ -201,7 +196,7 @@ def test_failed_training(tmp_path):
 def test_stopped(number, tmp_path):
     folder = with_training(tmp_path, "import time\nprint('sleeping', flush=True)\ntime.sleep(600)")
     with subprocess.Popen(command(folder=folder), stdout=subprocess.PIPE, text=True) as process:
-        output = until(process.stdout, "sleeping")
+        output = read_until(process, "sleeping")
         process.send_signal(number)
         output += process.stdout.read()
     assert process.returncode == 12, output
@@ -214,7 +209,7 @@ def test_stopped(number, tmp_path):
 def test_killed(tmp_path):
     folder = with_training(tmp_path, "import time\nprint('sleeping', flush=True)\ntime.sleep(600)")
     with subprocess.Popen(command(folder=folder), stdout=subprocess.PIPE, text=True) as process:
-        output = until(process.stdout, "sleeping")
+        output = read_until(process, "sleeping")
         process.kill()
     give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
@@ -234,7 +229,7 @@ def run_of(process):
 def test_tensorboard_is_kept_until_a_signal_comes(tmp_path):
     folder = with_training(tmp_path, "raise SystemExit('no such optimizer')")
     with subprocess.Popen(command("--tensorboard", folder=folder), stdout=subprocess.PIPE, text=True) as process:
-        output = until(process.stdout, "TensorBoard stays up")
+        output = read_until(process, "TensorBoard stays up")
         url = re.search(r"stays up at (http\S+);", output)[1]
         assert only_attempt().status().tensorboard_url == url
         with urllib.request.urlopen(f"{url}data/environment") as answer:
@@ -243,13 +238,3 @@ def test_tensorboard_is_kept_until_a_signal_comes(tmp_path):
         output += process.stdout.read()
     assert process.returncode == 10, "that of the pipeline"
     assert_nothing_left(output)
-
-
-def until(lines, text):
-    """Return the lines up to the first one that holds `text`."""
-    seen = []
-    for line in lines:
-        seen.append(line)
-        if text in line:
-            return "".join(seen)
-    raise AssertionError("".join(seen))

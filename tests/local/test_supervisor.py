@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.support.jobs import PROGRAMS, alive, kill, pid_of, port_of, run_job
+from tests.support.waiting import until
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt
 from tfsteps.systems.base import ReplicaState, State
@@ -114,7 +115,7 @@ def test_leftovers_are_ended_after_the_finish_time_and_do_not_count():
 def test_grandchildren_in_groups_of_their_own_go_with_their_replica(tmp_path):
     code = f"set -m; sleep 300 & echo $! > {tmp_path}/pid; exit 0"
     assert run_job(script(code)).status.state is State.SUCCEEDED
-    gone([int((tmp_path / "pid").read_text())], 5)
+    gone([int((tmp_path / "pid").read_text())])
 
 
 def test_a_background_process_that_holds_the_pipe_does_not_hold_the_job():
@@ -221,20 +222,14 @@ def supervisor(text, run="other"):
     attempt = Attempt.of(Identity(run=run, task=name))
     with subprocess.Popen([sys.executable, "-c", RUN, text, run], cwd=root) as process:
         try:
-            give_up = time.monotonic() + 60
-            while not ((attempt.folder / "status.json").exists() and attempt.status().started):
-                assert time.monotonic() < give_up
-                time.sleep(0.02)
+            until(lambda: (attempt.folder / "status.json").exists() and attempt.status().started)
             yield process, attempt
         finally:
             process.kill()
 
 
-def gone(pids, seconds=60):
-    give_up = time.monotonic() + seconds
-    while any(alive(pid) for pid in pids):
-        assert time.monotonic() < give_up, [pid for pid in pids if alive(pid)]
-        time.sleep(0.02)
+def gone(pids):
+    until(lambda: not any(alive(pid) for pid in pids))
 
 
 def test_a_killed_supervisor_leaves_no_replica():

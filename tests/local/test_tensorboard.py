@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.event_writer import ScalarWriter
 from tests.support.jobs import alive
+from tests.support.waiting import until
 from tfsteps.systems.local.process import session
 from tfsteps.tensorboard import process
 from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
@@ -27,13 +28,6 @@ def get(url):
 
 def processes(board):
     return [pid for pid in session(board._process.pid) if alive(pid)]
-
-
-def wait_until(condition, seconds=60):
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up, "never happened"
-        time.sleep(0.02)
 
 
 def test_it_answers_and_ends_with_its_data_server(tmp_path):
@@ -53,7 +47,7 @@ def test_it_serves_curves_without_tensorflow(tmp_path):
     writer.scalar("loss", 0.5, 1)
     writer.close()
     with TensorBoard(tmp_path) as board:
-        wait_until(lambda: get(f"{board.url}data/runs") == ["."])
+        until(lambda: get(f"{board.url}data/runs") == ["."])
         assert get(f"{board.url}data/plugins_listing")["scalars"]["enabled"]  # which asks every plugin
         maps = pathlib.Path(f"/proc/{board._process.pid}/maps").read_text()
     assert "numpy" in maps, "the wrong process was looked at"
@@ -87,7 +81,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path):
         mine = session(leader)
         assert leader in mine
         parent.kill()
-    wait_until(lambda: not any(alive(pid) for pid in mine))
+    until(lambda: not any(alive(pid) for pid in mine))
 
 
 def test_a_port_that_is_taken_is_named(tmp_path):

@@ -13,7 +13,7 @@ from tests.support.jobs import kill, run_job
 from tfsteps.systems.base import ReplicaState, State
 from tfsteps.systems.local import ports
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.tensorflow
 
 WSUM_TWO_REPLICAS = "6.175067902"  # of mwms.py after 3 epochs of 20 steps, however often it was interrupted
 ENV = "{TF_CPP_MIN_LOG_LEVEL: 2, RESUME: 1"

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from tests.pipelines.conftest import ROOT
-from tests.preflight.conftest import eventually
+from tests.support.waiting import until
 from tfsteps.systems.kubernetes.host import WORKFLOWS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 
 SMALL = {"examples": 500}
 QUICK = {**SMALL, "settings": {"EPOCHS": "1"}}
@@ -78,7 +78,7 @@ def test_finalizer(world, runs):
     (removed,) = world.decoded("finalizer", "cleanup", "removed")
     assert removed.startswith("diverges-")
     assert "worker-1" in world.output("finalizer", "train", "digest")
-    eventually(lambda: world.jobs("finalizer") == [])
+    until(lambda: world.jobs("finalizer") == [])
 
 
 def test_data_that_are_not_fit_train_nothing(world, runs):

@@ -7,13 +7,13 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 
 import pytest
 
 from tests.cluster import images, paths
 from tests.cluster.build import build
+from tests.support.waiting import until
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api, ApiError, Resource
 from tfsteps.cluster.logs import PODS
@@ -71,7 +71,7 @@ def namespace_of(cluster, **labels):
     name = f"preflight-{new_run_id()}"
     cluster.api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": labels}})
     try:
-        eventually(lambda: exists(cluster.api, ACCOUNTS, name, "default"))
+        until(lambda: exists(cluster.api, ACCOUNTS, name, "default"))
         yield name
     finally:
         cluster.api.request("DELETE", NAMESPACES.path("", name))
@@ -93,15 +93,6 @@ def release(cluster, namespace, job):
     selector = f"{TFJob().selector(job)},training.kubeflow.org/replica-index=0"
     for pod in cluster.api.list(PODS, namespace, labelSelector=selector)["items"]:
         cluster.kubectl("exec", "-n", namespace, pod["metadata"]["name"], "--", "touch", "/tmp/released")
-
-
-def eventually(condition, seconds=60.0):
-    """Wait until `condition()` is true and return it; fail if it does not become so in time."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.1)
-    return value
 
 
 def grant(cluster, namespace, account, folder):

@@ -4,7 +4,8 @@ import pathlib
 
 import pytest
 
-from tests.preflight.conftest import eventually, namespace_of
+from tests.preflight.conftest import namespace_of
+from tests.support.waiting import until
 from tfsteps import spec, systems
 from tfsteps.cluster.api import ApiError, Resource
 from tfsteps.cluster.logs import PODS
@@ -14,7 +15,7 @@ from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.kind import RoleSpec
 from tfsteps.systems.kubernetes.limits import misfits
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.cluster
 
 QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 RANGES = Resource("v1", "limitranges", "LimitRange")
@@ -36,7 +37,7 @@ def with_rules(cluster, namespace, resource, rules):
     """Create a quota or a limit range and wait until it is enforced."""
     cluster.api.create(resource, namespace, {"metadata": {"name": "team"}, "spec": rules})
     if resource is QUOTAS:
-        eventually(lambda: "hard" in cluster.api.get(QUOTAS, namespace, "team").get("status", {}))
+        until(lambda: "hard" in cluster.api.get(QUOTAS, namespace, "team").get("status", {}))
 
 
 def start(namespace, task, fields):

@@ -6,13 +6,14 @@ import re
 import msgspec
 import pytest
 
-from tests.preflight.conftest import HELD, eventually, exists, grant, namespace_of, release
+from tests.preflight.conftest import HELD, exists, grant, namespace_of, release
+from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.template import CONTAINER
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.cluster
 
 NOT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 UNPRIVILEGED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -71,7 +72,7 @@ def run(cluster, namespace, body):
     """Run a pod to its end; return its exit code, its termination message, and what it printed."""
     name = body["metadata"]["name"]
     cluster.api.create(PODS, namespace, body)
-    ended = eventually(lambda: terminated(cluster, namespace, name))
+    ended = until(lambda: terminated(cluster, namespace, name))
     return ended["exitCode"], ended.get("message", ""), cluster.kubectl("logs", "-n", namespace, name)
 
 
@@ -112,11 +113,11 @@ def test_a_job_to_its_end(script, expected, image, cluster, namespace):
 def test_a_pod_that_is_taken_away_leaves_its_job_to_the_next(image, cluster, namespace):
     body = train(image, "moved", HELD, LAUNCHER)
     cluster.api.create(PODS, namespace, body)
-    eventually(lambda: "[worker-0] up" in cluster.kubectl("logs", "-n", namespace, "moved", "--ignore-errors"))
+    until(lambda: "[worker-0] up" in cluster.kubectl("logs", "-n", namespace, "moved", "--ignore-errors"))
     before = jobs(cluster, namespace, "moved")
     uid = cluster.api.get(PODS, namespace, "moved")["metadata"]["uid"]
     cluster.api.delete(PODS, namespace, "moved", uid)
-    eventually(lambda: not exists(cluster.api, PODS, namespace, "moved"))
+    until(lambda: not exists(cluster.api, PODS, namespace, "moved"))
     assert jobs(cluster, namespace, "moved") == before
     release(cluster, namespace, *before)
     code, _, said = run(cluster, namespace, body)

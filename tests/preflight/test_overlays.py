@@ -4,7 +4,7 @@ import pytest
 
 from tests.preflight.conftest import ROOT
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.cluster
 
 OVERLAYS = sorted((ROOT / "manifests/overlays").iterdir())
 

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 import yaml
 
-from tests.preflight.conftest import HELD, ROOT, eventually, grant, namespace_of, release
+from tests.preflight.conftest import HELD, ROOT, grant, namespace_of, release
+from tests.support.waiting import until
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
@@ -25,7 +26,7 @@ from tfsteps.systems.kubernetes.host import WORKFLOWS
 
 RECORDED = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.train.launcher"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 JOBS = TFJob.resource
 CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
@@ -130,7 +131,7 @@ class Stage:
 
     def until_said(self, launcher, text):
         """Wait until a launcher has printed `text`."""
-        eventually(lambda: text in launcher.said.read_text() or launcher.process.poll() is not None)
+        until(lambda: text in launcher.said.read_text() or launcher.process.poll() is not None)
         assert launcher.process.poll() is None, launcher.said.read_text()
 
     def replicas_are_gone(self):
@@ -216,10 +217,10 @@ def impossible(stage, name):
 
 def quota_is_used_up(stage, name):
     stage.pod(name, stage.workflow(name))
-    eventually(stage.replicas_are_gone)
+    until(stage.replicas_are_gone)
     hard = {"pods": str(len(stage.api.list(PODS, stage.namespace)["items"]))}
     quota = stage.api.create(QUOTAS, stage.namespace, {"metadata": {"name": "team"}, "spec": {"hard": hard}})
-    eventually(lambda: "hard" in stage.api.get(QUOTAS, stage.namespace, "team").get("status", {}))
+    until(lambda: "hard" in stage.api.get(QUOTAS, stage.namespace, "team").get("status", {}))
     launcher = stage.launch(name, "echo up")
     stage.until_said(launcher, "exceeded quota: team")
     stage.api.delete(QUOTAS, stage.namespace, "team", quota["metadata"]["uid"])
@@ -273,7 +274,7 @@ def test_what_is_left(life, stage):
     """Jobs that were stopped, or to be deleted, are gone; so are the pods of those that succeeded."""
     left = {name.rpartition("-")[0] for name in stage.jobs()}
     assert left == {"success", "outside-of-workflows", "killed-and-run-again", "quota-is-used-up"}
-    eventually(stage.replicas_are_gone)
+    until(stage.replicas_are_gone)
 
 
 def granted():

@@ -5,13 +5,14 @@ import uuid
 import msgspec
 import pytest
 
-from tests.preflight.conftest import HELD, eventually, executor, grant, namespace_of, release
+from tests.preflight.conftest import HELD, executor, grant, namespace_of, release
+from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.host import WORKFLOWS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.cluster
 
 ACCOUNT = "launcher"
 WELL = f"well-{'long' * 12}"  # its pod has a name longer than a host's may be
@@ -71,7 +72,7 @@ def ended(cluster, namespace, owner):
         ]
         return next((each["state"].get("terminated") for each in statuses if each["name"] == "main"), None)
 
-    status = eventually(terminated, 120)
+    status = until(terminated)
     return status["exitCode"], status.get("message", "")
 
 
@@ -99,12 +100,12 @@ def test_a_step_ends_as_its_job_does(cluster, namespace, owners):
     assert (code, " succeeded after " in message) == (0, True), message
     (job,) = jobs(cluster, namespace, owners[WELL])
     assert message.startswith(job["name"])
-    eventually(lambda: cluster.api.get(WORKFLOWS, namespace, WELL)["status"]["phase"] == "Succeeded")
+    until(lambda: cluster.api.get(WORKFLOWS, namespace, WELL)["status"]["phase"] == "Succeeded")
 
 
 @pytest.mark.parametrize("name", STOPS)
 def test_a_workflow_that_is_stopped_takes_its_job_along(name, cluster, namespace, owners):
-    eventually(lambda: jobs(cluster, namespace, owners[name]), 120)
+    until(lambda: jobs(cluster, namespace, owners[name]))
     cluster.api.patch(WORKFLOWS, namespace, name, {"spec": STOPS[name]})
     code, message = ended(cluster, namespace, owners[name])
     assert (code, "cancelled" in message) == (12, True), message
@@ -113,15 +114,13 @@ def test_a_workflow_that_is_stopped_takes_its_job_along(name, cluster, namespace
 
 def test_a_step_whose_pod_is_evicted_goes_on_with_its_job(cluster, namespace, owners):
     owner = owners[MOVED]
-    eventually(lambda: jobs(cluster, namespace, owner), 120)
+    until(lambda: jobs(cluster, namespace, owner))
     (first,) = [pod["metadata"] for pod in pods(cluster, namespace, owner)]
-    eventually(
-        lambda: "] up" in cluster.kubectl("logs", "-n", namespace, first["name"], "-c", "main", "--ignore-errors")
-    )
+    until(lambda: "] up" in cluster.kubectl("logs", "-n", namespace, first["name"], "-c", "main", "--ignore-errors"))
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first["name"]}}
     cluster.api.request("POST", PODS.path(namespace, first["name"], "eviction"), {}, eviction)
-    eventually(lambda: [pod for pod in pods(cluster, namespace, owner) if pod["metadata"]["uid"] != first["uid"]], 120)
-    eventually(lambda: first["uid"] not in [pod["metadata"]["uid"] for pod in pods(cluster, namespace, owner)])
+    until(lambda: [pod for pod in pods(cluster, namespace, owner) if pod["metadata"]["uid"] != first["uid"]])
+    until(lambda: first["uid"] not in [pod["metadata"]["uid"] for pod in pods(cluster, namespace, owner)])
     release(cluster, namespace, jobs(cluster, namespace, owner)[0]["name"])
     code, message = ended(cluster, namespace, owner)
     assert (code, " succeeded after " in message) == (0, True), message

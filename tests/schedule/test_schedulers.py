@@ -7,13 +7,14 @@ import time
 import pytest
 import yaml
 
-from tests.preflight.conftest import eventually, namespace_of
+from tests.preflight.conftest import namespace_of
+from tests.support.waiting import until
 from tests.unit.cli.command import tfsteps
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.systems.kubernetes.host import WORKFLOWS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.cluster
 
 CRONS = Resource("argoproj.io/v1alpha1", "cronworkflows", "CronWorkflow")
 CRON_JOBS = Resource("batch/v1", "cronjobs", "CronJob")
@@ -101,15 +102,15 @@ def test_a_cron_workflow_fires_and_its_runs_do_not_overlap(cluster, place, since
         found = [each for each in found if each.get("startedAt")]  # one may be only just made
         return [each for each in found if each.get("phase") == "Succeeded"][1:] and found
 
-    found = sorted(eventually(ended, 2 * MINUTE), key=lambda each: each["startedAt"])
+    found = sorted(until(ended, 2 * MINUTE), key=lambda each: each["startedAt"])
     spans = [(at(each["startedAt"]), at(each["finishedAt"] or "2099-01-01T00:00:00Z")) for each in found]
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans)), spans
     assert spans[1][0] - spans[0][0] >= 14, "those due in between were left out"
 
 
 def test_start_and_end_hold(cluster, place, since):
-    eventually(lambda: of_cron(cluster, place, "between"), 1.5 * MINUTE)
-    eventually(lambda: cluster.api.get(CRONS, place, "late").get("status", {}).get("phase") == "Stopped")
+    until(lambda: of_cron(cluster, place, "between"), 1.5 * MINUTE)
+    until(lambda: cluster.api.get(CRONS, place, "late").get("status", {}).get("phase") == "Stopped")
     assert of_cron(cluster, place, "late") == of_cron(cluster, place, "early") == []
     conditions = cluster.api.get(CRONS, place, "early").get("status", {}).get("conditions") or []
     assert [each for each in conditions if each["type"].endswith("Error")] == [], "it was not due; it did not fail"
@@ -120,7 +121,7 @@ def test_a_cron_job_submits_a_workflow_and_ends_as_it_does(cluster, place, since
         jobs, owned = of_job(cluster, place, "job")
         return [(job, owned[job["metadata"]["name"]]) for job in jobs if condition(job)]
 
-    *_, (job, workflows) = eventually(ended, 2 * MINUTE)
+    *_, (job, workflows) = until(ended, 2 * MINUTE)
     assert condition(job) == ("Complete", "CompletionsReached")
     assert [(each["metadata"]["name"], each["status"]["phase"]) for each in workflows] == [
         (job["metadata"]["name"], "Succeeded")
@@ -132,7 +133,7 @@ def test_a_workflow_that_fails_fails_the_job_at_once(cluster, place, since):
         jobs, _ = of_job(cluster, place, "bad")
         return [job for job in jobs if condition(job)]
 
-    *_, job = eventually(ended, 2 * MINUTE)  # the newest: of those that failed, one is kept
+    *_, job = until(ended, 2 * MINUTE)  # the newest: of those that failed, one is kept
     assert condition(job) == ("Failed", "PodFailurePolicy")
     pods = cluster.api.list(PODS, place, labelSelector=f"batch.kubernetes.io/job-name={job['metadata']['name']}")
     assert len(pods["items"]) == 1, "not the submitter's fault: it was not tried again"
@@ -143,10 +144,10 @@ def test_a_workflow_goes_with_its_job(cluster, place, since):
         jobs, owned = of_job(cluster, place, "job")
         return [(job, owned[job["metadata"]["name"]]) for job in jobs if owned[job["metadata"]["name"]]]
 
-    (job, _), *_ = eventually(owner, 2 * MINUTE)
+    (job, _), *_ = until(owner, 2 * MINUTE)
     cluster.api.delete(JOBS, place, job["metadata"]["name"], job["metadata"]["uid"])
     names = lambda: [each["metadata"]["name"] for each in cluster.api.list(WORKFLOWS, place)["items"]]  # noqa: E731
-    eventually(lambda: job["metadata"]["name"] not in names())
+    until(lambda: job["metadata"]["name"] not in names())
 
 
 def test_what_is_there_is_not_submitted_again(place, image, folder, since):

@@ -255,7 +255,6 @@ def test_tensorboard_reads_what_the_writer_writes(tmp_path):
 
 
 @pytest.mark.tensorflow
-@pytest.mark.timeout(300)
 def test_what_tensorflow_writes_is_read(tmp_path):
     program = """
         import sys

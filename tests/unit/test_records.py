@@ -3,10 +3,10 @@
 import io
 import subprocess
 import sys
-import time
 
 import pytest
 
+from tests.support.waiting import until
 from tfsteps import records
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt, Status
@@ -54,9 +54,7 @@ def test_the_lock_ends_with_its_process():
         assert Attempt.of(ME).alive()
         other.kill()
         other.wait()
-    deadline = time.monotonic() + 60
-    while Attempt.of(ME).alive():
-        assert time.monotonic() < deadline
+    until(lambda: not Attempt.of(ME).alive())
 
 
 @pytest.mark.parametrize("name", ["a", "a b", "a/b", "..", ".", ".hidden", "ä" * 30, "x" * 150, "a\nb", "%2F"])

@@ -154,11 +154,3 @@ def refusal(status, reason="", message="no", **headers):
     """Return an answer with a Status object, as the API server refuses."""
     body = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status}
     return Answer(status, body, headers)
-
-
-def eventually(condition, seconds=60.0):
-    """Wait until `condition()` holds, and fail if it does not in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.support.waiting import until
 from tests.unit.kubernetes.objects import pod, tfjob
-from tests.wire.scripted import Answer, eventually, serve
+from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import JOB, events, listed
 from tfsteps.cluster.api import Api
 from tfsteps.systems.base import JobChanged
@@ -68,7 +69,7 @@ def said(monkeypatch, answers, *about_pods, first=0.2, looks=0):
             return Answer(body=b"")
         if "watch" not in asked.query:
             return listed(tfjob("Created")) if asked.path.endswith("/tfjobs") else listed()
-        eventually(lambda: len(looked) >= looks)
+        until(lambda: len(looked) >= looks)
         if asked.path.endswith("/tfjobs"):
             return events(first + 3.0, ("MODIFIED", tfjob("Failed")))
         return events(*about_pods)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.wire.scripted import Answer, eventually, refusal, serve
+from tests.support.waiting import until
+from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.cluster.api import Api
 from tfsteps.systems.kubernetes.host import Host
 
@@ -59,7 +60,7 @@ def test_terminating(answer, terminating):
     with serve(lambda asked: Answer(parts=["hang"]) if "watch" in asked.query else answer) as server:
         api = Api(server.access())
         host = Host(api, POD)
-        eventually(lambda: any("watch" in asked.query for asked in server.asked))
+        until(lambda: any("watch" in asked.query for asked in server.asked))
         api.stopping.set()
         assert host.terminating is terminating
         assert server.asked[0].query == {"fieldSelector": "metadata.name=wf"}
@@ -70,7 +71,7 @@ def test_terminated_later():
     with serve(lambda asked: Answer(parts=[event, "hang"]) if "watch" in asked.query else listed(workflow())) as server:
         api = Api(server.access())
         host = Host(api, POD)
-        eventually(lambda: host.terminating)
+        until(lambda: host.terminating)
         api.stopping.set()
 
 
@@ -78,7 +79,7 @@ def test_a_pod_of_a_terminating_workflow_is_not_evicted():
     with serve(lambda asked: pod() if asked.path.endswith("/step") else listed()) as server:
         api = Api(server.access())
         host = Host(api, POD)
-        eventually(lambda: host.terminating)
+        until(lambda: host.terminating)
         before = len([asked for asked in server.asked if asked.path.endswith("/step")])
         assert not host.evicted(api)
         assert before == 0
@@ -89,7 +90,7 @@ def test_a_pod_of_a_terminating_workflow_is_not_evicted():
 def test_who_may_not_look_says_so():
     with serve([refusal(403, "Forbidden", "you may not look")]) as server:
         host = Host(Api(server.access()), POD)
-        eventually(lambda: host.warnings)
+        until(lambda: host.warnings)
         assert "you may not look" in host.warnings[0]
         assert not host.terminating
 

@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 
-from tests.wire.scripted import Answer, eventually, refusal, serve
+from tests.support.waiting import until
+from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.cluster import logs
 from tfsteps.cluster.api import Api
 from tfsteps.cluster.logs import ContainerLog
@@ -59,7 +60,7 @@ def test_lines_come_with_their_time():
     whole = Answer(parts=[line(1, "one"), line(2, "two", "500000000")])
     with reading([whole]) as (server, found, log):
         log.tell(0, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.texts == [b"one", b"two"]
         assert found.lines[1][0] - found.lines[0][0] == 1.5
         assert found.closed == [""]
@@ -79,7 +80,7 @@ def test_after_a_cut_no_line_is_lost_or_doubled():
 
     with reading(script) as (_, found, log):
         log.tell(0, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.texts == [f"line {i}".encode() for i in range(50)]
 
 
@@ -88,7 +89,7 @@ def test_a_line_that_was_cut_comes_whole():
     whole = Answer(parts=[line(1, "one"), line(2, "a long line")])
     with reading([cut, whole]) as (_, found, log):
         log.tell(0, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.texts == [b"one", b"a long line"]
 
 
@@ -103,24 +104,24 @@ def test_a_restart_brings_the_rest_of_the_earlier_incarnation_first():
 
     server_asked = []
     with reading(script) as (_, found, log):
-        eventually(lambda: found.texts)
+        until(lambda: found.texts)
         log.tell(1, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.texts == [b"first life", b"its last word", b"second life"]
 
 
 def test_the_end_of_the_stream_is_not_the_end_of_the_container():
     parts = [Answer(parts=[line(1, "one")]), Answer(parts=[line(1, "one"), line(2, "two")])]
     with reading(parts) as (_, found, log):
-        eventually(lambda: len(found.texts) == 2)
+        until(lambda: len(found.texts) == 2)
         assert not found.closed
         log.tell(0, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
 
 
 def test_a_container_that_is_not_ready_is_asked_again():
     with reading([refusal(400, "BadRequest", "waiting to start"), Answer(parts=[line(1, "one")])]) as (_, found, _log):
-        eventually(lambda: found.texts == [b"one"])
+        until(lambda: found.texts == [b"one"])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_a_container_that_is_not_ready_is_asked_again():
 )
 def test_what_was_lost_is_said_once(answers, lost):
     with reading(answers) as (_, found, _log):
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.closed == [lost]
 
 
@@ -142,7 +143,7 @@ def test_any_bytes_and_any_length():
     stamp = b"2026-11-21T08:00:01.5+02:00 "
     with reading([Answer(parts=[stamp + odd + b"\n" + stamp + long + b"\n"])]) as (_, found, log):
         log.tell(0, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.texts[0] == odd
         assert b"".join(found.texts[1:]) == long
         assert max(len(text) for text in found.texts) <= (1 << 20) + (1 << 17)
@@ -168,9 +169,9 @@ def test_an_answer_that_was_cut_after_the_end_of_the_container_is_not_believed(f
     monkeypatch.setattr(logs, "_END_SECONDS", 0.3)
     rest = [first, Answer(parts=[b"".join(WHOLE)])]
     with reading(rest) as (server, found, log):
-        eventually(lambda: server.asked)
+        until(lambda: server.asked)
         log.tell(0, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.texts == [b"one", b"two", b"three"]
         assert found.closed == [""]
 
@@ -178,7 +179,7 @@ def test_an_answer_that_was_cut_after_the_end_of_the_container_is_not_believed(f
 def test_a_last_line_without_an_end():
     with reading([Answer(parts=[line(1, "one"), line(2, "two")[:-1]])]) as (_, found, log):
         log.tell(0, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
         assert found.texts == [b"one", b"two"]
 
 
@@ -190,5 +191,5 @@ def test_a_last_line_without_an_end_before_a_restart():
 
     with reading(script, restarts=1) as (_, found, log):
         log.tell(1, ended=True)
-        eventually(lambda: found.closed)
+        until(lambda: found.closed)
     assert found.texts == [b"one", b"two"]

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from tests.wire.scripted import Answer, eventually, refusal, serve
+from tests.support.waiting import until
+from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.cluster import watch
 from tfsteps.cluster.api import Api, Resource
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Watch
@@ -65,7 +66,7 @@ def test_a_list_and_then_every_change():
         parts=[event("ADDED", 2), 0.1, event("MODIFIED", 3), event("BOOKMARK", 4), event("DELETED", 5), "hang"]
     )
     with watching(by_kind([listed(1, item(1))], [stream])) as (server, seen):
-        eventually(lambda: len(seen) == 4)
+        until(lambda: len(seen) == 4)
         assert [type(each) for each in seen] == [Listed, Changed, Changed, Deleted]
         (asked,) = watches(server)
     assert asked.query["resourceVersion"] == "1"
@@ -77,7 +78,7 @@ def test_a_list_and_then_every_change():
 def test_a_clean_end_goes_on_from_the_newest_version():
     ends = [Answer(parts=[event("MODIFIED", 7)]), Answer(parts=[event("BOOKMARK", 9)]), Answer(parts=["hang"])]
     with watching(by_kind([listed(1)], ends)) as (server, _):
-        eventually(lambda: len(watches(server)) == 3)
+        until(lambda: len(watches(server)) == 3)
         assert [asked.query["resourceVersion"] for asked in watches(server)] == ["1", "7", "9"]
         assert len(lists(server)) == 1
 
@@ -98,7 +99,7 @@ def test_a_clean_end_goes_on_from_the_newest_version():
 )
 def test_after_trouble_everything_is_listed_again(trouble):
     with watching(by_kind([listed(1), listed(5, item(5))], [trouble, Answer(parts=["hang"])])) as (server, seen):
-        eventually(lambda: len(watches(server)) == 2)
+        until(lambda: len(watches(server)) == 2)
         assert watches(server)[1].query["resourceVersion"] == "5"
         assert isinstance(seen[-1], Listed)
 
@@ -108,35 +109,35 @@ def test_a_server_that_always_ends_the_watch_is_not_flooded(trouble):
     with watching(by_kind([listed(1)], [trouble])) as (server, _):
         time.sleep(3)
         assert len([asked for asked in watches(server) if asked.at < server.asked[0].at + 3]) <= 9
-        eventually(lambda: len(watches(server)) >= 3)
+        until(lambda: len(watches(server)) >= 3)
 
 
 def test_silence_means_that_nobody_is_there(monkeypatch):
     monkeypatch.setattr(watch, "_QUIET_SECONDS", 0.4)
     half_open = Answer(parts=[event("BOOKMARK", 2), "hang"])
     with watching(by_kind([listed(1)], [half_open])) as (server, _):
-        eventually(lambda: len(lists(server)) >= 2)
+        until(lambda: len(lists(server)) >= 2)
 
 
 def test_a_server_without_bookmarks_may_be_silent(monkeypatch):
     monkeypatch.setattr(watch, "_QUIET_SECONDS", 1.0)
     monkeypatch.setattr(watch, "_LONGEST_PAUSE", 0.2)
     with watching(by_kind([listed(1)], [Answer(parts=[0.0, "hang"])])) as (server, _):
-        eventually(lambda: len(lists(server)) >= 2)
-        eventually(lambda: time.monotonic() - server.asked[-1].at > 3)  # were it not believed: 1.3 s at the most
+        until(lambda: len(lists(server)) >= 2)
+        until(lambda: time.monotonic() - server.asked[-1].at > 3)  # were it not believed: 1.3 s at the most
 
 
 def test_at_the_end_of_its_time_everything_is_listed_again(monkeypatch):
     monkeypatch.setattr(watch, "_WATCH_SECONDS", 0.5)
     with watching(by_kind([listed(1), listed(2)], [Answer(parts=[0.7]), Answer(parts=["hang"])])) as (_, seen):
-        eventually(lambda: len(seen) == 2)
+        until(lambda: len(seen) == 2)
         assert [type(each) for each in seen] == [Listed, Listed]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
 def test_a_refusal_is_the_last_word(status):
     with watching([refusal(status, "No", "you may not look")]) as (server, seen):
-        eventually(lambda: seen)
+        until(lambda: seen)
         assert seen == [Refused("you may not look", status)]
         before = len(server.asked)
         time.sleep(0.5)
@@ -146,4 +147,4 @@ def test_a_refusal_is_the_last_word(status):
 def test_an_outage_is_waited_out():
     down = [refusal(503)] * 4
     with watching(by_kind([*down, listed(1)], [Answer(parts=["hang"])])) as (_, seen):
-        eventually(lambda: seen)
+        until(lambda: seen)

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from tests.wire.scripted import Answer, eventually, refusal, serve
+from tests.support.waiting import until
+from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.janitor.__main__ import main
 
 
@@ -89,7 +90,7 @@ def test_sigterm_ends_it(kubeconfig):
             text=True,
             env=os.environ,
         )
-        eventually(lambda: len(server.asked) > 1)
+        until(lambda: len(server.asked) > 1)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
