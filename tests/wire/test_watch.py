@@ -1,6 +1,7 @@
 """List-watch at the wire: what a server may do in hours, in a few seconds."""
 
 import contextlib
+import threading
 import time
 
 import pytest
@@ -73,6 +74,19 @@ def test_a_list_and_then_every_change():
     assert asked.query["fieldSelector"] == "metadata.name=a"
     assert asked.query["allowWatchBookmarks"] == "true"
     assert int(asked.query["timeoutSeconds"]) > 2000
+
+
+def test_a_watch_that_is_stopped_ends_with_what_comes_next():
+    before = set(threading.enumerate())
+    stream = Answer(parts=[event("ADDED", 2), *[0.1, event("BOOKMARK", 3)] * 100, "hang"])
+    with serve(by_kind([listed(1)], [stream])) as server:
+        api, seen = Api(server.access()), []
+        Watch(api, JOBS, "ns", seen.append)
+        until(lambda: len(seen) == 2)
+        [thread] = [each for each in threading.enumerate() if each.name == "watch tfjobs" and each not in before]
+        api.stopping.set()
+        until(lambda: not thread.is_alive())
+        assert len(watches(server)) == 1
 
 
 def test_a_clean_end_goes_on_from_the_newest_version():
