@@ -35,6 +35,7 @@ class Site:
         run: The run that all rows belong to, so that all are siblings of each other.
         namespace: The namespace.
         certificate: The proxies' file of key, certificate and authority.
+        pod_files: The folder of what a pod's service account has.
         uids: Of the job objects that were ever there, by task.
     """
 
@@ -47,6 +48,7 @@ class Site:
         self.namespace = f"f-{self.run}"
         self.api = Api(self.access)
         self.certificate = self._certificate()
+        self.pod_files = self._pod_files()
 
     def jobs(self, task: str) -> list[dict]:
         """Return the job objects of a task that are there now."""
@@ -68,15 +70,6 @@ class Site:
         file = self.folder / f"{task}.kubeconfig"
         file.write_text(json.dumps(config))
         return file
-
-    def pod_files(self) -> pathlib.Path:
-        """Write the files that a pod's service account has."""
-        folder = self.folder / "serviceaccount"
-        folder.mkdir(exist_ok=True)
-        (folder / "token").write_text("the proxy puts in its own")
-        (folder / "namespace").write_text(self.namespace)
-        (folder / "ca.crt").write_text(pathlib.Path(self.certificate).read_text())
-        return folder
 
     def step(self, name: str) -> None:
         """Make a Workflow, and a pod that it owns: where a launcher believes to be."""
@@ -169,6 +162,14 @@ class Site:
                     item = json.loads(line)["object"]
                     version = item["metadata"]["resourceVersion"]
                     self.uids[item["metadata"].get("labels", {}).get(_TASK)].add(item["metadata"]["uid"])
+
+    def _pod_files(self) -> pathlib.Path:
+        folder = self.folder / "serviceaccount"
+        folder.mkdir()
+        (folder / "token").write_text("the proxy puts in its own")
+        (folder / "namespace").write_text(self.namespace)
+        (folder / "ca.crt").write_text(pathlib.Path(self.certificate).read_text())
+        return folder
 
     def _certificate(self) -> str:
         authority, file = trustme.CA(), self.folder / "proxy.pem"

@@ -99,7 +99,7 @@ class Trial:
         env = {**os.environ, "TFSTEPS_HOME": str(home), "PYTHONPATH": self.package}
         pod_files = ""
         if self.row.in_step:
-            pod_files = str(self.site.pod_files())
+            pod_files = str(self.site.pod_files)
             env |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(proxy.port)}
             env |= {"POD_NAME": self.row.name}
         else:

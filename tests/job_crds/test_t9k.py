@@ -64,6 +64,7 @@ def test_held_replicas_run_another_command_without_init_containers(world):
     launcher = world.launch(job)
     launcher.until(State.RUNNING)
     launcher.until_said("trained")
+    until(lambda: len(world.pods()) == len(roles))
     commands = {pod["metadata"]["name"].split("-")[-2]: pod["spec"]["containers"][0] for pod in world.pods()}
     assert commands["worker"]["command"] == ["sleep", "601"]
     assert commands["ps"]["command"] == ["sleep", "inf"]
@@ -92,6 +93,7 @@ def test_every_phase_and_what_runs_after_a_pause(world):
     launcher = world.launch({**WORKERS, **job, **t9k(resume_args={"worker": ["again"]})})
     launcher.until_said("first")
     until(lambda: len(launcher.lines()) == 2)  # both say it
+    until(lambda: world.job()["status"]["phase"] == "Running")
     world.pause(paused=True)
     until(lambda: world.job()["status"]["phase"] == "Paused")  # the launcher says so when it is asked for
     launcher.until(State.SUSPENDED)

@@ -38,8 +38,7 @@ def test_all_names_follow_from_ours(world):
     job = stored(world)
     name, runtime_id = job["metadata"]["name"], job["spec"]["RuntimeId"]
     wanted = [f"{name}-{task}-{runtime_id}-{i}" for task, i in (("master", 0), ("worker", 0), ("worker", 1))]
-    assert names(world, _BATCH) == wanted
-    assert names(world, SERVICES) == wanted
+    until(lambda: names(world, _BATCH) == names(world, SERVICES) == wanted)
     labels = world.pods()[0]["metadata"]["labels"]
     assert labels["tf_job_name"] == name
     assert labels["runtime_id"] == runtime_id

@@ -59,10 +59,15 @@ def find(context: str = "") -> Access:
 
 def _from_pod() -> Access:
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    try:
+        namespace = (SERVICE_ACCOUNT / "namespace").read_text().strip()
+        tls = ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt"))
+    except OSError as error:  # an SSLError is an OSError
+        raise AccessError(f"the pod's service account in {SERVICE_ACCOUNT} cannot be used: {error}") from error
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        namespace=(SERVICE_ACCOUNT / "namespace").read_text().strip(),
-        tls=ssl.create_default_context(cafile=str(SERVICE_ACCOUNT / "ca.crt")),
+        namespace=namespace,
+        tls=tls,
         token=_token_of_file(SERVICE_ACCOUNT / "token"),
         name="this cluster",
     )

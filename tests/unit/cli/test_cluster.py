@@ -245,6 +245,19 @@ def test_no_operator_no_kubeconfig_and_no_server_are_told_apart(server, tmp_path
 
 
 @pytest.mark.parametrize(
+    ("files", "says"), [(["token"], "No such file"), (["token", "namespace", "ca.crt"], "no cert")]
+)
+def test_a_pods_service_account_that_is_not_whole(tmp_path, monkeypatch, files, says):
+    for name in files:
+        (tmp_path / name).touch()
+    monkeypatch.setattr("tfsteps.cluster.access.SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    said = refused("runs", *K)
+    assert said.startswith(f"error: the pod's service account in {tmp_path} cannot be used: ")
+    assert says in said
+
+
+@pytest.mark.parametrize(
     ("args", "answer"),
     [
         (("runs", "--namespace", "ml"), "add --on kubernetes"),
