@@ -133,7 +133,7 @@ def test_the_finalizer_removes_what_a_launcher_left(world, record_property):
     since = time.monotonic()
     world.kill(pod["name"])
     assert world.ended("left") == "Failed", world.why("left")
-    record_property("seconds", world.gone("left", since))
+    record_property("seconds", world.gone("left", since, 60))
     assert world.nodes("left")["left.onExit"]["phase"] == "Succeeded"
     assert len(world.decoded("left", "cleanup", "removed")) == 1
 

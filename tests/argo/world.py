@@ -126,7 +126,7 @@ class World:
         pods = self.cluster.api.list(PODS, self.namespace, labelSelector=f"workflows.argoproj.io/workflow={name}")
         return [each for each in pods["items"] if each["status"].get("phase") not in {"Succeeded", "Failed"}]
 
-    def gone(self, name, since, within=LONGEST):
+    def gone(self, name, since, within):
         """Wait until a Workflow has no job, and return after how many seconds."""
         until(lambda: not self.jobs(name), within)
         return round(time.monotonic() - since, 1)

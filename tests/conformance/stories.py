@@ -11,7 +11,7 @@ from tests.conformance.case import Case
 from tests.conformance.telling import TOLD, held, succeeded, tell
 from tests.conformance.verdicts import sh, standin
 from tests.conformance.world import World
-from tests.support.waiting import LONGEST, until
+from tests.support.waiting import until
 from tfsteps import spec, systems
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
@@ -144,7 +144,7 @@ def _job(world: World, system: SystemOf, fields: dict[str, Any]) -> tuple[Traini
 
 def _end(handle: Handle) -> JobChanged:
     """Follow a job to its end, which must have come already, and return it."""
-    limit = time.time() + LONGEST
+    limit = time.time() + 30
     for event in handle.events():
         if isinstance(event, JobChanged) and event.state.terminal:
             return event
@@ -224,7 +224,7 @@ def _(world: World) -> None:
     other = {"metadata": {"name": "other"}, "spec": {"containers": containers, "nodeSelector": {"nowhere": "true"}}}
     uid = world.api.create(PODS, world.namespace, other)["metadata"]["uid"]
     launcher = world.launch({**_WORKER, **sh("echo up")})
-    until(lambda: "exceeded quota: team" in launcher.text())
+    until(lambda: "exceeded quota: team" in launcher.text(), 60)
     assert launcher.status.state is State.PENDING
     world.api.delete(PODS, world.namespace, "other", uid)
     launcher.ends(0, State.SUCCEEDED)

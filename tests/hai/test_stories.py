@@ -86,7 +86,7 @@ def test_every_rank_is_told_of_a_suspension_by_sigterm_and_a_file(world):
     script = (
         "import signal, sys, time, tfsteps_suspend\n"
         "def leave(*_):\n  print('saved', tfsteps_suspend.suspended(), flush=True); tfsteps_suspend.leave()\n"
-        "signal.signal(signal.SIGTERM, leave)\nprint('up', flush=True)\ntime.sleep(60)"
+        "signal.signal(signal.SIGTERM, leave)\nprint('up', flush=True)\ntime.sleep(600)"
     )
     world.platform.received = world.platform.final = 50.0
     launcher = world.launch({**_WORKERS, "command": ["python", "-c", script]})
@@ -172,7 +172,7 @@ def test_paused_and_resumed(world, system):
 
 
 def test_paused_too_late(world, system):
-    launcher = world.launch({**_WORKER, **sh("trap 'echo done; exit 0' TERM; echo up; sleep 60 & wait")})
+    launcher = world.launch({**_WORKER, **sh("trap 'echo done; exit 0' TERM; echo up; sleep 600 & wait")})
     launcher.until_said("up")
     task = world.newest()
     world.platform.tags[task.chain_id].append(schema.PAUSED)

@@ -92,12 +92,12 @@ def test_a_run_that_succeeds(home):
     [
         ("echo oops; exit 3", "", Exit.FAILED, r"script failed after \S+: worker-0 .*exit code 3"),
         (
-            "exec sleep 60",
+            "exec sleep 600",
             "deadlines: {running: 1s}",
             Exit.DEADLINE,
             r"script failed after .*`running` passed after 1s",
         ),
-        ("kill -TERM $PPID; exec sleep 60", "", Exit.CANCELLED, r"script cancelled after "),
+        ("kill -TERM $PPID; exec sleep 600", "", Exit.CANCELLED, r"script cancelled after "),
     ],
 )
 def test_a_run_that_does_not_succeed_is_never_green(code, more, exit_code, last):
@@ -243,7 +243,7 @@ def test_output_that_cannot_be_written_is_an_error(command):
 
 
 def test_a_running_job_is_seen_and_stopped_from_another_terminal():
-    with started("run", script("echo ready; exec sleep 60"), "--run-id", "r1") as process:
+    with started("run", script("echo ready; exec sleep 600"), "--run-id", "r1") as process:
         read_until(process, "ready")
         pids = replicas("r1")
         assert tfsteps("runs").stdout.splitlines()[1].split()[3] in ("pending", "running")
@@ -288,7 +288,7 @@ def test_stop_waits_and_a_second_stop_kills():
 
 
 def test_stop_after_the_launcher_was_killed_says_that_the_job_is_lost():
-    with started("run", script("echo ready; exec sleep 60"), "--run-id", "r1") as process:
+    with started("run", script("echo ready; exec sleep 600"), "--run-id", "r1") as process:
         read_until(process, "ready")
         pids = replicas("r1")
         process.kill()
@@ -317,7 +317,7 @@ def test_logs_and_show_follow_until_the_job_has_ended():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_a_signal_cancels_the_job_and_says_so(number, output):
-    with started("run", script("echo ready; exec sleep 60"), "--run-id", "r1", "--output", output) as process:
+    with started("run", script("echo ready; exec sleep 600"), "--run-id", "r1", "--output", output) as process:
         until(lambda: records.attempts("r1") and b"ready" in records.attempts("r1")[0].log.read_bytes())
         pids = replicas("r1")
         process.send_signal(number)
@@ -332,7 +332,7 @@ def test_a_signal_cancels_the_job_and_says_so(number, output):
 
 
 def test_ctrl_c_on_a_terminal_ends_the_live_view_and_gives_the_terminal_back():
-    job = script("echo '[bold]ready[/bold]'; exec sleep 60")
+    job = script("echo '[bold]ready[/bold]'; exec sleep 600")
     pid, terminal = pty.fork()
     if not pid:
         os.execv(COMMAND, [COMMAND, "run", job, "--run-id", "r1"])
@@ -373,7 +373,7 @@ def answers(url):
 
 
 def test_tensorboard_is_up_while_the_job_runs():
-    with started("run", script("echo ready; exec sleep 60"), "--tensorboard", "--run-id", "r1") as process:
+    with started("run", script("echo ready; exec sleep 600"), "--tensorboard", "--run-id", "r1") as process:
         url = process.stderr.readline().removeprefix("tensorboard ").strip()
         read_until(process, "ready")
         assert answers(url)

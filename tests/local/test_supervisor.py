@@ -13,7 +13,7 @@ import time
 import pytest
 
 from tests.support.jobs import PROGRAMS, alive, kill, pid_of, port_of, run_job
-from tests.support.waiting import until
+from tests.support.waiting import LONGEST, until
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt
 from tfsteps.systems.base import ReplicaState, State
@@ -104,7 +104,7 @@ def test_all_workers_must_succeed_where_asked():
 
 
 def test_leftovers_are_ended_after_the_finish_time_and_do_not_count():
-    text = script('test "$TFSTEPS_ROLE" = chief || exec sleep 60', "{chief: {}, worker: {}, evaluator: {}}")
+    text = script('test "$TFSTEPS_ROLE" = chief || exec sleep 600', "{chief: {}, worker: {}, evaluator: {}}")
     start = time.monotonic()
     result = run_job(f"{text}systems: {{local: {{finish: 1s, started: spawn}}}}")
     assert time.monotonic() - start < 30  # it is 30 s where nothing is asked for
@@ -113,14 +113,14 @@ def test_leftovers_are_ended_after_the_finish_time_and_do_not_count():
 
 
 def test_grandchildren_in_groups_of_their_own_go_with_their_replica(tmp_path):
-    code = f"set -m; sleep 300 & echo $! > {tmp_path}/pid; exit 0"
+    code = f"set -m; sleep 600 & echo $! > {tmp_path}/pid; exit 0"
     assert run_job(script(code)).status.state is State.SUCCEEDED
-    gone([int((tmp_path / "pid").read_text())])
+    gone([int((tmp_path / "pid").read_text())], 5)
 
 
 def test_a_background_process_that_holds_the_pipe_does_not_hold_the_job():
     start = time.monotonic()
-    assert run_job(script("sleep 300 & echo out")).status.state is State.SUCCEEDED
+    assert run_job(script("sleep 600 & echo out")).status.state is State.SUCCEEDED
     assert time.monotonic() - start < 60
 
 
@@ -172,7 +172,7 @@ def interrupt(number=signal.SIGINT):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_cancel_the_job(number):
-    result = run_job(script("echo up; exec sleep 60"), (r"up", interrupt(number)))
+    result = run_job(script("echo up; exec sleep 600"), (r"up", interrupt(number)))
     assert (result.status.state, result.ends("worker-0")) == (State.CANCELLED, [("stopped", 143)])
 
 
@@ -201,7 +201,7 @@ def test_a_stop_while_a_restart_waits_is_not_followed_by_a_start():
 
 @pytest.mark.parametrize("name", ["running", "total", "no_progress"])
 def test_deadlines(name):
-    text = script("echo up; exec sleep 60", more=f"deadlines: {{{name}: 1s}}")
+    text = script("echo up; exec sleep 600", more=f"deadlines: {{{name}: 1s}}")
     result = run_job(text)
     assert (result.status.state, result.status.reason) == (State.FAILED, "DeadlineExceeded")
     assert f"`{name}` passed after 1s" in result.status.message
@@ -228,13 +228,13 @@ def supervisor(text, run="other"):
             process.kill()
 
 
-def gone(pids):
-    until(lambda: not any(alive(pid) for pid in pids))
+def gone(pids, seconds=LONGEST):
+    until(lambda: not any(alive(pid) for pid in pids), seconds)
 
 
 def test_a_killed_supervisor_leaves_no_replica():
     text = script(
-        "trap '' TERM; sleep 300 & sleep 301", "{worker: {replicas: 3}}", "systems: {local: {started: spawn}}"
+        "trap '' TERM; sleep 600 & sleep 601", "{worker: {replicas: 3}}", "systems: {local: {started: spawn}}"
     )
     with supervisor(text) as (process, attempt):
         pids = [pid_of(attempt.status(), f"worker-{i}") for i in range(3)]

@@ -73,7 +73,7 @@ def test_it_dies_with_a_parent_that_is_killed(tmp_path):
     code = (
         "import sys, time; from tfsteps.tensorboard.process import TensorBoard\n"
         "with TensorBoard(sys.argv[1]) as board:\n"
-        "    print(board._process.pid, flush=True); time.sleep(60)\n"
+        "    print(board._process.pid, flush=True); time.sleep(600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
     with parent:

@@ -9,7 +9,8 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 LONGEST = 180.0
-"""Seconds after which what did not happen never will, however busy the machine is. What is promised earlier says so."""
+"""Seconds after which what did not happen never will, however busy the machine is. What is promised earlier says so;
+what must not end by itself meanwhile sleeps for longer."""
 
 
 def until(what: Callable[[], _T], seconds: float = LONGEST) -> _T:

@@ -47,7 +47,7 @@ def test_two_launchers_cannot_hold_one_attempt():
 def test_the_lock_ends_with_its_process():
     code = (
         "from tfsteps.records import *; from tfsteps.identity import Identity; import time\n"
-        "lock = Attempt.of(Identity(run='r', task='t')).claim(); print('held', flush=True); time.sleep(60)"
+        "lock = Attempt.of(Identity(run='r', task='t')).claim(); print('held', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"

@@ -101,7 +101,7 @@ class Watch:
         return str(found["metadata"]["resourceVersion"])
 
     def _follow(self, version: str) -> str:
-        """Say every change since `version`; return the version to go on from, empty when it is time to list again."""
+        """Say every change since `version`; return the version to go on from, empty to list again, or to end."""
         whole = _WATCH_SECONDS * random.uniform(0.9, 1.1)  # noqa: S311  spreads launchers, no secret
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": f"{whole:.0f}", **_BOOKMARKS}
         quiet = whole + _QUIET_SECONDS if self._bookmarks is False else _QUIET_SECONDS
