@@ -217,7 +217,7 @@ ROWS = {
         job={
             "roles": {"chief": {}, "worker": {"backoff_limit": 0}},
             "restart": "on_failure",
-            **sh("[ $TFSTEPS_ROLE = chief ] && exec sleep 60; sleep 1; exit 7"),
+            **sh("[ $TFSTEPS_ROLE = chief ] && exec sleep 600; sleep 1; exit 7"),
         },
         ends=(10, State.FAILED, "BackoffLimitExceeded"),
         blames=("worker-0", 7),
