@@ -9,6 +9,7 @@ from typing import Any
 from tests.conformance.case import Case
 from tests.conformance.telling import held, succeeded, tell
 from tests.conformance.world import Launcher, World
+from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.systems.base import ReplicaState, State
 
@@ -20,7 +21,7 @@ _WSUM = "done wsum 6.147475360"  # what two replicas of the stand-in arrive at
 
 def sh(script: str) -> dict[str, Any]:
     """Return fields of a job that runs a shell script in every replica."""
-    return {"command": ["sh", "-c", script]}
+    return {"command": ["sh", "-c", printing(script)]}
 
 
 def standin(**env: object) -> dict[str, Any]:

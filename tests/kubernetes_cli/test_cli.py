@@ -16,6 +16,7 @@ import yaml
 
 from tests.conformance.systems import SYSTEMS
 from tests.preflight.conftest import HELD
+from tests.support.shell import printing
 from tests.support.waiting import read_until, until
 from tfsteps.exits import Exit
 
@@ -40,7 +41,7 @@ def another_machine(monkeypatch, tmp_path):
 
 def test_a_run_that_succeeds_prints_what_it_prints_locally(terminal, home):
     both = "success: all_workers"  # else worker 1 may be taken away before it says anything
-    job = terminal.job("echo hello", both, roles="{worker: {replicas: 2}}")
+    job = terminal.job(printing("echo hello"), both, roles="{worker: {replicas: 2}}")
     done = terminal.tfsteps("run", job, "--run-id", "good")
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr.count("warning: ")) == (Exit.SUCCEEDED, 1)
@@ -51,7 +52,7 @@ def test_a_run_that_succeeds_prints_what_it_prints_locally(terminal, home):
 
 
 def test_a_failed_run_and_its_retry_seen_from_another_machine(terminal, tmp_path, monkeypatch):
-    job = terminal.job("echo oops; test $TFSTEPS_ATTEMPT = 1 || exit 3", more="on_end: keep")
+    job = terminal.job(printing("echo oops; test $TFSTEPS_ATTEMPT = 1 || exit 3"), more="on_end: keep")
     first = terminal.tfsteps("run", job, "--run-id", "again", "--output", "json")
     outputs = json.loads(first.stdout)
     assert (first.returncode, outputs["job"]["state"]) == (Exit.FAILED, "failed")

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.preflight.conftest import HELD, ROOT, grant, namespace_of, release
+from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
@@ -166,12 +167,12 @@ def success(stage, name):
     fields = {"env": {"B": {"config_map": "settings", "key": "batch"}}, "service_account": "default"}
     fields |= {"success": "all_workers"}  # else worker 1 may be taken away before it says anything
     queued = {"labels": {"kueue.x-k8s.io/queue-name": "research"}}
-    return stage.launch(name, "echo batch $B", **fields, **queued).ends()
+    return stage.launch(name, printing("echo batch $B"), **fields, **queued).ends()
 
 
 def outside_of_workflows(stage, name):
     stage.pod(name)
-    return stage.launch(name, "echo up").ends()
+    return stage.launch(name, printing("echo up")).ends()
 
 
 def failure(stage, name):
@@ -221,7 +222,7 @@ def quota_is_used_up(stage, name):
     hard = {"pods": str(len(stage.api.list(PODS, stage.namespace)["items"]))}
     quota = stage.api.create(QUOTAS, stage.namespace, {"metadata": {"name": "team"}, "spec": {"hard": hard}})
     until(lambda: "hard" in stage.api.get(QUOTAS, stage.namespace, "team").get("status", {}))
-    launcher = stage.launch(name, "echo up")
+    launcher = stage.launch(name, printing("echo up"))
     stage.until_said(launcher, "exceeded quota: team")
     stage.api.delete(QUOTAS, stage.namespace, "team", quota["metadata"]["uid"])
     return launcher.ends()
