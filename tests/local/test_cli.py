@@ -337,7 +337,9 @@ def test_ctrl_c_on_a_terminal_ends_the_live_view_and_gives_the_terminal_back():
     if not pid:
         os.execv(COMMAND, [COMMAND, "run", job, "--run-id", "r1"])
     shown = b""
-    while b"ready" not in shown or b"worker-1  running" not in re.sub(rb"\x1b\[[0-9;]*m", b"", shown):
+    while b"[worker-1] [bold]ready" not in (plain := re.sub(rb"\x1b\[[0-9;]*m", b"", shown)) or (
+        b"worker-1  running" not in plain
+    ):
         shown += read_terminal(terminal)
     os.write(terminal, b"\x03")
     while more := read_terminal(terminal):
