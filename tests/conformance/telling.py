@@ -23,12 +23,12 @@ def tell(world: World, launcher: Launcher, name: str) -> None:
     until(lambda: _heard(world, path))
 
 
-def held(job: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a job, all commands given, in which one replica waits to be told before it ends as it would have."""
+def held(job: Mapping[str, Any], name: str, told: str = TOLD) -> dict[str, Any]:
+    """Return a job, all commands given, in which one replica runs `told` before it ends as it would have."""
     whole = {**job, "roles": {role: dict(fields) for role, fields in job["roles"].items()}}
     for each in (whole, *whole["roles"].values()):
         if "command" in each:
-            script = f'"$@"; code=$?; [ $TFSTEPS_ROLE-$TFSTEPS_INDEX != {name} ] || {TOLD}; exit $code'
+            script = f'"$@"; code=$?; [ $TFSTEPS_ROLE-$TFSTEPS_INDEX != {name} ] || {told}; exit $code'
             each["command"] = ["sh", "-c", script, "sh", *each["command"]]
     return whole
 

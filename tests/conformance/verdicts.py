@@ -59,6 +59,13 @@ class Row:
     last: str = ""
     left: tuple[int, int] | None = None
 
+    @property
+    def before_last(self) -> list[str]:
+        """The replicas that end by themselves before the last one."""
+        sizes = {role: fields.get("replicas", 1) for role, fields in self.job["roles"].items()}
+        every = [f"{role}-{i}" for role, size in sizes.items() for i in range(size)]
+        return [name for name in every if name not in (self.last, *self.stopped)]
+
 
 def _features(names: str) -> frozenset[str]:
     return frozenset(names.split())
@@ -288,18 +295,11 @@ def _check(row: Row, world: World) -> None:
     job = held(row.job, row.last) if row.last else row.job
     launcher = world.launch(job, run=world.namespace)
     if row.last:
-        until(lambda: succeeded(launcher, _before_last(row)))
+        until(lambda: succeeded(launcher, row.before_last))
         tell(world, launcher, row.last)
     check(row, launcher)
     if row.left:
         until(lambda: (len(world.jobs()), len(world.pods())) == row.left)
-
-
-def _before_last(row: Row) -> list[str]:
-    """Return the replicas that end by themselves before the last one."""
-    sizes = {role: fields.get("replicas", 1) for role, fields in row.job["roles"].items()}
-    every = [f"{role}-{i}" for role, size in sizes.items() for i in range(size)]
-    return [name for name in every if name not in (row.last, *row.stopped)]
 
 
 def check(row: Row, launcher: Launcher) -> None:
