@@ -18,6 +18,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 import digits
@@ -176,14 +177,26 @@ def evaluate(last: int, idle: float) -> None:
     checkpoint = tf.train.Checkpoint(model=model, step=step)
     with tf.summary.create_file_writer(str(LOGS / "eval")).as_default():
         for path in tf.train.checkpoints_iterator(CHECKPOINTS, timeout=idle):
-            try:
-                checkpoint.restore(path).assert_existing_objects_matched()
-            except (tf.errors.NotFoundError, tf.errors.DataLossError):
-                continue  # rotated away while we looked
+            if not restored(checkpoint, path, idle):
+                continue
             score(model, int(step.numpy()))
             if int(step.numpy()) >= last:
                 return
     raise SystemExit(f"no checkpoint for {idle:g} s")
+
+
+def restored(checkpoint: tf.train.Checkpoint, path: str, idle: float) -> bool:
+    """Read a checkpoint, which comes up once, maybe before all of it is there; False = there is a newer one."""
+    end = time.monotonic() + idle
+    while time.monotonic() < end:
+        try:
+            checkpoint.restore(path).assert_existing_objects_matched()
+            return True
+        except tf.errors.OpError:
+            if tf.train.latest_checkpoint(CHECKPOINTS) not in (None, path):
+                return False
+            time.sleep(0.1)
+    return False
 
 
 def score(model: Classifier, step: int) -> None:

@@ -11,6 +11,7 @@ Environment: TFSTEPS_OUTPUT_DIR, EPOCHS, STEPS as in mwms.py; EVAL_IDLE in secon
 import json
 import os
 import sys
+import time
 
 import mwms
 import tensorflow as tf
@@ -28,10 +29,8 @@ def evaluate():
     y = tf.reduce_sum(x, 1, keepdims=True)
     with tf.summary.create_file_writer(f"{mwms.OUT}/logs/eval").as_default():
         for path in tf.train.checkpoints_iterator(f"{mwms.OUT}/ckpt", timeout=IDLE):
-            try:
-                checkpoint.restore(path).assert_existing_objects_matched()
-            except (tf.errors.NotFoundError, tf.errors.DataLossError) as error:
-                mwms.log("skip", path, type(error).__name__)  # rotated away, or half written
+            if not restored(checkpoint, path):
+                mwms.log("skip", path)
                 continue
             seen, loss = int(step.numpy()), model.loss(x, y)
             tf.summary.scalar("loss", loss, step=seen)
@@ -42,6 +41,20 @@ def evaluate():
                 return 0
     mwms.log(f"no new checkpoint for {IDLE:g} s")
     return 3
+
+
+def restored(checkpoint, path):
+    """Read a checkpoint, which comes up once, maybe before all of it is there; False = there is a newer one."""
+    end = time.monotonic() + IDLE
+    while time.monotonic() < end:
+        try:
+            checkpoint.restore(path).assert_existing_objects_matched()
+            return True
+        except tf.errors.OpError:
+            if tf.train.latest_checkpoint(f"{mwms.OUT}/ckpt") not in (None, path):
+                return False
+            time.sleep(0.1)
+    return False
 
 
 def main():
