@@ -191,11 +191,12 @@ def restored(checkpoint: tf.train.Checkpoint, path: str, idle: float) -> bool:
     while time.monotonic() < end:
         try:
             checkpoint.restore(path).assert_existing_objects_matched()
-            return True
         except tf.errors.OpError:
             if tf.train.latest_checkpoint(CHECKPOINTS) not in (None, path):
                 return False
             time.sleep(0.1)
+        else:
+            return True
     return False
 
 

@@ -224,7 +224,7 @@ def _(world: World) -> None:
     other = {"metadata": {"name": "other"}, "spec": {"containers": containers, "nodeSelector": {"nowhere": "true"}}}
     uid = world.api.create(PODS, world.namespace, other)["metadata"]["uid"]
     launcher = world.launch({**_WORKER, **sh("echo up")})
-    until(lambda: "exceeded quota: team" in launcher.text(), 60)
+    until(lambda: "exceeded quota: team" in launcher.text())
     assert launcher.status.state is State.PENDING
     world.api.delete(PODS, world.namespace, "other", uid)
     launcher.ends(0, State.SUCCEEDED)
@@ -269,7 +269,7 @@ def _(world: World) -> None:
     assert (first.lines(), second.lines()) == ([("worker-0", "attempt 0")], [("worker-0", "attempt 1")])
     assert {j["metadata"]["name"] for j in world.jobs()} == {first.status.job, second.status.job}
     assert first.status.job != second.status.job
-    assert [pod["metadata"]["labels"]["tfsteps.dev/attempt"] for pod in world.pods()] == ["0"]
+    until(lambda: [pod["metadata"]["labels"]["tfsteps.dev/attempt"] for pod in world.pods()] == ["0"])
 
 
 @_case("two launchers at once for one task", "adopt")

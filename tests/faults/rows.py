@@ -155,7 +155,7 @@ _EXPECTED: dict[str, dict[str, Expected]] = {
     "list the job": dict.fromkeys(["401 always", "403 always"], _REFUSED),
     "watch the job": dict.fromkeys(["401 always", "403 always"], _REFUSED),
     "list pods": dict.fromkeys(["401 always", "403 always"], replace(_UNSEEN, pods_left=True)),
-    "log": {"403 always": _UNSEEN, "401 always": replace(_UNSEEN, because="could not be read within")},
+    "log": {"403 always": _UNSEEN, "401 always": replace(_UNSEEN, because="could not be read for")},
     "delete pods": dict.fromkeys(["401 always", "403 always", "409", "410"], _KEPT),
     "delete the job": dict.fromkeys(["401 always", "403 always", "409", "410"], _KEPT),
     "stop": dict.fromkeys(

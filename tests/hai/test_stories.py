@@ -117,7 +117,7 @@ def test_a_task_of_higher_priority_takes_the_nodes_and_gives_them_back(world, ga
     world.platform.nodes = 2
     file, until_then = gate
     low = world.launch({**_WORKERS, **_ONCE_MORE, "priority": 10}, run="low")
-    low.until(State.RUNNING)
+    until(lambda: low.started() and texts(low).count("up") == 2)
     high = world.launch({**_WORKERS, **until_then, "priority": 90}, run="high", task="high")
     low.until(State.RESTARTING)
     high.until(State.RUNNING)
@@ -340,7 +340,7 @@ def test_two_launchers_at_once_for_one_task(world):
 
 def test_the_task_of_a_killed_launcher_is_adopted(world, system, gate):
     file, until_then = gate
-    job = {**_WORKERS, **until_then}
+    job = {**_WORKERS, **until_then, "success": "all_workers"}
     first = world.launch(job, home="here")
     first.until_said("up")
     first.signal(signal.SIGKILL)
@@ -374,7 +374,9 @@ def test_another_job_under_the_name_of_this_one(world):
 
 def test_names_of_200_characters(world):
     run, task = "r" * 100 + " ü/" + "r" * 97, "t" * 200
-    launcher = world.launch({**_WORKERS, **sh("echo up"), "name": "n" * 63}, run=run, task=task)
+    launcher = world.launch(
+        {**_WORKERS, **sh("echo up"), "success": "all_workers", "name": "n" * 63}, run=run, task=task
+    )
     launcher.ends(0, State.SUCCEEDED)
     assert sorted(launcher.lines()) == [("worker-0", "up"), ("worker-1", "up")]
 

@@ -49,11 +49,12 @@ def restored(checkpoint, path):
     while time.monotonic() < end:
         try:
             checkpoint.restore(path).assert_existing_objects_matched()
-            return True
         except tf.errors.OpError:
             if tf.train.latest_checkpoint(f"{mwms.OUT}/ckpt") not in (None, path):
                 return False
             time.sleep(0.1)
+        else:
+            return True
     return False
 
 

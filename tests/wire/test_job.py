@@ -1,12 +1,14 @@
 """A followed job whose two watches tell things in another order than they happened in."""
 
+import datetime as dt
+import itertools
 import threading
 
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.cluster.api import Api
-from tfsteps.systems.base import ReplicaChanged, ReplicaState, State
+from tfsteps.systems.base import LogLine, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes import job
 from tfsteps.systems.kubernetes.job import KubernetesJob
@@ -29,14 +31,17 @@ def events(*pairs):
     return Answer(parts=[*parts, "hang"])
 
 
-def follow(about_job, about_pods, pods_at_the_end):
-    """Return the events of a job whose one pod runs at first, from what its watches say later."""
+def follow(about_job, about_pods, pods_at_the_end, printed=0):
+    """Return the events of a job whose one pod runs at first, from what its watches say later.
+
+    When the job has ended, its log has that many lines, of which one comes each half a second.
+    """
     pod_lists = [listed(pod("running")), listed(*pods_at_the_end)]
     pods_seen = threading.Event()
 
     def script(asked):
         if asked.path.endswith("/log"):
-            return Answer(body=b"")
+            return rest_of_log(printed, asked.query) if asked.query["follow"] == "false" else Answer(body=b"")
         if asked.path.endswith("/tfjobs"):
             return about_job if "watch" in asked.query and pods_seen.wait(60) else listed(tfjob("Running"))
         if "watch" in asked.query:
@@ -46,6 +51,12 @@ def follow(about_job, about_pods, pods_at_the_end):
 
     with serve(script) as server:
         return list(KubernetesJob(Api(server.access()), TFJob(), tfjob(), JOB, None).events())
+
+
+def rest_of_log(printed, query):
+    first = dt.datetime.fromisoformat(query.get("sinceTime", "2026-01-01T00:00:00Z")).second
+    lines = [b"2026-01-01T00:00:%02d.5Z line %d\n" % (number, number) for number in range(first, printed)]
+    return Answer(parts=list(itertools.chain.from_iterable((0.5, line) for line in lines)), body=b"")
 
 
 def ends(seen):
@@ -95,3 +106,23 @@ def test_a_pod_whose_eviction_failed_the_job_and_that_does_not_end(monkeypatch):
 def test_a_pod_whose_end_is_only_seen_by_looking_again():
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")])
     assert ends(seen) == [(ReplicaState.FAILED, "OOMKilled")]
+
+
+# --- what was printed last
+
+
+def lines(seen):
+    return [each.text.decode() for each in seen if isinstance(each, LogLine)]
+
+
+def test_the_log_of_a_replica_that_has_ended_is_read_as_long_as_it_comes(monkeypatch):
+    monkeypatch.setattr(job, "_DRAIN_SECONDS", 2.0)
+    seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=8)
+    assert lines(seen) == [f"line {number}" for number in range(8)]
+
+
+def test_the_log_of_a_replica_that_runs_on_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(job, "_DRAIN_SECONDS", 2.0)
+    seen = follow(events(0.2, ("MODIFIED", tfjob("Succeeded"))), events(), [pod("running")], printed=60)
+    assert lines(seen)[-1] == "(log incomplete: its replica ran on)"
+    assert len(lines(seen)) < 20

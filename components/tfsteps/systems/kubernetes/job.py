@@ -21,7 +21,7 @@ from tfsteps.systems.kubernetes.pods import Pod
 from tfsteps.systems.kubernetes.tracker import Tracker
 
 _QUEUE = 2000  # events between the watches and us; log readers wait when it is full, and memory stays flat
-_DRAIN_SECONDS = 10.0  # for the last lines of replicas that have ended
+_DRAIN_SECONDS = 10.0  # of silence that end the wait for the last lines of replicas that have ended
 _DELETE_AGAIN_SECONDS = 5.0
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is heard only then
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
@@ -253,19 +253,22 @@ class KubernetesJob:
             yield LogLine(now, self._tracker.replica(uid), f"(log incomplete: {lost})".encode())
 
     def _drain(self) -> Iterator[Event]:
-        """Yield how the replicas ended and what they printed last; those that run on are not waited for."""
+        """Yield how the replicas ended and what they printed last, however much; who runs on is not waited for."""
         end = time.monotonic() + _DRAIN_SECONDS
         yield from self._last_look()
         for each in self._tracker.pods.values():
             if each.uid in self._logs:
                 self._logs[each.uid].tell(each.restarts, ended=True)
+        ended = {self._tracker.replica(each.uid) for each in self._tracker.pods.values() if each.ended}
         while self._more_is_coming and time.monotonic() < end and not self._hurried:
             for event in self._next():
                 if not isinstance(event, JobChanged):
                     yield event
-        for uid in self._open if not self._hurried else ():
-            late = f"(log incomplete: its rest could not be read within {_DRAIN_SECONDS:.0f} s)"
-            yield LogLine(time.time(), self._tracker.replica(uid), late.encode())
+                if isinstance(event, LogLine) and event.replica in ended:  # only now: who takes lines may be slow
+                    end = time.monotonic() + _DRAIN_SECONDS
+        for replica in map(self._tracker.replica, self._open if not self._hurried else ()):
+            why = f"its rest could not be read for {_DRAIN_SECONDS:.0f} s" if replica in ended else "its replica ran on"
+            yield LogLine(time.time(), replica, f"(log incomplete: {why})".encode())
 
     @property
     def _more_is_coming(self) -> bool:
