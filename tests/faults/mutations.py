@@ -210,12 +210,12 @@ MUTANTS = (
     ),
     Mutant(
         "takes the end of an answer for the end of the log",
-        (Edit(_LOGS, "                if ended and before == self._position.mark:\n", "                if True:\n"),),
+        (Edit(_LOGS, "                if ended and before == self._position.lines:\n", "                if True:\n"),),
         {"log": "cut|cut in a line"},
     ),
     Mutant(
         "resumes a log some seconds too late",
-        (Edit(_LOGS, "_rfc3339(self._last // 10**9)", "_rfc3339(self._last // 10**9 + 5)"),),
+        (Edit(_LOGS, "_rfc3339(self.last // 10**9)", "_rfc3339(self.last // 10**9 + 5)"),),
         {"log": "cut|torn|half-open later", "running": "down for 60 s"},
     ),
     Mutant(

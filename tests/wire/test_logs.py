@@ -1,6 +1,7 @@
 """Pod logs at the wire: each line once and in order, whatever the connection does."""
 
 import contextlib
+import threading
 
 import pytest
 
@@ -93,21 +94,50 @@ def test_a_line_that_was_cut_comes_whole():
         assert found.texts == [b"one", b"a long line"]
 
 
-def test_a_restart_brings_the_rest_of_the_earlier_incarnation_first():
+def test_lines_that_are_stamped_by_two_writers_all_come():
+    late = [line(1, "out"), line(3, "out again"), line(2, "err"), line(3, "err again"), line(3, "more", "000000001")]
+    script = since(late)
+    with reading(script) as (_, found, log):
+        until(lambda: len(found.texts) == 5)
+        script.ended.append(True)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+    assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in late]
+
+
+def lives(*, told):
+    """Answer as the kubelet does for a container that was restarted after its first line; the second life waits."""
+    asked_before = []
+
     def script(asked):
         if asked.query.get("previous"):
-            return Answer(parts=[line(1, "first life"), line(2, "its last word")])
-        if len(server_asked) == 0:
-            server_asked.append(asked)
+            lines = [line(1, "first life"), line(2, "its last word")]
+            return Answer(parts=lines[-1:] if "tailLines" in asked.query else lines)
+        asked_before.append(asked)
+        if len(asked_before) == 1 and told:
             return Answer(parts=[line(1, "first life"), "reset"])
+        until(told.is_set) if told else None
         return Answer(parts=[line(5, "second life")])
 
-    server_asked = []
-    with reading(script) as (_, found, log):
+    return script
+
+
+def test_a_restart_brings_the_rest_of_the_earlier_incarnation_first():
+    told = threading.Event()
+    with reading(lives(told=told)) as (_, found, log):
+        until(lambda: found.texts)
+        log.tell(1, ended=True)
+        told.set()
+        until(lambda: found.closed)
+        assert found.texts == [b"first life", b"its last word", b"second life"]
+
+
+def test_a_restart_that_is_told_of_late_brings_all_of_the_earlier_incarnation():
+    with reading(lives(told=None)) as (_, found, log):
         until(lambda: found.texts)
         log.tell(1, ended=True)
         until(lambda: found.closed)
-        assert found.texts == [b"first life", b"its last word", b"second life"]
+        assert found.texts == [b"second life", b"first life", b"its last word"]
 
 
 def test_the_end_of_the_stream_is_not_the_end_of_the_container():

@@ -20,43 +20,57 @@ class Position:
     """How far the log of a container has been read.
 
     The API resumes by the second. So whatever is read again starts with the last second that was seen, and what was
-    seen of it is left out: lines before the last time stamp, and as many of that very stamp as there were.
+    seen of it is left out: lines before the last time stamp, and as many of that very stamp as there were. What follows
+    the first new line is new whatever its time, for standard output and error are stamped by two writers, either of
+    which may be late [source: containerd, `pkg/cri/io/logger.go`].
+
+    Attributes:
+        lines: How many were new.
+        first: When the first new one of what is read now was printed, in nanoseconds since the epoch; 0 = none so far.
+        last: The latest such time of all; 0 = none so far.
     """
 
     def __init__(self) -> None:
         """Begin before the first line."""
-        self._last = 0  # the time of the last line, in nanoseconds since the epoch
-        self._seen = 0  # how many lines had that very time
+        self.lines = self.first = self.last = 0
+        self._seen = 0  # how many lines had that very last time
+        self._resumed = (0, 0)  # both when it was last resumed
         self._again = 0  # how many of those are still to come again
         self._second = (b"", 0)
 
-    @property
-    def mark(self) -> tuple[int, ...]:
-        """Another value after each line, false before the first."""
-        return (self._last, self._seen) if self._last else ()
+    def before(self) -> "Position":
+        """Return where this one was when it was last resumed."""
+        other = Position()
+        other.last, other._seen = self._resumed
+        return other
 
     def resume(self) -> dict[str, str]:
         """Return what to ask the API for; `new` expects its answer then."""
-        self._again = self._seen
-        return {"sinceTime": _rfc3339(self._last // 10**9)} if self._last else {}
+        self._again, self._resumed, self.first = self._seen, (self.last, self._seen), 0
+        return {"sinceTime": _rfc3339(self.last // 10**9)} if self.last else {}
 
     def new(self, line: bytes) -> tuple[float, bytes] | None:
         """Return a line's time in seconds since the epoch and its text; None for one that was seen before."""
         at, text = self._parsed(line)
-        if at < self._last:
-            return None
-        if at == self._last and self._again:
-            self._again -= 1
-            return None
-        self._seen = self._seen + 1 if at == self._last else 1
-        self._last = at
+        if not self.first:
+            if at < self.last:
+                return None
+            if at == self.last and self._again:
+                self._again -= 1
+                return None
+            self.first = at
+        self.lines += 1
+        if at > self.last:
+            self.last, self._seen = at, 1
+        elif at == self.last:
+            self._seen += 1
         return at / 1e9, text
 
     def _parsed(self, line: bytes) -> tuple[int, bytes]:
         """Return a line's time and text. A piece of a line too long for us has the time of what came before it."""
         found = _STAMP.match(line)
         if not found:
-            return self._last, line
+            return self.last, line
         second, fraction, zone = found.groups()
         if self._second[0] != second + zone:  # consecutive lines mostly share it
             self._second = second + zone, int(dt.datetime.fromisoformat((second + zone).decode()).timestamp())
@@ -140,6 +154,7 @@ class ContainerLog:
         self._asking = False  # for an answer that has not begun
         self._stream: Response | None = None  # the answer that is being read
         self._position = position or Position()
+        self._earlier: Position | None = None  # in what came before a restart, while that is read
         self._start()
 
     def tell(self, restarts: int, *, ended: bool) -> None:
@@ -184,40 +199,60 @@ class ContainerLog:
         while self._wanted:
             restarts, ended = self._told  # before reading: what ends meanwhile may have printed meanwhile
             self._news.clear()
-            before = self._position.mark
+            before = self._position.lines
             try:
                 if restarts > known:
-                    self._put_new(self._read(previous="true"))
+                    self._read_previous()
                     known = restarts
-                rest = self._read(follow=str(not ended).lower())
+                rest = self._read(self._position, follow=str(not ended).lower())
             except ApiError as error:
                 if error.status == 404:
-                    return "" if self._position.mark else "the pod was deleted before its log could be read"
+                    return "" if self._position.lines else "the pod was deleted before its log could be read"
                 if error.status == 403:
                     return str(error)
             else:
-                if ended and before == self._position.mark:
-                    self._put_new(rest)
+                if ended and before == self._position.lines:
+                    self._put_new(rest, self._position)
                     return ""
-            tries = tries + 1 if before == self._position.mark else 0
+            tries = tries + 1 if before == self._position.lines else 0
             self._news.wait(_PAUSES[min(tries, len(_PAUSES) - 1)])
         return ""
 
-    def _read(self, **which: str) -> bytes:
-        """Read one answer; return what it had after its last whole line."""
-        with self._answer(**which) as response:
+    def _read_previous(self) -> None:
+        """Read on in what the container printed before its last restart.
+
+        We may have heard of that later than we read what came after it, and go on from where that began then.
+        """
+        if self._earlier is None:
+            unseen = self._position.first and self._position.first > self._last_of_previous()
+            self._earlier = self._position.before() if unseen else self._position
+        self._put_new(self._read(self._earlier, previous="true"), self._earlier)
+        self._earlier = None
+
+    def _last_of_previous(self) -> int:
+        """Return when the container printed its last line before its last restart; 0 = it printed none."""
+        position = Position()
+        with self._answer(position, previous="true", tailLines="1") as response:
             for line in response.lines(_LONGEST_LINE):
-                self._put_new(line)
+                position.new(line)
+            position.new(response.rest)
+        return position.last
+
+    def _read(self, position: Position, **which: str) -> bytes:
+        """Read one answer; return what it had after its last whole line."""
+        with self._answer(position, **which) as response:
+            for line in response.lines(_LONGEST_LINE):
+                self._put_new(line, position)
         return response.rest
 
     @contextlib.contextmanager
-    def _answer(self, **which: str) -> Iterator[Response]:
+    def _answer(self, position: Position, **which: str) -> Iterator[Response]:
         """Ask, and yield the answer, which `_hang_up` may end meanwhile."""
         query = {**self._query, **which}
         quiet = _QUIET_SECONDS if which.get("follow") == "true" else None
         self._asking = True
         try:
-            with self._api.open("GET", self._path, query | self._position.resume(), read_seconds=quiet) as response:
+            with self._api.open("GET", self._path, query | position.resume(), read_seconds=quiet) as response:
                 with self._lock:
                     if not self._wanted:
                         raise Stopped
@@ -227,8 +262,8 @@ class ContainerLog:
             if self._wanted:
                 self._stream, self._asking = None, False
 
-    def _put_new(self, line: bytes) -> None:
-        if line and (new := self._position.new(line)):
+    def _put_new(self, line: bytes, position: Position) -> None:
+        if line and (new := position.new(line)):
             self._put(*new)
 
 
