@@ -330,6 +330,19 @@ def _(world: World) -> None:
     assert sum(line.startswith(b"line ") for line in lines) == count
 
 
+@_case("both outputs at once")
+def _(world: World) -> None:
+    count = 20_000
+    printing = f"for i in range({count}): os.write({{}}, b'{{}} %d\\n' % i)\n"
+    program = "import os, time\nchild = os.fork()\nif child:\n  " + printing.format(1, "out")
+    program += "  os.wait()\n  time.sleep(0.2)\nelse:\n  " + printing.format(2, "err")
+    launcher = world.launch({**_WORKER, "command": ["python", "-c", program]})
+    launcher.ends(0, State.SUCCEEDED)
+    for output in ("out", "err"):
+        lines = [line for _, line in launcher.lines() if line.startswith(output)]
+        assert lines == [f"{output} {number}" for number in range(count)]
+
+
 # --- the operator
 
 
