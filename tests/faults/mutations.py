@@ -215,7 +215,7 @@ MUTANTS = (
     ),
     Mutant(
         "resumes a log some seconds too late",
-        (Edit(_LOGS, "_rfc3339(self.last // 10**9)", "_rfc3339(self.last // 10**9 + 5)"),),
+        (Edit(_LOGS, "_LATE_NANOSECONDS = 10**8", "_LATE_NANOSECONDS = -5 * 10**9"),),
         {"log": "cut|torn|half-open later", "running": "down for 60 s"},
     ),
     Mutant(

@@ -44,19 +44,6 @@ def reading(script, **how):
             api.stopping.set()
 
 
-def since(lines):
-    """Answer as the kubelet does: what is younger than `sinceTime`, which counts in seconds."""
-
-    def script(asked):
-        start = asked.query.get("sinceTime", "")[:19].encode()
-        rest = [each for each in lines if each[:19] >= start]
-        return Answer(parts=[b"".join(rest), *(["reset"] if not ended else [])] if rest else [b""])
-
-    ended = []
-    script.ended = ended
-    return script
-
-
 def test_lines_come_with_their_time():
     whole = Answer(parts=[line(1, "one"), line(2, "two", "500000000")])
     with reading([whole]) as (server, found, log):
@@ -68,21 +55,36 @@ def test_lines_come_with_their_time():
     assert server.asked[0].query == {"container": "tensorflow", "timestamps": "true", "follow": "true"}
 
 
-def test_after_a_cut_no_line_is_lost_or_doubled():
-    lines = [line(i // 7, f"line {i}", f"{i % 7 // 3:09d}") for i in range(50)]
-    cuts = iter([5, 9, 10, 23, 31, 49])
+SHARED = [line(i // 7, f"line {i}", f"{i % 7 // 3:09d}") for i in range(50)]  # stamps that several lines share
+LATE = [  # two writers' lines, each line with a time of its own
+    line(1, "out", "900000000"),
+    line(3, "out again"),
+    line(2, "err", "950000000"),
+    line(3, "err again", "000000001"),
+    line(3, "more", "000000003"),
+    line(3, "err once more", "000000002"),
+    line(3, "last", "000000004"),
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "cuts"),
+    [(SHARED, [5, 9, 10, 23, 31, 49]), (LATE, []), *((LATE, [cut]) for cut in range(1, 8)), (LATE, range(1, 8))],
+    ids=[*("shared", "late, never"), *(f"late, after {cut}" for cut in range(1, 8)), "late, after each"],
+)
+def test_after_a_cut_no_line_is_lost_or_doubled(lines, cuts):
+    cuts = iter(cuts)
 
     def script(asked):
-        start = asked.query.get("sinceTime", "")[:19].encode()
-        rest = [each for each in lines if each[:19] >= start]
-        if (cut := next(cuts, None)) is not None:
-            return Answer(parts=[b"".join(each for each in rest if each in lines[:cut]), "reset"])
-        return Answer(parts=[b"".join(rest)])
+        cut = next(cuts, None)
+        start = asked.query.get("sinceTime", "")[:19].encode()  # in seconds, as the kubelet takes it
+        parts = [b"".join(each for each in lines[:cut] if each[:19] >= start)]
+        return Answer(parts=parts if cut is None else [*parts, "reset"])
 
     with reading(script) as (_, found, log):
         log.tell(0, ended=True)
         until(lambda: found.closed)
-        assert found.texts == [f"line {i}".encode() for i in range(50)]
+        assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in lines]
 
 
 def test_a_line_that_was_cut_comes_whole():
@@ -92,17 +94,6 @@ def test_a_line_that_was_cut_comes_whole():
         log.tell(0, ended=True)
         until(lambda: found.closed)
         assert found.texts == [b"one", b"a long line"]
-
-
-def test_lines_that_are_stamped_by_two_writers_all_come():
-    late = [line(1, "out"), line(3, "out again"), line(2, "err"), line(3, "err again"), line(3, "more", "000000001")]
-    script = since(late)
-    with reading(script) as (_, found, log):
-        until(lambda: len(found.texts) == 5)
-        script.ended.append(True)
-        log.tell(0, ended=True)
-        until(lambda: found.closed)
-    assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in late]
 
 
 def lives(*, told):

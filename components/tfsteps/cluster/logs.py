@@ -12,6 +12,7 @@ PODS = Resource("v1", "pods", "Pod")
 _LONGEST_LINE = (1 << 20) + 100  # a line of 1 MiB comes whole, its time stamp before it
 _QUIET_SECONDS = 3600.0  # a program may be silent for long; whether the server is there, the watches tell
 _END_SECONDS = 2.0  # in which a stream ends by itself when the container has ended
+_LATE_NANOSECONDS = 10**8  # by which a line may come after one with a later time
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.?(\d{0,9})(Z|[+-]\d\d:\d\d) ?")
 
@@ -20,8 +21,8 @@ class Position:
     """How far the log of a container has been read.
 
     The API resumes by the second. So whatever is read again starts with the last second that was seen, and what was
-    seen of it is left out: lines before the last time stamp, and as many of that very stamp as there were. What follows
-    the first new line is new whatever its time, for standard output and error are stamped by two writers, either of
+    seen of it is left out: all up to the line that was read last, or, where the log has lost that one, up to the latest
+    time. What follows is new whatever its time, for standard output and error are stamped by two writers, either of
     which may be late [source: containerd, `pkg/cri/io/logger.go`].
 
     Attributes:
@@ -33,48 +34,50 @@ class Position:
     def __init__(self) -> None:
         """Begin before the first line."""
         self.lines = self.first = self.last = 0
-        self._seen = 0  # how many lines had that very last time
-        self._resumed = (0, 0)  # both when it was last resumed
-        self._again = 0  # how many of those are still to come again
+        self._tail = self._row = 0  # the time of the line that was read last, and how many in a row had it
+        self._resumed = (0, 0, 0)  # the latest time and these two when it was last resumed
+        self._again = 0  # how many of those in a row are still to come again
+        self._at = 0  # the time of the line before this one
         self._second = (b"", 0)
 
     def before(self) -> "Position":
         """Return where this one was when it was last resumed."""
         other = Position()
-        other.last, other._seen = self._resumed
+        other.last, other._tail, other._row = self._resumed
         return other
 
     def resume(self) -> dict[str, str]:
         """Return what to ask the API for; `new` expects its answer then."""
-        self._again, self._resumed, self.first = self._seen, (self.last, self._seen), 0
-        return {"sinceTime": _rfc3339(self.last // 10**9)} if self.last else {}
+        self._resumed, self._again, self.first = (self.last, self._tail, self._row), self._row, 0
+        return {"sinceTime": _rfc3339((self.last - _LATE_NANOSECONDS) // 10**9)} if self.last else {}
 
     def new(self, line: bytes) -> tuple[float, bytes] | None:
         """Return a line's time in seconds since the epoch and its text; None for one that was seen before."""
         at, text = self._parsed(line)
-        if not self.first:
-            if at < self.last:
+        if self._again:
+            if at <= self.last:
+                self._again -= at == self._tail
                 return None
-            if at == self.last and self._again:
-                self._again -= 1
-                return None
-            self.first = at
+            self._again = 0
         self.lines += 1
-        if at > self.last:
-            self.last, self._seen = at, 1
-        elif at == self.last:
-            self._seen += 1
+        if not self.first:
+            self.first = at
+        if at > self.last:  # noqa: PLR1730  max() would be a tenth of what a line costs
+            self.last = at
+        self._row = self._row + 1 if at == self._tail else 1
+        self._tail = at
         return at / 1e9, text
 
     def _parsed(self, line: bytes) -> tuple[int, bytes]:
         """Return a line's time and text. A piece of a line too long for us has the time of what came before it."""
         found = _STAMP.match(line)
         if not found:
-            return self.last, line
+            return self._at, line
         second, fraction, zone = found.groups()
         if self._second[0] != second + zone:  # consecutive lines mostly share it
             self._second = second + zone, int(dt.datetime.fromisoformat((second + zone).decode()).timestamp())
-        return self._second[1] * 10**9 + int(fraction.ljust(9, b"0")), line[found.end() :]
+        self._at = self._second[1] * 10**9 + int(fraction.ljust(9, b"0"))
+        return self._at, line[found.end() :]
 
 
 def read_log(
