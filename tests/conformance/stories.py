@@ -309,7 +309,8 @@ def _(world: World) -> None:
 
 # --- much to print
 
-_LINGER = {"EPOCHS": 1, "STEP_SLEEP": 0.2}  # a container runtime may drop what is still in the pipe at the end
+_LINGER_SECONDS = 2.0  # a container runtime may drop what is still in the pipe at the end; on a busy node for long
+_LINGER = {"EPOCHS": 1, "STEP_SLEEP": _LINGER_SECONDS}
 
 
 @_case("a long line and every byte", "live_logs")
@@ -332,10 +333,10 @@ def _(world: World) -> None:
 
 @_case("both outputs at once")
 def _(world: World) -> None:
-    count = 20_000
+    count = 10_000
     printing = f"for i in range({count}): os.write({{}}, b'{{}} %d\\n' % i)\n"
     program = "import os, time\nchild = os.fork()\nif child:\n  " + printing.format(1, "out")
-    program += "  os.wait()\n  time.sleep(0.2)\nelse:\n  " + printing.format(2, "err")
+    program += f"  os.wait()\n  time.sleep({_LINGER_SECONDS})\nelse:\n  " + printing.format(2, "err")
     launcher = world.launch({**_WORKER, "command": ["python", "-c", program]})
     launcher.ends(0, State.SUCCEEDED)
     for output in ("out", "err"):
