@@ -28,7 +28,7 @@ demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on th
 test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster: KUBECONFIG's, or our own; ARGS go to pytest
 ifdef CLUSTER
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
-	@BIN=$(BIN) KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} tests/both.sh $(ARGS)
+	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python tests/side_by_side.py --cluster $(ARGS)
 else
 	$(BIN)/pytest -m 'not cluster' $(ARGS)
 endif
@@ -45,7 +45,7 @@ format: $(STAMP) ## format the code
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
-golden: $(STAMP) ## write golden and generated files anew
+golden: $(STAMP) ## update golden and generated files
 	$(BIN)/pytest -q tests/golden --update-golden
 
 bench: $(STAMP) ## measure; writes benchmarks/results.json
@@ -54,12 +54,14 @@ bench: $(STAMP) ## measure; writes benchmarks/results.json
 mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken for them (a cluster; half an hour)
 	$(BIN)/python -m tests.faults.mutants
 
-lock: $(STAMP) ## requirements.lock anew from pyproject.toml
+lock: $(STAMP) ## update requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --all-extras --upgrade pyproject.toml -o requirements.lock
+	@$(MAKE) golden # what the launcher's image installs of it
 
 image: $(STAMP) ## the launcher's image, by docker or podman, tagged tfsteps/launcher:<version>
 	@rm -rf dist; $(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
+	@cp images/launcher/requirements.txt dist
 	@version=$$($(BIN)/python -c 'import tfsteps; print(tfsteps.__version__)'); \
 	  $$(command -v docker || command -v podman || echo docker) build --build-arg VERSION=$$version \
 	  --tag tfsteps/launcher:$$version --file images/launcher/Dockerfile dist
@@ -71,7 +73,7 @@ cluster-down: ## stop it and remove every trace
 	@$(PYTHON) -m tests.cluster down
 
 browser: # headless Chromium for the report's tests: installed where that is possible, else those tests say that they are skipped
-	@command -v chromium chromedriver >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	@{ command -v chromium && command -v chromedriver; } >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
 	  { echo 'Installing Chromium for the browser tests.'; apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null; }
 
 clean: ## remove .venv and what was built

@@ -10,7 +10,7 @@ import os
 import pathlib
 import platform
 
-from benchmarks import authoring, fleet, kubernetes, local, peers
+from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas
 from benchmarks.measure import Row
 from tests.cluster import paths
 
@@ -18,10 +18,12 @@ BENCHMARKS = {
     "local": local.rows,
     "authoring": authoring.rows,
     "kubernetes": kubernetes.rows,
+    "logs": logs.rows,
+    "replicas": replicas.rows,
     "fleet": fleet.rows,
     "peers": peers.rows,
 }
-ON_CLUSTER = {"kubernetes", "fleet", "peers"}
+ON_CLUSTER = {"kubernetes", "logs", "fleet", "peers"}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
 PAGE = RESULTS.parents[1] / "docs" / "performance.md"
 HEAD = """# What it costs

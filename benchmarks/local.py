@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from kfp import dsl
 
-from benchmarks.measure import Row, median_difference, paired
+from benchmarks.measure import Row, median_difference, paired, seconds
 from tfsteps.engines.kfp.local import run
 from tfsteps.kfp import train
 from tfsteps.systems.local.ports import free_ports
@@ -24,8 +24,10 @@ PROGRAMS = pathlib.Path(__file__).parents[1] / "tests" / "programs"
 BIN = pathlib.Path(sys.executable).parent
 PAIRS = 15
 STEPS = 6
+LOUD_PAIRS = 7
 
 STANDIN = ["python", str(PROGRAMS / "standin.py")]
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}  # as local runs have it
 JOB = {"name": "bench", "command": STANDIN, "roles": {"worker": {"replicas": 2}}}
 # The replica itself reads what its parent, the launcher, has used so far: the first field is nanoseconds on a CPU.
 CPU_JOB = {"name": "bench", "command": ["sh", "-c", "cat /proc/$PPID/schedstat"], "roles": {"worker": {}}}
@@ -39,6 +41,7 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
         scratch = pathlib.Path(folder)
         yield _start_cpu(scratch)
         yield _overhead(scratch)
+        yield from _output(scratch)
         if not quick:
             yield _overhead_per_step(scratch)
 
@@ -80,6 +83,38 @@ def _overhead(scratch: pathlib.Path) -> Row:
         PAIRS,
         base,
         ratio,
+    )
+
+
+def _output(scratch: pathlib.Path) -> Iterator[Row]:
+    """Measure a run whose replica prints a million lines, and what it takes itself beside the same into a file."""
+    job, taken = scratch / "loud.yaml", scratch / "taken"
+    command = ["python", str(PROGRAMS / "loud.py"), str(taken)]
+    job.write_text(json.dumps({"name": "loud", "command": command, "roles": {"worker": {}}}))
+    runs, pairs = [], []
+    for _ in range(LOUD_PAIRS):
+        with (scratch / "printed").open("wb") as file:
+            run_command = [BIN / "tfsteps", "run", job, "--no-tensorboard"]
+            runs.append(seconds(lambda: subprocess.run(run_command, check=True, stdout=file)))  # noqa: B023
+            ours = float(taken.read_text())
+            file.seek(0)
+            subprocess.run([sys.executable, *command[1:]], check=True, stdout=file, env=os.environ | UNBUFFERED)
+        pairs.append((ours, float(taken.read_text())))
+    yield Row(
+        "local_million_lines_s",
+        "`tfsteps run` of a replica that prints 1 M lines of 100 bytes",
+        statistics.median(runs),
+        "s",
+        2.0,
+        LOUD_PAIRS,
+    )
+    yield Row(
+        "local_output_slowdown",
+        "the time that this replica takes to print them over the same into a file",
+        statistics.median(ours / plain for ours, plain in pairs),
+        "x",
+        1.2,
+        LOUD_PAIRS,
     )
 
 

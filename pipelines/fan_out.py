@@ -13,7 +13,7 @@ AT_ONCE = 8
 
 
 @dsl.pipeline(name="fan-out", description="Digits: one training for each setting, the best one is exported.")
-def fan_out(trials: list = TRIALS, examples: int = 10_000, claim: str = CLAIM) -> None:
+def fan_out(trials: list[dict] = TRIALS, examples: int = 10_000, claim: str = CLAIM) -> None:
     """Train once for each setting, and export the model that is right most often.
 
     Args:

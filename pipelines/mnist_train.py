@@ -14,7 +14,6 @@ and the settings EPOCHS, HIDDEN (units) and LEARNING_RATE.
 import argparse
 import json
 import os
-import pathlib
 import signal
 import sys
 import tempfile
@@ -28,10 +27,10 @@ os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", TF_ENABLE_ONEDNN_OPTS="0")
 import tensorflow as tf
 
 Resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver
-OUTPUT = pathlib.Path(os.environ.get("TFSTEPS_OUTPUT_DIR", "out"))
-MODEL = os.environ.get("TFSTEPS_MODEL_DIR", str(OUTPUT / "model"))
-LOGS = pathlib.Path(os.environ.get("TFSTEPS_LOG_DIR", OUTPUT / "logs"))
-CHECKPOINTS = str(OUTPUT / "checkpoints")
+OUTPUT = os.environ.get("TFSTEPS_OUTPUT_DIR", "out")  # these three may be URIs, such as gs://bucket/folder
+MODEL = os.environ.get("TFSTEPS_MODEL_DIR", f"{OUTPUT}/model")
+LOGS = os.environ.get("TFSTEPS_LOG_DIR", f"{OUTPUT}/logs")
+CHECKPOINTS = f"{OUTPUT}/checkpoints"
 SETTINGS = {name: os.environ.get(name, default) for name, default in (("HIDDEN", "64"), ("LEARNING_RATE", "1.0"))}
 HIDDEN = int(SETTINGS["HIDDEN"])
 LEARNING_RATE = float(SETTINGS["LEARNING_RATE"])
@@ -91,7 +90,7 @@ class Progress:
         self._checkpoint = tf.train.Checkpoint(model=model, step=self.step)
         folder = CHECKPOINTS if decides or not shared else tempfile.mkdtemp()  # all must save for a save to work
         self._manager = tf.train.CheckpointManager(self._checkpoint, folder, max_to_keep=3)
-        self._writer = tf.summary.create_file_writer(str(LOGS / "train")) if decides else None
+        self._writer = tf.summary.create_file_writer(f"{LOGS}/train") if decides else None
         if latest := tf.train.latest_checkpoint(CHECKPOINTS):
             self._checkpoint.restore(latest).assert_existing_objects_matched()
             log(f"going on from step {self.at}")
@@ -134,7 +133,7 @@ def train_mirrored(last: int, *, decides: bool, scores: bool) -> None:
     if decides:
         export(model)
     if decides and scores:
-        with tf.summary.create_file_writer(str(LOGS / "eval")).as_default():
+        with tf.summary.create_file_writer(f"{LOGS}/eval").as_default():
             score(model, progress.at)
     leave_together(strategy)
 
@@ -175,7 +174,7 @@ def evaluate(last: int, idle: float) -> None:
     """Score every checkpoint that is seen, the last one at any rate."""
     model, step = Classifier(), tf.Variable(0, dtype=tf.int64)
     checkpoint = tf.train.Checkpoint(model=model, step=step)
-    with tf.summary.create_file_writer(str(LOGS / "eval")).as_default():
+    with tf.summary.create_file_writer(f"{LOGS}/eval").as_default():
         for path in tf.train.checkpoints_iterator(CHECKPOINTS, timeout=idle):
             if not restored(checkpoint, path, idle):
                 continue
@@ -210,7 +209,8 @@ def score(model: Classifier, step: int) -> None:
 
 def export(model: Classifier) -> None:
     tf.saved_model.save(model, MODEL)
-    (OUTPUT / "settings.json").write_text(json.dumps(SETTINGS), "utf-8")
+    with tf.io.gfile.GFile(f"{OUTPUT}/settings.json", "w") as file:
+        file.write(json.dumps(SETTINGS))
     log(f"model saved to {MODEL}")
 
 

@@ -1,10 +1,14 @@
-"""What every test gets: a state folder of its own, and the choice to write golden files anew."""
+"""What every test gets: a state folder of its own, and the choice to update golden files."""
 
 import os
 import pathlib
 import signal
 
 import pytest
+
+from tests.support.skips import pytest_make_collect_report, pytest_runtest_makereport
+
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
 # Started by nohup, or in the background of a script, we ignore these, and so would every program that we start.
 for _number, _usual in {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}.items():
@@ -13,7 +17,7 @@ for _number, _usual in {signal.SIGINT: signal.default_int_handler, signal.SIGHUP
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="write golden and generated files anew")
+    parser.addoption("--update-golden", action="store_true", help="update golden and generated files")
 
 
 @pytest.fixture(autouse=True)

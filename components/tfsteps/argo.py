@@ -1,6 +1,6 @@
 """What authors of Argo Workflows import; Hera writes the rest."""
 
-from tfsteps.engines.argo.lint import problems
+from tfsteps.engines.argo.lint import problems, warnings
 from tfsteps.engines.argo.manifests import workflow_template
 from tfsteps.engines.argo.step import ArgoStep, argo_step
 from tfsteps.image import IMAGE
@@ -29,5 +29,6 @@ __all__ = [
     "problems",
     "train",
     "wait",
+    "warnings",
     "workflow_template",
 ]

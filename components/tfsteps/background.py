@@ -15,10 +15,11 @@ import msgspec
 from tfsteps import records
 from tfsteps.identity import Identity
 from tfsteps.lifecycle import Observer, launch
+from tfsteps.log_file import read_log
 from tfsteps.records import Attempt, Status
 from tfsteps.spec import RoleName, SpecError, TrainingJob
 from tfsteps.stopping import on_termination
-from tfsteps.systems.base import LaunchError, LogLine, Replica, System
+from tfsteps.systems.base import LaunchError, LogLines, PartialLine, Replica, System
 from tfsteps.systems.local import lifeline
 
 _POLL_SECONDS = 0.05
@@ -59,13 +60,13 @@ def start(
     os.close(tell)
     with open(told, "rb") as answers:  # noqa: PTH123  a pipe
         answer = answers.read()
-    match msgspec.json.decode(answer, type=_Begun | _Failed) if answer else None:
-        case _Begun(status=status):
-            return status
-        case _Failed(message=message, retryable=retryable):
-            raise LaunchError(message, retryable=retryable)
-        case _:
-            raise LaunchError("its launcher ended without a word", retryable=True)
+    try:
+        told_of = msgspec.json.decode(answer, type=_Begun | _Failed)
+    except msgspec.DecodeError as error:  # nothing, or cut: it was killed
+        raise LaunchError("the launcher of the job ended before it reported the start", retryable=True) from error
+    if isinstance(told_of, _Failed):
+        raise LaunchError(told_of.message, retryable=told_of.retryable)
+    return told_of.status
 
 
 def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
@@ -102,8 +103,11 @@ class _Teller:
     def changed(self, status: Status) -> None:
         self.tell(_Begun(status))
 
-    def line(self, line: LogLine) -> None:
+    def lines(self, lines: LogLines) -> None:
         """Do nothing: lines are in the records."""
+
+    def partial(self, line: PartialLine) -> None:
+        """Do nothing."""
 
 
 def _stay(run: Callable[[], object], teller: _Teller) -> NoReturn:
@@ -135,18 +139,20 @@ def _watch(attempt: Attempt, log: IO[bytes], observers: Sequence[Observer]) -> S
             seen = status
             for each in observers:
                 each.changed(status)
-        for stamp, replica, text in records.read_log(log):
-            line = _line(stamp, replica, text)
+        for stamp, source, text in read_log(log):
+            line = _line(stamp, source, text)
             for each in observers:
-                each.line(line)
+                each.lines(line)
         if not alive:
             return status
         time.sleep(_POLL_SECONDS)
 
 
-def _line(stamp: str, replica: str, text: bytes) -> LogLine:
-    role, _, index = replica.rpartition("-")
-    return LogLine(dt.datetime.fromisoformat(stamp).timestamp(), Replica(cast("RoleName", role), int(index)), text)
+def _line(stamp: str, source: str, text: bytes) -> LogLines:
+    name, _, container = source.partition("/")
+    role, _, index = name.rpartition("-")
+    replica = Replica(cast("RoleName", role), int(index))
+    return LogLines(dt.datetime.fromisoformat(stamp).timestamp(), replica, [text], container=container)
 
 
 def _pass_on(attempt: Attempt) -> None:

@@ -1,13 +1,14 @@
 """Why a job failed, from its status and the last lines of its replicas."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from tfsteps.records import Digest, ReplicaStatus, Span, Status
 from tfsteps.spec import format_bytes
-from tfsteps.systems.base import ReplicaState
+from tfsteps.systems.base import ReplicaState, State
+from tfsteps.tracebacks import raised
 
-_TAIL = 20
+_WIDTH = 300  # characters of an exception
 _MEANINGS = {
     1: "the program raised an error",
     2: "wrong usage of the program, or its file is missing",
@@ -21,6 +22,10 @@ _MEANINGS = {
 }
 _TAKEN = {
     "Evicted",
+    "Preempting",
+    "PreemptionByKubeScheduler",
+    "Shutdown",
+    "NodeShutdown",
     "EvictionByEvictionAPI",
     "NodeLost",
     "PodDeleted",
@@ -29,42 +34,43 @@ _TAKEN = {
     "DeletionByPodGC",
     "TerminationByKubelet",
 }
-_INFRASTRUCTURE = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
-_FRAME = re.compile(r'^\s+File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)$')
-_LIBRARY = ("site-packages", "dist-packages", "/lib/python", "<frozen")
+_PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
 
 
-def digest(status: Status, tails: Mapping[str, Sequence[str]], blamed: str = "") -> Digest:
+def digest(status: Status, last_lines: Callable[[str, int], Sequence[str]], blamed: str = "") -> Digest:
     """Return why the job of `status` failed.
 
     Args:
         status: Of the ended job.
-        tails: The last lines of each replica, by name.
+        last_lines: Returns the last lines of a replica, or of its other container (`worker-1/init-data`), by that name
+            and the number of the incarnation, from 0.
         blamed: Name of the replica that the job system blames; empty = the one that failed first.
     """
     found = next((r for r in status.replicas if r.name == blamed), None) or _first_failed(status.replicas)
     span = _failed_span(found) if found else None
     if found is None or span is None:
         return Digest(
-            summary=status.message or f"The job is {status.state}.", replica=blamed, retryable=_blame(status, None)
+            summary=status.message or f"The job is {status.state}.", replica=blamed, fault=_fault(status, None)
         )
-    tail = list(tails.get(found.name, []))
-    exception, frame = _traceback(tail)
+    source = f"{found.name}/{span.container}" if span.container else found.name
+    error = raised(last_lines(source, span.incarnation))
     meaning = _meaning(span)
+    exception = error.exception[:_WIDTH]
     detail = exception or meaning
-    where = f" at {frame}" if frame else ""
+    where = f" at {error.frame}" if error.frame else ""
     again = f" after {found.restarts} restart{'s' * (found.restarts != 1)}" if found.restarts else ""
     code = f" with exit code {span.exit_code}" if span.exit_code is not None else ""
-    failure = f"{found.name} failed{code}{again}: {detail}{where}."
+    whose = f"{found.name}'s container {span.container}" if span.container else found.name
+    failure = f"{whose} failed{code}{again}: {detail}{where}."
     return Digest(
         summary=f"{status.message} Before that, {failure}" if status.reason == "DeadlineExceeded" else failure,
         replica=found.name,
         exit_code=span.exit_code,
         meaning=meaning,
         exception=exception,
-        frame=frame,
-        tail=tail[-_TAIL:],
-        retryable=_blame(status, span),
+        frame=error.frame,
+        tail=error.excerpt,
+        fault=_fault(status, span),
     )
 
 
@@ -89,23 +95,15 @@ def _meaning(span: Span) -> str:
     return _MEANINGS.get(code, f"ended by signal {code - 128}" if code > 128 else "the program ended with an error")
 
 
-def _traceback(lines: Sequence[str]) -> tuple[str, str]:
-    """Return the last exception among `lines`, and the innermost frame of the user's own code."""
-    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if not starts:
-        return "", ""
-    block = lines[starts[-1] + 1 :]
-    exception = next((line for line in block if line and not line[0].isspace()), "")
-    frames = [match for line in block if (match := _FRAME.match(line))]
-    own = [frame for frame in frames if not any(part in frame["file"] for part in _LIBRARY)]
-    where = ""
-    if frames:
-        frame = (own or frames)[-1]
-        where = f"{frame['file'].rpartition('/')[2]}:{frame['line']} in {frame['name']}"
-    return exception[:300].rstrip("."), where
-
-
-def _blame(status: Status, span: Span | None) -> str:
+def _fault(status: Status, span: Span | None) -> Literal["user", "platform"]:
     reasons = {status.reason, span.reason if span else ""}
     killed = span is not None and span.exit_code in (137, 143) and span.reason != "OOMKilled"
-    return "infrastructure" if killed or reasons & _INFRASTRUCTURE else "user"
+    lost = status.state is State.LOST
+    return "platform" if lost or killed or reasons & _PLATFORM else "user"
+
+
+def taken_away(status: Status) -> bool:
+    """Tell whether the platform took away the replica that a failed job's digest blames: by eviction, say."""
+    replica = next((r for r in status.replicas if status.digest and r.name == status.digest.replica), None)
+    span = _failed_span(replica) if replica else None
+    return span is not None and span.reason in _TAKEN

@@ -74,11 +74,12 @@ class ScalarReader:
 
     Attributes:
         behind: Whether the last poll stopped at its limit: the next one will find more at once.
+        denied: Path of a file or folder that this user may not read; empty = all may be read.
     """
 
     def __init__(self, logdir: str | os.PathLike[str]) -> None:
         """Name the folder; it need not exist yet."""
-        self.behind = False
+        self.behind, self.denied = False, ""
         self._logdir = pathlib.Path(logdir)
         self._files: dict[str, _File] = {}
         self._queue: deque[_File] = deque()  # the one that was read last stands last, so that none waits for ever
@@ -93,18 +94,25 @@ class ScalarReader:
                 break
             file = self._queue.popleft()
             self._queue.append(file)
-            budget -= file.read(budget, found)
+            try:
+                budget -= file.read(budget, found)
+            except PermissionError as error:
+                self._deny(error)
         self.behind = budget <= 0
         return found
 
     def _discover(self) -> None:
-        for folder, _, names in os.walk(self._logdir):
+        for folder, _, names in os.walk(self._logdir, onerror=self._deny):
             for name in names:
                 path = os.path.join(folder, name)  # noqa: PTH118  thousands of files, once a second
                 if "tfevents" in name and path not in self._files:
                     run = os.path.relpath(folder, self._logdir)
                     self._files[path] = _File(path, os.fsencode(run).decode(errors="replace"))
                     self._queue.append(self._files[path])
+
+    def _deny(self, error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            self.denied = os.fsdecode(error.filename)
 
 
 class _File:
@@ -117,7 +125,10 @@ class _File:
         self._broken = False
 
     def read(self, budget: int, found: list[Scalar]) -> int:
-        """Append the new scalars to `found`; return how many bytes were read, at most `budget` and one record."""
+        """Append the new scalars to `found`; return how many bytes were read, at most `budget` and one record.
+
+        PermissionError if it may not be read.
+        """
         if self._broken:
             return 0
         before, spent = self._at, 0
@@ -130,7 +141,9 @@ class _File:
                 while spent < budget and (data := self._record(file, status.st_size)) is not None:
                     spent += 16 + len(data)
                     found += _scalars(self._run, data)
-        except OSError:  # it disappeared, or may not be read: other files go on
+        except PermissionError:
+            raise
+        except OSError:  # it disappeared, or its disk fails: other files go on
             return self._at - before
         except ValueError:
             self._broken = True

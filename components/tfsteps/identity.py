@@ -32,6 +32,14 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     pipeline: str = ""
 
+    @classmethod
+    def checked(cls, *, run: str, task: str, pipeline: str = "") -> "Identity":
+        """Return an identity made of names from outside. ValueError for one that cannot be a part of a path."""
+        for what, name in (("run id", run), ("task", task)):
+            if wrong := name_problem(name):
+                raise ValueError(f"{what} {name!r} {wrong}")
+        return cls(run=run, task=task, pipeline=pipeline)
+
     def job_name(self, stem: str, limit: int) -> str:
         """Return the job object's name: `stem`, cut, and a hash of run, task and attempt, up to `limit` characters."""
         room = limit - _HASH_LENGTH - 1
@@ -45,6 +53,18 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         """Return the labels that everything made for this attempt carries."""
         labels = {**self.selector(), ATTEMPT: str(self.attempt)}
         return labels | ({f"{PREFIX}pipeline": label_value(self.pipeline)} if self.pipeline else {})
+
+
+def name_problem(name: str) -> str:
+    """Return why `name` cannot be a run's id or a task's name, and what can; empty = it can.
+
+    Both are parts of the output folder's path where `output_dir` has them.
+    """
+    if not name.strip() or not name.isprintable():
+        return "cannot be used: give some printable text"
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        return "leads to another folder: give a name without `.`, `..` or nothing between its slashes"
+    return ""
 
 
 def new_run_id() -> str:

@@ -4,6 +4,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from tfsteps.spec import Problem, SpecError, dotted
+
 _FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit")
 _RESOURCES = ("cpu", "memory", "gpu")
 _ROLES = {"chief": "chief", "workers": "worker", "ps": "ps", "evaluator": "evaluator"}
@@ -12,12 +14,20 @@ _ROLES = {"chief": "chief", "workers": "worker", "ps": "ps", "evaluator": "evalu
 def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the input `spec`, what `base` says laid over it, and each field's own input over both.
 
+    The volumes of `spec` and `base` are added to each other by mount path, tolerations by taint.
+
     Args:
         inputs: By name. One that is missing, None or empty text says nothing.
         base: A partial job: what the engine knows about this task.
+
+    Raises:
+        SpecError: `spec` and `base` have a list entry of the same name with different content.
     """
     given = {name: value for name, value in inputs.items() if value is not None and value != ""}
-    job: dict[str, Any] = merged(given.get("spec", {}), base or {})
+    under, base, conflicts = given.get("spec", {}), base or {}, list[Problem]()
+    job: dict[str, Any] = merged(under, _with_lists_of(under, base, (), conflicts))
+    if conflicts:
+        raise SpecError(conflicts, "inputs")
     own: dict[str, Any] = {name: given[name] for name in _FIELDS if name in given}
     own["resources"] = {name: given[name] for name in _RESOURCES if name in given}
     own["env"] = given.get("env", {})
@@ -32,13 +42,84 @@ def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
 
 
 def merged(under: Any, over: Any) -> Any:
-    """Return `over` laid over `under`: mappings key by key, anything else as a whole. Neither is changed."""
+    """Return `over` laid over `under`: mappings key by key, anything else as a whole. Neither is changed.
+
+    Each variable in a mapping `env` is replaced as a whole: its source cannot be a Secret and a ConfigMap at once.
+    """
     if not (isinstance(under, Mapping) and isinstance(over, Mapping)):
         return copy.deepcopy(over)
     result = {key: copy.deepcopy(value) for key, value in under.items()}
     for key, value in over.items():
-        result[key] = merged(result.get(key, {}), value)
+        if key == "env" and isinstance(result.get(key), Mapping) and isinstance(value, Mapping):
+            result[key] |= copy.deepcopy(dict(value))
+        else:
+            result[key] = merged(result.get(key, {}), value)
     return result
+
+
+def _with_lists_of(under: Any, over: Any, path: tuple[str, ...], conflicts: list[Problem]) -> Any:
+    """Return `over`, each of its lists with the entries of the same list in `under` before its own."""
+    match under, over:
+        case Mapping(), Mapping():
+            return {key: _with_lists_of(under.get(key), value, (*path, key), conflicts) for key, value in over.items()}
+        case list(), list() if under and over and under != over:
+            return _joined(under, over, path, conflicts)
+        case ((str() | Mapping()), list()) if over:
+            conflicts.append(_conflict(path, ""))
+            return over
+        case _:
+            return over
+
+
+def _joined(under: list[Any], over: list[Any], path: tuple[str, ...], conflicts: list[Problem]) -> list[Any]:
+    identity = _IDENTITIES.get(path[-1])
+    if not identity:
+        conflicts.append(_conflict(path, ""))
+        return over
+    result = list(under)
+    for item in over:
+        same = [other for other in under if identity(other) == identity(item)]
+        if not same:
+            result.append(item)
+        elif _written(same[0]) != _written(item):
+            conflicts.append(_conflict(path, identity(item)[0]))
+    return result
+
+
+def _mount(volume: Any) -> tuple[str, ...]:
+    """Return what tells a volume from others; what is no volume is left to the parser."""
+    return (str(volume.get("mount")).rstrip("/") or "/",) if isinstance(volume, Mapping) else (str(volume),)
+
+
+def _taint(toleration: Any) -> tuple[str, ...]:
+    """Return the taint that a toleration is for; what is no toleration is left to the parser."""
+    if not isinstance(toleration, Mapping):
+        return (str(toleration),)
+    filled = {"operator": "Equal", **toleration}
+    return tuple(str(filled.get(field, "")) for field in ("key", "operator", "value", "effect"))
+
+
+_IDENTITIES = {"volumes": _mount, "tolerations": _taint}
+
+
+def _written(entry: Any) -> Any:
+    """Return an entry without what is the default, to compare two."""
+    if not isinstance(entry, Mapping):
+        return entry
+    defaults = {"operator": "Equal", "read_only": False, "in_memory": False}
+    return {
+        key: value.rstrip("/") if key == "mount" and isinstance(value, str) else value
+        for key, value in entry.items()
+        if not (key in defaults and value == defaults[key])
+    }
+
+
+def _conflict(path: tuple[str, ...], name: str) -> Problem:
+    return Problem(
+        path=("task_config", *path, *([name] if name else [])),
+        wrong=f"is set on the task, and `spec` has other content in {dotted(path)}",
+        fix="Set it in one place, or to the same content in both",
+    )
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:

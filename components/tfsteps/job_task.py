@@ -19,7 +19,7 @@ from tfsteps.printer import Printer
 from tfsteps.program import Ending
 from tfsteps.records import Attempt, Status
 from tfsteps.spec import Problem, SpecError, TrainingJob, format_duration
-from tfsteps.systems.base import System
+from tfsteps.systems.base import LaunchError, Note, State, System
 
 DATA = "TFSTEPS_DATA"
 """The variable in which every replica finds the input `data`."""
@@ -193,8 +193,12 @@ def warn(say: Printer, warnings: Sequence[str], known: Sequence[str] = ()) -> No
             say.say(f"warning: {warning}")
 
 
-def end(task: Task, status: Status) -> Ending:
-    """Write every output of a task whose job has ended, well or not. OSError if the disk does not take them."""
+def end(task: Task, job: TrainingJob, system: System, status: Status) -> Ending:
+    """Write every output of a task whose job has ended, well or not, and then note on the job that this was done.
+
+    Of a job that failed, report and log are stored where the engine would not do that.
+    OSError if the disk does not take the outputs.
+    """
     attempt = Attempt.of(status.identity)
     for source, name in ((attempt.log, "logs"), (attempt.report, "report")):
         if source.exists() and (output := task.output(name)):
@@ -203,6 +207,7 @@ def end(task: Task, status: Status) -> Ending:
         "job": JobOutput.of(status).plain(),
         "tensorboard_url": status.tensorboard_url,
         "digest": status.digest.summary if status.digest else "",
+        "fault": status.digest.fault if status.digest else "",
     }
     metadata: dict[str, dict[str, Any]] = {
         "model": {"path": status.model},
@@ -210,7 +215,22 @@ def end(task: Task, status: Status) -> Ending:
         "metrics": status.metrics,
     }
     task.write(parameters, metadata)
-    return Ending(_sentence(status), exit_code(status))
+    if status.uid:
+        try:
+            system.note(job, status.job, status.uid, Note.REPORTED)
+        except LaunchError as error:
+            Printer().say(f"warning: a retry of this step will report the same end again: {error}")
+    return Ending(_sentence(status), exit_code(status), stored=_preserved(task, status))
+
+
+def _preserved(task: Task, status: Status) -> list[str]:
+    """Store report and log of a job that failed, and return where; of one that was stopped there may be no time to."""
+    if status.state in (State.SUCCEEDED, State.CANCELLED):
+        return []
+    stored, missing = task.preserve(["report", "logs"])
+    if missing:
+        Printer().say(f"warning: {len(stored)} of 2 files (report, logs) were uploaded: {missing}")
+    return stored
 
 
 def _copy(source: pathlib.Path, target: pathlib.Path) -> None:

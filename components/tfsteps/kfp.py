@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfsteps.cleanup.component import cleanup
 from tfsteps.engines.kfp.component import LauncherComponent, container_spec, launcher_component
-from tfsteps.engines.kfp.lint import problems
+from tfsteps.engines.kfp.lint import problems, warnings
 from tfsteps.evaluate_gate.component import evaluate_gate
 from tfsteps.image import IMAGE
 from tfsteps.launch.component import launch
@@ -33,6 +33,7 @@ __all__ = [
     "train",
     "train_and_finalize",
     "wait",
+    "warnings",
 ]
 
 _LATER = {

@@ -6,6 +6,7 @@ Knows no job system and no pipeline engine by name.
 import contextlib
 import os
 import pathlib
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
@@ -14,10 +15,11 @@ import msgspec
 
 from tfsteps.deadlines import Clock, Exceeded
 from tfsteps.digest import digest
+from tfsteps.event_growth import EventFileGrowth
 from tfsteps.identity import Identity
 from tfsteps.logbook import Logbook
 from tfsteps.recorder import Observer, Recorder
-from tfsteps.records import Attempt, ReplicaStatus, Status
+from tfsteps.records import Attempt, ReplicaStatus, Status, open_private
 from tfsteps.spec import SpecError, TrainingJob, format_duration
 from tfsteps.stopping import on_termination
 from tfsteps.systems.base import (
@@ -25,16 +27,24 @@ from tfsteps.systems.base import (
     Handle,
     JobChanged,
     LaunchError,
-    Places,
+    Note,
     ReplicaChanged,
     ReplicaState,
     State,
     StoppedError,
     System,
+    Tick,
 )
+from tfsteps.systems.places import Places
 
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
 
+_LOOK_SECONDS = 10.0  # between two looks for growth of the event files
+_SIGNALS: dict[int, str] = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGHUP: "SIGHUP: its terminal was closed",
+}
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
@@ -92,7 +102,10 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, here: pathlib
         _identify(status, handle)
         status.warnings += handle.warnings
         if stop.requested:
-            _end(status, _last(handle))
+            with _created():
+                _end(status, _last(handle))
+        else:
+            system.note(job, handle.name, handle.uid, Note.DETACHED)
     return status
 
 
@@ -124,7 +137,7 @@ def _followed(
     attempt = Attempt.of(first.identity)
     stop = _Stop(system)
     # signals are ours from before the first status, which says whom to signal, until all is written down
-    with _claimed(attempt, job) as logbook, on_termination(stop.request):
+    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals):
         recorder = Recorder(first, attempt, logbook, observers)
         try:
             handle = start()
@@ -132,9 +145,20 @@ def _followed(
             recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
         else:
             stop.attach(handle)
-            _run(job, handle, recorder)
+            with _created():
+                _run(job, handle, recorder, stop)
         _report(attempt, recorder.status)
     return recorder.status
+
+
+@contextlib.contextmanager
+def _created() -> Iterator[None]:
+    """Mark every LaunchError of the block: its job exists."""
+    try:
+        yield
+    except LaunchError as error:
+        error.created = True
+        raise
 
 
 # --- create
@@ -145,7 +169,8 @@ def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[Logbook]:
     """Make the attempt's folder and hold it for the length of the block."""
     try:
         lock = attempt.claim()
-        (attempt.folder / "job.json").write_bytes(msgspec.json.encode(job))
+        with open_private(attempt.folder / "job.json", "wb") as file:
+            file.write(msgspec.json.encode(job))
         logbook = Logbook(attempt.log)
     except BlockingIOError as error:
         raise LaunchError(f"another launcher is running this task: {attempt.folder}", retryable=False) from error
@@ -165,9 +190,9 @@ def first_status(job: TrainingJob, identity: Identity, system: System, places: P
         deciding=f"{role}-{index}",
         created=time.time(),
         launcher=os.getpid(),
-        output=places.output,
-        logs=places.logs,
-        model=places.model,
+        output=places.output if places.kept else "",
+        logs=places.logs if places.kept else "",
+        model=places.model if places.kept else "",
         tensorboard_url=tensorboard_url,
         replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
         warnings=system.warnings(job),
@@ -178,13 +203,30 @@ class _Stop:
     """Passes stop requests on to the job, also one that came before there was a job."""
 
     def __init__(self, system: System) -> None:
+        self.signals: list[int] = []
         self._requests = 0
+        self._said = False
         self._system = system
         self._handle: Handle | None = None
 
     @property
     def requested(self) -> bool:
         return self._requests > 0
+
+    @property
+    def cause(self) -> str:
+        """What the first signal was, in words; empty = none came."""
+        return _SIGNALS.get(self.signals[0], "") if self.signals else ""
+
+    def news(self, status: Status) -> Iterator[JobChanged]:
+        """Yield, once, that the job is being stopped, why, and how to make short work of it."""
+        if self._said or not self.signals:
+            return
+        self._said = True
+        if self.signals[0] != signal.SIGTERM or not self._system.outlives_launcher:  # a pod's end may spare its job
+            again = "Ctrl-C again" if self.signals[0] == signal.SIGINT else "a second signal"
+            message = f"Stopping ({self.cause}); {again} kills the replicas."
+            yield JobChanged(at=time.time(), state=status.state, reason="Stopping", message=message)
 
     def request(self) -> None:
         self._requests += 1
@@ -202,14 +244,16 @@ class _Stop:
 # --- follow
 
 
-def _run(job: TrainingJob, handle: Handle, recorder: Recorder) -> None:
+def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> None:
     """See the job through to its end, and record it."""
     status = recorder.status
     _identify(status, handle)
-    final, exceeded = _follow(job, handle, recorder)
+    final, exceeded = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url
-    _outputs(job, status)
+    _outputs(job, handle, status)
+    if final.state is State.CANCELLED and stop.cause:
+        final = msgspec.structs.replace(final, message=final.message or f"Stopped: {stop.cause}.")
     recorder.end(_verdict(final, exceeded, recorder))
     _clean_up(job, handle, status)
 
@@ -231,21 +275,40 @@ def _end(status: Status, final: JobChanged) -> None:
     status.state, status.reason, status.message, status.ended = final.state, final.reason, final.message, final.at
 
 
-def _follow(job: TrainingJob, handle: Handle, recorder: Recorder) -> tuple[JobChanged, Exceeded | None]:
+def _follow(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> tuple[JobChanged, Exceeded | None]:
     """See every event of the job; return the last one, and the deadline that ended the job, if one did."""
-    clock = Clock(job.deadlines, recorder.status.created, time.time())
+    clock = Clock(job.deadlines, time.monotonic())
     exceeded = None
-    for event in handle.events():
-        if isinstance(event, JobChanged) and event.state.terminal:
-            return event, exceeded
-        clock.see(event)
-        recorder.see(event)
-        if isinstance(event, ReplicaChanged) and event.state in _ENDED:
-            _load_report()  # while the job system judges: after its verdict everybody waits for us
-        if exceeded is None and (exceeded := clock.exceeded(event.at)):
-            recorder.status.waiting = _not_started(recorder.status)
-            handle.stop(Cause.DEADLINE)
+    with _event_files(job, recorder.status) as event_files:
+        for event in handle.events():
+            if isinstance(event, JobChanged) and event.state.terminal:
+                return event, exceeded
+            for news in stop.news(recorder.status):
+                recorder.see(news)
+            clock.see(event)
+            recorder.see(event)
+            if isinstance(event, ReplicaChanged) and event.state in _ENDED:
+                _load_report()  # while the job system judges: after its verdict everybody waits for us
+            if exceeded or not isinstance(event, Tick):
+                continue
+            if event_files and event_files.grown():
+                clock.progress()
+            now = time.monotonic()
+            if exceeded := clock.tick(now, visible=event.visible, readable=event.readable, age=handle.age):
+                recorder.status.waiting = _not_started(recorder.status)
+                handle.stop(Cause.DEADLINE)
+            elif notice := clock.notice():
+                status = recorder.status
+                recorder.see(JobChanged(at=time.time(), state=status.state, reason=status.reason, message=notice))
     raise LaunchError(f"{recorder.status.job}: the job system stopped reporting before the job's end", retryable=True)
+
+
+def _event_files(job: TrainingJob, status: Status) -> contextlib.AbstractContextManager[EventFileGrowth | None]:
+    """Return who looks for growth of the event files; None where it is of no account."""
+    limit = job.deadlines.no_progress
+    if not (limit and status.logs):
+        return contextlib.nullcontext()
+    return EventFileGrowth(status.logs, min(limit / 4, _LOOK_SECONDS))
 
 
 def _not_started(status: Status) -> list[str]:
@@ -260,26 +323,25 @@ def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -
     status = recorder.status
     if exceeded and final.state is State.CANCELLED:
         waiting = (
-            f" {', '.join(status.waiting)} had not started." if exceeded.name == "pending" and status.waiting else ""
+            f" Still pending: {', '.join(status.waiting)}." if exceeded.name == "pending" and status.waiting else ""
         )
         said = f" {exceeded.said}" if exceeded.said else ""
         message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}{said}"
         final = msgspec.structs.replace(final, state=State.FAILED, reason="DeadlineExceeded", message=message)
     if final.state in (State.FAILED, State.LOST):
         status.state, status.reason, status.message = final.state, final.reason, final.message
-        status.digest = digest(status, recorder.logbook.tails(), str(final.replica or ""))
+        status.digest = digest(status, recorder.logbook.last_lines, str(final.replica or ""))
     return final
 
 
 # --- outputs, clean-up, report
 
 
-def _outputs(job: TrainingJob, status: Status) -> None:
-    if job.outputs.metrics:
-        from tfsteps import metrics  # noqa: PLC0415  start-up is measured, and most jobs have none
+def _outputs(job: TrainingJob, handle: Handle, status: Status) -> None:
+    if job.outputs.metrics or job.tensorboard:
+        from tfsteps import event_summary  # noqa: PLC0415  start-up is measured, and most jobs have none
 
-        status.metrics, missing = metrics.collect(pathlib.Path(status.logs), job.outputs.metrics)
-        status.warnings += missing
+        event_summary.set_metrics(status, job, handle)
 
 
 def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from tfsteps.event_files import Scalar, ScalarReader
+from tfsteps.spec import is_uri
 
 _NAMED = 8
 
@@ -16,12 +17,17 @@ def collect(logdir: str | os.PathLike[str], wanted: Mapping[str, str]) -> tuple[
     The last value is that of the highest step, and among equal steps the one written last.
 
     Args:
-        logdir: Folder of the event files; one that does not exist holds no metrics.
+        logdir: Folder of the event files; of a URI none is read. Empty = they are lost with the replicas.
         wanted: Tag by name of the metric: `<run>/<tag>`, or the tag alone where one run only has it.
     """
     if not wanted:
         return {}, []
-    last = _last_values(logdir)
+    if not logdir or is_uri(os.fspath(logdir)):
+        where = f"at {logdir}, which cannot be read from here" if logdir else "lost with the replicas: set `output_dir`"
+        return {}, [f"No value of {', '.join(wanted)}: the event files are {where}."]
+    last, trouble = _last_values(logdir)
+    if trouble:
+        return {}, [f"No value of {', '.join(wanted)}: {trouble}."]
     found: dict[str, float] = {}
     missing: list[str] = []
     for metric, tag in wanted.items():
@@ -33,7 +39,8 @@ def collect(logdir: str | os.PathLike[str], wanted: Mapping[str, str]) -> tuple[
     return found, missing
 
 
-def _last_values(logdir: str | os.PathLike[str]) -> list[Scalar]:
+def _last_values(logdir: str | os.PathLike[str]) -> tuple[list[Scalar], str]:
+    """Return the last value of each curve, and why there can be none; empty = the folder was read."""
     last: dict[tuple[str, str], Scalar] = {}
     reader = ScalarReader(logdir)
     while True:
@@ -43,7 +50,12 @@ def _last_values(logdir: str | os.PathLike[str]) -> list[Scalar]:
             if known is None or (scalar.step, scalar.wall_time) >= (known.step, known.wall_time):
                 last[key] = scalar
         if not reader.behind:
-            return list(last.values())
+            break
+    if not last and reader.denied:
+        return [], f"this user may not read {reader.denied}"
+    if not last and not os.path.isdir(logdir):  # noqa: PTH112
+        return [], f"the folder of the event files, {os.fspath(logdir)}, is not there"
+    return list(last.values()), ""
 
 
 def _matches(tag: str, scalars: Iterable[Scalar]) -> list[Scalar]:

@@ -1,13 +1,25 @@
 """Turns events into the status of an attempt, on disk and before the observers' eyes."""
 
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
+from tfsteps.incarnations import Incarnations
 from tfsteps.logbook import Logbook
-from tfsteps.records import Attempt, ReplicaStatus, Span, Status, Transition
-from tfsteps.systems.base import Event, JobChanged, LaunchError, LogLine, ReplicaChanged, ReplicaState, State, Tick
+from tfsteps.records import Attempt, Status, Transition
+from tfsteps.systems.base import (
+    Event,
+    JobChanged,
+    LaunchError,
+    LogLines,
+    PartialLine,
+    ReplicaChanged,
+    State,
+    Tick,
+)
 
-_UP = (ReplicaState.PENDING, ReplicaState.RUNNING)
+_SAVE_SECONDS = 0.2  # between two statuses on disk, unless the job's state is another one
+_TRANSITIONS = 100  # the first so many are kept, and as many of the last
 
 
 class Observer(Protocol):
@@ -16,8 +28,11 @@ class Observer(Protocol):
     def changed(self, status: Status) -> None:
         """See the status after the job or one of its replicas changed."""
 
-    def line(self, line: LogLine) -> None:
-        """See a log line."""
+    def lines(self, lines: LogLines) -> None:
+        """See lines that a replica printed one after the other."""
+
+    def partial(self, line: PartialLine) -> None:
+        """See a line that has not ended yet, such as a progress bar."""
 
 
 class Recorder:
@@ -36,6 +51,9 @@ class Recorder:
         self._write = attempt.write
         self._observers = observers
         self._unsaved: OSError | None = None
+        self._dirty = False  # whether the status is another one than that on disk
+        self._saved, self._saved_at = status.state, 0.0  # the state that was saved last, and when
+        self._incarnations = Incarnations(status.replicas)
         self._save()
         self._must_be_saved()
 
@@ -43,19 +61,27 @@ class Recorder:
         """Take in one event."""
         match event:
             case Tick():
-                if self._unsaved:  # the disk may have room again
-                    self._save()
+                self._save_if_due()
                 return
-            case LogLine():
+            case LogLines():
+                self._save_if_due()
                 self.logbook.write(event)
                 for observer in self._observers:
-                    observer.line(event)
+                    observer.lines(event)
+                return
+            case PartialLine():
+                for observer in self._observers:
+                    observer.partial(event)
                 return
             case ReplicaChanged():
-                _replica(self.status, event)
+                self._incarnations.see(event)
             case JobChanged():
-                _job(self.status, event)
-        self._save()
+                self._job(event)
+        if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
+            self._save()
+        else:
+            self._dirty = True
+            self._save_if_due()
         for observer in self._observers:
             observer.changed(self.status)
 
@@ -67,7 +93,13 @@ class Recorder:
         self.see(event)
         self._must_be_saved()
 
+    def _save_if_due(self) -> None:
+        """Save what is new, or was refused by a disk that may have room again; a status of many replicas is long."""
+        if (self._dirty or self._unsaved) and time.monotonic() - self._saved_at > _SAVE_SECONDS:
+            self._save()
+
     def _save(self) -> None:
+        self._saved, self._saved_at, self._dirty = self.status.state, time.monotonic(), False
         try:
             self._write(self.status)
             self._unsaved = None
@@ -79,32 +111,15 @@ class Recorder:
             message = f"the status ({self.status.state}) cannot be saved: {self._unsaved}; free some space there"
             raise LaunchError(message, retryable=True) from self._unsaved
 
-
-def _job(status: Status, event: JobChanged) -> None:
-    status.state, status.reason, status.message = event.state, event.reason, event.message
-    if event.state is State.RUNNING and status.started is None:
-        status.started = event.at
-    if event.state.terminal:
-        status.ended = event.at
-    status.transitions.append(Transition(at=event.at, state=event.state, reason=event.reason, message=event.message))
-
-
-def _replica(status: Status, event: ReplicaChanged) -> None:
-    replica = next(r for r in status.replicas if (r.role, r.index) == (event.replica.role, event.replica.index))
-    replica.state, replica.restarts = event.state, event.restarts
-    if event.state is ReplicaState.RESTARTING:
-        return
-    if event.state in _UP:
-        _came_up(replica, event)
-    elif replica.spans:
-        span = replica.spans[-1]
-        span.ended, span.state = event.at, event.state
-        span.exit_code, span.reason = event.exit_code, event.reason
-        span.cpu_seconds, span.memory_bytes = event.cpu_seconds, event.memory_bytes
-
-
-def _came_up(replica: ReplicaStatus, event: ReplicaChanged) -> None:
-    """Begin a new incarnation, unless it only went from pending to running."""
-    if not replica.spans or replica.spans[-1].ended is not None:
-        replica.spans.append(Span(started=event.at))
-    replica.spans[-1].state, replica.spans[-1].place = event.state, event.place
+    def _job(self, event: JobChanged) -> None:
+        status = self.status
+        status.state, status.reason, status.message = event.state, event.reason, event.message
+        if event.state is State.RUNNING and status.started is None:
+            status.started = event.at
+        if event.state.terminal:
+            status.started = status.started or self._incarnations.started
+            status.ended = event.at
+        now = Transition(at=event.at, state=event.state, reason=event.reason, message=event.message)
+        status.transitions.append(now)
+        if len(status.transitions) > 2 * _TRANSITIONS:  # a scheduler may have another message each second
+            del status.transitions[_TRANSITIONS]

@@ -1,26 +1,26 @@
 """What a run leaves on disk: one folder an attempt, readable by any other process while it runs and after.
 
+<home>/runs/<run>/pipeline.json   how the pipeline ended, if it is one that ran on this machine
 <home>/runs/<run>/<task>/output/            what the job writes: shared by the attempts of the task
 <home>/runs/<run>/<task>/<attempt>/
     job.json      the job as it was understood
     status.json   a `Status`, replaced as a whole at every change
-    log           `<UTC time> <replica> <line>`, one a line, in the order they were read
+    log           `<UTC time> <replica>[/<container>] <line>`, one a line, in the order they were read
     log.1         what an earlier launcher of this attempt, now dead, had saved
+    curves.json   the curves of a job whose event files this machine cannot read, as they were read elsewhere
     report.html   when it has ended
     lock          held by the launcher while it lives
     reserve       space for the last status on a full disk; removed then
 """
 
 import contextlib
-import datetime as dt
 import fcntl
 import os
 import pathlib
 import re
 import time
 import urllib.parse
-from collections.abc import Iterator
-from typing import IO
+from typing import IO, Annotated, Literal, cast
 
 import msgspec
 
@@ -30,7 +30,17 @@ from tfsteps.systems.base import ReplicaState, State
 
 _NAME_LENGTH = 200  # file systems take 255 bytes
 _LOCK_TRIES = 5
-_RESERVE = 1 << 17  # the status of a few hundred replicas
+_ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
+_RESERVE = 1 << 17
+_RESERVE_STATUSES = 4  # the last status is longer than the first, in which no replica has started
+
+# Limits that a garbled file breaks and nothing else does: a process id of -1 would be every process.
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
+
+
+class UnreadableError(OSError):
+    """A record is there but not whole: a full disk, a crash or an editor garbled it."""
 
 
 class Span(msgspec.Struct, kw_only=True):
@@ -42,9 +52,11 @@ class Span(msgspec.Struct, kw_only=True):
         state: running, succeeded, failed or stopped.
         exit_code: 128 + n for signal n; None while it runs, or not known.
         reason: OOMKilled, PeerLost, ...; empty = none.
+        container: Name of the container that ended it, where it is not the program's.
         place: `pid 4711 port 40123`, or a pod's name.
         cpu_seconds: None = not known.
         memory_bytes: Peak; None = not known.
+        incarnation: Which of the replica's incarnations it is, from 0: log lines are kept by that number.
     """
 
     started: float
@@ -52,18 +64,20 @@ class Span(msgspec.Struct, kw_only=True):
     state: ReplicaState = ReplicaState.RUNNING
     exit_code: int | None = None
     reason: str = ""
+    container: str = ""
     place: str = ""
     cpu_seconds: float | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Bytes | None = None
+    incarnation: Count = 0
 
 
 class ReplicaStatus(msgspec.Struct, kw_only=True):
     """One replica, with all its incarnations, the newest last."""
 
     role: RoleName
-    index: int
+    index: Count
     state: ReplicaState = ReplicaState.PENDING
-    restarts: int = 0
+    restarts: Count = 0
     spans: list[Span] = []
 
     @property
@@ -92,7 +106,7 @@ class Digest(msgspec.Struct, kw_only=True):
         exception: The last line of its traceback; empty = none seen.
         frame: The last frame of its traceback, `train.py:41 in step`; empty = none seen.
         tail: Its last lines, at most 20.
-        retryable: infrastructure = the same job may succeed next time; user = something must be changed first.
+        fault: platform = the same job may succeed next time; user = something must be changed first.
     """
 
     summary: str
@@ -102,7 +116,7 @@ class Digest(msgspec.Struct, kw_only=True):
     exception: str = ""
     frame: str = ""
     tail: list[str] = []
-    retryable: str = "user"
+    fault: Literal["user", "platform"] = "user"
 
 
 class Status(msgspec.Struct, kw_only=True):
@@ -131,7 +145,7 @@ class Status(msgspec.Struct, kw_only=True):
         replicas: In the order chief, worker, ps, evaluator.
         digest: None unless it failed.
         warnings: What had no effect, or was lost.
-        waiting: Names of the replicas that had not started when a deadline passed.
+        waiting: Names of the replicas that were pending when a deadline passed.
     """
 
     identity: Identity
@@ -146,7 +160,7 @@ class Status(msgspec.Struct, kw_only=True):
     created: float = 0.0
     started: float | None = None
     ended: float | None = None
-    launcher: int = 0
+    launcher: Count = 0
     output: str = ""
     logs: str = ""
     model: str = ""
@@ -194,6 +208,11 @@ class Attempt:
         return self.folder / "report.html"
 
     @property
+    def curves(self) -> pathlib.Path:
+        """The curves that were read elsewhere; mostly there is no such file."""
+        return self.folder / "curves.json"
+
+    @property
     def output(self) -> pathlib.Path:
         """The output folder that the attempts of the task share."""
         return self.folder.parent / "output"
@@ -214,34 +233,50 @@ class Attempt:
 
         Raises:
             FileNotFoundError: There is no such attempt.
+            UnreadableError: Its status is not whole.
         """
         held = self.alive()  # before reading: a launcher that ends in between has written its last status first
-        status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
+        try:
+            status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise UnreadableError(f"{self.folder / 'status.json'} cannot be read: {error}") from error
         if not status.state.terminal and not held:
-            status.state, status.reason = State.LOST, "LauncherDied"
-            its = (
-                f"; the job may go on in namespace {status.namespace}"
-                if status.namespace
-                else ", and its replicas with it"
-            )
-            status.message = f"The launcher ended without a word{its}."
+            _abandon(status, self._last_written())
         return status
+
+    def _last_written(self) -> float:
+        """Return when the launcher wrote something last, in seconds since the epoch."""
+        return max(path.stat().st_mtime for path in (self.folder / "status.json", self.log) if path.exists())
 
     def write(self, status: Status) -> None:
         """Replace the status as a whole. OSError if the disk does not take it; the old one stays then."""
+        data = msgspec.json.encode(status)
+        self._replace(data)
+        if (self.folder / "reserve").exists():
+            with contextlib.suppress(OSError):  # the end may fit all the same
+                self._reserve(_RESERVE + _RESERVE_STATUSES * len(data))
+
+    def write_last(self, status: Status) -> None:
+        """Replace the status for the last time, on a full disk in the space that was kept free for it."""
+        (self.folder / "reserve").unlink(missing_ok=True)
+        self._replace(msgspec.json.encode(status))
+
+    def _replace(self, data: bytes) -> None:
         new = self.folder / "status.json.new"
         try:
-            new.write_bytes(msgspec.json.encode(status))
+            with open_private(new, "wb") as file:
+                file.write(data)
             new.replace(self.folder / "status.json")
         except OSError:
             with contextlib.suppress(OSError):
                 new.unlink()
             raise
 
-    def write_last(self, status: Status) -> None:
-        """Replace the status for the last time, on a full disk in the space that was kept free for it."""
-        (self.folder / "reserve").unlink(missing_ok=True)
-        self.write(status)
+    def _reserve(self, size: int) -> None:
+        """Keep space free for the last status; it only grows, so that it seldom costs a write."""
+        with open_private(self.folder / "reserve", "ab") as file:
+            if (short := size - file.tell()) > 0:
+                file.write(bytes(short + _RESERVE))
 
     def claim(self) -> IO[bytes]:
         """Make the folder and take its lock, which ends with the returned file or this process.
@@ -249,8 +284,8 @@ class Attempt:
         Raises:
             BlockingIOError: Another launcher holds it.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = (self.folder / "lock").open("ab")
+        make_private(self.folder)
+        lock = open_private(self.folder / "lock", "ab")
         for patience in range(_LOCK_TRIES, -1, -1):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -260,8 +295,38 @@ class Attempt:
                     lock.close()
                     raise
                 time.sleep(0.02)
-        (self.folder / "reserve").write_bytes(bytes(_RESERVE))
+        self._reserve(_RESERVE)
         return lock
+
+
+def open_private(path: pathlib.Path, mode: str, buffering: int = -1) -> IO[bytes]:
+    """Open a binary file, one that nobody else may read if it is a new one."""
+    return cast("IO[bytes]", open(path, mode, buffering, opener=lambda name, flags: os.open(name, flags, 0o600)))
+
+
+def _abandon(status: Status, at: float) -> None:
+    """Make the last status of a launcher that was killed at about `at` say what is known of its job now."""
+    local = status.system == "local"
+    where = f" in namespace {status.namespace}" if status.namespace else ""
+    rest = ", and its replicas with it" if local else f"; the job may go on{where}"
+    status.state, status.reason, status.ended = State.LOST, "LauncherDied", max(at, status.created)
+    status.message = f"The launcher ended without a word{rest}."
+    status.transitions.append(
+        Transition(at=status.ended, state=status.state, reason=status.reason, message=status.message)
+    )
+    for replica in status.replicas:
+        if replica.state not in _ENDED:
+            replica.state = ReplicaState.STOPPED if local else ReplicaState.UNKNOWN
+        for span in replica.spans:
+            if span.ended is None:
+                span.ended, span.state = max(at, span.started), replica.state
+
+
+def make_private(folder: pathlib.Path) -> None:
+    """Make a folder below `home`, and those between them: environment variables of a job may hold secrets."""
+    home().parent.mkdir(parents=True, exist_ok=True)
+    for each in (home(), *reversed([each for each in folder.parents if home() in each.parents]), folder):
+        each.mkdir(mode=0o700, exist_ok=True)
 
 
 def runs() -> list[str]:
@@ -282,7 +347,8 @@ def attempts(run: str, task: str | None = None) -> list[Attempt]:
     folders = [root / quote(task)] if task else sorted(root.iterdir()) if root.is_dir() else []
     found = []
     for folder in folders:
-        numbered = [child for child in folder.iterdir() if child.name.isdigit()] if folder.is_dir() else []
+        children = folder.iterdir() if folder.is_dir() else ()
+        numbered = [child for child in children if re.fullmatch("[0-9]{1,9}", child.name)]
         found += [
             Attempt(child)
             for child in sorted(numbered, key=lambda child: int(child.name))
@@ -303,24 +369,6 @@ def quote(text: str) -> str:
     if len(quoted) <= _NAME_LENGTH:
         return quoted
     return re.sub(r"%.?$", "", quoted[: _NAME_LENGTH - 20]) + f"~{short_hash(text)}"
-
-
-def log_line(at: float, replica: str, text: bytes) -> bytes:
-    """Return one line of the log file, its end included."""
-    stamp = dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return b"%b %b %b\n" % (stamp.encode(), replica.encode(), text)
-
-
-def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
-    """Yield (time stamp, replica, text) of each whole line of a log file; a line still being written waits."""
-    while True:
-        at = lines.tell()
-        line = lines.readline()
-        if not line.endswith(b"\n"):
-            lines.seek(at)
-            return
-        stamp, replica, text = line[:-1].split(b" ", 2)
-        yield stamp.decode(), replica.decode(), text
 
 
 def _task_folder(identity: Identity) -> pathlib.Path:

@@ -16,16 +16,19 @@ def ignore_termination() -> None:
 
 
 @contextlib.contextmanager
-def on_termination(stop: Callable[[], None]) -> Iterator[None]:
+def on_termination(stop: Callable[[], None], came: list[int] | None = None) -> Iterator[None]:
     """Call `stop` for every SIGTERM, SIGINT and SIGHUP within the block, from the signal handler, and nothing else.
 
+    The signals' numbers are appended to `came` before.
     A signal that is ignored already (`nohup`) stays so. Outside the main thread no handler can be set: nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def handler(_number: int, _frame: FrameType | None) -> None:
+    def handler(number: int, _frame: FrameType | None) -> None:
+        if came is not None:
+            came.append(number)
         stop()
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -36,4 +39,5 @@ def on_termination(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         for number, old in before.items():
-            signal.signal(number, old)
+            if old is not None:  # None: set by something else than Python, which cannot set it again
+                signal.signal(number, old)

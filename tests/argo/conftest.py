@@ -12,10 +12,14 @@ ACCOUNT = "argo-workflow"
 
 @pytest.fixture(scope="session")
 def world(cluster, image):
-    """A namespace with a ServiceAccount, which may do what `overlays/argo` says, word for word."""
     with namespace_of(cluster) as namespace:
-        cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": ACCOUNT}})
-        overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/argo")
-        cluster.kubectl("apply", "-f", "-", stdin=overlay.replace("namespace: argo\n", f"namespace: {namespace}\n"))
-        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor(ACCOUNT))
-        yield World(cluster, namespace, ACCOUNT, image)
+        yield made_world(cluster, namespace, image)
+
+
+def made_world(cluster, namespace, image):
+    """Return a namespace with a ServiceAccount, which may do what `overlays/argo` says, word for word."""
+    cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": ACCOUNT}})
+    overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/argo")
+    cluster.kubectl("apply", "-f", "-", stdin=overlay.replace("namespace: argo\n", f"namespace: {namespace}\n"))
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor(ACCOUNT))
+    return World(cluster, namespace, ACCOUNT, image)

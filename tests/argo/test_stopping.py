@@ -1,7 +1,7 @@
 """What becomes of a job when something happens to its Workflow, its step, or its launcher's pod.
 
-Stopped, terminated, out of time or deleted: the job goes. Its launcher's pod evicted, deleted or drained: the job
-stays, and the next pod adopts it.
+Stopped, terminated, out of time or deleted: the job goes. Its launcher's pod drained or killed: the job stays, and the
+next pod adopts it; test_lost_launchers.py has the other ways, by retry policy.
 """
 
 import time
@@ -24,7 +24,7 @@ STOPS = {
     "as-kubeflow": ({"activeDeadlineSeconds": 0}, True),
 }
 OUT_OF_TIME = ("step-deadline", "workflow-deadline")
-MOVES = ("evicted", "pod-deleted", "drained", "killed")
+MOVES = ("drained", "killed")
 SECONDS = 5.0
 """Within which a cancelled run leaves no job, its launcher being alive."""
 
@@ -65,20 +65,6 @@ def adopted(world, name, pod, uid):
     world.release(name)
     assert world.ended(name) == "Succeeded", world.why(name)
     assert [each["uid"] for each in world.jobs(name)] == [uid]
-
-
-@pytest.mark.usefixtures("flows")
-def test_evicted(world):
-    pod, uid = running(world, "evicted")
-    world.evict(pod["name"])
-    adopted(world, "evicted", pod, uid)
-
-
-@pytest.mark.usefixtures("flows")
-def test_pod_deleted(world):
-    pod, uid = running(world, "pod-deleted")
-    world.delete(PODS, pod["name"])
-    adopted(world, "pod-deleted", pod, uid)
 
 
 @pytest.mark.usefixtures("flows")

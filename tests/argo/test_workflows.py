@@ -133,7 +133,6 @@ def test_jobs_side_by_side_in_a_loop(world):
     assert world.ended("side-by-side") == "Succeeded", world.why("side-by-side")
     made = world.jobs("side-by-side")
     assert len({each["name"] for each in made}) == len({each["labels"]["tfsteps.dev/task"] for each in made}) == 3
-    assert len({each["labels"]["tfsteps.dev/scope"] for each in made}) == 1
     assert {each["labels"]["tfsteps.dev/pipeline"] for each in made} == {"side-by-side"}
 
 

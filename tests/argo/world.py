@@ -9,11 +9,12 @@ from hera.workflows import DAG, Workflow
 from tests.preflight.conftest import Cluster, release
 from tests.support.waiting import LONGEST, until
 from tfsteps import argo
-from tfsteps.cluster.api import ApiError, Resource
+from tfsteps.cluster.api import Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import RUN_ID
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTemplate")
 CLUSTER_TEMPLATES = Resource("argoproj.io/v1alpha1", "clusterworkflowtemplates", "ClusterWorkflowTemplate")
@@ -54,10 +55,10 @@ class World:
         """Return a Workflow whose entrypoint is `main`, to be filled."""
         return Workflow(name=name, entrypoint="main", service_account_name=self.account, **settings)
 
-    def one(self, name, script, *, on_exit=True, settings=None, **workflow):
-        """Return a Workflow of one train step and a finalizer."""
+    def one(self, name, script="", *, on_exit=True, settings=None, inputs=None, **workflow):
+        """Return a Workflow of one train step and a finalizer; `inputs` in place of those of `script`."""
         with self.workflow(name, **workflow) as flow, DAG(name="main"):
-            self.step("train", **settings or {})("fit", **job(script))
+            self.step("train", **settings or {})("fit", **inputs or job(script))
         if on_exit:
             self.step("cleanup").on_exit(flow, scope="run")
         return flow
@@ -145,11 +146,12 @@ class World:
     def kill(self, pod):
         """Kill the launcher in a pod, as a node does that runs out of memory."""
         program = (
-            "import os, pathlib\n"
+            "import os, pathlib, time\n"
             "for folder in pathlib.Path('/proc').glob('[0-9]*'):\n"
             "    words = (folder / 'cmdline').read_bytes().split(b'\\0')\n"
             "    if words[1:3] == [b'-m', b'tfsteps.train.launcher']:\n"
             "        print(folder, flush=True)\n"
+            "        time.sleep(0.5)\n"  # with the container ends what was printed last
             "        os.kill(int(folder.name), 9)\n"
         )
         command = ("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)

@@ -23,7 +23,7 @@ ARGO = "v3.7.3"
 
 @dataclass(frozen=True)
 class Module:
-    """A Go module to build: its folder under `go/`, the programs, linker variables, and what must be mended first."""
+    """A Go module to build: its folder under `go/`, the programs, linker variables, and what must be patched first."""
 
     folder: str
     programs: dict[str, str]

@@ -1,5 +1,7 @@
 """Container images without a registry: written here or built by podman from Dockerfiles, and loaded into containerd."""
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -8,6 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from .paths import CACHE, CONTAINERD, STATE
@@ -99,17 +102,25 @@ def load_archive(path: Path) -> None:
 
 
 def load_programs(
-    reference: str, programs: dict[str, Path], command: list[str], user: int = 0, *, busybox: bool = True
+    reference: str,
+    programs: dict[str, Path],
+    command: list[str],
+    user: int = 0,
+    *,
+    busybox: bool = True,
+    entrypoint: bool = False,
 ) -> None:
     """Load an image holding static programs, over busybox unless told otherwise.
 
-    `programs` maps paths in the image to files of this machine; `user` is the number that `runAsNonRoot` looks at.
+    `programs` maps paths in the image to files of this machine; `user` is the number that `runAsNonRoot` looks at;
+    with `entrypoint` the command is that of the image whatever arguments a container has.
     """
     files, links = dict(programs), {}
     if busybox:
         files["bin/busybox"] = Path(shutil.which("busybox") or "/bin/busybox")
         links = {f"bin/{applet}": "busybox" for applet in _APPLETS}
-    config: dict[str, object] = {"Cmd": command, "User": str(user), "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}
+    field = "Entrypoint" if entrypoint else "Cmd"
+    config: dict[str, object] = {field: command, "User": str(user), "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]}
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "image.tar"
         _archive(reference, _layer(files, links), config, archive)
@@ -141,7 +152,8 @@ def _python_base() -> None:
 
 def build_image(reference: str, folder: Path, dockerfile: Path | None = None) -> None:
     """Build a Dockerfile with podman, on this machine's network and certificates, and load it into the node."""
-    _python_base()
+    with _locked(PYTHON):
+        _python_base()
     certificates = Path("/etc/ssl/certs")
     options: list[str | Path] = [
         "--pull=never",
@@ -153,6 +165,23 @@ def build_image(reference: str, folder: Path, dockerfile: Path | None = None) ->
     ]
     _podman("build", *options, "-t", reference, "-f", dockerfile or folder / "Dockerfile", folder)
     load_image(reference)
+
+
+def provide_image(reference: str, folder: Path, dockerfile: Path | None = None) -> None:
+    """Build an image unless the node has it; of processes that ask at once, one builds and the others wait."""
+    with _locked(reference):
+        if not on_node(reference):
+            build_image(reference, folder, dockerfile)
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Let one process at a time build what is called so; other things are built beside it."""
+    locks = CACHE / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    with (locks / hashlib.sha256(name.encode()).hexdigest()[:16]).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def load_image(reference: str) -> None:

@@ -4,7 +4,6 @@ import concurrent.futures
 import hashlib
 import os
 import pathlib
-import shutil
 
 import pytest
 
@@ -34,7 +33,6 @@ def kubeconfig():
         file = pathlib.Path(os.environ["KUBECONFIG"])
         assert file.exists(), f"there is no {file}: run `make cluster`, or set KUBECONFIG"
         yield file
-    shutil.rmtree("/tmp/tfsteps-conformance", ignore_errors=True)  # the node of `make cluster` is this machine
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +44,7 @@ def build(kubeconfig):
             return given
         content = hashlib.sha256(b"".join((_ROOT / file).read_bytes() for file in files)).hexdigest()[:12]
         image = f"registry.local/tfsteps-{name}:{content}"
-        if not images.on_node(image):
-            images.build_image(image, _ROOT, _ROOT / "images" / name / "Dockerfile")
+        images.provide_image(image, _ROOT, _ROOT / "images" / name / "Dockerfile")
         return image
 
     return built

@@ -11,7 +11,8 @@ import yaml
 from tests.cluster import node
 from tests.support.waiting import until
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 
 _MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"

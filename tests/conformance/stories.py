@@ -17,8 +17,9 @@ from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import Handle, JobChanged, Places, ReplicaState, State
+from tfsteps.systems.base import Handle, JobChanged, ReplicaState, State
 from tfsteps.systems.base import System as SystemOf
+from tfsteps.systems.places import Places
 
 _SECRETS = Resource("v1", "secrets", "Secret")
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
@@ -152,6 +153,92 @@ def _end(handle: Handle) -> JobChanged:
     raise AssertionError("the events ended before the job")
 
 
+@_case("a name used again while the old pods still end")
+def _(world: World) -> None:
+    slow = sh("trap 'sleep 12; exit 1' TERM; echo old; sleep 600 & wait")
+    first = world.launch({**_WORKER, **slow, "on_end": "keep"}, home="here")
+    first.until_said("old")
+    old = {pod["metadata"]["uid"] for pod in world.pods()}
+    first.signal(signal.SIGKILL)  # else it would end with its job, and that with its pods
+    first.wait()
+    world.delete(world.job())
+    again = world.launch({**_WORKER, **_UNTIL_TOLD, "backoff_limit": 0}, home="there")
+    again.until(State.RUNNING)
+    time.sleep(7)  # as long as a launcher might take the old pods for restarts
+    tell(world, again, "worker-0")
+    again.ends(0, State.SUCCEEDED)
+    assert [line for _, line in again.lines()] == ["up", "end"]
+    assert [replica.restarts for replica in again.status.replicas] == [0]
+    assert len(again.status.replicas[0].spans) == 1
+    assert old.isdisjoint(pod["metadata"]["uid"] for pod in world.pods())
+
+
+@_case("a job held by a finalizer is waited for")
+def _(world: World) -> None:
+    first = world.launch({**_WORKER, **_LONG, "on_end": "keep"}, home="here")
+    first.until(State.RUNNING)
+    first.signal(signal.SIGKILL)
+    first.wait()
+    job = world.job()
+    name, held_by = job["metadata"]["name"], [*(job["metadata"].get("finalizers") or []), "example.org/held"]
+    world.api.patch(world.system.resource, world.namespace, name, {"metadata": {"finalizers": held_by}})
+    world.delete(job)
+    again = world.launch({**_WORKER, **_LONG}, home="there")
+    time.sleep(5)  # in which it would adopt the old one
+    assert again.process.poll() is None, again.text()
+    assert not again.started() or not again.status.uid
+    now = world.api.get(world.system.resource, world.namespace, name)["metadata"].get("finalizers", [])
+    rest = [each for each in now if each != "example.org/held"]
+    world.api.patch(world.system.resource, world.namespace, name, {"metadata": {"finalizers": rest}})
+    again.until(State.RUNNING)
+    assert again.status.uid != job["metadata"]["uid"]
+    again.signal(signal.SIGTERM)
+    again.ends(12, State.CANCELLED)
+
+
+# --- other containers than the program's
+
+
+def _containers(world: World, **containers: str) -> dict[str, Any]:
+    """Return a pod patch that adds init containers, each of which runs a script."""
+    shown = [
+        {
+            "name": name.replace("_", "-"),
+            "image": world.image,
+            "imagePullPolicy": "Never",
+            "command": ["sh", "-c", script],
+        }
+        for name, script in containers.items()
+    ]
+    return {"pod": {"spec": {"initContainers": shown}}}
+
+
+@_case("an init container that fails", "pod_patch")
+def _(world: World) -> None:
+    inits = _containers(world, fetch="echo fetched", init_data="echo no such bucket >&2; sleep 1; exit 3")
+    launcher = world.launch({**_WORKER, **sh("echo never"), **inits, "restart": "never"})
+    launcher.ends(10, State.FAILED)
+    # of two containers, whose logs are read side by side; a TfJob's own Job may make the pod once more
+    assert set(launcher.lines()) == {("worker-0/fetch", "fetched"), ("worker-0/init-data", "no such bucket")}
+    assert "worker-0: init container init-data failed with exit code 3 (Error)" in launcher.status.message
+    assert (launcher.digest.exit_code, set(launcher.digest.tail)) == (3, {"no such bucket"})
+
+
+@_case("a sidecar that does not end", "pod_patch")
+def _(world: World) -> None:
+    side = {
+        "name": "proxy",
+        "image": world.image,
+        "imagePullPolicy": "Never",
+        "restartPolicy": "Always",
+        "command": ["sh", "-c", "trap '' TERM; echo proxied; sleep 5 & wait; sleep 600"],
+    }
+    launcher = world.launch({**_WORKER, **sh("sleep 2; echo done"), "pod": {"spec": {"initContainers": [side]}}})
+    launcher.ends(0, State.SUCCEEDED)
+    assert {("worker-0/proxy", "proxied"), ("worker-0", "done")} <= set(launcher.lines())
+    assert not [line for _, line in launcher.lines() if "incomplete" in line]
+
+
 # --- refused, or never to start
 
 
@@ -204,8 +291,8 @@ def _evicted(world: World, **behaviour: Any) -> None:
     name = until(world.pods)[0]["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     world.api.request("POST", PODS.path(world.namespace, name, "eviction"), {}, eviction)
-    launcher.ends(10, State.FAILED)
-    assert launcher.digest.retryable == "infrastructure"
+    launcher.ends(13, State.FAILED)
+    assert launcher.digest.fault == "platform"
     assert "memory" not in launcher.digest.summary
 
 

@@ -6,21 +6,22 @@ from typing import Any
 
 from tests.conformance.world import Launcher, World
 from tests.support.waiting import until
-from tfsteps.cluster.api import ApiError
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.systems.base import ReplicaState
 
 _PORT = 8080
 _SERVER = f"HTTPServer(('', {_PORT}), server.SimpleHTTPRequestHandler)"
-TOLD = f'python -c "from http import server; server.{_SERVER}.handle_request()" 2> /dev/null'
+_ANSWER = "etc/hostname"  # plain text: a web page, such as the list of a folder, is never a cluster's answer
+TOLD = f'(cd / && python -c "from http import server; server.{_SERVER}.handle_request()" 2> /dev/null)'
 """Shell command that waits until `tell` reaches its replica."""
 
 
 def tell(world: World, launcher: Launcher, name: str) -> None:
     """Let a replica go on that is at `TOLD`, or will be."""
     pod = until(lambda: _pod(launcher, name))
-    path = PODS.path(world.namespace, f"{pod}:{_PORT}", "proxy") + "/"
-    until(lambda: _heard(world, path))
+    path = PODS.path(world.namespace, f"{pod}:{_PORT}", f"proxy/{_ANSWER}")
+    until(lambda: _heard(world, path) or _has_ended(launcher, name))  # its one answer may be lost on a busy machine
 
 
 def held(job: Mapping[str, Any], name: str, told: str = TOLD) -> dict[str, Any]:
@@ -46,6 +47,11 @@ def _pod(launcher: Launcher, name: str) -> str:
     replicas = launcher.status.replicas if launcher.started() else []
     places = [each.spans[-1].place for each in replicas if each.name == name and each.spans]
     return places[0].partition(" ")[0] if places else ""
+
+
+def _has_ended(launcher: Launcher, name: str) -> bool:
+    states = [each.state for each in launcher.status.replicas if each.name == name]
+    return bool({ReplicaState.SUCCEEDED, ReplicaState.FAILED} & set(states))
 
 
 def _heard(world: World, path: str) -> bool:

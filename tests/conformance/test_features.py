@@ -26,6 +26,7 @@ ELSEWHERE = {  # what no case of the table can show: where it is shown
     "priority": "test_is_accepted",
     "tensorboard": "tests/job_crds",
     "keep_for": "tests/janitor",
+    "on_evicted": "tests/argo",
 }
 
 

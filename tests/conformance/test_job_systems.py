@@ -7,7 +7,12 @@ from tests.conformance.systems import SYSTEMS
 
 CASES = [*stories.CASES, *verdicts.CASES]
 _TABLE = [
-    pytest.param(system, case, id=f"{system.name}-{case.name.replace(' ', '_')}")
+    pytest.param(
+        system,
+        case,
+        id=f"{system.name}-{case.name.replace(' ', '_')}",
+        marks=[pytest.mark.alone] if alone else [],
+    )
     for alone in (False, True)  # a case that wants the cluster for itself waits for all others, of every system
     for system in SYSTEMS
     for case in CASES

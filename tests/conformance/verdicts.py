@@ -39,7 +39,7 @@ class Row:
         ends: Exit code, state and reason; a reason of None may be any.
         says: What the digest's summary says, a pattern.
         blames: The digest's replica and its exit code.
-        retryable: The digest's.
+        fault: The digest's.
         prints: What replicas must have printed, patterns.
         restarts: Of all replicas together.
         stopped: Replicas that the job ended without.
@@ -52,7 +52,7 @@ class Row:
     ends: tuple[int, State, str | None] = (0, State.SUCCEEDED, None)
     says: str = ""
     blames: tuple[str, int | None] | None = None
-    retryable: str = ""
+    fault: str = ""
     prints: list[str] = field(default_factory=list)
     restarts: int = 0
     stopped: list[str] = field(default_factory=list)
@@ -112,7 +112,7 @@ ROWS = {
         ends=(10, State.FAILED, None),
         blames=("worker-0", 1),
         says="worker-0 failed with exit code 1: ValueError: no data",
-        retryable="user",
+        fault="user",
         prints=["worker-0 Traceback"],
         left=(1, 1),
     ),
@@ -181,7 +181,7 @@ ROWS = {
         ends=(10, State.FAILED, None),
         blames=("worker-0", 137),
         says="more than its memory limit",
-        retryable="user",
+        fault="user",
     ),
     "the running deadline passes": Row(
         needs=_features("deadlines"),
@@ -310,7 +310,7 @@ def check(row: Row, launcher: Launcher) -> None:
         assert re.search(pattern, printed), printed
     if row.ends[1] is State.FAILED:
         assert re.search(row.says, launcher.digest.summary), launcher.digest
-        assert row.retryable in launcher.digest.retryable, launcher.digest
+        assert row.fault in launcher.digest.fault, launcher.digest
         assert row.blames in (None, (launcher.digest.replica, launcher.digest.exit_code)), launcher.digest
     else:
         stopped = [replica.name for replica in launcher.status.replicas if replica.state is ReplicaState.STOPPED]

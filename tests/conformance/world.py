@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +17,12 @@ from typing import Any, Self
 from tests.conformance import account
 from tests.conformance.systems import System
 from tests.support.waiting import until
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity, new_run_id
-from tfsteps.records import Attempt, Digest, Status, quote, read_log
+from tfsteps.log_file import read_log
+from tfsteps.records import Attempt, Digest, Status, quote
 from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.parts import apply
 
@@ -134,13 +137,24 @@ class World:
         self._kubeconfig = account.kubeconfig(self.api, self.namespace, self.system.name, self.folder / "kubeconfig")
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End what still runs, and delete the namespace with all that is in it."""
+    def __exit__(self, _kind: object = None, error: BaseException | None = None, _trace: object = None) -> None:
+        """End what still runs, and delete the namespace with all that is in it; of a failure, note what was there."""
+        if error:
+            error.add_note(self._seen())
         for launcher in self._launchers:
             if launcher.process.poll() is None:
                 launcher.process.kill()
                 launcher.process.wait()
         self.api.request("DELETE", _NAMESPACES.path("", self.namespace))
+        # the node of `make cluster` is this machine, and other processes have runs there
+        shutil.rmtree(f"/tmp/tfsteps-conformance/{self.namespace}", ignore_errors=True)
+
+    def _seen(self) -> str:
+        """Return what the launchers said, the job objects and the pods."""
+        said = [f"launcher, {each.process.poll()}: {each.text()[-3000:]}" for each in self._launchers]
+        jobs = [f"job: {json.dumps({part: job.get(part) for part in ('metadata', 'status')})}" for job in self.jobs()]
+        pods = [f"pod {pod['metadata']['name']}: {json.dumps(pod['status'])}" for pod in self.pods(leaving=True)]
+        return "\n".join([*said, *jobs, *pods])
 
     # --- launchers
 

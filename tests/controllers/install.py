@@ -11,7 +11,8 @@ import yaml
 from tests.cluster import images
 from tests.support.waiting import until
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 
 NAMESPACE = "tfsteps-controllers"
 _HERE = pathlib.Path(__file__).parent
@@ -64,8 +65,7 @@ def _built() -> str:
     files = [*_HERE.glob("*.py"), _HERE / "Dockerfile", *(_ROOT / "components/tfsteps/cluster").glob("*.py")]
     content = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
     image = f"registry.local/tfsteps-controllers:{content}"
-    if not images.on_node(image):
-        images.build_image(image, _ROOT, _HERE / "Dockerfile")
+    images.provide_image(image, _ROOT, _HERE / "Dockerfile")
     return image
 
 
@@ -81,7 +81,9 @@ def _deployment(name: str, image: str) -> dict[str, Any]:
 def _served(api: Api, item: dict[str, Any]) -> bool:
     """Tell whether the API server knows the kind of a CRD already."""
     spec = item["spec"]
-    resource = Resource(f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["plural"], "")
+    resource = Resource(
+        f"{spec['group']}/{spec['versions'][0]['name']}", spec["names"]["plural"], spec["names"]["kind"]
+    )
     try:
         api.list(resource, "")
     except ApiError as error:

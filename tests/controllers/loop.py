@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 Key = tuple[str, str]

@@ -9,7 +9,8 @@ from typing import Any
 from tests.controllers import board, t9k_pods
 from tests.controllers.loop import Loop, ensure, itself, owner, reference, stamp
 from tests.controllers.t9k_pods import Replica
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 
 JOBS = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")

@@ -93,11 +93,10 @@ def pod_group(job: _Item) -> dict[str, Any] | None:
 
 
 def _cluster(job: _Item) -> dict[str, list[str]]:
-    """Return TF_CONFIG's cluster. Chosen: hosts are those of the siblings, the evaluator is not listed."""
+    """Return TF_CONFIG's cluster. Chosen: hosts are those of the siblings, the evaluator is listed, which is worse."""
     hosts: dict[str, list[str]] = {}
     for each in replicas(job):
-        if each.spec["type"] != "evaluator":
-            hosts.setdefault(each.spec["type"], []).append(f"{each.name}:{_PORT}")
+        hosts.setdefault(each.spec["type"], []).append(f"{each.name}:{_PORT}")
     return hosts
 
 
@@ -120,9 +119,11 @@ def _in_mode(job: _Item, replica: Replica, spec: dict[str, Any], container: dict
     if debug.get("enabled") and (kind in held or not held):
         how = held.get(kind, {})
         container["command"], container["args"] = how.get("command") or _HELD, []
-    elif resumed and kind in resume:
-        how = resume[kind]
-        container |= {key: how[key] for key in ("command", "args") if key in how}
+    elif resumed:  # of the two manuals, the one that is worse: what is left out is that of the first role
+        how = resume.get(kind, {})
+        first = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
+        ran = next(each for each in first if each["name"] == _TRAINING)
+        container |= {key: how.get(key, ran.get(key, [])) for key in ("command", "args")}
     else:
         return
     if how.get("skipInitContainer"):

@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.controllers import board, tfjob_replicas
 from tests.controllers.loop import Loop, ensure, give_up, itself, reference
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 

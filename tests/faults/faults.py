@@ -87,6 +87,19 @@ def status(code: int, **headers: str) -> Fault:
     return lambda exchange: exchange.refuse(code, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
+def answered(kind: str, body: bytes) -> Fault:
+    """Return: something else answers in the API server's place, with HTTP 200."""
+
+    def fault(exchange: Exchange) -> None:
+        exchange.send_response(200)
+        exchange.send_header("Content-Type", kind)
+        exchange.send_header("Content-Length", str(len(body)))
+        exchange.end_headers()
+        exchange.wfile.write(body)
+
+    return fault
+
+
 def cut(exchange: Exchange) -> None:
     """End the answer cleanly after its first part."""
     with exchange.answer() as response:

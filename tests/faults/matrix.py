@@ -28,6 +28,8 @@ _LEGEND = """
 | job stays | it goes on; the next launcher of the attempt adopts it |
 | pods stay | they could not be deleted, and a warning says so |
 | no log | what the replica printed could not be read, and the log says so |
+
+A log-in page and an empty object are answers with HTTP 200 of something else in the API server's place, twice.
 """
 _STORM = """In a storm each request has a chance of 40 % to be reset, lost, late, or answered by 429, 500, 503 or 504;
 12 are hit, drawn by a seed.

@@ -13,7 +13,7 @@ import tfsteps
 from tests.faults.rows import ROWS, Row
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
-_API, _WATCH, _LOGS = "cluster/api.py", "cluster/watch.py", "cluster/logs.py"
+_API, _WATCH, _LOGS, _LINES = (f"cluster/{name}.py" for name in ("api", "watch", "logs", "log_lines"))
 _SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "job", "host"))
 
 
@@ -72,17 +72,26 @@ _HASTY = Edit(  # what is late is taken for lost
     '        if getattr(response.connection, "sock", None):\n'
     "            response.connection.sock.settimeout(quiet)\n",
 )
-_NO_NEW_TOKEN = Edit(_API, "        if response.status == 401:\n", "        if response.status == 999:\n")
+_HASTY_LOG = Edit(
+    _LOGS,
+    "                    await stream.begin(seconds)\n",
+    "                    await stream.begin(min(seconds, 1.2))\n                    stream._silence = seconds\n",
+)
+_NO_NEW_TOKEN = (
+    Edit(_API, "        if response.status == 401:\n", "        if response.status == 999:\n"),
+    Edit(_LOGS, "                    if stream.status != 401 or refused:\n", "                    if True:\n"),
+)
 _NO_LAST_LOOK = Edit(_JOB, "        yield from self._last_look()\n", "")
 _FRAGILE_WATCH = (
-    Edit(_WATCH, "                if error.status in _PERMANENT:\n", "                if True:\n"),
     Edit(
         _WATCH,
-        'self._api.request("GET", self._path, self._selectors)',
-        'self._api.once("GET", self._path, self._selectors)',
+        "                if refused := self._refusal(error):\n",
+        "                if refused := Refused(str(error), error.status):\n",
     ),
 )
-_FRAGILE_LOG = Edit(_LOGS, "                if error.status == 404:\n", "                if error.status != 403:\n")
+_FRAGILE_LOG = Edit(
+    _LOGS, "        if error.status not in (403, 404):\n            return None\n", "        return str(error)\n"
+)
 _PREFLIGHT_RAISES = Edit(
     "systems/kubernetes/rights.py",
     "    except ApiError:\n        return []\n    missing",
@@ -96,6 +105,7 @@ _CLEAN_UP_RAISES = Edit(
 
 _LOST = "refused|reset|answer lost|half-open|still for 5 s"
 _BUSY = "429|500|503|504"
+_ELSE = "log-in page|empty object"
 _BROKEN_OFF = "cut in a line|torn|half-open later"
 
 MUTANTS = (
@@ -104,8 +114,8 @@ MUTANTS = (
         (
             Edit(
                 _SYSTEM,
-                "self._api.get(resource, namespace, name)",
-                'self._api.once("GET", resource.path(namespace, name))',
+                "self._api.get(resource, namespace, name, allowed=allowed)",
+                "self._api.get(resource, namespace, name, once=True)",
             ),
             _HASTY,
         ),
@@ -113,27 +123,66 @@ MUTANTS = (
     ),
     Mutant(
         "sends its job once, and takes what is late for lost",
-        (Edit(_API, 'return self.request("POST", ', 'return self.once("POST", '), _HASTY),
+        (
+            Edit(
+                _API,
+                '        send = self.once if once else self.request\n        return send("POST", ',
+                '        return self.once("POST", ',
+            ),
+            _HASTY,
+        ),
         {"create": f"{_LOST}|late|{_BUSY}"},
     ),
     Mutant(
         "does not read its token again when it is refused",
-        (_NO_NEW_TOKEN, _NO_LAST_LOOK, _FRAGILE_LOG, _PREFLIGHT_RAISES),
+        (
+            *_NO_NEW_TOKEN,
+            Edit(_API, "        error.transient = error.status == 401 and self._accepted\n", ""),
+            Edit(_JOB, "Cause.CANCELLED: 20.0", "Cause.CANCELLED: -1.0"),
+            *_FRAGILE_WATCH,
+            _NO_LAST_LOOK,
+            _FRAGILE_LOG,
+            _PREFLIGHT_RAISES,
+        ),
         {"*": "401 once"},
     ),
     Mutant(
         "tries again what can only be refused again",
-        (Edit(_API, "_UNAVAILABLE = {429,", "_UNAVAILABLE = {401, 403, 409, 410, 429,"),),
+        (Edit("cluster/errors.py", "_UNAVAILABLE = {429,", "_UNAVAILABLE = {401, 403, 409, 410, 429,"),),
         {
             "look for it": "401 always|409|410",
-            "create": "401 always|403 always|410",
-            "get after 409": "401 always|409|410",
+            "create": "403 always|410",
+            "get after 409": "409|410",
         },
     ),
     Mutant(
+        "takes what something else answers for the API server's refusal",
+        (
+            Edit("cluster/errors.py", '{shown}; {hint}", 502)', '{shown}; {hint}", 400)'),
+            *_FRAGILE_WATCH,
+            _NO_LAST_LOOK,
+            _FRAGILE_LOG,
+            _PREFLIGHT_RAISES,
+            _CLEAN_UP_RAISES,
+        ),
+        {
+            **dict.fromkeys(["look for it", "preflight", "create", "get after 409"], _ELSE),
+            **dict.fromkeys(["list *", "watch *", "delete *"], _ELSE),
+            "log": "log-in page",
+        },
+    ),
+    Mutant(
+        "takes what was allowed before, and is refused now, for refused for good",
+        (
+            Edit(_API, "        error.transient = error.status == 401 and self._accepted\n", ""),
+            Edit(_API, "                error.transient |= allowed and error.status == 403\n", ""),
+        ),
+        {"create": "401 always", "get after 409": "401 always|403 always"},
+    ),
+    Mutant(
         "must be allowed to look for its job",
-        (Edit(_SYSTEM, "if error.missing or error.status == 403:", "if error.missing:"),),
-        {"look for it": "403 always", "get after 409": "403 always"},
+        (Edit(_SYSTEM, "if error.missing or (error.status == 403 and not allowed):", "if error.missing:"),),
+        {"look for it": "403 always"},
     ),
     Mutant(
         "does not adopt a job that is there already",
@@ -177,21 +226,39 @@ MUTANTS = (
         (
             Edit(
                 _WATCH,
-                "                    version = self._follow(version)\n",
-                "                    version = self._follow(version)\n                    return\n",
+                "                version = self._follow(version)\n",
+                "                version = self._follow(version)\n                raise Stopped\n",
             ),
             _NO_LAST_LOOK,
         ),
         {"watch *": "cut|old bookmark"},
     ),
     Mutant(
-        "watches on when it is told that it may not",
-        (Edit(_WATCH, "_PERMANENT = {401, 403, 404, 405}", "_PERMANENT = {404, 405}"),),
-        {
-            "list the job": "401 always|403 always",
-            "list pods": "401 always|403 always",
-            "watch the job": "401 always|403 always",
-        },
+        "takes a list that is refused for a while for refused for good",
+        (
+            Edit(
+                "systems/kubernetes/tracker.py",
+                'cannot be watched any more: {error}", retryable=retryable)',
+                'cannot be watched any more: {error}", retryable=False)',
+            ),
+        ),
+        {"list the job": "401 always|403 always"},
+    ),
+    Mutant(
+        "gives up where only the watch is refused",
+        (
+            Edit(
+                _WATCH,
+                "        lasted = now - self._refused_since >= self._api.patience\n",
+                "        lasted = error.status in _DENIED\n",
+            ),
+        ),
+        {"watch the job": "401 always|403 always"},
+    ),
+    Mutant(
+        "does not say why pods were never seen",
+        (Edit(_JOB, "        if not self._pods_known:\n", "        if False:\n"),),
+        {"list pods": "401 always|403 always"},
     ),
     Mutant(
         "does not look at the pods at the end",
@@ -200,27 +267,39 @@ MUTANTS = (
     ),
     Mutant(
         "reads a log once, and takes what is late for lost",
-        (_FRAGILE_LOG, _HASTY),
+        (_FRAGILE_LOG, _HASTY_LOG),
         {"log": f"refused|reset|answer lost|late|still for 5 s|409|410|{_BUSY}|torn"},
     ),
     Mutant(
+        "takes what an answer ends with for a line",
+        (
+            Edit(
+                _LOGS,
+                "        if not ended or before < self._position.lines:\n",
+                "        self._put_rest(self._rest, self._position)\n"
+                "        if not ended or before < self._position.lines:\n",
+            ),
+        ),
+        {"log": "empty object"},
+    ),
+    Mutant(
         "waits for the end of a log whose container has ended",
-        (Edit(_LOGS, "                timer.start()\n", ""),),
+        (Edit(_LOGS, "self._loop.call_later(_END_SECONDS, self._hang_up)\n", "pass\n"),),
         {"log": "half-open|half-open later"},
     ),
     Mutant(
         "takes the end of an answer for the end of the log",
-        (Edit(_LOGS, "                if ended and before == self._position.lines:\n", "                if True:\n"),),
+        (Edit(_LOGS, "        if not ended or before < self._position.lines:\n", "        if False:\n"),),
         {"log": "cut|cut in a line"},
     ),
     Mutant(
         "resumes a log some seconds too late",
-        (Edit(_LOGS, "_LATE_NANOSECONDS = 10**8", "_LATE_NANOSECONDS = -5 * 10**9"),),
+        (Edit(_LINES, "_LATE = dt.timedelta(milliseconds=100)", "_LATE = dt.timedelta(seconds=-5)"),),
         {"log": "cut|torn|half-open later", "running": "down for 60 s"},
     ),
     Mutant(
         "asks again for a log that it may not read",
-        (Edit(_LOGS, "                if error.status == 403:\n", "                if error.status == 999:\n"),),
+        (Edit(_LOGS, "not (ended and error.status == 403)", "True"),),
         {"log": "403 always"},
     ),
     Mutant(
@@ -233,8 +312,8 @@ MUTANTS = (
         (
             Edit(
                 _API,
-                '            self.request("DELETE", resource.path(namespace, name), {}, body)\n',
-                '            self.once("DELETE", resource.path(namespace, name), {}, body)\n',
+                '            self.request("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)\n',
+                '            self.once("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)\n',
             ),
             _CLEAN_UP_RAISES,
             _HASTY,
@@ -249,26 +328,25 @@ MUTANTS = (
     Mutant(
         "sends the deletion of a stop once",
         (Edit(_JOB, "if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:", "if False:"),),
-        {"stop": f"refused|reset|409|410|{_BUSY}", "running": "SIGTERM, API server down"},
+        {"stop": f"refused|reset|409|410|{_BUSY}|{_ELSE}", "running": "SIGTERM, API server down"},
     ),
     Mutant(
         "takes a deletion that was not answered for refused, and what is late for lost",
         (
-            Edit(
-                _JOB, 'self._refusal = str(error) if error.status in _FORBIDDEN else ""', "self._refusal = str(error)"
-            ),
+            Edit(_JOB, 'denied = str(error) if error.status in _DENIED else ""', "denied = str(error)"),
+            Edit(_JOB, "Cause.CANCELLED: 20.0", "Cause.CANCELLED: -1.0"),
             _HASTY,
         ),
         {"stop": "answer lost|half-open|still for 5 s|late"},
     ),
     Mutant(
         "deletes for ever what it may not delete",
-        (Edit(_JOB, "_FORBIDDEN = {401, 403}", "_FORBIDDEN = {999}"),),
+        (Edit(_JOB, "_DENIED = {401, 403}", "_DENIED = {999}"),),
         {"stop": "401 always|403 always"},
     ),
     Mutant(
         "holds a task's files beyond its death",
-        (Edit("records.py", '(self.folder / "lock").open("ab")', '(self.folder / "lock").open("xb")'),),
+        (Edit("records.py", 'open_private(self.folder / "lock", "ab")', 'open_private(self.folder / "lock", "xb")'),),
         {"before create": "killed"},
     ),
     Mutant(
@@ -289,7 +367,7 @@ MUTANTS = (
     ),
     Mutant(
         "takes its pod's eviction for a stop",
-        (Edit(_JOB, "if cause is Cause.CANCELLED and self._host and self._host.evicted(self._urgent):", "if False:"),),
+        (Edit(_JOB, "            if cause is Cause.CANCELLED and self._host:\n", "            if False:\n"),),
         {
             "before create": "SIGTERM, pod evicted",
             "created, not told": "SIGTERM, pod evicted",
@@ -300,8 +378,8 @@ MUTANTS = (
     Mutant(
         "takes every SIGTERM for its pod's eviction",
         (
-            Edit(_HOST, "        if self.terminating:\n            return False\n", ""),
-            Edit(_HOST, 'return bool(pod["metadata"].get("deletionTimestamp")) or disrupted', "return True"),
+            Edit(_HOST, "return not self.terminating and follows and self.is_taken_away(api)", "return True"),
+            Edit(_HOST, 'return disrupted or bool(pod["metadata"].get("deletionTimestamp"))', "return True"),
             Edit(_JOB, "        elif self._host and self._host.terminating:\n", "        elif False:\n"),
         ),
         {
@@ -316,8 +394,9 @@ MUTANTS = (
         (
             Edit(
                 _JOB,
-                "            self._urgent.delete(self._kind.resource, self.namespace, self.name, self.uid)\n",
-                '            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped"), time.time())\n',
+                "            api.delete(self._kind.resource, self.namespace, self.name, self.uid)\n            denied",
+                '            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped"), time.time())\n'
+                "            denied",
             ),
         ),
         {

@@ -126,6 +126,8 @@ _ANYWHERE: dict[str, tuple[Fault, float]] = {
     "500": (faults.status(500), 2),
     "503": (faults.status(503), 2),
     "504": (faults.status(504), 2),
+    "log-in page": (faults.answered("text/html", b"<html>\n<body>Please log in.</body>\n</html>\n"), 2),
+    "empty object": (faults.answered("application/json", b"{}"), 2),
 }
 _STREAMS: dict[str, Fault] = {
     "cut": faults.cut,
@@ -142,25 +144,28 @@ _MORE = {
 
 _REFUSED = Expected(code=Exit.USAGE, lines="none", pods_left=None, because="as the test wants it")
 _UNMADE = replace(_REFUSED, jobs=0, job_left=False, pods_left=False)
+_RETRY = replace(_REFUSED, code=Exit.PLATFORM)
 _KEPT = Expected(pods_left=True, because="as the test wants it")
 _UNSEEN = Expected(lines="none", because="as the test wants it")
 _EXPECTED: dict[str, dict[str, Expected]] = {
     "look for it": dict.fromkeys(["401 always", "409", "410"], _UNMADE),
     "preflight": {"403 always": _UNMADE},
-    "create": dict.fromkeys(["401 always", "403 always", "410"], _UNMADE),
-    "get after 409": {
-        **dict.fromkeys(["401 always", "409", "410"], _REFUSED),
-        "403 always": replace(_REFUSED, because="already exists"),
+    "create": {
+        **dict.fromkeys(["403 always", "410"], _UNMADE),
+        "401 always": replace(_UNMADE, code=Exit.PLATFORM),  # the token was good a moment ago
     },
-    "list the job": dict.fromkeys(["401 always", "403 always"], _REFUSED),
-    "watch the job": dict.fromkeys(["401 always", "403 always"], _REFUSED),
+    "get after 409": {
+        **dict.fromkeys(["401 always", "403 always"], _RETRY),
+        **dict.fromkeys(["409", "410"], _REFUSED),
+    },
+    "list the job": dict.fromkeys(["401 always", "403 always"], replace(_RETRY, lines="all")),
     "list pods": dict.fromkeys(["401 always", "403 always"], replace(_UNSEEN, pods_left=True)),
     "log": {"403 always": _UNSEEN, "401 always": replace(_UNSEEN, because="could not be read for")},
     "delete pods": dict.fromkeys(["401 always", "403 always", "409", "410"], _KEPT),
     "delete the job": dict.fromkeys(["401 always", "403 always", "409", "410"], _KEPT),
     "stop": dict.fromkeys(
         ["401 always", "403 always"],
-        replace(_REFUSED, lines="some", because="it could not be deleted: as the test wants it"),
+        replace(_RETRY, lines="some", because="it could not be deleted: as the test wants it"),
     ),
 }
 

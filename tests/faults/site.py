@@ -14,9 +14,10 @@ import trustme
 from tests.cluster.paths import KUBECONFIG
 from tests.support.waiting import until
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
@@ -89,7 +90,9 @@ class Site:
         }
         container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "600"]}
         spec = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 60}
-        pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec}
+        node = {"workflows.argoproj.io/node-name": f"{name}.fit(0)", "workflows.argoproj.io/node-id": name}  # has tries
+        meta = {"name": name, "annotations": node, "ownerReferences": [owner]}
+        pod = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": spec}
         self.api.create(PODS, self.namespace, pod)
         until(lambda: self.api.get(PODS, self.namespace, name)["status"]["phase"] == "Running")
 
@@ -166,7 +169,7 @@ class Site:
     def _pod_files(self) -> pathlib.Path:
         folder = self.folder / "serviceaccount"
         folder.mkdir()
-        (folder / "token").write_text("the proxy puts in its own")
+        (folder / "token").write_text("the-proxy-puts-in-its-own")
         (folder / "namespace").write_text(self.namespace)
         (folder / "ca.crt").write_text(pathlib.Path(self.certificate).read_text())
         return folder

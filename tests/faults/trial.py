@@ -14,7 +14,7 @@ from tests.faults.driver import Said, Task
 from tests.faults.proxy import Proxy
 from tests.faults.rows import Row
 from tests.faults.site import IMAGE, JOBS, Site
-from tfsteps.records import read_log
+from tfsteps.log_file import read_log
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT_SECONDS = 150.0
@@ -175,7 +175,8 @@ class Trial:
         logs = [[line for line in self._log(home) if not line.startswith("(")] for home in self.homes]
         for log in logs:
             if log != printed[: len(log)]:
-                yield f"lines were lost or doubled: {log[:60]}"
+                first = next((i for i, (line, want) in enumerate(zip(log, printed, strict=False)) if line != want), -1)
+                yield f"lines were lost or doubled from {first} of {len(log)} on: {log[max(0, first - 3) :][:30]}"
         most = max(map(len, logs))
         if wanted == "all" and most < len(printed):
             yield f"{most} of {len(printed)} lines"

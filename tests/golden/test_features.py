@@ -58,7 +58,7 @@ def test_a_feature(system, feature, golden):
     golden(file, "".join(f"{line}\n" for line in lines))
 
 
-_THE_DEFAULT = {"restart_never", "on_end"}
+_THE_DEFAULT = {"restart_never", "on_end", "on_evicted"}  # the last is the launcher's alone
 
 
 @pytest.mark.parametrize("system", systems.NAMES)

@@ -7,8 +7,8 @@ import yaml
 
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places
 from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.places import Places
 
 HERE = pathlib.Path(__file__).parent / "kubeflow"
 PLACES = Places(output="/data/out", model="/data/out/export", logs="/data/out/events", here=pathlib.Path())

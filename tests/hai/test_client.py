@@ -3,8 +3,9 @@
 import pytest
 
 from tests.hai.server import Server
+from tests.wire.scripted import Answer, serve
 from tfsteps.cluster.access import Access
-from tfsteps.cluster.api import ApiError
+from tfsteps.cluster.errors import ApiError
 from tfsteps.systems.hai.client import Client, RefusedError
 
 
@@ -76,6 +77,36 @@ def test_http_200_is_no_success(client, wrong):
         client.create_task(schema(**wrong))
     assert not error.value.unavailable
     assert str(error.value)
+
+
+WRONG = {
+    "HTML": b"<html>log in</html>",
+    "null": b"null",
+    "nothing": b"",
+    "a list": b"[]",
+    "an object": b"{}",
+    "cut": b'{"success": 1, "ta',
+    "success alone": b'{"success": 1}',
+    "empty": b'{"success": 1, "task": {}, "result": {}}',
+    "another shape": b'{"success": 1, "task": 7, "result": {"task": [], "tasks": {}, "total": "x"}, "data": {}}',
+    "a task without a chain": b'{"success": 1, "task": {"nb_name": "a"}, "result": {"task": {"nb_name": "a"}}}',
+    "a redirection": Answer(302, b"<html>"),
+}
+CALLS = {
+    "create": lambda client: client.create_task(schema()),
+    "query": lambda client: client.query(nb_name="one"),
+    "list": lambda client: list(client.tagged("t")),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_an_answer_that_is_not_what_was_asked_for_is_like_a_502(wrong, call):
+    answer = wrong if isinstance(wrong, Answer) else Answer(body=wrong)
+    with serve([answer]) as server, pytest.raises(ApiError, match="not what was asked for") as caught:
+        call(Client(server.access(), patience=0.5))
+    assert caught.value.status == 502
+    assert len(server.asked) > 1
 
 
 def test_the_one_answer_without_success(client):

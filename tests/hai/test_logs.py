@@ -30,6 +30,15 @@ def test_a_line_that_is_still_being_written_comes_whole_and_once():
     assert list(log.read(answer("", 9))) == []
 
 
+def test_what_has_come_of_an_unfinished_line_is_known():
+    log = RankLog()
+    for data, rest in [(f"{_AT}a\n{_AT} 10%\r 20%", b" 10%\r 20%"), (f"{_AT}50%::tfsteps::{{", b"50%"), ("", b"")]:
+        list(log.read(answer(data)))
+        assert log.rest == rest
+    list(log.read(answer(f"{_AT}a"), whole=True))
+    assert log.rest == b""
+
+
 def test_at_the_end_an_unfinished_line_is_one():
     assert list(RankLog().read(answer(f"{_AT}a\n{_AT}b"), whole=True)) == [b"a", b"b"]
 

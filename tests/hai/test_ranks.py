@@ -14,10 +14,10 @@ import pytest
 from tests.hai.platform import free_port
 from tfsteps import spec
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.options import OPTIONS
 from tfsteps.systems.hai.ranks.wire import MARK
+from tfsteps.systems.places import Places
 
 _TASK = {"CHAIN_ID": "chain", "MARSV2_TASK_ID": "7"}
 

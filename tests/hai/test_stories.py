@@ -20,7 +20,7 @@ from tfsteps import lifecycle, spec
 from tfsteps.cluster.access import Access
 from tfsteps.identity import Identity
 from tfsteps.systems import hai
-from tfsteps.systems.base import Cause, JobChanged, LaunchError, ReplicaState, State
+from tfsteps.systems.base import Cause, JobChanged, LaunchError, Note, ReplicaState, State
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.options import OPTIONS
 
@@ -352,6 +352,8 @@ def test_the_task_of_a_killed_launcher_is_adopted(world, system, gate):
     assert sorted(second.lines()) == sorted((f"worker-{i}", word) for i in range(2) for word in ("up", "end"))
     assert len(world.tasks()) == 1
     assert second.status.created == first.status.created
+    assert system.attempt("run", "task") == 0, "no step has reported its end"
+    system.note(case(), second.status.job, second.status.uid, Note.REPORTED)
     assert system.attempt("run", "task") == 1
 
 
@@ -462,6 +464,21 @@ def test_a_log_that_hai_does_not_know_is_no_end(world, gate):
     assert texts(launcher) == ["up", "end"]
 
 
+def test_a_task_that_hai_does_not_know_for_a_moment_is_not_lost(world, gate):
+    file, until_then = gate
+    launcher = world.launch({**_WORKER, **until_then})
+    launcher.until(State.RUNNING)
+    with world.platform.lock:
+        known = list(world.platform.tasks)
+        world.platform.tasks.clear()
+    before = len(asked(world, "/query/task"))
+    until(lambda: len(asked(world, "/query/task")) > before + 1)
+    with world.platform.lock:
+        world.platform.tasks.extend(known)
+    file.touch()
+    launcher.ends(0, State.SUCCEEDED)
+
+
 def test_a_task_that_hai_has_forgotten_is_lost(world):
     launcher = world.launch({**_WORKER, **_LONG})
     launcher.until(State.RUNNING)
@@ -509,15 +526,21 @@ def test_launched_by_one_step_and_waited_for_by_another(world, system, monkeypat
 @pytest.fixture
 def pod(system, monkeypatch):
     """Return the pod that the launcher is in, as its cluster tells of it."""
-    told = types.SimpleNamespace(attempt=1, scope="main", terminating=False, warnings=[], gone=False)
-    told.evicted = lambda _api: told.gone
+    told = types.SimpleNamespace(
+        owner={"name": "wf"}, step="wf.fit", terminating=False, warnings=[], failure="", gone=False
+    )
+    told.leaves_job = lambda _api: told.gone
     system.__dict__["_host"] = told
     monkeypatch.setattr("tfsteps.cluster.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
     return told
 
 
-def begun(system):
-    job = spec.from_plain({"name": "case", **_WORKER, **_LONG, "working_dir": "/tmp"}, "test", {"hai": OPTIONS})
+def case(command=_LONG):
+    return spec.from_plain({"name": "case", **_WORKER, **command, "working_dir": "/tmp"}, "test", {"hai": OPTIONS})
+
+
+def begun(system, command=_LONG):
+    job = case(command)
     identity = Identity(run="run", task="task", attempt=system.attempt("run", "task"))
     return system.start(job, identity, system.places(job, identity, pathlib.Path()))
 
@@ -529,8 +552,7 @@ def test_an_evicted_launcher_leaves_the_task_to_the_next_one(world, system, pod)
     with pytest.raises(LaunchError, match="the next attempt adopts it") as error:
         list(handle.events())
     assert error.value.retryable
-    pod.attempt = 2
-    assert system.attempt("run", "task") == 1
+    assert system.attempt("run", "task") == 0
     assert begun(system).uid == handle.uid
     assert len(world.platform.unfinished()) == 1
 
@@ -540,5 +562,24 @@ def test_the_end_of_the_workflow_ends_the_task(world, system, pod):
     pod.terminating = True
     assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
     until(world.gone)
-    pod.attempt = 2
-    assert system.attempt("run", "task") == 2
+    assert system.attempt("run", "task") == 1
+
+
+def test_a_failure_is_reported_once_and_the_next_launcher_makes_a_new_attempt(world, system, pod):
+    handle = begun(system, sh("exit 3"))
+    assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.FAILED
+    assert system.attempt("run", "task") == 0, "its launcher may have been killed before"
+    system.note(case(), handle.name, handle.uid, Note.REPORTED)
+    assert system.attempt("run", "task") == 1
+
+
+def test_a_finalizer_leaves_what_a_wait_step_will_follow(world, system, pod):
+    handle, finalizer = begun(system), Identity(run="run", task="cleanup")
+    pod.cleans_up_after = lambda step, detached: step == "wf.fit" and not detached
+    system.note(case(), handle.name, handle.uid, Note.DETACHED)
+    assert system.clean_up(finalizer, "siblings", None) == []
+    pod.step = "wf.wait, (0:a)"
+    system.note(case(), handle.name, handle.uid, Note.FOLLOWED)
+    assert system.clean_up(finalizer, "siblings", None) == []
+    pod.cleans_up_after = lambda step, detached: step == pod.step and not detached
+    assert system.clean_up(finalizer, "siblings", None) == [handle.name]

@@ -13,13 +13,13 @@ import pytest
 
 from tests.preflight.conftest import ROOT, cluster, image, namespace_of  # noqa: F401
 from tfsteps import spec, systems
-from tfsteps.cluster.api import ApiError
+from tfsteps.cluster.errors import ApiError
 from tfsteps.identity import Identity
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.host import WORKFLOWS
 from tfsteps.systems.kubernetes.parts import complete
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.kubernetes.upkeep import LAUNCHER
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 JOBS = TFJob.resource
 IMAGE = "docker.io/library/busybox:latest"

@@ -13,8 +13,8 @@ from tests.preflight.test_workflow import jobs, pods
 from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
-from tfsteps.systems.kubernetes.host import WORKFLOWS
 from tfsteps.systems.kubernetes.upkeep import LAUNCHER
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 

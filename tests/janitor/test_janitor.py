@@ -16,21 +16,25 @@ from tfsteps.cluster.logs import PODS
 from tfsteps.systems.base import State
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.host import WORKFLOWS
 from tfsteps.systems.kubernetes.status import job_ended
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 KEPT_SECONDS = 2
 pytestmark = pytest.mark.cluster
 
 OTHERS = [name for name in systems.on_kubernetes() if name != "kubeflow"]
+KEPT = {
+    "kept": "kubeflow",
+    **{f"kept-{name}": name for name in ("t9k", "tfjob-v1alpha1")},
+}  # by nobody else
 GO = {
     **{f"on-{name}": "is being stopped|has ended" for name in OTHERS},
     "stopped": "is being stopped|has ended",
     "as-kfp": "is being stopped|has ended",
-    "kept": f"keep_for is {KEPT_SECONDS}s",
+    **dict.fromkeys(KEPT, f"keep_for is {KEPT_SECONDS}s"),
 }
 STAY = ("done", "running", "busy", "cli", "failed", "foreign", "others")
-ENDS = {"kept": State.FAILED, "failed": State.FAILED, "done": State.SUCCEEDED}
+ENDS = {**dict.fromkeys(KEPT, State.SUCCEEDED), "kept": State.FAILED, "failed": State.FAILED, "done": State.SUCCEEDED}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,6 @@ def jobs(stage, cluster):
     made = {
         "stopped": stage.job("stopped", owner=owners["stopped"], node="stopped.train"),
         "as-kfp": stage.job("as-kfp", owner=owners["as-kfp"], node="as-kfp.train"),
-        "kept": stage.job("kept", "exit 3", keep_for=f"{KEPT_SECONDS}s", restart="never"),
         "done": stage.job("done", "exit 0", owner=owners["stopped"], node="stopped.done"),
         "running": stage.job("running", owner=owners["running"], node="running.train"),
         "busy": stage.job("busy", owner=owners["busy"], node="busy.train"),
@@ -55,13 +58,16 @@ def jobs(stage, cluster):
         "foreign": foreign(stage, "foreign", ownerReferences=[owners["stopped"]]),
         "others": foreign(stage, "others", labels={"app.kubernetes.io/managed-by": "helm"}),
     }
+    kept = {"keep_for": f"{KEPT_SECONDS}s", "on_end": "keep", "restart": "never"}
+    scripts = {name: "exit 3" if ENDS[name] is State.FAILED else "exit 0" for name in KEPT}
+    made |= {name: stage.job(name, scripts[name], system=system, **kept) for name, system in KEPT.items()}
     of_others = {"owner": owners["stopped"], "node": "stopped.other"}
     made |= {f"on-{name}": stage.job(f"on-{name}", system=name, **of_others) for name in OTHERS}
     for name, state in ENDS.items():
         until(lambda name=name, state=state: verdict(stage, made[name]) is state)
     for name in made.keys() - ENDS.keys() - {f"on-{name}" for name in OTHERS}:
         until(lambda name=name: [pod for pod in pods(stage, made[name]) if pod["status"]["phase"] == "Running"])
-    until(lambda: time.time() > job_ended(item(stage, made["kept"])) + KEPT_SECONDS + 1)
+    until(lambda: all(time.time() > job_ended(item(stage, made[name])) + KEPT_SECONDS + 1 for name in KEPT))
     return made
 
 
@@ -91,11 +97,12 @@ def foreign(stage, name, **meta):
 
 
 def item(stage, job):
-    return stage.cluster.api.get(JOBS, stage.namespace, job["name"])
+    return stage.cluster.api.get(job.get("resource", JOBS), stage.namespace, job["name"])
 
 
 def verdict(stage, job):
-    return TFJob().verdict(item(stage, job)).state
+    kind = next(kind for kind in systems.kinds() if kind.resource == job.get("resource", JOBS))
+    return kind.verdict(item(stage, job)).state
 
 
 def pods(stage, job):

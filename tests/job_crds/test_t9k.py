@@ -9,7 +9,8 @@ from tests.conformance.verdicts import sh
 from tests.controllers.board import SERVICES
 from tests.controllers.t9k import BOARDS, MAX_DURATION
 from tests.support.waiting import until
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.watch import Changed, Listed, Watch
 from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.board import address

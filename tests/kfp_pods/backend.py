@@ -16,12 +16,14 @@ from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.cluster.watch import Deleted, Watch
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 JOBS = TFJob.resource
 BUSYBOX = "docker.io/library/busybox:latest"
 PROCESS_ONE = pathlib.Path(__file__).with_name("process_one.py").read_text()
 ASLEEP = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
+_OF_NO_CONTROLLER = {"workflows.argoproj.io/controller-instanceid": "none"}
+"""Argo's controller reconciles suspended Workflows, too: in its own time it marks a node that has none of its pods."""
 _SCRATCH = ("minio", "gcs", "s3", "tmp")
 
 
@@ -71,6 +73,10 @@ class Step:
         """Return the pod's name, the same whenever it is made again."""
         number = hashlib.sha256(f"{self.node}{attempt}".encode()).hexdigest()[:10]
         return f"{self.run.name}-system-container-impl-{number}"
+
+    def node_name(self, attempt):
+        """Return the name of its pod's node."""
+        return f"{self.run.name}.root.{self.node}.executor" + (f"({attempt})" if attempt is not None else "")
 
     def executor_input(self):
         """Return what the driver resolved, with the defaults that the launcher fills in."""
@@ -122,21 +128,29 @@ class Backend:
 
     def run(self, name):
         """Make a run."""
-        spec = {"suspend": True, "entrypoint": "a", "templates": [{"name": "a", "container": {"image": "none"}}]}
+        spec = {"entrypoint": "a", "templates": [{"name": "a", "container": {"image": "none"}}]}
         run = Run({"metadata": {"name": name}})
         body = {
             "apiVersion": WORKFLOWS.api,
             "kind": WORKFLOWS.kind,
-            "metadata": {"name": name, "labels": {"pipeline/runid": run.id}},
+            "metadata": {"name": name, "labels": {"pipeline/runid": run.id, **_OF_NO_CONTROLLER}},
             "spec": spec,
         }
         run.workflow = self.api.create(WORKFLOWS, self.namespace, body)
         return run
 
-    def start(self, step, attempt=None):
-        """Make a step's pod, once there is none of that name; `attempt` = that of a task with `set_retry`."""
+    def start(self, step, attempt=None, phase="Running"):
+        """Make a step's pod, once there is none of that name.
+
+        Args:
+            step: Whose.
+            attempt: The number of the try of a task with `set_retry`.
+            phase: Of its node, as Argo's controller knows it: Pending until it has seen the pod run.
+        """
         name = step.pod_name(attempt)
         until(lambda: not exists(self.api, PODS, self.namespace, name))
+        node = {"id": name, "name": step.node_name(attempt), "type": "Pod", "phase": phase}
+        self.api.patch(WORKFLOWS, self.namespace, step.run.name, {"status": {"nodes": {name: node}}})
         made = self.api.create(PODS, self.namespace, self._pod(step, name, attempt))
         return made["metadata"]["name"], made["metadata"]["uid"]
 
@@ -172,10 +186,13 @@ class Backend:
 
     def until_said(self, pod, text):
         """Wait until a step has printed `text`."""
-        until(lambda: text in self.log(pod))
+        try:
+            until(lambda: text in self.log(pod))
+        except AssertionError as error:
+            error.add_note(f"pod {pod} has printed:\n{self.log(pod)}")
+            raise
 
     def _pod(self, step, name, attempt):
-        node = f"{step.run.name}.root.{step.node}.executor" + (f"({attempt})" if attempt is not None else "")
         owner = {key: step.run.workflow[key] for key in ("apiVersion", "kind")}
         owner |= {"name": step.run.name, "uid": step.run.workflow["metadata"]["uid"]}
         container = {"image": self.image, "imagePullPolicy": "IfNotPresent"}
@@ -202,7 +219,7 @@ class Backend:
                 "workflows.argoproj.io/completed": "false",
             },
             "annotations": {
-                "workflows.argoproj.io/node-name": node,
+                "workflows.argoproj.io/node-name": step.node_name(attempt),
                 "workflows.argoproj.io/node-id": name,
                 "pipelines.kubeflow.org/v2_component": "true",
                 "sidecar.istio.io/inject": "false",
@@ -220,8 +237,17 @@ class Backend:
 
     # --- what happens to them
 
-    def signal(self, pod, number=15, who="1"):
-        """Send a signal to process 1, or to `who` by its command line, from inside the container; return when."""
+    def signal(self, pod, number=15, who="1", before=None):
+        """Send a signal to process 1, or to `who` by its command line, from inside the container; return when.
+
+        The time is told half a second ahead: with the container ends what was printed last.
+
+        Args:
+            pod: Whose container.
+            number: Of the signal.
+            who: Module that the process runs; 1 = process 1.
+            before: Called with the time of the signal, ahead of it; None = nothing is.
+        """
         program = f"""
 import os, pathlib, time
 def pids():
@@ -232,17 +258,33 @@ def pids():
                 yield int(each.name)
 target = [1] if {who!r} == "1" else list(pids())
 assert target
-print(time.time(), flush=True)
+when = time.time() + 0.5
+print(when, flush=True)
+time.sleep(when - time.time())
 for each in target:
     os.kill(each, {number})
 """
         command = ("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
-        return float(self.cluster.kubectl(*command, whatever=True))  # it may end with the container
+        with self.cluster.kubectl_process(*command) as process:
+            when = float(process.stdout.readline())
+            if before:
+                before(when)
+        return when
 
     def evict(self, pod):
         """Evict a pod, as a drained node does."""
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
         self.api.request("POST", PODS.path(self.namespace, pod, "eviction"), {}, eviction)
+
+    def remove(self, step, attempt):
+        """Remove a step's pod, as a retry of the run does."""
+        meta = self.api.get(PODS, self.namespace, step.pod_name(attempt))["metadata"]
+        self.api.delete(PODS, self.namespace, meta["name"], meta["uid"], grace_seconds=0)
+
+    def failed(self, name):
+        """Tell whether a job has failed."""
+        conditions = self.api.get(JOBS, self.namespace, name).get("status", {}).get("conditions") or []
+        return any((each["type"], each["status"]) == ("Failed", "True") for each in conditions)
 
     def jobs(self, stem):
         """Return name -> uid of the jobs that were made for `stem` and are not being deleted."""

@@ -1,5 +1,7 @@
 """A namespace of a real cluster in which steps have the rights of overlays/kubeflow-pipelines, and no others."""
 
+import re
+
 import pytest
 
 from tests.kfp_pods.backend import Backend
@@ -14,5 +16,7 @@ def backend(cluster, image):
         cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": "pipeline-runner"}})
         overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/kubeflow-pipelines")
         moved = overlay.replace("namespace: kubeflow\n", f"namespace: {namespace}\n")
+        moved = re.sub("image: tfsteps/launcher:.*", f"image: {image}", moved)
+        moved = moved.replace("replicas: 1", "replicas: 0")  # started by the test that is about it
         cluster.kubectl("apply", "-f", "-", stdin=moved)
         yield Backend(cluster, namespace, image)

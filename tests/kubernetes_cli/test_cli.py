@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.conformance.systems import SYSTEMS
+from tests.kubernetes_cli.conftest import IMAGE
 from tests.preflight.conftest import HELD
 from tests.support.shell import printing
 from tests.support.waiting import read_until, until
@@ -72,6 +73,20 @@ def test_a_failed_run_and_its_retry_seen_from_another_machine(terminal, tmp_path
         (1, "succeeded"),
         (0, "failed"),
     ]
+
+
+def test_a_failed_init_container_is_named_and_its_log_read_from_another_machine(terminal, tmp_path, monkeypatch):
+    script = "echo no such bucket >&2; sleep 1; exit 3"
+    init = {"name": "init-data", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}
+    more = yaml.safe_dump({"on_end": "keep", "restart": "never", "pod": {"spec": {"initContainers": [init]}}})
+    job = terminal.job("echo never", more)
+    assert terminal.tfsteps("run", job, "--run-id", "bad-init").returncode == Exit.FAILED
+
+    another_machine(monkeypatch, tmp_path)
+    assert terminal.tfsteps("logs", "bad-init").stdout == "[worker-0/init-data] no such bucket\n"
+    shown = terminal.tfsteps("show", "bad-init").stdout
+    assert "worker-0's container init-data failed with exit code 3" in shown
+    assert "  | no such bucket" in shown.splitlines()
 
 
 def test_a_dry_run_is_what_kubectl_takes_and_creates_nothing(terminal, home):

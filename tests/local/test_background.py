@@ -58,3 +58,16 @@ def test_a_launcher_that_was_killed(tmp_path):
     status = start(tmp_path)
     os.kill(status.launcher, signal.SIGKILL)
     assert background.follow(Attempt.of(status.identity)).state == "lost"
+
+
+@pytest.mark.parametrize("told", [b"", b'{"type": "_Begun", "status": {"ident'], ids=["nothing", "cut"])
+def test_a_launcher_that_ends_before_it_has_reported_is_one_clear_error(told, tmp_path, monkeypatch):
+    def end(_run, teller):
+        os.write(teller._pipe, told)
+        os._exit(1)
+
+    monkeypatch.setattr(background, "_stay", end)
+    with pytest.raises(LaunchError, match="ended before it reported") as caught:
+        start(tmp_path)
+    assert caught.value.retryable
+    os.wait()

@@ -138,7 +138,6 @@ def test_a_bad_job_exits_2_with_every_problem_and_creates_nothing(home, folder):
     done = tfsteps("run", "bad.yaml")
     assert (done.returncode, done.stdout) == (Exit.USAGE, "")
     assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
-        ["bad.yaml:1", "roles"],
         ["bad.yaml:2", "rolles"],
         ["bad.yaml:3", "command"],
     ]
@@ -295,7 +294,15 @@ def test_stop_after_the_launcher_was_killed_says_that_the_job_is_lost():
     until(lambda: not any(map(alive, pids)))
     stopped = tfsteps("stop", "r1")
     assert stopped.returncode == 0
-    assert stopped.stdout.startswith("already ended: script lost: The launcher ended without a word")
+    assert re.match(r"already ended: script lost after \S+: The launcher ended without a word", stopped.stdout)
+    first = replica_rows("r1")
+    assert "stopped" in first[0]
+    time.sleep(1.1)
+    assert replica_rows("r1") == first, "no clock goes on"
+
+
+def replica_rows(run):
+    return [line for line in tfsteps("show", run).stdout.splitlines() if line.startswith(("chief-", "worker-"))]
 
 
 def test_logs_and_show_follow_until_the_job_has_ended():
@@ -352,6 +359,17 @@ def test_ctrl_c_on_a_terminal_ends_the_live_view_and_gives_the_terminal_back():
     assert screen.count("REPLICA") == 1, "the table of the ended job, and nothing of those before"
     assert re.match(r"script cancelled after ", screen.splitlines()[-1])
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l"), "the cursor is back"
+
+
+def test_a_closed_terminal_ends_the_job_and_its_record_says_so():
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(COMMAND, [COMMAND, "run", script("echo ready; exec sleep 600"), "--run-id", "r1"])
+    until(lambda: records.attempts("r1") and b"ready" in records.attempts("r1")[0].log.read_bytes())
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    status = records.attempts("r1")[0].status()
+    assert (status.state, status.message) == (State.CANCELLED, "Stopped: SIGHUP: its terminal was closed.")
 
 
 def read_terminal(terminal):
@@ -454,3 +472,11 @@ def test_help_imports_what_reads_words_and_files_and_nothing_else():
     small = {"annotated_doc", "shellingham", "typing_extensions", "cython_runtime"}
     imported = {name for name in modules_after("--help") if not name.startswith("_")}
     assert imported - sys.stdlib_module_names - small == ours
+
+
+@pytest.mark.parametrize("option", ["--run-id", "--task"])
+def test_no_id_leads_out_of_the_output_folder(option, tmp_path):
+    job = script("true", more="output_dir: runs/{run_id}/{task}")
+    done = tfsteps("run", job, option, "../../x")
+    assert done.returncode == Exit.USAGE
+    assert f"error: {option} '../../x' leads to another folder: give a name without `.`, `..`" in done.stderr

@@ -161,7 +161,7 @@ def test_retry_that_mends_it(tmp_path):
     assert steps == [("fail-once", 3), ("fail-once", 0)]
 
 
-def test_a_failure_is_not_blamed_on_a_step_that_a_retry_has_mended(tmp_path):
+def test_a_failure_is_not_blamed_on_a_step_that_a_retry_has_corrected(tmp_path):
     @dsl.pipeline(name="blame")
     def blame(marker: str):
         fail(code=8).after(fail_once(marker=marker).set_retry(num_retries=1, backoff_duration="0s"))
@@ -188,13 +188,13 @@ def test_train_is_a_job_of_the_run(tmp_path):
 
 class Seen:
     def __init__(self):
-        self.states, self.lines = [], []
+        self.states, self.printed = [], []
 
     def changed(self, status):
         self.states.append(str(status.state))
 
-    def line(self, line):
-        self.lines.append((str(line.replica), line.text))
+    def lines(self, lines):
+        self.printed += [(str(lines.replica), text) for text in lines.texts]
 
 
 def test_observer(tmp_path):
@@ -204,7 +204,7 @@ def test_observer(tmp_path):
 
     seen = Seen()
     _, lines = do(pipeline, tmp_path, observer=seen)
-    assert sorted(seen.lines) == [("worker-0", b"hello"), ("worker-1", b"hello")]
+    assert sorted(seen.printed) == [("worker-0", b"hello"), ("worker-1", b"hello")]
     assert seen.states[-1] == "succeeded"
     assert lines[-1].startswith("hello-")
     assert not [line for line in lines if line.startswith("[worker")], "what the observer has seen is not said again"
@@ -347,8 +347,8 @@ class WhenAsleep:
         self._status = status
         self._act_if_due()
 
-    def line(self, line):
-        self._asleep |= line.text == b"asleep"
+    def lines(self, lines):
+        self._asleep |= b"asleep" in lines.texts
         self._act_if_due()
 
     def _act_if_due(self):
@@ -368,8 +368,8 @@ def test_launchers_are_forked_from_one_process_and_have_its_environment_and_fold
     seen = Seen()
     do(pipeline, tmp_path, observer=seen, cwd=tmp_path, env={"COLOUR": "red"})
     here = str(tmp_path).encode()
-    parent = seen.lines[2][1]
-    assert [text for _, text in seen.lines] == [here, b"red train", parent, here, b"red train-2", parent]
+    parent = seen.printed[2][1]
+    assert [text for _, text in seen.printed] == [here, b"red train", parent, here, b"red train-2", parent]
     assert int(parent) != os.getpid()
     assert not psutil.pid_exists(int(parent)), "it ends with the pipeline"
 

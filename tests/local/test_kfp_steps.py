@@ -105,6 +105,7 @@ def test_wait_fails_as_the_job_does(tmp_path):
     assert codes == {"launch": 0, "wait": 10}
     assert error.exit_code == 10
     assert "exit code 4" in outputs(tmp_path, "wait")["digest"]
+    assert outputs(tmp_path, "wait")["fault"] == "user"
 
 
 def test_wait_tried_again_goes_on_with_the_same_job(tmp_path):

@@ -96,7 +96,8 @@ def test_parameter_servers_and_a_model_that_is_not_good_enough():
     assert code == 0, output
     assert [replica.name for replica in only_attempt().status().replicas][-2:] == ["ps-0", "evaluator-0"]
     assert steps(output) == {"prepare": "0", "train": "0", "evaluate": "0"}, "nothing is exported"
-    assert re.search(r"^accuracy 0\.9\d+, 1\.01 wanted: reject$", output, re.MULTILINE), output
+    # how good it is depends on which worker came when: parameter servers take gradients of an older model, too
+    assert re.search(r"^accuracy 0\.\d+, 1\.01 wanted: reject$", output, re.MULTILINE), output
 
 
 @pytest.mark.tensorflow

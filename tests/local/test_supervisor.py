@@ -27,6 +27,11 @@ def script(code, roles="{worker: {}}", more=""):
     return f"name: script\nroles: {roles}\ncommand:\n  - sh\n  - -c\n  - |\n{indented}\n{more}\n"
 
 
+def python(code, more=""):
+    indented = "\n".join(f"      {line}" for line in code.splitlines())
+    return f"name: script\nroles: {{worker: {{}}}}\ncommand:\n  - python\n  - -c\n  - |\n{indented}\n{more}\n"
+
+
 def test_two_workers_and_an_evaluator():
     result = run_job(f"{STANDIN}roles: {{worker: {{replicas: 2}}, evaluator: {{}}}}")
     assert result.status.state is State.SUCCEEDED
@@ -158,7 +163,7 @@ def test_a_hundred_thousand_lines_of_four_replicas_are_all_saved_in_order():
     text = script("seq 1 25000", "{worker: {replicas: 4}}", "success: all_workers\nsystems: {local: {started: spawn}}")
     result = run_job(text)
     for i in range(4):
-        seen = [line.split("] ")[1] for line in result.watcher.lines if line.startswith(f"[worker-{i}]")]
+        seen = [line.split("] ")[1] for line in result.watcher.printed if line.startswith(f"[worker-{i}]")]
         assert seen == [str(n) for n in range(1, 25001)]
     assert len(Attempt.of(result.status.identity).log.read_bytes().splitlines()) == 100_000
 
@@ -174,6 +179,14 @@ def interrupt(number=signal.SIGINT):
 def test_signals_cancel_the_job(number):
     result = run_job(script("echo up; exec sleep 600"), (r"up", interrupt(number)))
     assert (result.status.state, result.ends("worker-0")) == (State.CANCELLED, [("stopped", 143)])
+    assert (
+        result.status.message
+        == {
+            signal.SIGINT: "Stopped: Ctrl-C.",
+            signal.SIGTERM: "Stopped: SIGTERM.",
+            signal.SIGHUP: "Stopped: SIGHUP: its terminal was closed.",
+        }[number]
+    )
 
 
 def test_a_second_ctrl_c_kills_at_once():
@@ -182,6 +195,7 @@ def test_a_second_ctrl_c_kills_at_once():
     result = run_job(text, (r"up", interrupt()), (r"asked", interrupt()))
     assert time.monotonic() - start < 60
     assert (result.status.state, result.ends("worker-0")) == (State.CANCELLED, [("stopped", 137)])
+    assert "Stopping (Ctrl-C); Ctrl-C again kills the replicas." in result.watcher.messages
 
 
 def test_two_ctrl_c_at_once_kill_as_two_do():
@@ -205,6 +219,52 @@ def test_deadlines(name):
     result = run_job(text)
     assert (result.status.state, result.status.reason) == (State.FAILED, "DeadlineExceeded")
     assert f"`{name}` passed after 1s" in result.status.message
+
+
+TWO_SLEEPERS = "{chief: {}, worker: {}}"
+
+
+def test_a_job_that_ignores_tf_config_runs_when_its_processes_do():
+    result = run_job(script("exec sleep 600", TWO_SLEEPERS, "deadlines: {pending: 1s, running: 3s}"))
+    assert result.watcher.states == [State.PENDING, State.RUNNING, State.FAILED]
+    assert "`running` passed after 3s" in result.status.message
+
+
+def test_a_peer_that_a_strategy_waits_for_has_to_join_within_pending():
+    more = "strategy: multi_worker_mirrored\ndeadlines: {pending: 3s}"
+    code = """import json, os, socket, time
+config = json.loads(os.environ["TF_CONFIG"])
+if config["task"]["type"] == "chief":
+    server = socket.create_server(("127.0.0.1", int(config["cluster"]["chief"][0].split(":")[1])))
+time.sleep(600)"""
+    result = run_job(python(code, more).replace("{worker: {}}", TWO_SLEEPERS))
+    assert result.watcher.states == [State.PENDING, State.RUNNING, State.FAILED]
+    pid = result.replica("worker-0").spans[-1].place.split()[1]
+    said = f"Still pending: worker-0. NotJoined: worker-0 runs (pid {pid}) but does not listen on its TF_CONFIG port"
+    assert f"`pending` passed after 3s. {said}" in result.status.message
+
+
+BAR = """import time
+for step in range(60):
+    print(f"\\r{step}/60 [=>...]", end="", flush=True)
+    time.sleep(0.1)
+"""
+EVENT_FILES = """import os, pathlib, time
+folder = pathlib.Path(os.environ["TFSTEPS_LOG_DIR"], "train")
+folder.mkdir(parents=True)
+for step in range(60):
+    with (folder / "events.out.tfevents.1").open("ab") as file:
+        file.write(b"x")
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("code", [BAR, EVENT_FILES], ids=["a progress bar", "event files"])
+def test_no_progress_sees_more_than_whole_lines(code):
+    result = run_job(python(code, "deadlines: {no_progress: 4s}"))
+    assert result.status.state is State.SUCCEEDED, result.status.message
+    assert (len(result.watcher.partials) >= 2) == (code is BAR)
+    assert all(text.endswith(b"/60 [=>...]") and b"\r" not in text for text in result.watcher.partials)
 
 
 RUN = """
@@ -282,3 +342,25 @@ def test_a_full_disk_loses_log_lines_but_not_the_job(tmp_path, monkeypatch):
 
 def test_the_folder_of_programs_is_the_working_directory():
     assert run_job(script("pwd")).said(str(PROGRAMS))
+
+
+def test_an_incarnation_is_not_blamed_for_what_an_earlier_one_printed(tmp_path):
+    script = f"import pathlib, sys; p = pathlib.Path('{tmp_path}/once'); f = p.exists(); p.touch(); f and sys.exit(7)"
+    result = run_job(
+        "{name: twice, restart: on_failure, backoff_limit: 1, roles: {worker: {}}, "
+        f'command: [python, -c, "{script}; raise ValueError(1)"]}}'
+    )
+    assert result.said("ValueError")
+    digest = result.status.digest
+    assert digest
+    assert (digest.exit_code, digest.exception, digest.tail) == (7, "", [])
+
+
+def test_a_replica_does_not_wait_for_its_lines_to_be_shown(tmp_path):
+    done = tmp_path / "done"
+    script = f"import pathlib; [print('x' * 99) for _ in range(100_000)]; pathlib.Path('{done}').touch()"
+    job = f'{{name: loud, command: [python, -c, "{script}"], roles: {{worker: {{}}}}}}'
+    result = run_job(job, ("x{99}", lambda _: until(done.exists)))
+    assert result.status.state is State.SUCCEEDED
+    assert len(result.said("x{99}$")) == 100_000
+    assert Attempt.of(result.status.identity).log.read_bytes().count(b"x" * 99 + b"\n") == 100_000

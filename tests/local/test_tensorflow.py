@@ -72,7 +72,7 @@ def test_killed_worker_without_restart_fails_and_names_it():
     assert result.status.state is State.FAILED
     assert result.status.digest.replica == "worker-1"
     assert result.status.digest.exit_code == 137
-    assert result.status.digest.retryable == "infrastructure"
+    assert result.status.digest.fault == "platform"
 
 
 def test_killed_ps_comes_back_with_the_chief_and_the_workers_stay():
@@ -95,11 +95,12 @@ def test_workers_that_swallow_sigterm_are_killed_after_the_grace_period():
 def test_a_peer_that_never_joins_is_named_when_the_pending_deadline_passes():
     text = (
         f"{MWMS}env: {ENV}}}\ndeadlines: {{pending: 15s}}\nsystems: {{local: {{grace: 1s}}}}\n"
-        "roles: {chief: {}, worker: {command: [sleep, inf]}}\n"
+        "strategy: multi_worker_mirrored\nroles: {chief: {}, worker: {command: [sleep, inf]}}\n"
     )
     result = run_job(text)
     assert (result.status.state, result.status.reason) == (State.FAILED, "DeadlineExceeded")
-    assert "worker-0 had not started" in result.status.message
+    late = r"worker-0 runs \(pid \d+\) but does not listen on its TF_CONFIG port"
+    assert re.search(rf"Still pending: .*worker-0\. NotJoined: .*{late}", result.status.message), result.status.message
 
 
 def test_a_replica_that_hangs_passes_the_no_progress_deadline():
@@ -117,7 +118,7 @@ def test_a_frozen_worker_is_told_by_its_peers():
     text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\nsystems: {{local: {{grace: 1s}}}}\n"
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1", signal.SIGSTOP)))
     assert (result.status.state, result.status.reason) == (State.FAILED, "PeerLost")
-    assert result.status.digest.retryable == "infrastructure"
+    assert result.status.digest.fault == "platform"
     assert result.ends("worker-1") == [("stopped", 137)]
 
 
@@ -156,7 +157,7 @@ def test_an_error_in_the_program_is_explained_not_its_echo_in_the_peers():
     assert digest.replica == "worker-0"
     assert "invalid literal for int()" in digest.exception
     assert re.match(r"mwms.py:\d+ in <module>", digest.frame)
-    assert digest.retryable == "user"
+    assert digest.fault == "user"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
@@ -172,3 +173,18 @@ def test_a_full_output_disk_fails_the_job_and_says_so(tmp_path):
     assert result.status.state is State.FAILED
     assert result.said("No space left on device")
     assert result.status.digest.replica == "worker-0"
+
+
+@pytest.mark.parametrize(
+    ("how", "exception", "frame"),
+    [
+        ("function", "ValueError: Dimensions must be equal, but are 5 and 3", "failing.py:12 in multiply"),
+        ("fit", "InvalidArgumentError: Received a label value of", "failing.py:18 in fit"),
+    ],
+)
+def test_an_error_within_a_graph_is_explained(how, exception, frame):
+    digest = run_job(f"{{name: fails, command: [python, failing.py, {how}], roles: {{worker: {{}}}}}}").status.digest
+    assert digest
+    assert exception in digest.summary
+    assert digest.frame == frame
+    assert any(exception.partition(": ")[2] in line for line in digest.tail)

@@ -2,12 +2,8 @@
 
 import hashlib
 import os
-import pathlib
 import re
 import shutil
-import subprocess
-import sys
-import tempfile
 
 import pytest
 
@@ -15,6 +11,8 @@ from tests.argo.conftest import world
 from tests.cluster import images
 from tests.conformance.conftest import build
 from tests.preflight.conftest import ROOT, cluster, image
+from tests.support.claims import claim_of
+from tests.support.wheel import wheel
 
 __all__ = ["build", "cluster", "image", "world"]
 
@@ -38,8 +36,8 @@ def digits_image(build, tmp_path_factory):
     if given := os.environ.get("TFSTEPS_DIGITS_IMAGE"):  # where the cluster is not of this machine
         return given
     context = tmp_path_factory.mktemp("digits")
-    wheel = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", context / "dist", ROOT]
-    subprocess.run(wheel, check=True, stdout=subprocess.DEVNULL)
+    (context / "dist").mkdir()
+    shutil.copy(wheel(), context / "dist")
     shutil.copy(ROOT / "requirements.lock", context)
     shutil.copytree(ROOT / "pipelines", context / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
     dockerfile = context / "pipelines/Dockerfile"
@@ -47,41 +45,12 @@ def digits_image(build, tmp_path_factory):
     parts = [*sorted(context.glob("dist/*.whl")), *sorted(context.glob("pipelines/*.py")), dockerfile]
     content = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:12]
     name = f"registry.local/tfsteps-digits:{content}"
-    if not images.on_node(name):
-        images.build_image(name, context, dockerfile)
+    images.provide_image(name, context, dockerfile)
     return name
 
 
 @pytest.fixture(scope="session")
 def claim(world):
     """A claim for the folder of the node that the fixture returns; every pod may write to it."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="tfsteps-pipelines-"))
-    folder.chmod(0o777)
-    name = f"{world.namespace}-training"
-    world.cluster.kubectl("apply", "-f", "-", stdin=VOLUME.format(name=name, namespace=world.namespace, path=folder))
-    yield folder
-    world.cluster.kubectl("delete", "persistentvolume", name, "--wait=false")
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-VOLUME = """
-apiVersion: v1
-kind: PersistentVolume
-metadata: {{name: {name}}}
-spec:
-  accessModes: [ReadWriteMany]
-  capacity: {{storage: 1Gi}}
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: ""
-  hostPath: {{path: {path}}}
-  claimRef: {{namespace: {namespace}, name: training}}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {{name: training, namespace: {namespace}}}
-spec:
-  accessModes: [ReadWriteMany]
-  resources: {{requests: {{storage: 1Gi}}}}
-  storageClassName: ""
-  volumeName: {name}
-"""
+    with claim_of(world.cluster, world.namespace) as folder:
+        yield folder

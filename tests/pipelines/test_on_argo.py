@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipelines.conftest import ROOT
 from tests.support.waiting import until
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 

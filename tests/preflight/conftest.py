@@ -6,7 +6,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,8 +13,10 @@ import pytest
 from tests.cluster import images, paths
 from tests.cluster.build import build
 from tests.support.waiting import until
+from tests.support.wheel import wheel
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import new_run_id
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -35,10 +36,16 @@ class Cluster:
 
     def kubectl(self, *args, stdin=None, whatever=False):
         """Run kubectl and return what it prints; `whatever` = however it ends."""
-        program = shutil.which("kubectl") or str(build()["kubectl"])
-        done = subprocess.run([program, *map(str, args)], input=stdin, capture_output=True, text=True, check=False)
+        done = subprocess.run(self._command(args), input=stdin, capture_output=True, text=True, check=False)
         assert whatever or done.returncode == 0, done.stderr
         return done.stdout
+
+    def kubectl_process(self, *args):
+        """Start kubectl and return its process, to read its output line by line."""
+        return subprocess.Popen(self._command(args), stdout=subprocess.PIPE, text=True)
+
+    def _command(self, args):
+        return [shutil.which("kubectl") or str(build()["kubectl"]), *map(str, args)]
 
 
 @pytest.fixture(scope="session")
@@ -56,12 +63,13 @@ def image(tmp_path_factory):
     if given := os.environ.get("TFSTEPS_LAUNCHER_IMAGE"):  # where the cluster is not of this machine
         return given
     context = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", context, ROOT]
-    subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-    (wheel,) = context.iterdir()
-    name = f"registry.local/tfsteps/launcher:{hashlib.sha256(wheel.read_bytes()).hexdigest()[:12]}"
-    if not images.on_node(name):
-        images.build_image(name, context, ROOT / "images/launcher/Dockerfile")
+    parts = [wheel(), ROOT / "images/launcher/requirements.txt"]
+    for part in parts:
+        shutil.copy(part, context)
+    dockerfile = ROOT / "images/launcher/Dockerfile"
+    content = hashlib.sha256(b"".join(part.read_bytes() for part in [*parts, dockerfile])).hexdigest()[:12]
+    name = f"registry.local/tfsteps/launcher:{content}"
+    images.provide_image(name, context, dockerfile)
     return name
 
 
@@ -100,8 +108,8 @@ def grant(cluster, namespace, account, folder):
     overlay = folder / "overlay"
     overlay.mkdir(parents=True)
     text = (ROOT / "manifests/overlays/user-namespace/kustomization.yaml").read_text()
-    base = os.path.relpath(ROOT / "manifests/base", overlay.resolve())
-    text = text.replace("../../base", base).replace("default-editor", account).replace("team", namespace)
+    manifests = os.path.relpath(ROOT / "manifests", overlay.resolve())
+    text = text.replace("../..", manifests).replace("default-editor", account).replace("team", namespace)
     (overlay / "kustomization.yaml").write_text(text)
     cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": account}})
     cluster.kubectl(

@@ -9,7 +9,8 @@ import re
 import sys
 
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, ApiError
+from tfsteps.cluster.api import Api
+from tfsteps.cluster.errors import ApiError
 
 _PATH = re.compile(
     r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/[^/]+)?"
@@ -33,7 +34,7 @@ def right(method, path, query):
 def main(program, account, record, *arguments):
     """Run the program and return its exit code."""
     access.SERVICE_ACCOUNT = pathlib.Path(account)
-    send = Api.open
+    send, begin, refused = Api.open, Api.begin, Api.refused
     with pathlib.Path(record).open("a", buffering=1) as file:
 
         def recorded(self, method, path, query=None, *args, **options):
@@ -44,10 +45,22 @@ def main(program, account, record, *arguments):
                 status = error.status
                 raise
             finally:
-                if used := right(method, path, query or {}):
-                    file.write("\t".join([str(status), *used]) + "\n")
+                write(status, method, path, query)
 
-        Api.open = recorded
+        def write(status, method, path, query=None):
+            if used := right(method, path, query or {}):
+                file.write("\t".join([str(status), *used]) + "\n")
+
+        def begun(self, path, query, **options):
+            write(200, "GET", path, query)
+            return begin(self, path, query, **options)
+
+        def told(self, request, status, *answer):
+            if request.endswith("/log"):  # of others, `recorded` hears
+                write(status, *request.split())
+            return refused(self, request, status, *answer)
+
+        Api.open, Api.begin, Api.refused = recorded, begun, told
         return importlib.import_module(program).main(arguments)
 
 

@@ -7,7 +7,8 @@ import pytest
 from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
 from tfsteps import spec, systems
-from tfsteps.cluster.api import ApiError, Resource
+from tfsteps.cluster.api import Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity
 from tfsteps.systems.base import LaunchError

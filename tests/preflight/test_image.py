@@ -6,7 +6,7 @@ import re
 import msgspec
 import pytest
 
-from tests.preflight.conftest import HELD, exists, grant, namespace_of, release
+from tests.preflight.conftest import HELD, ROOT, exists, grant, namespace_of, release
 from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
@@ -18,6 +18,10 @@ pytestmark = pytest.mark.cluster
 NOT_ROOT = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 UNPRIVILEGED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 OUTPUTS = "/tmp/run/pipeline/run/{name}/11111111-2222-3333-4444-555555555555/outputs.json"
+VERSIONS = """
+import importlib.metadata, json
+print(json.dumps({each.name.lower(): each.version for each in importlib.metadata.distributions()}))
+"""
 AND_SHOW_OUTPUTS = """
 python -m tfsteps.train.launcher "$@"
 code=$?
@@ -66,6 +70,15 @@ def train(image, name, script, entry):
     }
     given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": OUTPUTS.format(name=name)}}
     return pod(image, name, [*entry, ARGUMENT, msgspec.json.encode(given).decode()])
+
+
+def test_it_holds_what_the_lock_pins_and_nothing_else(cluster, namespace, image):
+    code, _, out = run(cluster, namespace, pod(image, "versions", ["python", "-c", VERSIONS]))
+    assert code == 0
+    lock = (ROOT / "requirements.lock").read_text()
+    pins = dict(re.findall(r"(?m)^([\w.-]+)==(\S+)", lock))
+    installed = {name: version for name, version in json.loads(out).items() if name != "tfsteps"}
+    assert installed == {name: pins[name.replace("_", "-")] for name in installed}
 
 
 def run(cluster, namespace, body):
@@ -129,4 +142,9 @@ def test_a_pod_that_is_taken_away_leaves_its_job_to_the_next(image, cluster, nam
 def test_it_holds_the_core_and_runs_as_nobody(image, cluster, namespace):
     code, _, said = run(cluster, namespace, pod(image, "what", ["python", "-c", WHAT_IT_IS]))
     assert code == 0, said
-    assert json.loads(said) == [65532, "/opt/tfsteps", ["PyYAML", "msgspec", "tfsteps", "urllib3"], False]
+    assert json.loads(said) == [
+        65532,
+        "/opt/tfsteps",
+        ["PyYAML", "msgspec", "obstore", "tfsteps", "typing_extensions", "urllib3"],
+        False,
+    ]

@@ -23,7 +23,7 @@ from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 RECORDED = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.train.launcher"]
 
@@ -35,10 +35,11 @@ QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 ACCOUNT = "launcher"
 IMAGE = "docker.io/library/busybox:latest"
 FOR_GANGS = {  # tests/gang runs with these rights
-    ("patch", "kubeflow.org", "tfjobs"),
     ("get", "scheduling.x-k8s.io", "podgroups"),
     ("create", "scheduling.x-k8s.io", "podgroups"),
 }
+FOR_READERS = {("create", "", "pods")}  # tests/argo reads event files with these rights
+FOR_EVICTION = {("create", "batch", "jobs"), ("delete", "batch", "jobs")}  # tests/argo runs with these rights
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 
 
@@ -284,4 +285,4 @@ def granted():
     for file in (ROOT / "manifests/base").glob("*-role.yaml"):
         for rule in yaml.safe_load(file.read_text())["rules"]:
             found |= set(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]))
-    return found - FOR_GANGS
+    return found - FOR_GANGS - FOR_READERS - FOR_EVICTION

@@ -10,7 +10,7 @@ from tests.support.waiting import until
 from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 

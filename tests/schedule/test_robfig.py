@@ -73,10 +73,10 @@ def cases():
         yield " ".join(fields), choice.choice(ZONES), after
 
 
-def ours(cron, zone, after, *, mends_midnight):
+def ours(cron, zone, after, *, adjusts_midnight):
     """Return our fire times."""
     found = []
-    while len(found) < FIRES and (at := next_fire(cron, after, zone, mends_midnight=mends_midnight)) is not None:
+    while len(found) < FIRES and (at := next_fire(cron, after, zone, adjusts_midnight=adjusts_midnight)) is not None:
         found.append(at)
         after = at
     return found
@@ -92,7 +92,7 @@ def test_the_libraries_fire_when_we_say(ask, version):
     ]  # fmt: skip
     wrong = []
     for (text, zone, after, cron), answer in zip(given, ask(questions), strict=True):
-        expected = ours(cron, zoneinfo.ZoneInfo(zone), after, mends_midnight=version == 3)
+        expected = ours(cron, zoneinfo.ZoneInfo(zone), after, adjusts_midnight=version == 3)
         if answer["Error"] or answer["Fires"] != expected:
             wrong.append((text, zone, after, answer, expected))
     assert wrong == []

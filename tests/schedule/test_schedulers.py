@@ -12,7 +12,7 @@ from tests.support.waiting import until
 from tests.unit.cli.command import tfsteps
 from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 

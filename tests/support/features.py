@@ -4,8 +4,8 @@ import pathlib
 
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places
 from tfsteps.systems.capabilities import FEATURES, Level
+from tfsteps.systems.places import Places
 
 BASE = {
     "name": "mnist",

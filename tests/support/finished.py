@@ -6,9 +6,10 @@ import random
 import msgspec
 
 from tests.support.event_writer import ScalarWriter
+from tests.support.log_lines import log_line
 from tfsteps import spec
 from tfsteps.identity import Identity
-from tfsteps.records import Attempt, Digest, ReplicaStatus, Span, Status, Transition, log_line
+from tfsteps.records import Attempt, Digest, ReplicaStatus, Span, Status, Transition
 from tfsteps.systems.base import ReplicaState, State
 
 START = 1_750_000_000.0
@@ -167,7 +168,7 @@ def never_started() -> Attempt:
     job = "{name: mnist, command: [python, no.py], roles: {ps: {}, chief: {}, worker: {replicas: 2}}}"
     attempt, status = attempt_of(job, State.FAILED, ended=START + 0.2)
     status.reason, status.message = "StartFailed", "chief-0 could not be started: python: command not found."
-    status.digest = Digest(summary=status.message, replica="chief-0", retryable="infrastructure")
+    status.digest = Digest(summary=status.message, replica="chief-0", fault="platform")
     status.transitions = changes((0, "pending"), (0.2, "failed"), reason=status.reason, message=status.message)
     attempt.write(status)
     return attempt

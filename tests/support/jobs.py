@@ -11,7 +11,7 @@ from tfsteps import spec, systems
 from tfsteps.identity import Identity
 from tfsteps.lifecycle import launch
 from tfsteps.records import ReplicaStatus, Span, Status
-from tfsteps.systems.base import LogLine, State
+from tfsteps.systems.base import LogLines, PartialLine, State
 
 PROGRAMS = pathlib.Path(__file__).parents[1] / "programs"
 
@@ -21,7 +21,8 @@ class Watcher:
     """An observer that keeps what it sees, and acts once on the first line or state that matches."""
 
     cues: list[tuple[str, Callable[[Status], None]]] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
+    partials: list[bytes] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     status: Status | None = None
@@ -34,10 +35,14 @@ class Watcher:
             self.messages.append(status.message)
         self._act(f"state {status.state}")
 
-    def line(self, line: LogLine) -> None:
-        text = f"[{line.replica}] {line.text.decode(errors='backslashreplace')}"
-        self.lines.append(text)
-        self._act(text)
+    def lines(self, lines: LogLines) -> None:
+        for each in lines.texts:
+            text = f"[{lines.replica}] {each.decode(errors='backslashreplace')}"
+            self.printed.append(text)
+            self._act(text)
+
+    def partial(self, line: PartialLine) -> None:
+        self.partials.append(line.text)
 
     def _act(self, text: str) -> None:
         for cue in [cue for cue in self.cues if re.search(cue[0], text)]:
@@ -58,7 +63,7 @@ class Result:
         return [(span.state.value, span.exit_code) for span in self.replica(name).spans]
 
     def said(self, pattern: str) -> list[str]:
-        return [line for line in self.watcher.lines if re.search(pattern, line)]
+        return [line for line in self.watcher.printed if re.search(pattern, line)]
 
 
 def run_job(text: str, *cues: tuple[str, Callable[[Status], None]], run: str = "test", attempt: int = 0) -> Result:

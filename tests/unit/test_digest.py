@@ -1,8 +1,10 @@
 """Why a job failed, from what is left of it."""
 
+import msgspec
 import pytest
 
 from tfsteps.digest import digest
+from tfsteps.exits import Exit, exit_code
 from tfsteps.identity import Identity
 from tfsteps.records import ReplicaStatus, Span, Status
 from tfsteps.systems.base import ReplicaState, State
@@ -24,6 +26,10 @@ def span(ended, code, state=ReplicaState.FAILED, reason="", memory=None):
     return Span(started=0, ended=ended, state=state, exit_code=code, reason=reason, memory_bytes=memory)
 
 
+def printed(**lines):
+    return lambda replica, _incarnation: lines.get(replica.replace("-", "_"), [])
+
+
 def status(*replicas, reason="", message=""):
     listed = [
         ReplicaStatus(role="worker", index=i, spans=list(spans), restarts=len(spans) - 1)
@@ -41,7 +47,7 @@ def status(*replicas, reason="", message=""):
 
 
 def test_the_first_to_fail_is_named_with_its_own_frame():
-    found = digest(status([span(9, 1)], [span(5, 1)]), {"worker-1": TRACEBACK, "worker-0": ["x"]})
+    found = digest(status([span(9, 1)], [span(5, 1)]), printed(worker_1=TRACEBACK, worker_0=["x"]))
     assert (found.replica, found.exit_code) == ("worker-1", 1)
     assert found.exception == "ValueError: shapes (3,) and (4,) do not match"
     assert found.frame == "train.py:33 in main"
@@ -49,53 +55,85 @@ def test_the_first_to_fail_is_named_with_its_own_frame():
         "worker-1 failed with exit code 1: ValueError: shapes (3,) and (4,) do not match at train.py:33 in main."
     )
     assert found.tail == TRACEBACK
-    assert found.retryable == "user"
+    assert found.fault == "user"
 
 
 def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
-    found = digest(status([span(5, 1)], reason="DeadlineExceeded", message="Deadline `total` passed."), {})
+    found = digest(status([span(5, 1)], reason="DeadlineExceeded", message="Deadline `total` passed."), printed())
     assert found.summary == (
         "Deadline `total` passed. Before that, worker-0 failed with exit code 1: the program raised an error."
     )
 
 
 def test_the_one_that_the_system_blames_comes_first():
-    assert digest(status([span(5, 1)], [span(9, 1)]), {}, "worker-1").replica == "worker-1"
+    assert digest(status([span(5, 1)], [span(9, 1)]), printed(), "worker-1").replica == "worker-1"
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "meaning", "retryable"),
+    ("code", "reason", "meaning", "fault"),
     [
-        (143, "EvictionByEvictionAPI", "its pod was taken away (EvictionByEvictionAPI)", "infrastructure"),
-        (None, "PodDeleted", "its pod was taken away (PodDeleted)", "infrastructure"),
+        (143, "EvictionByEvictionAPI", "its pod was taken away (EvictionByEvictionAPI)", "platform"),
+        (None, "PodDeleted", "its pod was taken away (PodDeleted)", "platform"),
         (1, "", "the program raised an error", "user"),
         (3, "", "the program ended with an error", "user"),
         (127, "", "the command was not found", "user"),
-        (137, "", "killed (SIGKILL): by somebody, or by the kernel for lack of memory", "infrastructure"),
+        (137, "", "killed (SIGKILL): by somebody, or by the kernel for lack of memory", "platform"),
         (137, "OOMKilled", "killed for using more than its memory limit (peak 2.0 GiB)", "user"),
-        (143, "", "ended (SIGTERM) by somebody", "infrastructure"),
+        (143, "", "ended (SIGTERM) by somebody", "platform"),
         (139, "", "crashed (SIGSEGV)", "user"),
         (136, "", "ended by signal 8", "user"),
-        (1, "PeerLost", "the program raised an error", "infrastructure"),
+        (1, "PeerLost", "the program raised an error", "platform"),
         (None, "", "its exit code is not known", "user"),
     ],
 )
-def test_exit_codes_and_who_is_to_blame(code, reason, meaning, retryable):
-    found = digest(status([span(5, code, reason=reason, memory=2 * 2**30)]), {})
-    assert (found.meaning, found.retryable) == (meaning, retryable)
+def test_exit_codes_and_who_is_to_blame(code, reason, meaning, fault):
+    found = digest(status([span(5, code, reason=reason, memory=2 * 2**30)]), printed())
+    assert (found.meaning, found.fault) == (meaning, fault)
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("Evicted", Exit.PLATFORM),
+        ("EvictionByEvictionAPI", Exit.PLATFORM),
+        ("PreemptionByScheduler", Exit.PLATFORM),
+        ("NodeLost", Exit.PLATFORM),
+        ("NodeShutdown", Exit.PLATFORM),
+        ("OOMKilled", Exit.FAILED),
+        ("", Exit.FAILED),
+    ],
+)
+def test_a_replica_that_the_platform_took_away_makes_the_step_one_to_try_again(reason, code):
+    ended = status([span(9, 1)], [span(5, 137, reason=reason)], reason="TFJobFailed")
+    ended.digest = digest(ended, printed())
+    assert exit_code(ended) is code
+    ended.reason = "DeadlineExceeded"
+    assert exit_code(ended) is Exit.DEADLINE
+
+
+def test_a_lost_job_is_the_platforms_fault():
+    lost = msgspec.structs.replace(status([]), state=State.LOST)
+    assert (digest(lost, printed()).fault, exit_code(lost)) == ("platform", Exit.PLATFORM)
 
 
 def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
-    found = digest(status([span(1, 1), span(2, 1), span(3, 7)]), {})
+    found = digest(status([span(1, 1), span(2, 1), span(3, 7)]), printed())
     assert found.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."
 
 
 def test_a_job_that_failed_without_a_failed_replica_says_what_is_known():
     ended = span(5, 143, ReplicaState.STOPPED)
-    found = digest(status([ended], reason="DeadlineExceeded", message="Deadline `total` passed after 5s."), {})
+    found = digest(status([ended], reason="DeadlineExceeded", message="Deadline `total` passed after 5s."), printed())
     assert (found.summary, found.replica) == ("Deadline `total` passed after 5s.", "")
 
 
 def test_the_tail_is_twenty_lines():
-    found = digest(status([span(5, 1)]), {"worker-0": [f"line {i}" for i in range(60)]})
+    found = digest(status([span(5, 1)]), printed(worker_0=[f"line {i}" for i in range(60)]))
     assert (len(found.tail), found.tail[-1]) == (20, "line 59")
+
+
+def test_only_the_incarnation_that_failed_is_quoted():
+    ended = status([span(1, 1), span(2, 7)])
+    ended.replicas[0].spans[-1].incarnation = 3  # the two before it were not seen
+    found = digest(ended, lambda _, incarnation: {0: TRACEBACK, 3: ["silent"]}[incarnation])
+    assert (found.exception, found.tail) == ("", ["silent"])

@@ -47,3 +47,18 @@ def test_run_ids_are_short_and_different():
     ids = {new_run_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(re.fullmatch(r"[a-p][a-z2-7]{9}", each) for each in ids)
+
+
+NAMES_THAT_LEAD_AWAY = ["../../x", "a/../b", "/etc", "a//b", ".", "..", "a/.", "", " ", "a\nb", "\x1b[2J"]
+
+
+@pytest.mark.parametrize("name", NAMES_THAT_LEAD_AWAY)
+def test_no_run_or_task_leads_out_of_its_folder(name):
+    for run, task in ((name, "t"), ("r", name)):
+        with pytest.raises(ValueError, match=r"leads to another folder|printable"):
+            Identity.checked(run=run, task=task)
+
+
+@pytest.mark.parametrize("name", ["r1", "mnist-x7k2[0].train(0:a,b)", "a/b", "...", "Größe ✓"])
+def test_names_as_engines_give_them_are_taken(name):
+    assert Identity.checked(run=name, task=name).run == name

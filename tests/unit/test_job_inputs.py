@@ -6,6 +6,7 @@ import pytest
 
 from tfsteps import spec
 from tfsteps.job_inputs import merged, plain_job
+from tfsteps.spec import SpecError
 
 SPEC = {
     "name": "under",
@@ -78,7 +79,70 @@ def test_the_task_lies_between():
         ({"a": {"x": 1}}, {"a": 0}, {"a": 0}),
         ({"a": 1}, {"a": {"x": 1}}, {"a": {"x": 1}}),
         ({"a": 1}, {"a": None}, {"a": None}),
+        ({"env": {"A": {"secret": "s", "key": "k"}}}, {"env": {"A": {"field": "f"}}}, {"env": {"A": {"field": "f"}}}),
     ],
 )
 def test_merged(under, upper, both):
     assert merged(under, upper) == both
+
+
+CLAIM = {"mount": "/data", "pvc": "datasets"}
+GPU = {"key": "gpu", "operator": "Exists"}
+TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def affinity(*zones):
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": list(zones)}]}]
+    return {"spec": {"affinity": {"nodeAffinity": {TERMS: {"nodeSelectorTerms": terms}}}}}
+
+
+@pytest.mark.parametrize(
+    ("field", "in_spec", "on_task", "both"),
+    [
+        ("volumes", [CLAIM], [{"mount": "/out", "pvc": "out"}], [CLAIM, {"mount": "/out", "pvc": "out"}]),
+        ("volumes", [CLAIM], [CLAIM], [CLAIM]),
+        ("volumes", [CLAIM], [{**CLAIM, "mount": "/data/", "read_only": False}], [CLAIM]),
+        ("volumes", [], [CLAIM], [CLAIM]),
+        ("tolerations", [GPU], [{"key": "spot", "value": "yes"}], [GPU, {"key": "spot", "value": "yes"}]),
+        ("tolerations", [{"key": "a", "value": "b"}], [{"key": "a", "operator": "Equal", "value": "b"}], None),
+        ("pod", affinity("a"), affinity("a"), affinity("a")),
+        (
+            "pod",
+            {"spec": {"hostNetwork": True}},
+            affinity("a"),
+            {"spec": {"hostNetwork": True, **affinity("a")["spec"]}},
+        ),
+    ],
+)
+def test_lists_of_the_task_are_added_to_those_of_spec(field, in_spec, on_task, both):
+    job = plain_job({"spec": {**SPEC, field: in_spec}}, {field: on_task})
+    assert job[field] == (in_spec if both is None else both)
+    spec.from_plain(job, "inputs")
+
+
+@pytest.mark.parametrize(
+    ("field", "in_spec", "on_task", "named"),
+    [
+        ("volumes", [CLAIM], [{**CLAIM, "pvc": "other"}], r"task_config\.volumes\./data: is set on the task"),
+        ("volumes", [CLAIM], [{**CLAIM, "read_only": True}], r"task_config\.volumes\./data"),
+        ("tolerations", [{**GPU, "seconds": 5}], [{**GPU, "seconds": 9}], r"task_config\.tolerations\.gpu"),
+        ("pod", affinity("a"), affinity("b"), r"task_config\.pod.*nodeSelectorTerms.*Set it in one place"),
+    ],
+)
+def test_a_list_entry_with_other_content_is_refused(field, in_spec, on_task, named):
+    with pytest.raises(SpecError, match=named):
+        plain_job({"spec": {**SPEC, field: in_spec}}, {field: on_task})
+
+
+def test_every_conflict_is_told():
+    under = {**SPEC, "volumes": [CLAIM, {"mount": "/out", "pvc": "out"}]}
+    over = {"volumes": [{**CLAIM, "pvc": "a"}, {"mount": "/out", "pvc": "b"}]}
+    with pytest.raises(SpecError) as caught:
+        plain_job({"spec": under}, over)
+    assert [problem.path[-1] for problem in caught.value.problems] == ["/data", "/out"]
+
+
+@pytest.mark.parametrize("volumes", ["/data", ["/data"], [{"pvc": "x"}], {"mount": "/data"}])
+def test_what_is_no_list_of_volumes_is_refused(volumes):
+    with pytest.raises(SpecError, match="volumes"):
+        spec.from_plain(plain_job({"spec": {**SPEC, "volumes": volumes}}, {"volumes": [CLAIM]}), "inputs")

@@ -20,6 +20,7 @@ HEAVY = {
     "tensorflow",
     "tensorboard",
     "numpy",
+    "obstore",
     "typer",
     "rich",
     "psutil",

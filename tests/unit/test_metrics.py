@@ -69,6 +69,8 @@ def test_the_highest_step_wins_then_the_latest(tmp_path):
 
 def test_a_job_without_event_files(tmp_path):
     sentence = "Metric m is not set: no scalar was found in the event files for `loss`."
+    assert metrics.collect(tmp_path, {"m": "loss"}) == ({}, [sentence])
+    sentence = f"No value of m: the folder of the event files, {tmp_path / 'none'}, is not there."
     assert metrics.collect(tmp_path / "none", {"m": "loss"}) == ({}, [sentence])
     assert metrics.collect(tmp_path / "none", {}) == ({}, [])
 
@@ -88,3 +90,11 @@ def test_long_files_are_read_to_their_end(tmp_path, monkeypatch):
         for step in range(200):
             writer.scalar("loss", step, step)
     assert metrics.collect(tmp_path, {"m": "loss"}) == ({"m": 199.0}, [])
+
+
+def test_event_files_at_a_uri_are_not_said_to_be_empty():
+    found, missing = metrics.collect("s3://bucket/run/logs", {"loss": "loss", "accuracy": "eval/accuracy"})
+    assert found == {}
+    assert missing == [
+        "No value of loss, accuracy: the event files are at s3://bucket/run/logs, which cannot be read from here."
+    ]

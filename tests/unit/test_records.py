@@ -1,16 +1,23 @@
 """Run folders: read by others while they are written."""
 
+import contextlib
 import io
+import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
+from tests.support.log_lines import log_line
 from tests.support.waiting import until
-from tfsteps import records
+from tfsteps import log_file, records, report, spec, systems
 from tfsteps.identity import Identity
-from tfsteps.records import Attempt, Status
-from tfsteps.systems.base import State
+from tfsteps.lifecycle import launch
+from tfsteps.logbook import Logbook
+from tfsteps.recorder import Recorder
+from tfsteps.records import Attempt, ReplicaStatus, Span, Status
+from tfsteps.systems.base import JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State
 
 ME = Identity(run="r", task="t")
 
@@ -35,6 +42,29 @@ def test_a_launcher_that_died_is_lost_and_an_ended_one_is_not():
     attempt, lock = new(Identity(run="r", task="done"), State.SUCCEEDED)
     lock.close()
     assert attempt.status().state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(("system", "state"), [("local", ReplicaState.STOPPED), ("kubeflow", ReplicaState.UNKNOWN)])
+def test_a_launcher_that_died_leaves_no_replica_that_seems_to_run(system, state):
+    attempt, lock = new()
+    failed = Span(started=100.0, ended=160.0, state=ReplicaState.FAILED, exit_code=1)
+    replicas = [
+        ReplicaStatus(role="worker", index=0, state=ReplicaState.RUNNING, spans=[failed, Span(started=200.0)]),
+        ReplicaStatus(role="worker", index=1, state=ReplicaState.SUCCEEDED, spans=[Span(started=100.0, ended=150.0)]),
+        ReplicaStatus(role="worker", index=2),
+    ]
+    attempt.write(Status(identity=ME, job="j", system=system, state=State.RUNNING, created=90.0, replicas=replicas))
+    attempt.log.write_bytes(b"")
+    os.utime(attempt.folder / "status.json", (210, 210))
+    os.utime(attempt.log, (300, 300))
+    lock.close()
+    status = attempt.status()
+    assert (status.state, status.ended) == (State.LOST, 300.0)
+    assert (status.transitions[-1].state, status.transitions[-1].at) == (State.LOST, 300.0)
+    assert [replica.state for replica in status.replicas] == [state, ReplicaState.SUCCEEDED, state]
+    assert [(span.state, span.ended) for span in status.replicas[0].spans] == [(failed.state, 160.0), (state, 300.0)]
+    report.write(attempt)
+    assert "still running" not in attempt.report.read_text()
 
 
 def test_two_launchers_cannot_hold_one_attempt():
@@ -76,19 +106,77 @@ def test_attempts_are_numbered_and_sorted_by_number():
 
 
 def test_log_lines_come_back_and_an_unfinished_one_waits():
-    data = records.log_line(0.25, "worker-1", b"\xff one  two ") + records.log_line(1, "chief-0", b"")
+    data = log_line(0.25, "worker-1", b"\xff one  two ") + log_line(1, "chief-0", b"")
     file = io.BytesIO(data + b"1970-01-01T00:00:02.000000Z worker-1 hal")
-    assert list(records.read_log(file)) == [
+    assert list(log_file.read_log(file)) == [
         ("1970-01-01T00:00:00.250000Z", "worker-1", b"\xff one  two "),
         ("1970-01-01T00:00:01.000000Z", "chief-0", b""),
     ]
     file.seek(0, 2)
     file.write(b"f\n")
     file.seek(len(data))
-    assert [text for _, _, text in records.read_log(file)] == [b"half"]
+    assert [text for _, _, text in log_file.read_log(file)] == [b"half"]
+
+
+def test_a_block_of_lines_is_the_same_as_its_lines():
+    worker, texts = Replica("worker", 1), [b"\xff one", b"", b"two"]
+    each = [log_line(0.25 + i, "worker-1", text) for i, text in enumerate(texts)]
+    stamps = [line.split()[0] for line in each]
+    lines = LogLines(2.25, worker, texts, stamps)
+    assert log_file.log_block(lines) == b"".join(each)
+    assert list(log_file.times(lines)) == [(0.25, texts[0]), (1.25, b""), (2.25, b"two")]
+    at_once = LogLines(0.25, worker, texts)
+    assert log_file.log_block(at_once) == b"".join(log_line(0.25, "worker-1", text) for text in texts)
+    assert list(log_file.times(at_once)) == [(0.25, text) for text in texts]
+    assert log_file.log_block(LogLines(0.25, worker, [])) == b""
 
 
 def test_names_longer_than_a_file_name_may_be():
     identity = Identity(run="r" * 300, task="t" * 300)
     new(identity)[1].close()
     assert [each.folder for each in records.attempts("r" * 300)] == [Attempt.of(identity).folder]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
+def test_the_end_of_a_wide_job_fits_on_a_disk_that_is_full(tmp_path, monkeypatch):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
+    try:
+        monkeypatch.setenv("TFSTEPS_HOME", str(disk / "home"))
+        replicas = [ReplicaStatus(role="worker", index=number) for number in range(700)]
+        attempt = Attempt.of(ME)
+        with attempt.claim(), contextlib.closing(Logbook(attempt.log)) as logbook:
+            recorder = Recorder(Status(identity=ME, job="j", system="local", replicas=replicas), attempt, logbook, [])
+            with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            for number in range(700):
+                change = ReplicaChanged(
+                    at=1.75e9 + number / 7,
+                    replica=Replica("worker", number),
+                    state=ReplicaState.RUNNING,
+                    place=f"pid {number + 10**6} port 40123",
+                )
+                recorder.see(change)
+                end = {"exit_code": 0, "cpu_seconds": 12.345678, "memory_bytes": 512 << 20}
+                recorder.see(msgspec.structs.replace(change, state=ReplicaState.SUCCEEDED, **end))
+            recorder.end(JobChanged(at=1.75e9, state=State.SUCCEEDED))
+            assert attempt.status().state is State.SUCCEEDED
+            assert len(attempt.status().replicas[-1].spans) == 1
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_nobody_else_can_read_what_may_hold_secrets(home):
+    before = os.umask(0)
+    try:
+        job = spec.parse("{name: j, command: [sh, -c, 'echo x'], env: {TOKEN: hunter2}, roles: {worker: {}}}")
+        launch(job, ME, systems.get("local"), here=home.parent)
+    finally:
+        os.umask(before)
+    attempt = Attempt.of(ME)
+    folders = [home, home / "runs", attempt.folder.parent.parent, attempt.folder.parent, attempt.folder]
+    modes = {path: path.stat().st_mode & 0o777 for path in [*folders, *attempt.folder.iterdir()]}
+    assert {"job.json", "status.json", "log", "report.html"} <= {path.name for path in modes}
+    assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in modes}

@@ -5,12 +5,12 @@ import pytest
 from tfsteps.systems.local.symptoms import symptom
 
 ABORTED = (
-    b"E0000 base_collective_executor.cc:252] UNAVAILABLE: Error reported from /job:worker/task:1 "
-    b"[type.googleapis.com/tensorflow.CoordinationServiceError='x']"
+    "E0000 base_collective_executor.cc:252] UNAVAILABLE: Error reported from /job:worker/task:1 "
+    "[type.googleapis.com/tensorflow.CoordinationServiceError='x']"
 )
-TRACEBACK = b"Traceback (most recent call last):"
-FRAME = b'  File "train.py", line 1, in <module>'
-PORT = b"tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server"
+TRACEBACK = "Traceback (most recent call last):"
+FRAME = '  File "train.py", line 1, in <module>'
+PORT = "tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server"
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,12 @@ PORT = b"tensorflow.python.framework.errors_impl.UnknownError: Could not start g
     [
         (1, [], True, ""),
         (1, [ABORTED], True, "PeerLost"),
-        (1, [TRACEBACK, FRAME, b"tensorflow.python.framework.errors_impl.UnavailableError: x"], True, "PeerLost"),
-        (1, [ABORTED, TRACEBACK, FRAME, b"ValueError: mine"], True, ""),
-        (1, [TRACEBACK, FRAME, b"ValueError: mine", ABORTED], True, ""),
+        (1, [TRACEBACK, FRAME, "tensorflow.python.framework.errors_impl.UnavailableError: x"], True, "PeerLost"),
+        (1, [ABORTED, TRACEBACK, FRAME, "ValueError: mine"], True, ""),
+        (1, [TRACEBACK, FRAME, "ValueError: mine", ABORTED], True, ""),
         (1, [TRACEBACK, FRAME, PORT], True, "PortTaken"),
         (1, [TRACEBACK, FRAME, PORT], False, ""),
-        (1, [b"peer failure: ConnectionError('peer lost')"], True, "PeerLost"),
+        (1, ["peer failure: ConnectionError('peer lost')"], True, "PeerLost"),
         (137, [ABORTED], True, ""),
         (0, [ABORTED], True, ""),
     ],

@@ -1,4 +1,8 @@
-"""An HTTP server on loopback that answers as a test says, and keeps what it was asked."""
+"""An HTTP server on loopback that answers as a test says, and keeps what it was asked.
+
+What every API server puts into its answers (kind, apiVersion, uid, resourceVersion) is put in where a test leaves it
+out. A test that wants another answer gives bytes.
+"""
 
 import contextlib
 import http.server
@@ -32,9 +36,10 @@ class Answer(msgspec.Struct):
 
     Attributes:
         status: HTTP status.
-        body: As JSON, unless it is bytes.
+        body: As JSON, completed, unless it is bytes.
         headers: Further headers.
-        parts: Sent one after another, in chunks; a number is a pause in seconds, "reset" and "hang" say themselves.
+        parts: Sent one after another, in chunks: events, completed, or bytes; a number is a pause in seconds, "reset"
+            and "hang" say themselves.
     """
 
     status: int = 200
@@ -44,13 +49,18 @@ class Answer(msgspec.Struct):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers with what `script` returns for each request, over TLS if that is asked for."""
+    """Answers with what `script` returns for each request, over TLS if that is asked for.
+
+    Attributes:
+        ahead: Seconds by which its clock, that of the header `Date`, is ahead of ours.
+    """
 
     daemon_threads = True
 
     def __init__(self, script, *, tls=False):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script = script
+        self.ahead = 0.0
         self.asked: list[Asked] = []
         self.hanging = threading.Event()
         self.trust = self._tls() if tls else None
@@ -84,11 +94,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(url.query))
         asked = Asked(self.command, url.path, query, body, token, time.monotonic())
         self.server.asked.append(asked)
-        self._answer(self.server.script(asked))
+        self._answer(self.server.script(asked), asked)
 
     do_GET = do_POST = do_DELETE = do_PATCH = _any  # noqa: N815  as http.server calls them
 
-    def _answer(self, answer):
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(time.time() + self.server.ahead if timestamp is None else timestamp)
+
+    def _answer(self, answer, asked):
         if answer == "reset":
             return self._reset()
         self.send_response(answer.status)
@@ -97,14 +110,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if answer.parts:
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            return self._send_parts(answer.parts)
-        body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            return self._send_parts(answer.parts, asked)
+        body = answer.body
+        if not isinstance(body, bytes):
+            body = json.dumps(completed(asked, body)).encode()
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
         return None
 
-    def _send_parts(self, parts):
+    def _send_parts(self, parts, asked):
         for part in parts:
             if isinstance(part, int | float):
                 time.sleep(part)
@@ -113,7 +128,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             elif part == "reset":
                 return self._reset()
             else:
-                data = part if isinstance(part, bytes) else json.dumps(part).encode() + b"\n"
+                data = part if isinstance(part, bytes) else json.dumps(_event(asked, part)).encode() + b"\n"
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
                 self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")
@@ -127,6 +142,90 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         """Be quiet."""
+
+
+# --- what every API server says
+
+_KINDS = {
+    "clustertrainingruntimes": "ClusterTrainingRuntime",
+    "configmaps": "ConfigMap",
+    "cronworkflows": "CronWorkflow",
+    "events": "Event",
+    "jobs": "Job",
+    "jobsets": "JobSet",
+    "limitranges": "LimitRange",
+    "localqueues": "LocalQueue",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "podgroups": "PodGroup",
+    "pods": "Pod",
+    "priorityclasses": "PriorityClass",
+    "resourcequotas": "ResourceQuota",
+    "secrets": "Secret",
+    "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+    "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    "serviceaccounts": "ServiceAccount",
+    "services": "Service",
+    "tensorboards": "TensorBoard",
+    "tensorflowtrainingjobs": "TensorFlowTrainingJob",
+    "tfjobs": "TFJob",
+    "trainjobs": "TrainJob",
+    "workflows": "Workflow",
+}
+
+
+def completed(asked, body):
+    """Return an answer with what every API server says besides; what is there stays as it is."""
+    if asked.method == "DELETE" and (not body or body == {"status": "Success"}):
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if not isinstance(body, dict) or not asked.path.startswith("/api"):
+        return body
+    if body.get("kind") == "Status":
+        return _status(asked, body)
+    if "groups" in body or "resources" in body:
+        return {"kind": "APIGroupList" if "groups" in body else "APIResourceList", **body}
+    if typed := _typed(asked):
+        return _list(asked, body, **typed) if "items" in body else _item(asked, body, **typed)
+    return body
+
+
+def _status(asked, body):
+    _, _, named = _where(asked)
+    return {"details": {"name": named[0]}, **body} if named and body.get("reason") == "NotFound" else body
+
+
+def _list(asked, body, **typed):
+    meta = {"resourceVersion": "1", **body.get("metadata", {})}
+    items = [_item(asked, item) for item in body["items"] or []]
+    return {**typed, "kind": f"{typed['kind']}List", **body, "metadata": meta, "items": items}
+
+
+def _where(asked):
+    """Return the API, the plural, and what follows it in the path that was asked for."""
+    _, root, *parts = asked.path.split("/")
+    size = 1 if root == "api" else 2
+    rest = parts[size:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return "/".join(parts[:size]), rest[0] if rest else "", rest[1:]
+
+
+def _typed(asked):
+    api, plural, _ = _where(asked)
+    kind = "TfJob" if api.startswith("tensorflow.org") else _KINDS.get(plural)
+    return {"apiVersion": api, "kind": kind} if kind else None
+
+
+def _item(asked, item, **typed):
+    _, _, rest = _where(asked)
+    name = next(iter(rest), ((asked.body or {}).get("metadata") or {}).get("name")) or "a"
+    meta = {"name": name, "uid": "u", "resourceVersion": "1", **item.get("metadata", {})}
+    return {**typed, **item, "metadata": meta}
+
+
+def _event(asked, part):
+    if part.get("type") in (None, "ERROR"):
+        return part
+    return {**part, "object": _item(asked, part["object"], **_typed(asked))}
 
 
 @contextlib.contextmanager
@@ -150,7 +249,9 @@ def serve(script, *, tls=False):
         server.server_close()
 
 
-def refusal(status, reason="", message="no", **headers):
-    """Return an answer with a Status object, as the API server refuses."""
+def refusal(status, reason="", message="no", about="", **headers):
+    """Return an answer with a Status object, as the API server refuses; `about` an object of that name."""
     body = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": status}
+    if about:
+        body["details"] = {"name": about}
     return Answer(status, body, headers)

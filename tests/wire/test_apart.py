@@ -3,7 +3,6 @@
 import os
 import pathlib
 import signal
-import threading
 import time
 
 import pytest
@@ -14,9 +13,12 @@ from tfsteps import spec
 from tfsteps.cluster import access
 from tfsteps.identity import Identity
 from tfsteps.lifecycle import begin, resume
-from tfsteps.records import Status
+from tfsteps.records import ReplicaStatus, Status
 from tfsteps.systems import kubeflow
-from tfsteps.systems.base import State
+from tfsteps.systems.base import LaunchError, Note, State
+from tfsteps.systems.hai import platform
+from tfsteps.systems.hai.client import Client
+from tfsteps.systems.kubernetes import system
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 WHO = Identity(run="r", task="t")
@@ -73,6 +75,7 @@ def test_begin_creates_and_follows_nothing(talk):
     assert status.job == WHO.job_name("job", 54)
     assert [each for each in asked if each[0] == "POST"] == [("POST", False)] * 2, "a dry run, and the job"
     assert ("GET", True) not in asked
+    assert asked[-1] == ("PATCH", False), "left for a wait step"
     assert ("DELETE", False) not in asked
 
 
@@ -84,7 +87,9 @@ def test_begin_that_is_stopped_while_the_job_is_created(talk):
 
 
 def launched(created=None):
-    return Status(identity=WHO, job="job", uid="u1", namespace="ns", system="kubeflow", created=created or time.time())
+    worker = ReplicaStatus(role="worker", index=0)
+    who = {"identity": WHO, "job": "job", "uid": "u1", "namespace": "ns", "system": "kubeflow"}
+    return Status(**who, created=created or time.time(), replicas=[worker])
 
 
 @pytest.mark.parametrize(
@@ -110,19 +115,18 @@ def test_resume_keeps_what_is_known_of_the_job(talk):
     assert (status.tensorboard_url, status.launcher) == ("http://board", os.getpid())
 
 
-def test_deadlines_count_from_the_creation(talk):
-    old = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "deadlines": {"total": "1h"}})
-    jobs, deleted = [tfjob("Running")], threading.Event()
-
-    def script(asked):
-        if asked.method == "DELETE":
-            jobs.clear()
-            deleted.set()
-            return Answer(body={})
-        if asked.path.endswith("/tfjobs") and "watch" in asked.query and deleted.wait(60):
-            return Answer(parts=[{"type": "DELETED", "object": {**tfjob(), "metadata": tfjob()["metadata"]}}])
-        return api_server(jobs)(asked)
-
-    status, _ = talk(script, lambda system: resume(old, launched(created=1.0), system))
-    assert (status.state, status.reason) == (State.FAILED, "DeadlineExceeded")
-    assert "Deadline `total` passed after 1h" in status.message
+@pytest.mark.parametrize("answer", ["reset", Answer(parts=["hang"]), refusal(503, "ServiceUnavailable")])
+@pytest.mark.parametrize("where", ["kubeflow", "hai"])
+def test_the_last_note_of_a_step_is_not_waited_for_long(answer, where, monkeypatch):
+    """Its outputs are written: an API server that is away costs a retry that reports the same end again, no more."""
+    for module in (system, platform):
+        monkeypatch.setattr(module, "REPORT_SECONDS", 1.0)
+    with serve(lambda _: answer) as server:
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        on = kubeflow.system(namespace="ns") if where == "kubeflow" else platform.HaiSystem()
+        vars(on).update({"_client": Client(server.access())} if where == "hai" else {})
+        began = time.monotonic()
+        with pytest.raises(LaunchError, match=r"could not be (annotated|tagged) as reported"):
+            on.note(JOB, "job", "u1", Note.REPORTED)
+        server.hanging.set()
+    assert time.monotonic() - began < 5

@@ -1,13 +1,18 @@
 """Requests at the wire: what is tried again, what ends at once, what is sent."""
 
 import contextlib
+import email.utils
 import threading
 import time
 
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster.api import Api, ApiError, Resource, Stopped
+from tfsteps.cluster import api as api_module
+from tfsteps.cluster.access import Access
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError, Stopped
+from tfsteps.cluster.response import retry_after
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 OK = Answer(body={"kind": "TFJob", "metadata": {"name": "a", "uid": "u"}})
@@ -102,6 +107,98 @@ def test_what_came_before_an_answer_was_broken_off_is_what_was_sent(tls):
     assert read == text[: len(read)]
 
 
+@pytest.mark.parametrize("host", ["[fd00::1]:6443", "10.0.0.1", "proxy.example:8443"])
+def test_a_request_for_a_log_names_the_host_as_its_address_does(host, monkeypatch):
+    seen = []
+    monkeypatch.setattr(api_module, "Stream", lambda _pool, _target, headers: seen.append(headers["Host"]))
+    Api(Access(f"http://{host}", "ns", None, lambda _refused: "", "the test's cluster")).begin("/log", {})
+    assert seen == [host]
+
+
+WRONG = {
+    "HTML": b"<html><body>Please log in</body></html>",
+    "null": b"null",
+    "nothing": b"",
+    "a list": b"[]",
+    "an object": b"{}",
+    "cut": b'{"kind": "TFJob", "metadata": {"na',
+    "another kind": Answer(body={"kind": "Pod", "apiVersion": "v1"}),
+    "another object": Answer(body={"metadata": {"name": "b"}}),
+    "a redirection": Answer(302, b"<html>", {"Location": "/login"}),
+}
+CALLS = {
+    "get": lambda api: api.get(JOBS, "ns", "a"),
+    "create": lambda api: api.create(JOBS, "ns", {"kind": "TFJob", "metadata": {"name": "a"}}),
+    "patch": lambda api: api.patch(JOBS, "ns", "a", {}),
+    "delete": lambda api: api.delete(JOBS, "ns", "a", "u"),
+    "list": lambda api: api.list(JOBS, "ns"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_an_answer_that_is_not_what_was_asked_for_is_like_a_502(wrong, call):
+    answer = wrong if isinstance(wrong, Answer) else Answer(body=wrong)
+    right = Answer(body={"items": []}) if call is CALLS["list"] else OK
+    with serve([answer, answer, right]) as server:
+        call(Api(server.access()))
+        assert len(server.asked) == 3
+    with serve([answer]) as server, pytest.raises(ApiError, match="not what was asked for") as caught:
+        call(Api(server.access(), patience=0))
+    assert (caught.value.status, caught.value.unavailable) == (502, True)
+    assert "log-in page or a proxy" in str(caught.value)
+
+
+def test_what_a_proxy_does_not_find_may_be_there():
+    with serve([Answer(404, b"404 page not found")]) as server, pytest.raises(ApiError) as caught:
+        Api(server.access()).delete(JOBS, "ns", "a", "u")
+    assert not caught.value.missing
+
+
+def test_a_token_that_was_good_a_moment_ago_is_good_again_soon():
+    unknown = refusal(401, "Unauthorized")
+    with serve([OK, unknown, unknown, unknown, unknown, OK]) as server:
+        api = Api(server.access())
+        api.get(JOBS, "ns", "a")
+        assert api.get(JOBS, "ns", "a")["metadata"]["name"] == "a"
+    with serve([OK, unknown]) as server:
+        api = Api(server.access(), patience=0.5)
+        api.get(JOBS, "ns", "a")
+        with pytest.raises(ApiError) as caught:
+            api.get(JOBS, "ns", "a")
+    assert caught.value.unavailable
+
+
+def test_what_was_allowed_before_is_allowed_again_soon():
+    with serve([refusal(403), refusal(403), OK]) as server:
+        Api(server.access()).get(JOBS, "ns", "a", allowed=True)
+        assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("86400", 60, 60),
+        ("9" * 5000, 60, 60),
+        ("2", 2, 2),
+        ("0", 0, 0),
+        ("²", 0, 0),
+        ("٣", 0, 0),
+        ("-5", 0, 0),
+        ("soon", 0, 0),
+        ("", 0, 0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 60, 60),
+    ],
+)
+def test_retry_after_is_bounded(text, least, most):
+    assert least <= retry_after({"Retry-After": text}) <= most
+
+
+def test_retry_after_may_be_a_date():
+    assert 1 <= retry_after({"Retry-After": email.utils.formatdate(time.time() + 30, usegmt=True)}) <= 31
+
+
 def test_create_refuses_unknown_fields_and_delete_names_the_uid():
     with serve([OK]) as server:
         api = Api(server.access())
@@ -129,3 +226,16 @@ def test_what_is_gone_needs_no_deletion(gone):
 def test_a_conflict_over_something_else_is_no_deletion():
     with serve([refusal(409, "Conflict", "the object has been modified")]) as server, pytest.raises(ApiError):
         Api(server.access()).delete(JOBS, "ns", "a", "u")
+
+
+def test_what_the_server_warns_of_is_shown_once(capsys):
+    warned = '299 - "would violate PodSecurity \\"restricted:latest\\"", 299 - "spec.x: \x1b[1mdeprecated"'
+    script = lambda asked: Answer(201, {"metadata": {"name": "a"}}, headers={"Warning": warned})  # noqa: E731
+    with serve(script) as server:
+        api = Api(server.access())
+        api.create(JOBS, "ns", {"metadata": {"name": "a"}}, dry_run=True)
+        api.again().create(JOBS, "ns", {"metadata": {"name": "a"}})
+    assert capsys.readouterr().err.splitlines() == [
+        'warning: would violate PodSecurity "restricted:latest"',
+        "warning: spec.x: [1mdeprecated",  # the escape character is dropped
+    ]

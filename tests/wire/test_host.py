@@ -1,10 +1,14 @@
 """What a launcher learns of its own pod and Workflow: who wants it to end, and why."""
 
+import time
+
 import pytest
 
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.cluster.access import AccessError
 from tfsteps.cluster.api import Api
+from tfsteps.cluster.errors import ApiError
 from tfsteps.systems.kubernetes.host import Host
 
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
@@ -32,7 +36,29 @@ EVICTED = {
 def test_evicted(answer, evicted):
     with serve([answer]) as server:
         api = Api(server.access(), patience=0)
-        assert Host(api, LONE).evicted(api) is evicted
+        assert Host(api, LONE).leaves_job(api) is evicted
+
+
+def test_a_pod_of_another_kind_of_workflow_has_no_workflow():
+    pod = {"metadata": {**POD["metadata"], "ownerReferences": [{**OWNER, "apiVersion": "example.org/v1"}]}}
+    with serve([refusal(404, "NotFound")]) as server:
+        host = Host(Api(server.access(), patience=0), pod)
+    assert (host.owner, host.step) == (None, "")
+    assert server.asked == [], "a Workflow of Argo's that is not there would count as deleted"
+
+
+def test_a_token_that_cannot_be_read_is_reported_by_the_request():
+    def missing(_refused):
+        raise FileNotFoundError("token")
+
+    def broken(_refused):
+        raise AccessError("the token is not a token")
+
+    with serve([]) as server:
+        with pytest.raises(ApiError, match="cannot be reached: token"):
+            Host.find(Api(server.access(missing), patience=0))
+        assert Host.find(Api(server.access(broken), patience=0)) is None
+        assert not server.asked
 
 
 def workflow(**spec):
@@ -43,7 +69,7 @@ def listed(*items):
     return Answer(body={"metadata": {"resourceVersion": "1"}, "items": list(items)})
 
 
-DELETED = {"metadata": {"deletionTimestamp": "2026-11-21T09:30:24Z"}, "spec": {}}
+DELETED = {"metadata": {"name": "wf", "uid": "w", "deletionTimestamp": "2026-11-21T09:30:24Z"}, "spec": {}}
 TERMINATING = {
     "it runs": (listed(workflow()), False),
     "it has a deadline": (listed(workflow(activeDeadlineSeconds=600)), False),
@@ -55,9 +81,23 @@ TERMINATING = {
 }
 
 
+CERTAIN = refusal(404, "NotFound", about="wf")
+
+
+def of_workflow(answer, gone=CERTAIN):
+    """Answer lists with `answer`, and who asks for the Workflow by its name with `gone`."""
+
+    def script(asked):
+        if asked.path.endswith("/workflows/wf"):
+            return gone
+        return Answer(parts=["hang"]) if "watch" in asked.query else answer
+
+    return script
+
+
 @pytest.mark.parametrize(("answer", "terminating"), TERMINATING.values(), ids=TERMINATING)
 def test_terminating(answer, terminating):
-    with serve(lambda asked: Answer(parts=["hang"]) if "watch" in asked.query else answer) as server:
+    with serve(of_workflow(answer)) as server:
         api = Api(server.access())
         host = Host(api, POD)
         until(lambda: any("watch" in asked.query for asked in server.asked))
@@ -76,22 +116,94 @@ def test_terminated_later():
 
 
 def test_a_pod_of_a_terminating_workflow_is_not_evicted():
-    with serve(lambda asked: pod() if asked.path.endswith("/step") else listed()) as server:
+    with serve(lambda asked: pod() if asked.path.endswith("/step") else of_workflow(listed())(asked)) as server:
         api = Api(server.access())
         host = Host(api, POD)
         until(lambda: host.terminating)
         before = len([asked for asked in server.asked if asked.path.endswith("/step")])
-        assert not host.evicted(api)
+        assert not host.leaves_job(api)
         assert before == 0
         assert not [asked for asked in server.asked if asked.path.endswith("/step")], "there is no time to ask"
         api.stopping.set()
 
 
+KUBEFLOW = {"pipelines.kubeflow.org/v2_component": "true"}
+NO_SUCCESSOR = {
+    "Kubeflow Pipelines": ("Running", KUBEFLOW, "wf.root.fit.executor"),
+    "Kubeflow Pipelines with set_retry": ("Running", KUBEFLOW, "wf.root.fit.executor(0)"),
+    "Argo without a retryStrategy": ("Running", {}, "wf.fit"),
+    "a new job, and a Pending node, which Argo may have seen run by now": ("Pending", {}, "wf.fit"),
+    "a new job, and a Pending node of Kubeflow Pipelines": ("Pending", KUBEFLOW, "wf.root.fit.executor"),
+}
+SUCCESSOR = {
+    "a step that Argo tries again": ("Running", {}, "wf.fit(0)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("phase", "labels", "node", "leaves"),
+    [*((*each, False) for each in NO_SUCCESSOR.values()), *((*each, True) for each in SUCCESSOR.values())],
+    ids=[*NO_SUCCESSOR, *SUCCESSOR],
+)
+def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, leaves):
+    annotations = {"workflows.argoproj.io/node-name": node, "workflows.argoproj.io/node-id": "wf-1"}
+    own = {"metadata": {**POD["metadata"], "labels": labels, "annotations": annotations}}
+    flow = workflow(templates=[{"name": "fit", "retryStrategy": {"retryPolicy": "Always"}}])
+    flow["status"] = {"nodes": {"wf-1": {"name": node, "phase": phase, "templateName": "fit"}}}
+    deleted = Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}})
+
+    def script(asked):
+        return deleted if asked.path.endswith("/pods/step") else of_workflow(listed(flow))(asked)
+
+    with serve(script) as server:
+        api = Api(server.access())
+        host = Host(api, own)
+        until(lambda: any("watch" in asked.query for asked in server.asked))
+        assert host.leaves_job(api, new=True) is leaves
+        looks = [asked for asked in server.asked if asked.path.endswith("/pods/step")]
+        assert bool(looks) is leaves, "where no pod follows there is no time to ask"
+        assert host.leaves_job(api) is (leaves or phase == "Pending")
+        api.stopping.set()
+
+
 def test_who_may_not_look_says_so():
     with serve([refusal(403, "Forbidden", "you may not look")]) as server:
-        host = Host(Api(server.access()), POD)
+        host = Host(Api(server.access(), patience=0.5), POD)
         until(lambda: host.warnings)
         assert "you may not look" in host.warnings[0]
+        assert not host.terminating
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone"),
+    [
+        (Answer(body=b"{}"), CERTAIN),
+        (Answer(body=b"<html>log in</html>"), CERTAIN),
+        (listed(), Answer(404, b"404 page not found")),
+        (listed(), Answer(body=b"{}")),
+        (listed(), refusal(503)),
+        (listed(), Answer(body=workflow())),
+    ],
+    ids=["{}", "HTML", "and 404 of a proxy", "and {}", "and 503", "and yet it is there"],
+)
+def test_an_answer_that_does_not_list_the_workflow_does_not_end_it(answer, gone):
+    with serve(of_workflow(answer, gone)) as server:
+        api = Api(server.access())
+        host = Host(api, POD)
+        until(lambda: len(server.asked) > 3)
+        api.stopping.set()
+        assert not host.terminating
+
+
+def test_another_workflow_of_its_name_is_not_its_own():
+    other = {"type": "MODIFIED", "object": {"metadata": {"uid": "w2"}, "spec": {"shutdown": "Terminate"}}}
+    events = Answer(parts=[other, {"type": "BOOKMARK", "object": workflow()}, "hang"])
+    with serve(lambda asked: events if "watch" in asked.query else listed(workflow())) as server:
+        api = Api(server.access())
+        host = Host(api, POD)
+        until(lambda: any("watch" in asked.query for asked in server.asked))
+        time.sleep(0.5)
+        api.stopping.set()
         assert not host.terminating
 
 

@@ -8,7 +8,7 @@ from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.cluster.api import Api
-from tfsteps.systems.base import LogLine, ReplicaChanged, ReplicaState, State
+from tfsteps.systems.base import LogLines, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes import job
 from tfsteps.systems.kubernetes.job import KubernetesJob
@@ -56,6 +56,8 @@ def follow(about_job, about_pods, pods_at_the_end, printed=0):
 def rest_of_log(printed, query):
     first = dt.datetime.fromisoformat(query.get("sinceTime", "2026-01-01T00:00:00Z")).second
     lines = [b"2026-01-01T00:00:%02d.5Z line %d\n" % (number, number) for number in range(first, printed)]
+    if "tailLines" in query:
+        return Answer(parts=lines[-1:], body=b"")
     return Answer(parts=list(itertools.chain.from_iterable((0.5, line) for line in lines)), body=b"")
 
 
@@ -98,7 +100,7 @@ def test_a_pod_whose_eviction_failed_the_job_before_it_ended():
 
 
 def test_a_pod_whose_eviction_failed_the_job_and_that_does_not_end(monkeypatch):
-    monkeypatch.setattr(job, "_DRAIN_SECONDS", 1.0)
+    monkeypatch.setattr(job, "DRAIN_SECONDS", 1.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), pods_at_the_end=[evicting()])
     assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
 
@@ -112,17 +114,17 @@ def test_a_pod_whose_end_is_only_seen_by_looking_again():
 
 
 def lines(seen):
-    return [each.text.decode() for each in seen if isinstance(each, LogLine)]
+    return [text.decode() for each in seen if isinstance(each, LogLines) for text in each.texts]
 
 
 def test_the_log_of_a_replica_that_has_ended_is_read_as_long_as_it_comes(monkeypatch):
-    monkeypatch.setattr(job, "_DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(job, "DRAIN_SECONDS", 2.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=8)
     assert lines(seen) == [f"line {number}" for number in range(8)]
 
 
 def test_the_log_of_a_replica_that_runs_on_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(job, "_DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(job, "DRAIN_SECONDS", 2.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Succeeded"))), events(), [pod("running")], printed=60)
     assert lines(seen)[-1] == "(log incomplete: its replica ran on)"
     assert len(lines(seen)) < 20

@@ -1,19 +1,26 @@
 """Pod logs at the wire: each line once and in order, whatever the connection does."""
 
 import contextlib
+import datetime as dt
+import itertools
 import threading
 
 import pytest
 
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster import logs
+from tfsteps.cluster import log_lines, logs
 from tfsteps.cluster.api import Api
+from tfsteps.cluster.event_loop import EventLoop
 from tfsteps.cluster.logs import ContainerLog
 
 
 def line(second, text, fraction="000000000", zone="Z"):
     return f"2026-11-21T08:00:{second:02d}.{fraction}{zone} {text}\n".encode()
+
+
+def seconds(stamp):
+    return dt.datetime.fromisoformat(stamp.decode()).timestamp()
 
 
 class Reading:
@@ -22,9 +29,12 @@ class Reading:
     def __init__(self):
         self.lines = []
         self.closed = []
+        self.partials = []
+        self.incomplete = False
 
-    def put(self, at, text):
-        self.lines.append((at, text))
+    def put(self, lines):
+        self.lines += zip(map(seconds, lines.stamps), lines.texts, strict=True)
+        self.incomplete |= lines.incomplete
 
     @property
     def texts(self):
@@ -37,11 +47,23 @@ def reading(script, **how):
     found = Reading()
     with serve(script) as server:
         api = Api(server.access())
-        log = ContainerLog(api, "ns", "p", "tensorflow", put=found.put, closed=found.closed.append, **how)
+        loop = EventLoop()
+        log = ContainerLog(
+            loop,
+            api,
+            "ns",
+            "p",
+            "tensorflow",
+            put=found.put,
+            closed=found.closed.append,
+            partial=found.partials.append,
+            **how,
+        )
         try:
             yield server, found, log
         finally:
             api.stopping.set()
+            loop.close()
 
 
 def test_lines_come_with_their_time():
@@ -55,6 +77,7 @@ def test_lines_come_with_their_time():
     assert server.asked[0].query == {"container": "tensorflow", "timestamps": "true", "follow": "true"}
 
 
+WHOLE = [line(1, "one"), line(2, "two"), line(3, "three")]
 SHARED = [line(i // 7, f"line {i}", f"{i % 7 // 3:09d}") for i in range(50)]  # stamps that several lines share
 LATE = [  # two writers' lines, each line with a time of its own
     line(1, "out", "900000000"),
@@ -67,21 +90,32 @@ LATE = [  # two writers' lines, each line with a time of its own
 ]
 
 
+def node(lines, cuts=(), lost=0):
+    """Answer as a kubelet whose log has these lines, up to each of `cuts` in turn, later without those `lost`."""
+    cuts, begins = iter(cuts), itertools.chain([0], itertools.repeat(lost))
+
+    def script(asked):
+        if "previous" in asked.query:
+            return refusal(400, "BadRequest", "previous terminated container not found")
+        if "tailLines" in asked.query:
+            return Answer(parts=lines[-1:])
+        cut, start = (
+            next(cuts, None),
+            asked.query.get("sinceTime", "")[:19].encode(),
+        )  # in seconds, as the kubelet has it
+        there = [each for each in lines[next(begins) : cut] if each[:19] >= start]
+        return Answer(parts=[b"".join(there)] if cut is None else [b"".join(there), "reset"], body=b"")
+
+    return script
+
+
 @pytest.mark.parametrize(
     ("lines", "cuts"),
     [(SHARED, [5, 9, 10, 23, 31, 49]), (LATE, []), *((LATE, [cut]) for cut in range(1, 8)), (LATE, range(1, 8))],
     ids=[*("shared", "late, never"), *(f"late, after {cut}" for cut in range(1, 8)), "late, after each"],
 )
 def test_after_a_cut_no_line_is_lost_or_doubled(lines, cuts):
-    cuts = iter(cuts)
-
-    def script(asked):
-        cut = next(cuts, None)
-        start = asked.query.get("sinceTime", "")[:19].encode()  # in seconds, as the kubelet takes it
-        parts = [b"".join(each for each in lines[:cut] if each[:19] >= start)]
-        return Answer(parts=parts if cut is None else [*parts, "reset"])
-
-    with reading(script) as (_, found, log):
+    with reading(node(lines, cuts)) as (_, found, log):
         log.tell(0, ended=True)
         until(lambda: found.closed)
         assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in lines]
@@ -145,18 +179,172 @@ def test_a_container_that_is_not_ready_is_asked_again():
         until(lambda: found.texts == [b"one"])
 
 
+DELETED = "the pod was deleted before its log could be read"
+
+
 @pytest.mark.parametrize(
     ("answers", "lost"),
-    [
-        ([refusal(404)], "the pod was deleted before its log could be read"),
-        ([Answer(parts=[line(1, "one")]), refusal(404)], ""),
-        ([refusal(403, "Forbidden", "you may not read logs")], "you may not read logs"),
-    ],
+    [([refusal(404)], DELETED), ([Answer(parts=[line(1, "one")]), refusal(404)], ""), (["reset"], DELETED)],
 )
-def test_what_was_lost_is_said_once(answers, lost):
-    with reading(answers) as (_, found, _log):
+def test_what_a_deleted_pod_has_lost_is_said_once(answers, lost):
+    with reading(answers) as (server, found, log):
+        until(lambda: len(server.asked) > len(answers))
+        log.gone()
         until(lambda: found.closed)
         assert found.closed == [lost]
+
+
+def test_the_pod_that_gets_the_name_of_a_deleted_one_is_not_read_for_it():
+    with reading([Answer(parts=[line(1, "one"), "hang"]), Answer(parts=[line(9, "another")])]) as (server, found, log):
+        until(lambda: found.texts)
+        log.gone()
+        server.hanging.set()
+        until(lambda: found.closed)
+        assert found.texts == [b"one"]
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("answer", [refusal(404), refusal(403, "Forbidden", "not now")])
+def test_a_server_that_was_started_again_may_not_know_the_pod_or_us_for_a_moment(answer):
+    with reading([Answer(parts=[line(1, "one")]), answer, answer, Answer(parts=WHOLE)]) as (_, found, log):
+        until(lambda: len(found.texts) == 3)
+        assert not found.closed
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_lasting_refusal_ends_it_and_is_told(status, monkeypatch):
+    monkeypatch.setattr(logs, "_REFUSED_SECONDS", 0.5)
+    with reading([refusal(status, "", "never")]) as (_, found, _log):
+        until(lambda: found.closed)
+        assert found.closed == ["never"]
+
+
+def test_a_refusal_after_the_end_of_the_container_is_told_at_once():
+    with reading([Answer(parts=[line(1, "one")]), refusal(403, "Forbidden", "you may not read logs")]) as (
+        _,
+        found,
+        log,
+    ):
+        until(lambda: found.texts)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.closed == ["you may not read logs"]
+
+
+def test_an_earlier_incarnation_whose_log_is_gone_does_not_keep_us_from_the_next_one():
+    def script(asked):
+        gone = "previous" in asked.query
+        return refusal(400, "BadRequest", "previous terminated container not found") if gone else Answer(parts=WHOLE)
+
+    with reading(script, restarts=1) as (_, found, log):
+        log.tell(1, ended=True)
+        until(lambda: found.closed)
+    gone = b"(log incomplete: what the container printed before it was started again is gone from its node)"
+    assert found.texts == [gone, b"one", b"two", b"three"]
+    assert found.incomplete
+
+
+def test_a_restart_that_nobody_has_told_of_yet_brings_the_rest_of_the_earlier_incarnation_first():
+    def script(asked):
+        if asked.query.get("previous"):
+            lines = [line(1, "first life"), line(2, "its last word")]
+            return Answer(parts=lines[-1:] if "tailLines" in asked.query else lines)
+        if len(server.asked) == 1:
+            return Answer(parts=[line(1, "first life"), "reset"])
+        return Answer(parts=[line(5, "second life")])
+
+    with reading(script) as (server, found, log):
+        until(lambda: len(found.texts) == 3)
+        log.tell(1, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"first life", b"its last word", b"second life"]
+        assert not found.incomplete
+
+
+# --- what a node does to a log
+
+
+def test_lines_that_share_a_time_come_once_though_others_are_between_them():
+    same = [line(1, "a"), line(1, "b"), line(2, "c"), line(1, "d"), line(1, "b"), line(2, "c"), line(1, "e")]
+    with reading(node(same, cuts=[4, 5, 6])) as (_, found, log):
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"a", b"b", b"c", b"d", b"b", b"c", b"e"]
+
+
+def test_lines_after_a_clock_that_was_set_back_are_read():
+    lines = [line(50, "one"), line(51, "two"), line(10, "three"), line(11, "four")]
+    with reading(node(lines, cuts=[2])) as (_, found, log):
+        until(lambda: len(found.texts) == 2)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"one", b"two", b"three", b"four"]
+
+
+@pytest.mark.parametrize("time", ["2026-13-01T00:00:00.0Z", "0000-00-00T00:00:00Z", "9999-12-31T23:59:59.9-01:00"])
+def test_a_line_with_an_impossible_time_comes_with_the_others(time):
+    lines = [WHOLE[0], f"{time} odd\n".encode(), *WHOLE[1:]]
+    with reading([Answer(parts=lines)]) as (_, found, log):
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"one", b"odd", b"two", b"three"]
+        assert found.lines == sorted(found.lines, key=lambda pair: pair[0])
+
+
+def test_a_line_of_the_kubelet_itself_is_shown_once_and_the_log_goes_on():
+    own = b"failed to create fsnotify watcher: too many open files"
+    answers = [Answer(parts=[WHOLE[0], own]), Answer(parts=[WHOLE[0], own + b"\n"]), Answer(parts=WHOLE)]
+    with reading(answers) as (_, found, log):
+        until(lambda: len(found.texts) == 5)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert [text for text in found.texts if not text.startswith(b"(")] == [b"one", own, b"two", b"three"]
+        assert found.incomplete
+
+
+@pytest.mark.parametrize("said", logs._NO_LOG)
+def test_what_the_kubelet_says_of_a_log_that_is_gone_is_no_line(said):
+    with reading([Answer(parts=[*WHOLE, said + b"of this pod"])]) as (_, found, log):
+        until(lambda: len(found.texts) == 3)
+        log.gone()
+        until(lambda: found.closed)
+        assert found.texts == [b"one", b"two", b"three"]
+        assert found.closed == [""]
+
+
+def test_lines_that_the_node_has_dropped_are_told_where_they_lack():
+    lines = [line(i, f"line {i}") for i in range(40)]
+    with reading(node(lines, cuts=[20], lost=25)) as (_, found, log):
+        until(lambda: len(found.texts) == 36)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        gap = f"(log incomplete: {logs._GAP})".encode()
+        numbers = [*range(20), *range(25, 40)]
+        expected = [b"line %d" % i for i in numbers]
+        assert found.texts == [*expected[:20], gap, *expected[20:]]
+        assert found.incomplete
+
+
+def test_a_rotated_log_whose_last_line_is_still_there_lacks_nothing():
+    lines = [line(i // 20, f"line {i}", f"{i % 20:09d}") for i in range(40)]
+    with reading(node(lines, cuts=[30], lost=27)) as (_, found, log):
+        until(lambda: len(found.texts) == 40)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"line %d" % i for i in range(40)]
+        assert not found.incomplete
+
+
+def test_bytes_of_a_line_that_does_not_end_are_progress(monkeypatch):
+    monkeypatch.setattr(log_lines, "_PARTIAL_SECONDS", 0.2)
+    bar = itertools.chain([line(1, "one"), line(2, "")[:-1]], *(([0.1, b"10%\r"]) for _ in range(40)), [b"\n"])
+    with reading([Answer(parts=bar)]) as (_, found, log):
+        until(lambda: len(found.texts) == 2)
+        log.tell(0, ended=True)
+        assert 3 <= len(found.partials) <= 25
 
 
 def test_any_bytes_and_any_length():
@@ -168,9 +356,6 @@ def test_any_bytes_and_any_length():
         assert found.texts[0] == odd
         assert b"".join(found.texts[1:]) == long
         assert max(len(text) for text in found.texts) <= (1 << 20) + (1 << 17)
-
-
-WHOLE = [line(1, "one"), line(2, "two"), line(3, "three")]
 
 
 @pytest.mark.parametrize(
@@ -191,6 +376,15 @@ def test_an_answer_that_was_cut_after_the_end_of_the_container_is_not_believed(f
     rest = [first, Answer(parts=[b"".join(WHOLE)])]
     with reading(rest) as (server, found, log):
         until(lambda: server.asked)
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"one", b"two", b"three"]
+        assert found.closed == [""]
+
+
+def test_a_log_in_page_is_not_taken_for_a_log():
+    page = Answer(body=b"<html>\nlog in\n</html>\n", headers={"Content-Type": "text/html; charset=utf-8"})
+    with reading([page, page, Answer(parts=[b"".join(WHOLE)])]) as (_, found, log):
         log.tell(0, ended=True)
         until(lambda: found.closed)
         assert found.texts == [b"one", b"two", b"three"]

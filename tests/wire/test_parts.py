@@ -3,7 +3,8 @@
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster.api import Api, ApiError, Resource, Stopped
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError, Stopped
 from tfsteps.systems.kubernetes import parts
 from tfsteps.systems.kubernetes.kind import Change
 from tfsteps.systems.kubernetes.parts import UNFINISHED, apply, complete

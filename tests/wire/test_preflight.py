@@ -5,10 +5,9 @@ import pathlib
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import spec
+from tfsteps import spec, systems
 from tfsteps.cluster import access
 from tfsteps.identity import Identity
-from tfsteps.systems import kubeflow
 from tfsteps.systems.base import LaunchError
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
@@ -45,11 +44,11 @@ class Cluster:
         return Answer(201, self.created)
 
 
-def start(server, monkeypatch, **fields):
+def start(server, monkeypatch, system="kubeflow", **fields):
     """Start a job as a launcher outside of the cluster does."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(access, "find", lambda _context: server.access())
-    system = kubeflow.system()
+    system = systems.get(system)
     job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, **fields}, "test", {"kubeflow": None})
     identity = Identity(run="r", task="t")
     return system.start(job, identity, system.places(job, identity, pathlib.Path()))
@@ -136,7 +135,7 @@ def rule(verbs, group, resources, names=()):
 
 
 LAUNCHER = (
-    rule(["get", "list", "watch", "create", "delete"], "kubeflow.org", ["tfjobs"]),
+    rule(["get", "list", "watch", "create", "patch", "delete"], "kubeflow.org", ["tfjobs"]),
     rule(["*"], "", ["pods"]),
     rule(["get"], "*", ["pods/log"]),
 )
@@ -164,6 +163,25 @@ def test_rights_that_are_lacking(rules, lacking, monkeypatch):
     assert "in namespace ns this launcher may not: " in said
 
 
+PODS_ALLOWED = (rule(["*"], "", ["pods", "pods/log"]),)
+
+
+@pytest.mark.parametrize(
+    ("system", "rules", "folders"),
+    [
+        ("kubeflow", PODS_ALLOWED, "manifests/base"),
+        ("jobset", PODS_ALLOWED, "manifests/systems/jobset"),
+        ("jobset", (rule(["*"], "jobset.x-k8s.io", ["jobsets"]),), "manifests/base"),
+        ("jobset", (), "manifests/base and of manifests/systems/jobset"),
+    ],
+)
+def test_the_manifests_that_grant_what_is_lacking_are_named(system, rules, folders, monkeypatch):
+    said = findings(Cluster(rules), monkeypatch, system=system)
+    assert f"bind the Role of {folders} to its ServiceAccount" in said
+    for folder in folders.split(" and of "):
+        assert (pathlib.Path(__file__).parents[2] / folder / "kustomization.yaml").exists()
+
+
 def test_a_creation_that_is_not_allowed_is_not_tried(monkeypatch):
     said = findings(Cluster(LAUNCHER[1:], **{"dry run": refusal(403)}), monkeypatch)
     assert "create tfjobs" in said
@@ -182,7 +200,7 @@ def test_a_right_that_no_rule_lists_may_still_be_had(monkeypatch):
     with serve(lambda asked: allowed if asked.path == ACCESS else cluster(asked)) as server:
         start(server, monkeypatch)
         asked = [each.body["spec"]["resourceAttributes"] for each in server.asked if each.path == ACCESS]
-    assert [each["verb"] for each in asked] == ["get", "create", "list", "watch", "delete"]
+    assert [each["verb"] for each in asked] == ["get", "create", "list", "watch", "patch", "delete"]
     assert {(each["namespace"], each["group"], each["resource"]) for each in asked} == {
         ("ns", "kubeflow.org", "tfjobs")
     }

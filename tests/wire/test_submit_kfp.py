@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from tests.unit.cli.command import tfsteps
+from tests.unit.cli.command import tfsteps, unread
+from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.cli import to_kfp
 
@@ -140,3 +141,125 @@ def test_what_is_written_is_what_was_compiled(program, tmp_path):
     submitted(one, program, "--name", "n")
     submitted(other, file, "--name", "n")
     assert msgspec.to_builtins(one.created) == msgspec.to_builtins(other.created)
+
+
+@pytest.mark.parametrize(("options", "namespace"), [((), "kubeflow"), (("--namespace", "team"), "team")])
+def test_the_command_that_is_printed_leads_to_the_runs_jobs(program, options, namespace):
+    code, out, err = submitted(Backend(), program, *options)
+    assert (code, out.splitlines()[-1]) == (
+        0,
+        f"Its jobs: tfsteps show id-1 --on kubernetes --namespace {namespace}",
+    ), err
+
+
+def test_closed_output_does_not_stop_the_creation(program):
+    backend = Backend()
+    with serve(backend) as server:
+        code = unread("submit", program, "--every", "1h", "--host", f"http://127.0.0.1:{server.server_port}")
+    assert ("recurringruns" in backend.created, code) == (True, 141)
+
+
+CLAIMS = """
+from kfp import dsl, kubernetes
+
+@dsl.container_component
+def step():
+    return dsl.ContainerSpec(image="busybox:1.37", command=["true"])
+
+@dsl.pipeline(name="claims")
+def claims(claim: str = "from-default", other: str = "unused"):
+    for name in ("constant", claim):
+        kubernetes.mount_pvc(step(), pvc_name=name, mount_path="/data")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ((), []),
+        (("--context", "test"), ["constant", "from-default"]),
+        (("--context", "test", "-p", "claim=here"), ["constant"]),
+    ],
+)
+def test_missing_claims_are_reported_where_the_cluster_is_known(tmp_path, monkeypatch, options, missing):
+    def cluster(asked):
+        name = asked.path.rpartition("/")[2]
+        assert asked.path == f"/api/v1/namespaces/kubeflow/persistentvolumeclaims/{name}"
+        return Answer(body={}) if name == "here" else refusal(404, "NotFound")
+
+    file = tmp_path / "claims.py"
+    file.write_text(CLAIMS)
+    with serve(cluster) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        backend = Backend()
+        code, _, err = submitted(backend, file, *options)
+    found = [line.split()[2] for line in err.splitlines() if line.startswith("warning: PersistentVolumeClaim ")]
+    assert (code, sorted(found), "runs" in backend.created) == (0, [f"kubeflow/{name}" for name in missing], True), err
+
+
+NAMED = """
+from kfp import dsl, kubernetes
+
+@dsl.container_component
+def step():
+    return dsl.ContainerSpec(image="busybox:1.37", command=["true"])
+
+@dsl.pipeline(name="named")
+def named(secret: str = "files"):
+    task = step()
+    kubernetes.use_secret_as_env(task, secret_name="token", secret_key_to_env={"a": "A"})
+    kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path="/s")
+    kubernetes.use_secret_as_volume(task, secret_name="optional", mount_path="/o", optional=True)
+    kubernetes.use_config_map_as_env(task, config_map_name="settings", config_map_key_to_env={"a": "B"})
+    kubernetes.use_config_map_as_volume(task, config_map_name="here", mount_path="/c")
+"""
+
+
+@pytest.mark.parametrize("command", ["submit", "lint"])
+def test_whatever_pods_name_and_is_missing_is_reported(tmp_path, monkeypatch, command):
+    def cluster(asked):
+        name = asked.path.rpartition("/")[2]
+        return (
+            Answer(body={"kind": "ConfigMap", "metadata": {"name": name}})
+            if name == "here"
+            else refusal(404, "NotFound")
+        )
+
+    file = tmp_path / "named.py"
+    file.write_text(NAMED)
+    compiled = tmp_path / "named.yaml"
+    assert tfsteps("compile", file, "-o", compiled)[0] == 0
+    with serve(cluster) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        if command == "submit":
+            _, _, err = submitted(Backend(), compiled, "--context", "test", "--service-account", "runner", "-n", "team")
+        else:
+            _, _, err = tfsteps("lint", compiled, "--on", "kubernetes", "-n", "team")
+    expected = ["ConfigMap team/settings", "Secret team/files", "Secret team/token"]
+    expected += ["ServiceAccount team/runner"] if command == "submit" else []
+    missing = [
+        each.partition(" is missing on test: ")[0].rpartition("warning: ")[2]
+        for each in err.splitlines()
+        if "is missing" in each
+    ]
+    assert sorted(each.rpartition(": ")[2] for each in missing) == expected, err
+
+
+ARGUED = """
+from kfp import dsl
+from tfsteps.kfp import train
+
+@dsl.pipeline(name="nightly")
+def nightly(workers: int = 1):
+    train(name="mnist", image="mnist:1", command=["train"], workers=workers)
+"""
+
+
+def test_arguments_that_a_step_refuses_are_found_before_anything_is_created(tmp_path):
+    file = tmp_path / "nightly.py"
+    file.write_text(ARGUED)
+    assert tfsteps("submit", "--dry-run", file)[0] == 0
+    for engine in ([], ["--engine", "local"]):
+        code, out, err = tfsteps("submit", *engine, file, "-p", "workers=-1")
+        assert (code, out) == (2, "")
+        assert f"{file}: task train: roles.worker.replicas: -1 is out of range" in err

@@ -43,8 +43,10 @@ def run(tmp_path, monkeypatch, capsys):
             if asked.method == "POST":
                 return created
             if asked.path.endswith(JOB):
-                return got
-            return watches if "watch" in asked.query else lists
+                return got or refusal(404, "NotFound", about=JOB)
+            if "watch" in asked.query:
+                return watches
+            return lists() if callable(lists) else lists
 
         with serve(script) as server:
             monkeypatch.setattr(submitter, "find", server.access)
@@ -92,6 +94,14 @@ def test_a_workflow_of_somebody_else_is_left_alone(run):
 def test_a_workflow_that_is_gone_has_failed(run, lists, watches):
     code, lines, _ = run(Answer(201, {"metadata": META}), lists=lists, watches=watches)
     assert (code, lines[-1]) == (10, f"Workflow {JOB} was deleted")
+
+
+def test_a_list_that_is_no_list_does_not_end_the_wait(run):
+    wrong = iter([Answer(body=b"{}"), Answer(body=b"<html>log in</html>"), listed(), Answer(body=b"null")])
+    right, there = listed(standing("Succeeded")), Answer(body=standing("Running"))
+    code, lines, asked = run(Answer(201, {"metadata": META}), lists=lambda: next(wrong, right), got=there)
+    assert (code, lines[-1]) == (0, f"Workflow {JOB} Succeeded")
+    assert len(asked) > 5
 
 
 def test_what_is_refused_is_not_tried_again(run):

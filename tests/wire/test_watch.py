@@ -1,6 +1,8 @@
 """List-watch at the wire: what a server may do in hours, in a few seconds."""
 
 import contextlib
+import itertools
+import json
 import threading
 import time
 
@@ -31,12 +33,12 @@ GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Ex
 
 
 @contextlib.contextmanager
-def watching(script):
+def watching(script, *, patience=600.0, **how):
     """Watch a scripted server; yields (server, what was seen)."""
     seen = []
     with serve(script) as server:
-        api = Api(server.access())
-        Watch(api, JOBS, "ns", seen.append, fieldSelector="metadata.name=a")
+        api = Api(server.access(), patience=patience)
+        Watch(api, JOBS, "ns", seen.append, **how, fieldSelector="metadata.name=a")
         try:
             yield server, seen
         finally:
@@ -149,13 +151,213 @@ def test_at_the_end_of_its_time_everything_is_listed_again(monkeypatch):
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refusal_is_the_last_word(status):
-    with watching([refusal(status, "No", "you may not look")]) as (server, seen):
+def test_a_first_refusal_is_the_last_word_where_it_is_to_be_believed(status):
+    with watching([refusal(status, "No", "you may not look")], believe_first_refusal=True) as (server, seen):
         until(lambda: seen)
-        assert seen == [Refused("you may not look", status)]
+        assert seen == [Refused("you may not look", status, retryable=False)]
         before = len(server.asked)
         time.sleep(0.5)
         assert len(server.asked) == before
+
+
+HTML = Answer(body=b"<html>log in</html>")
+
+
+@pytest.mark.parametrize("trouble", [refusal(401), refusal(403), refusal(404), HTML], ids=["401", "403", "404", "HTML"])
+def test_a_server_that_starts_again_may_refuse_for_a_while(trouble):
+    lists = [listed(1), trouble, trouble, trouble, listed(2, item(2))]
+    with watching(by_kind(lists, ["reset", Answer(parts=["hang"])]), believe_first_refusal=True) as (_, seen):
+        until(lambda: len(seen) == 2)
+        assert seen[1].items[0]["metadata"]["resourceVersion"] == "2"
+
+
+@pytest.mark.parametrize("trouble", [refusal(403, "No", "you may not look"), HTML], ids=["403", "HTML"])
+def test_what_is_refused_for_as_long_as_our_patience_lasts_is_the_end(trouble):
+    with watching(by_kind([listed(1), trouble], ["reset"]), patience=1.0) as (server, seen):
+        until(lambda: len(seen) == 2)
+        assert seen[1].retryable
+        assert "you may not look" in seen[1].error or "'<html>log in</html>'" in seen[1].error
+        assert len(lists(server)) >= 3
+
+
+def test_an_outage_is_longer_than_our_patience(monkeypatch):
+    monkeypatch.setattr(watch, "_LONGEST_PAUSE", 0.2)
+    down = [refusal(503)] * 10
+    with watching(by_kind([listed(1), *down, listed(2)], ["reset", Answer(parts=["hang"])]), patience=0.5) as (_, seen):
+        until(lambda: len(seen) == 2)
+        assert [type(each) for each in seen] == [Listed, Listed]
+
+
+def test_where_only_the_watch_is_refused_the_lists_tell_what_changes():
+    with watching(by_kind([listed(1), listed(2, item(2))], [refusal(403)]), patience=0.5) as (server, seen):
+        until(lambda: len(watches(server)) > 4)
+        assert {type(each) for each in seen} == {Listed}
+
+
+# --- an answer that is not what was asked for
+
+EMPTY_LIST = {"kind": "TFJobList", "apiVersion": JOBS.api, "metadata": {"resourceVersion": "1"}, "items": []}
+WRONG = {
+    "HTML": b"<html><body>Please log in</body></html>",
+    "null": b"null",
+    "nothing": b"",
+    "a list": b"[]",
+    "an object": b"{}",
+    "a text": b'"ok"',
+    "cut": b'{"kind": "TFJobList", "apiVersion": "kubeflow.org/v1", "metadata": {"resou',
+    "no text": b'{"kind": "\xff\xfe"}',
+    "very deep": b"[" * 100_000,
+    "another kind": {**EMPTY_LIST, "kind": "PodList"},
+    "another API": {**EMPTY_LIST, "apiVersion": "v1"},
+    "one object": {**EMPTY_LIST, "kind": "TFJob"},
+    "a Status": {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {"resourceVersion": "1"}},
+    "no items": {key: value for key, value in EMPTY_LIST.items() if key != "items"},
+    "items that are a mapping": {**EMPTY_LIST, "items": {}},
+    "an item that is none": {**EMPTY_LIST, "items": [7]},
+    "an item without a name": {**EMPTY_LIST, "items": [{"metadata": {}}]},
+    "an item of another kind": {**EMPTY_LIST, "items": [{**item(1), "kind": "Pod", "apiVersion": "v1"}]},
+    "an item whose name is a number": {**EMPTY_LIST, "items": [{"metadata": {**item(1)["metadata"], "name": 1}}]},
+    "no version": {**EMPTY_LIST, "metadata": {}},
+    "a version that is a number": {**EMPTY_LIST, "metadata": {"resourceVersion": 1}},
+    "metadata that is text": {**EMPTY_LIST, "metadata": "x"},
+}
+
+
+def as_bytes(body):
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_list_that_is_none_is_not_believed(wrong):
+    lists = [Answer(body=as_bytes(wrong)), Answer(body=as_bytes(wrong)), listed(3, item(3))]
+    with watching(by_kind(lists, [Answer(parts=["hang"])])) as (_, seen):
+        until(lambda: seen)
+        assert seen[0].items[0]["metadata"]["resourceVersion"] == "3"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(body for body in WRONG.values() if isinstance(body, bytes)),
+        {"type": "DELETED"},
+        {"type": "DELETED", "object": {}},
+        {"type": "DELETED", "object": {**item(2), "kind": "Pod", "apiVersion": "v1"}},
+        {"type": "DELETED", "object": {**item(2), "metadata": None}},
+        {"type": "MODIFIED", "object": {"kind": "TFJob", "apiVersion": JOBS.api, "metadata": {"name": 1}}},
+        {"type": "BOOKMARK", "object": {"kind": "TFJob", "apiVersion": JOBS.api, "metadata": {}}},
+        {"type": "ERROR", "object": "gone"},
+        {"type": ["ADDED"], "object": item(2)},
+        {"type": "ENLARGED", "object": item(2)},
+    ],
+    ids=lambda wrong: (wrong if isinstance(wrong, bytes) else json.dumps(wrong).encode())[:30].decode(errors="ignore"),
+)
+def test_an_event_that_is_none_is_not_believed(wrong):
+    answers = [Answer(parts=[as_bytes(wrong) + b"\n"]), Answer(parts=["hang"])]
+    with watching(by_kind([listed(1), listed(5, item(5))], answers)) as (_, seen):
+        until(lambda: len(seen) == 2)
+        assert [type(each) for each in seen] == [Listed, Listed]
+
+
+def test_while_watches_are_answered_with_nothing_the_lists_tell_what_changes():
+    with watching(by_kind([listed(1), listed(2), listed(3, item(3))], [Answer(body=b"")])) as (_, seen):
+        until(lambda: len(seen) >= 3)
+        assert seen[2].items
+
+
+def test_a_watch_that_fails_by_itself_says_so():
+    def put(seen):
+        if isinstance(seen, Listed):
+            raise KeyError("oops")
+        told.append(seen)
+
+    told = []
+    with serve([listed(1)]) as server:
+        api = Api(server.access())
+        Watch(api, JOBS, "ns", put)
+        until(lambda: told)
+        api.stopping.set()
+    assert (told[0].status, told[0].retryable) == (0, True)
+    assert "KeyError: 'oops'" in told[0].error
+
+
+def test_whether_anything_can_be_seen():
+    with serve(by_kind([refusal(503, message="wait"), refusal(503), listed(1)], [Answer(parts=["hang"])])) as server:
+        api, seen, before = Api(server.access()), [], time.monotonic()
+        looking = Watch(api, JOBS, "ns", seen.append)
+        until(lambda: looking.failing_since)
+        assert before <= looking.failing_since <= time.monotonic()
+        until(lambda: seen)
+        assert looking.failing_since is None
+        api.stopping.set()
+
+
+def test_pauses_begin_anew_after_a_good_stretch(monkeypatch):
+    """A balancer that cuts every connection after a while must not blind us for half a minute each time."""
+    monkeypatch.setattr(watch, "_LONG_SECONDS", 0.3)
+    cut = Answer(parts=[event("BOOKMARK", 2), 0.4, "reset"])
+    with watching(by_kind([listed(1)], [cut])) as (server, _):
+        until(lambda: len(watches(server)) >= 9)
+        gaps = [after.at - before.at for before, after in itertools.pairwise(watches(server))]
+    assert min(gaps[5:8]) < 2.5  # were they to grow: 3.2 s and more
+
+
+# --- an object that is sought must not be believed gone
+
+
+LISTS_IT = listed(1, item(1))
+GONE_FOR_CERTAIN = refusal(404, "NotFound", about="a")
+NOT_GONE = {
+    "it is there": Answer(body=item(2)),
+    "404 of a proxy": Answer(404, b"404 page not found"),
+    "404 without a reason": refusal(404, about="a"),
+    "404 about something else": refusal(404, "NotFound", about="ns"),
+    "404 that is no Status": Answer(404, {"reason": "NotFound", "details": {"name": "a"}}),
+    "HTML": HTML,
+    "nothing": Answer(body=b""),
+    "403": refusal(403),
+    "503": refusal(503),
+}
+
+
+def seeking(lists, watch_answers, gets):
+    """Watch for an object by name and uid, with answers to the GETs that ask for it."""
+    rows, gets = by_kind(lists, watch_answers), list(gets)
+
+    def script(asked):
+        if asked.path.endswith("/tfjobs/a"):
+            return gets.pop(0) if len(gets) > 1 else gets[0]
+        return rows(asked)
+
+    return watching(script, sought=("a", "a"))
+
+
+DELETED = Answer(parts=[event("DELETED", 2), "hang"])
+HANG = Answer(parts=["hang"])
+
+
+@pytest.mark.parametrize("get", NOT_GONE.values(), ids=NOT_GONE)
+def test_a_list_without_it_is_not_believed(get):
+    with seeking([LISTS_IT, listed(1), LISTS_IT], ["reset", HANG], [get]) as (server, seen):
+        until(lambda: len(seen) == 2)
+        assert [len(each.items) for each in seen] == [1, 1]
+        assert len(lists(server)) == 4  # a GET is counted, too
+
+
+@pytest.mark.parametrize("get", NOT_GONE.values(), ids=NOT_GONE)
+def test_a_deletion_is_not_believed(get):
+    with seeking([LISTS_IT], [DELETED, HANG], [get]) as (_, seen):
+        until(lambda: len(seen) == 2)
+        assert [type(each) for each in seen] == [Listed, Listed]
+
+
+@pytest.mark.parametrize("get", [GONE_FOR_CERTAIN, Answer(body={"metadata": {"uid": "b"}})], ids=["404", "another"])
+def test_what_is_gone_for_certain_is_gone(get):
+    with seeking([LISTS_IT], [DELETED], [get]) as (_, seen):
+        until(lambda: len(seen) == 2)
+        assert isinstance(seen[1], Deleted)
+    with seeking([LISTS_IT, listed(1)], ["reset", HANG], [refusal(503), get]) as (_, seen):
+        until(lambda: len(seen) == 2)
+        assert seen[1].items == []
 
 
 def test_an_outage_is_waited_out():

@@ -19,13 +19,12 @@ def cleanup(
 ) -> dsl.ContainerSpec:
     """Remove what the jobs of the run left: a finalizer. Green also where nothing is left.
 
-    A job that has not ended is deleted, whoever still waits for it; to one that has, the clean-up policy is applied.
-    Use it as the exit task of a `dsl.ExitHandler`, or as `cleanup().after(step).ignore_upstream_failure()`; beside
-    other trainings, put both into a pipeline of their own, as `train_and_finalize` does.
+    A job that has not ended is deleted; to one that has, the clean-up policy is applied. Use it as the exit task of a
+    `dsl.ExitHandler`, or as `cleanup().after(step).ignore_upstream_failure()`.
 
     Args:
-        scope: siblings = the jobs launched beside this step: in the same pipeline, loop iteration or exit handler. run
-            = all jobs of the run.
+        scope: siblings = the jobs of the steps that this one waited for: all within its exit handler, or those that it
+            is `after`; elsewhere the steps beside it that have ended. run = all jobs of the run.
         on_end: What becomes of jobs that have ended: keep, delete_pods or delete. Empty = each job's own policy.
         system: The job system. auto = the one that fits the cluster in a pod, else local.
         run_id: The run. Filled in by itself in pipelines; empty = taken from the output path.

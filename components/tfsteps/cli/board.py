@@ -1,5 +1,6 @@
 """What the live view shows of one attempt: a headline, and the table of its replicas."""
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from tfsteps.cli.text import clean, duration
 from tfsteps.cli.usage import Usage, usage
 from tfsteps.event_files import Scalar, ScalarReader
 from tfsteps.records import ReplicaStatus, Status
+from tfsteps.spec import is_uri
 from tfsteps.systems.base import ReplicaState
 
 _SPARE = ("PLACE", "CPU", "MEMORY", "RESTARTS", "ELAPSED", "EXIT")
@@ -24,13 +26,13 @@ class Board:
     """One attempt. `refresh` reads what is costly, `lines` draws what is known.
 
     Attributes:
-        status: The newest that was told. The launcher may change it while it is drawn; the next drawing mends that.
+        status: The newest that was told. The launcher may change it while it is drawn; the next drawing corrects that.
     """
 
     def __init__(self, status: Status) -> None:
         """Show `status`."""
         self.status = status
-        self._reader = ScalarReader(status.logs) if status.logs else None
+        self._reader = ScalarReader(status.logs) if status.logs and not is_uri(status.logs) else None
         self._scalars: dict[str, Scalar] = {}
         self._usage: dict[int, Usage] = {}
 
@@ -84,7 +86,8 @@ class Board:
         if not replica.spans or replica.spans[-1].ended is not None:
             return None
         kind, _, rest = replica.spans[-1].place.partition(" ")
-        return int(rest.split()[0]) if self.status.system == "local" and kind == "pid" else None
+        pid = re.match("[0-9]{1,7}", rest) if self.status.system == "local" and kind == "pid" else None
+        return int(pid[0]) if pid else None
 
     def _row(self, replica: ReplicaStatus) -> list[str]:
         if used := self._usage.get(self._pid(replica) or 0):

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.errors import CommandError, warn
 from tfsteps.engines import manifests
 from tfsteps.spec.problems import Problem, SpecError
+from tfsteps.streams import read_input
 
 _MODULE = "tfsteps_pipeline"  # a program keeps its own name only where nothing else of that name is imported
 _KINDS = "a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows"
@@ -56,22 +57,41 @@ class Compiled(msgspec.Struct, frozen=True):
         metadata = self.documents[0].get("metadata") or {}
         return str(metadata.get("name") or str(metadata.get("generateName", "workflow")).rstrip("-"))
 
-    def check(self) -> None:
-        """Raise SpecError with everything that its engine would stumble over, but inputs that are yet to be given."""
-        if found := lint(self.engine, _given(self.documents) if self.engine is Engine.ARGO else self.text):
+    def check(self, engine: Engine | None = None, parameters: Mapping[str, str] | None = None) -> None:
+        """Print the warnings. Raise SpecError with everything that its engine refuses, but inputs yet to be given.
+
+        Args:
+            engine: Who runs it; None = what it is compiled for. LOCAL has no warnings: they are about clusters.
+            parameters: Arguments of a manifest that are given in place of its own, by name.
+        """
+        engine = engine or self.engine
+        for each in self.warnings() if engine is not Engine.LOCAL else ():
+            warn(f"{self.source}: {each}")
+        if found := lint(engine, _given(self.documents, parameters or {}) if engine is Engine.ARGO else self.text):
             raise LintError(self.source, found)
 
     def problems(self) -> list[str]:
         """Return a sentence for everything that its engine would stumble over if it got it as it is."""
         return lint(self.engine, self.text)
 
+    def warnings(self) -> list[str]:
+        """Return a sentence for everything that may be meant, or fails on some versions of its engine only."""
+        if self.engine is not Engine.KFP:
+            return []
+        from tfsteps.engines.kfp.lint import warnings  # noqa: PLC0415  one engine is enough
+
+        try:
+            return warnings(self.text)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return []  # `problems` says that it is not shaped as a compiler writes it
+
 
 def lint(engine: Engine, text: str) -> list[str]:
     """Return a sentence for everything that `engine` would stumble over."""
-    if engine is Engine.KFP:
-        from tfsteps.engines.kfp.lint import problems as of_kfp  # noqa: PLC0415  one engine is enough
+    if engine is not Engine.ARGO:
+        from tfsteps.engines.kfp import lint as of_kfp  # noqa: PLC0415  one engine is enough
 
-        rules: Callable[[str], list[str]] = of_kfp
+        rules: Callable[[str], list[str]] = of_kfp.local_problems if engine is Engine.LOCAL else of_kfp.problems
     else:
         from tfsteps.engines.argo.lint import problems as of_argo  # noqa: PLC0415
 
@@ -79,23 +99,26 @@ def lint(engine: Engine, text: str) -> list[str]:
     try:
         return rules(text)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return [f"is not shaped as a compiler writes it ({type(error).__name__}: {error}); compile it anew"]
+        return [f"is not shaped as a compiler writes it ({type(error).__name__}: {error}); compile it again"]
 
 
-def _given(documents: list[dict[str, Any]]) -> str:
-    """Return manifests as they are when every argument has been given."""
+def _given(documents: list[dict[str, Any]], parameters: Mapping[str, str]) -> str:
+    """Return manifests as they are when every argument has been given, these among them."""
     filled = copy.deepcopy(documents)
-    with contextlib.suppress(AttributeError, TypeError):  # not even of the right shape, as the lint will say
+    with contextlib.suppress(AttributeError, KeyError, TypeError):  # not even of the right shape, as the lint will say
         for each in filled:
             spec = each.get("spec") or {}
             for parameter in ((spec.get("workflowSpec") or spec).get("arguments") or {}).get("parameters") or []:
-                if not {"value", "valueFrom", "default"} & set(parameter):
+                if parameter["name"] in parameters:
+                    parameter.pop("valueFrom", None)
+                    parameter["value"] = parameters[parameter["name"]]
+                elif not {"value", "valueFrom", "default"} & set(parameter):
                     parameter["value"] = ""
     return yaml.safe_dump_all(filled)
 
 
 class LintError(SpecError):
-    """What a lint found: sentences that name place and mend themselves."""
+    """What a lint found: sentences that name the place and the fix themselves."""
 
     def __init__(self, source: str, sentences: list[str]) -> None:
         """Keep the sentences."""
@@ -121,7 +144,7 @@ def obtain(file: str, name: str | None) -> Compiled:
 def read(file: str) -> Compiled:
     """Return the compiled pipeline in `file`, `-` for standard input. CommandError if there is none."""
     try:
-        text = sys.stdin.read() if file == "-" else pathlib.Path(file).read_text("utf-8")
+        text = read_input() if file == "-" else pathlib.Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(
             f"{file!r} cannot be read: {error}; give a compiled pipeline, as `tfsteps compile` writes them"
@@ -137,7 +160,7 @@ def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
         place = getattr(error, "problem_mark", None)
         where = f", line {place.line + 1}" if place else ""
         raise CommandError(
-            f"{source}{where}: is not YAML: {getattr(error, 'problem', error)}; compile it anew"
+            f"{source}{where}: is not YAML: {getattr(error, 'problem', error)}; compile it again"
         ) from error
     if documents and all(isinstance(each, dict) for each in documents):
         if "pipelineInfo" in documents[0] or "deploymentSpec" in documents[0]:
@@ -206,8 +229,8 @@ def _failure(file: pathlib.Path, error: BaseException) -> str:
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     where = f", line {line}" if line else ""
     extra = {"kfp": "kfp", "hera": "argo"}.get(getattr(error, "name", None) or "")
-    mend = f"install tfsteps[{extra}]" if isinstance(error, ImportError) and extra else "mend it"
-    return f"{file}{where}: {type(error).__name__}: {error}; {mend}"
+    fix = f"install tfsteps[{extra}]" if isinstance(error, ImportError) and extra else "correct the program"
+    return f"{file}{where}: {type(error).__name__}: {error}; {fix}"
 
 
 def _kfp_pipelines(module: types.ModuleType) -> dict[str, Callable[[str], Compiled]]:
@@ -229,7 +252,7 @@ def _kfp_text(pipeline: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "pipeline.yaml")
         compiler.Compiler().compile(pipeline, str(file))
-        return file.read_text()
+        return file.read_text("utf-8")
 
 
 def _workflows(module: types.ModuleType) -> dict[str, Callable[[str], Compiled]]:

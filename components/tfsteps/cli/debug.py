@@ -18,7 +18,8 @@ from tfsteps.cli.plan import choose
 from tfsteps.cli.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.text import clean, local_time
 from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, Place, cluster, find_jobs
-from tfsteps.records import Attempt, Status, read_log
+from tfsteps.log_file import read_log
+from tfsteps.records import Attempt, Status
 from tfsteps.systems.base import ReplicaState
 
 if TYPE_CHECKING:

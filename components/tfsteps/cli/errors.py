@@ -1,5 +1,6 @@
 """How a command says no, and the group that turns every error into a message and an exit code."""
 
+import contextlib
 import os
 import sys
 from typing import Any
@@ -44,6 +45,9 @@ class Group(TyperGroup):
         except LaunchError as error:
             _say(f"error: {error}")
             raise typer.Exit(Exit.PLATFORM if error.retryable else Exit.USAGE) from error
+        except UnicodeEncodeError as error:  # whatever is printed is escaped
+            _say(f"error: {error.object!r} cannot name a file in this locale; set LC_ALL=C.UTF-8")
+            raise typer.Exit(Exit.USAGE) from error
         except BrokenPipeError as error:
             raise typer.Exit(_SIGPIPE) from error
         except OSError as error:  # a full disk under standard output, a run folder of somebody else
@@ -66,7 +70,8 @@ def warn(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # a terminal that was closed: the exit code says it still
+        print(text, file=sys.stderr, flush=True)
 
 
 def _flush() -> None:

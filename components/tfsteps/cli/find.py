@@ -4,12 +4,10 @@ import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-
 from tfsteps import records
 from tfsteps.cli.errors import CommandError, warn
 from tfsteps.identity import Identity
-from tfsteps.records import Attempt, Status
+from tfsteps.records import Attempt, Status, UnreadableError
 
 LATEST = "latest"
 _SHOWN = 3  # suggestions in a message
@@ -27,7 +25,7 @@ def find_run(text: str) -> str:
     return match_run(text, records.runs(), f"in {records.home()}")
 
 
-def match_run(text: str, known: Sequence[str], where: str, options: str = "") -> str:
+def match_run(text: str, known: Sequence[str], where: str, options: str = "", also: Collection[str] = ()) -> str:
     """Return the one of the runs `known` that is called `text`.
 
     Args:
@@ -35,6 +33,7 @@ def match_run(text: str, known: Sequence[str], where: str, options: str = "") ->
         known: Ids, the newest last.
         where: Where they were looked for, for the message.
         options: Those that lead there; a blank before each.
+        also: Other names that would have been understood, to be suggested.
 
     Raises:
         CommandError: There is no such run, or more than one; names the nearest.
@@ -50,7 +49,7 @@ def match_run(text: str, known: Sequence[str], where: str, options: str = "") ->
         return begun[0]
     if begun:
         raise CommandError(f"run {text!r} is ambiguous: {_some(begun)}; write more of the id")
-    near = difflib.get_close_matches(text, known, n=_SHOWN, cutoff=0.3) or list(known[: -_SHOWN - 1 : -1])
+    near = difflib.get_close_matches(text, [*known, *also], n=_SHOWN, cutoff=0.3) or list(known[: -_SHOWN - 1 : -1])
     raise CommandError(f"run {text!r} is unknown; nearest: {_some(near)}; `tfsteps runs{options}` lists all")
 
 
@@ -61,6 +60,8 @@ def find_attempts(run: str, task: str | None = None, attempt: int | None = None)
         CommandError: Nothing was found; names what is there.
     """
     every = records.attempts(run, task)
+    if not every and task is None:
+        raise CommandError(f"run {run} has no jobs; `tfsteps show {run}` says how it ended")
     if not every:
         there = {status.identity.task for each in records.attempts(run) if (status := read(each))}
         raise _no_task(run, task, there)
@@ -96,9 +97,11 @@ def read(attempt: Attempt) -> Status | None:
     """Return the status; None, with a warning, for one that cannot be read."""
     try:
         return attempt.status()
-    except (OSError, msgspec.MsgspecError) as error:
+    except UnreadableError as error:
+        warn(str(error))
+    except OSError as error:
         warn(f"{attempt.folder / 'status.json'} cannot be read: {error}")
-        return None
+    return None
 
 
 def _some(names: list[str]) -> str:

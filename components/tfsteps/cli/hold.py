@@ -111,7 +111,10 @@ class Shells:
                 self._printer.say(f"{name}: its program is  {text or 'what its image starts'}")
             self._printer.say("all that is held is up; Ctrl-C ends the job")
 
-    def line(self, _line: object) -> None:
+    def lines(self, _lines: object) -> None:
+        """The printer shows it."""
+
+    def partial(self, _line: object) -> None:
         """The printer shows it."""
 
     def _reachable(self, replica: ReplicaStatus) -> bool:

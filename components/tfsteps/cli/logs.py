@@ -15,11 +15,14 @@ from tfsteps.cli.cluster_log import ClusterLog
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
 from tfsteps.cli.runs import AttemptNumber, RunId, Task
-from tfsteps.cli.text import clean
+from tfsteps.cli.text import clean, printable
 from tfsteps.cli.watch import POLL_SECONDS
 from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
-from tfsteps.records import Attempt, read_log
+from tfsteps.log_file import read_log
+from tfsteps.records import Attempt, Status
 from tfsteps.spec import ROLES
+
+_NAMED = 10
 
 
 def logs(
@@ -39,19 +42,23 @@ def logs(
 ) -> None:
     """Print the log of a run.
 
-    Lines come as `[worker-1] text`; with the task before the replica if there are several.
+    Lines come as `[worker-1] text`, and as `[worker-1/name] text` from an init container or a sidecar; with the task
+    before the replica if there are several.
     """
     wanted = _Wanted(role, index)
     place = Place(on, context, namespace, all_namespaces)
     if on is On.KUBERNETES:
         with cluster(place) as there:
-            theirs = ClusterLog(there, find_jobs(there, place, run, task, attempt), wanted, timestamps=timestamps)
+            jobs = find_jobs(there, place, run, task, attempt)
+            wanted.check(job.status for job in jobs)
+            theirs = ClusterLog(there, jobs, wanted, timestamps=timestamps)
             theirs.print(tail)
             if follow:
                 theirs.follow(task, attempt)
         return
     name = find_run(run)
-    find_attempts(name, task, attempt)  # says what is wrong before anything is printed
+    found = find_attempts(name, task, attempt)  # says what is wrong before anything is printed
+    wanted.check(status for each in found if (status := read(each)))
     with _Log(lambda: find_attempts(name, task, attempt), wanted, timestamps=timestamps) as log:
         out = sys.stdout.buffer
         for line in collections.deque(log.lines(), maxlen=tail) if tail is not None else log.lines():
@@ -65,7 +72,7 @@ def logs(
 
 
 class _Wanted:
-    """Tells which replicas' lines are wanted."""
+    """Tells whose lines are wanted: those of a replica with those of its other containers, `worker-1/init-data`."""
 
     def __init__(self, role: str | None, index: int | None) -> None:
         if role is not None and role not in ROLES:
@@ -75,8 +82,15 @@ class _Wanted:
         self._name = f"{role}-{index}" if index is not None else None
         self._begin = f"{role}-" if role else ""
 
-    def __call__(self, replica: str) -> bool:
-        return replica == self._name if self._name else replica.startswith(self._begin)
+    def check(self, statuses: Iterable[Status]) -> None:
+        """Raise CommandError if none of the jobs has such a replica; names those that there are."""
+        there = [replica.name for status in statuses for replica in status.replicas]
+        if there and not any(map(self, there)):
+            asked = f"--role {self._begin[:-1]}" + (f" --index {self._name.rpartition('-')[2]}" if self._name else "")
+            raise CommandError(f"{asked}: there is no such replica; the run has {_some(list(dict.fromkeys(there)))}")
+
+    def __call__(self, source: str) -> bool:
+        return source.partition("/")[0] == self._name if self._name else source.startswith(self._begin)
 
 
 class _Log(contextlib.ExitStack):
@@ -103,10 +117,10 @@ class _Log(contextlib.ExitStack):
         self._open(attempt for attempt in found if attempt.folder not in self._files)
         for task, file in self._files.values():
             prefix = f"{task}/" if len(self._files) > 1 else ""
-            for stamp, replica, text in read_log(file):
-                if self._wanted(replica):
+            for stamp, source, text in read_log(file):
+                if self._wanted(source):
                     at = f"{_local(stamp)} " if self._timestamps else ""
-                    yield f"{at}[{prefix}{replica}] ".encode() + text + b"\n"
+                    yield f"{at}[{prefix}{source}] ".encode() + printable(text) + b"\n"
 
     def _open(self, attempts: Iterable[Attempt]) -> None:
         begun = [(attempt, status) for attempt in attempts if attempt.log.exists() and (status := read(attempt))]
@@ -116,3 +130,7 @@ class _Log(contextlib.ExitStack):
 
 def _local(stamp: str) -> str:
     return dt.datetime.fromisoformat(stamp).astimezone().isoformat(timespec="milliseconds")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"... {names[-1]}"])

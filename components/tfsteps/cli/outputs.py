@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import json
 import pathlib
 import sys
 import time
@@ -12,7 +13,8 @@ import msgspec
 from tfsteps import report
 from tfsteps.cli.text import clean, columns, duration, iso, local_time
 from tfsteps.records import Attempt, ReplicaStatus, Status
-from tfsteps.spec import format_bytes
+from tfsteps.spec import format_bytes, is_uri
+from tfsteps.streams import takes_any
 
 
 class Output(enum.StrEnum):
@@ -66,7 +68,11 @@ def plain(status: Status) -> dict[str, Any]:
 
 def print_json(data: Any) -> None:
     """Print one JSON value to standard output."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
+    encoded = msgspec.json.encode(data)
+    if takes_any(sys.stdout):
+        sys.stdout.write(msgspec.json.format(encoded).decode() + "\n")
+    else:  # JSON's own escapes
+        sys.stdout.write(json.dumps(json.loads(encoded), indent=2) + "\n")
 
 
 def print_table(header: tuple[str, ...], rows: list[list[str]], spare: tuple[str, ...] = ()) -> None:
@@ -140,13 +146,13 @@ def _why(status: Status) -> list[str]:
     digest = status.digest
     if digest is None:
         return []
-    advice = {"infrastructure": "not the job's fault: the same job may succeed next time", "user": "fix it first"}
+    advice = {"platform": "not the job's fault: the same job may succeed next time", "user": "fix it first"}
     facts = {
         "failed first": digest.replica,
         "exit code": f"{digest.exit_code}: {digest.meaning}" if digest.exit_code is not None else "",
         "exception": digest.exception,
         "at": digest.frame,
-        "retry": advice.get(digest.retryable, ""),
+        "retry": advice.get(digest.fault, ""),
     }
     lines = [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
     return [*(f"  | {clean(line)}" for line in digest.tail), *lines]
@@ -158,7 +164,9 @@ def _there(path: pathlib.Path) -> str:
 
 
 def _filled(folder: str) -> str:
-    """Return a folder that holds something; empty for any other. One on a cluster is taken for filled."""
+    """Return a folder that holds something; empty for any other. One on a cluster or of a URI is taken for filled."""
+    if is_uri(folder):
+        return folder
     path = pathlib.Path(folder)
     return folder if folder and (not path.parent.exists() or (path.is_dir() and any(path.iterdir()))) else ""
 

@@ -63,11 +63,11 @@ def _change(run: str, task: str | None, place: Place, *, paused: bool) -> None:
         said = [f"task {job.status.identity.task} {against[job.status.uid]}" for job in jobs if against[job.status.uid]]
         if len(said) == len(jobs):
             raise CommandError(f"run {jobs[0].status.identity.run}: {'; '.join(said)}")
+        meant = [job for job in jobs if not against[job.status.uid]]
+        for job in meant:  # before anything is printed: standard output may be closed
+            parts.apply(there.api, job.kind.pause(job.item, paused=paused), job.status.namespace, job.status.uid)
         for line in said:
             print(line, flush=True)
-        meant = [job for job in jobs if not against[job.status.uid]]
-        for job in meant:
-            parts.apply(there.api, job.kind.pause(job.item, paused=paused), job.status.namespace, job.status.uid)
         for job in meant:
             if paused:
                 _wait(there, job)

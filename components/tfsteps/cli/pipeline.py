@@ -7,18 +7,20 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from tfsteps import records
+from tfsteps import records, streams
 from tfsteps.cli.errors import warn
 from tfsteps.cli.outputs import forget_tensorboard, results
 from tfsteps.cli.text import columns, duration
-from tfsteps.engines.kfp.local import PipelineError, Step, run
+from tfsteps.engines.kfp.local import PipelineError, Step, check, run
 from tfsteps.exits import Exit
 from tfsteps.identity import new_run_id
 from tfsteps.image import IMAGE
 from tfsteps.job_task import TENSORBOARD_URL
 from tfsteps.lifecycle import Observer
+from tfsteps.pipeline_record import PipelineRecord
 from tfsteps.printer import Printer
 from tfsteps.stopping import on_termination
+from tfsteps.systems.base import State
 from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
 
 
@@ -41,17 +43,25 @@ def run_here(
         cwd: Where the steps' commands start, as an image has its working directory; None = the current folder.
         keep_tensorboard: When the pipeline has ended, keep TensorBoard up until Ctrl-C.
     """
+    streams.ensure()
     run_id = new_run_id()
     root = records.home() / "pipelines" / run_id
     out = Printer()
     out.say(f"run {run_id}")
+    began = time.time()
+    try:
+        check(pipeline, {IMAGE, *images})
+    except PipelineError as error:
+        _record(run_id, pipeline.name, began, error)
+        out.say(f"{pipeline.name} cannot run here: {error}")
+        return error.exit_code
+    records.make_private(root)  # the inputs of steps may hold secrets
     with contextlib.suppress(KeyboardInterrupt), _tensorboard(run_id) as board:
         env = {TENSORBOARD_URL: board.url} if board else {}
-        began = time.monotonic()
         code, why, steps = _run(
             pipeline, arguments, pipeline_root=root, run_id=run_id, images={IMAGE, *images}, cwd=cwd, env=env
         )
-        took = duration(time.monotonic() - began)
+        took = duration(time.time() - began)
         if not (board and keep_tensorboard):
             _forget_tensorboard(run_id)
         out.say("\n".join([*_results(run_id, steps), f"{pipeline.name} {why} after {took}"]))
@@ -64,13 +74,28 @@ def run_here(
 
 
 def _run(pipeline: Any, arguments: Mapping[str, Any], **options: Any) -> tuple[int, str, list[Step]]:
-    """Return the exit code, the verdict in words, and the steps that ended."""
+    """Return the exit code, the verdict in words, and the steps that ended; record the end."""
+    began = time.time()
     with _observer() as (observer, say):
         try:
-            return 0, "succeeded", run(pipeline, arguments, observer=observer, say=say, **options)
+            steps = run(pipeline, arguments, observer=observer, say=say, **options)
+            _record(options["run_id"], pipeline.name, began)
+            return 0, "succeeded", steps  # noqa: TRY300
         except PipelineError as error:
+            _record(options["run_id"], pipeline.name, began, error)
             verdict = "was stopped" if error.exit_code == Exit.CANCELLED else f"failed: {error}"
             return error.exit_code, verdict, error.steps
+
+
+def _record(run_id: str, name: str, began: float, error: PipelineError | None = None) -> None:
+    """Record how the pipeline ended, for `tfsteps show`; on a full disk it is only printed."""
+    cancelled = error and error.exit_code == Exit.CANCELLED
+    state = State.CANCELLED if cancelled else State.FAILED if error else State.SUCCEEDED
+    message = str(error) if error else ""
+    with contextlib.suppress(OSError):
+        PipelineRecord(
+            run=run_id, pipeline=name, state=state, message=message, created=began, ended=time.time()
+        ).write()
 
 
 @contextlib.contextmanager

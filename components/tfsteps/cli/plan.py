@@ -14,9 +14,11 @@ from tfsteps.cli.errors import CommandError, tell, warn
 from tfsteps.cli.find import LATEST
 from tfsteps.cli.outputs import print_json
 from tfsteps.cli.where import AUTO, DEFAULT_SYSTEMS, On, Place, cluster
-from tfsteps.identity import Identity, new_run_id
+from tfsteps.identity import Identity, name_problem, new_run_id
 from tfsteps.spec import SpecError, TrainingJob
-from tfsteps.systems.base import Places, System
+from tfsteps.streams import read_input, takes_any
+from tfsteps.systems.base import System
+from tfsteps.systems.places import Places
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -38,7 +40,7 @@ def read_job(file: str) -> TrainingJob:
     """
     try:
         if file == "-":
-            return spec.parse(sys.stdin.read(), "stdin", systems.options())
+            return spec.parse(read_input(), "stdin", systems.options())
         return spec.load(file, systems.options())
     except FileNotFoundError as error:
         raise CommandError(f"job file {file!r} does not exist; `tfsteps init` writes one to start from") from error
@@ -119,8 +121,10 @@ def make_plan(
 
 
 def _named(option: str, text: str) -> str:
-    if not text.strip() or not text.isprintable() or text == LATEST:
-        raise CommandError(f"{option} {text!r} cannot be used: give some printable text other than `{LATEST}`")
+    if wrong := name_problem(text):
+        raise CommandError(f"{option} {text!r} {wrong}")
+    if text == LATEST:
+        raise CommandError(f"{option} {text!r} cannot be used: it means the newest run; give another name")
     return text
 
 
@@ -171,7 +175,7 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     else:
         documents = [_described(plan, objects)]
     if not as_json:
-        print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True), end="")
+        print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=takes_any(sys.stdout)), end="")
     elif len(documents) == 1:
         print_json(documents[0])
     else:

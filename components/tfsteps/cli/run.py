@@ -1,7 +1,6 @@
 """`tfsteps run`: one job from its file to its summary."""
 
 import contextlib
-import pathlib
 import sys
 import time
 from collections.abc import Iterator
@@ -17,11 +16,12 @@ from tfsteps.cli.watch import observer
 from tfsteps.cli.where import Context, Namespace, On
 from tfsteps.exits import Exit, exit_code
 from tfsteps.lifecycle import Observer, launch
+from tfsteps.log_file import times
 from tfsteps.printer import Printer
 from tfsteps.records import Attempt, Status
 from tfsteps.spec import TrainingJob
 from tfsteps.stopping import on_termination
-from tfsteps.systems.base import LaunchError, LogLine
+from tfsteps.systems.base import LaunchError, LogLines
 
 if TYPE_CHECKING:
     from tfsteps.tensorboard.process import TensorBoard
@@ -114,14 +114,16 @@ def _launch(plan: Plan, looking: Observer, tensorboard_url: str) -> Status:
         )
     except LaunchError as error:
         code = Exit.PLATFORM if error.retryable else Exit.USAGE
-        raise CommandError(f"{plan.identity.task} could not be launched: {error}", code) from error
+        what = "was launched, but not followed to its end" if error.created else "could not be launched"
+        raise CommandError(f"{plan.identity.task} {what}: {error}", code) from error
 
 
 class _StampedPrinter(Printer):
-    """Prints each line with the time at which it was read."""
+    """Prints each line with its time."""
 
-    def line(self, line: LogLine) -> None:
-        self.say(f"{iso(line.at)} [{line.replica}] {line.text.decode(errors='backslashreplace')}")
+    def lines(self, lines: LogLines) -> None:
+        for at, text in times(lines):
+            self.say(f"{iso(at)} [{lines.source}] {self._text([text])}")
 
 
 def _observer(output: Output, *, timestamps: bool) -> contextlib.AbstractContextManager[Observer]:
@@ -157,8 +159,7 @@ def _tensorboard(plan: Plan, *, asked: bool, offered: bool) -> "Iterator[TensorB
         return
     from tfsteps.tensorboard.process import TensorBoard, TensorBoardError  # noqa: PLC0415  most runs have none
 
-    own = job.tensorboard.log_dir if job.tensorboard else None
-    board = TensorBoard(pathlib.Path(plan.places.output, own) if own else plan.places.logs)
+    board = TensorBoard(plan.places.tensorboard(job))
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(board)

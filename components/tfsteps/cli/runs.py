@@ -5,10 +5,12 @@ import time
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 import typer
 
 from tfsteps import records
 from tfsteps.cli.cluster import explained, follow_jobs
+from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import LATEST, find_attempts, find_run, read
 from tfsteps.cli.outputs import (
     REPLICA_COLUMNS,
@@ -22,8 +24,21 @@ from tfsteps.cli.outputs import (
 )
 from tfsteps.cli.text import clean, duration, iso
 from tfsteps.cli.watch import follow, observer
-from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.cli.where import (
+    AllNamespaces,
+    Context,
+    Namespace,
+    On,
+    OnOption,
+    Place,
+    cluster,
+    find_jobs,
+    jobs_of,
+    workflow_of,
+)
+from tfsteps.exits import Exit
 from tfsteps.lifecycle import Observer
+from tfsteps.pipeline_record import PipelineRecord
 from tfsteps.records import Status
 
 
@@ -34,16 +49,21 @@ def _completions(incomplete: str) -> list[str]:
 RunId = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="Id of the run, the beginning of one, or `latest`.", autocompletion=_completions
+        metavar="RUN",
+        help="Id of the run, the beginning of one, or `latest`; on a cluster also its Workflow's name.",
+        autocompletion=_completions,
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]
 AttemptNumber = Annotated[int | None, typer.Option(min=0, help="This attempt. Left out: the newest of each task.")]
 OutputOption = Annotated[Output, typer.Option(help="text for people, json for programs.")]
-_COLUMNS = ("NAMESPACE", "RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
+_COLUMNS = ("NAMESPACE", "WORKFLOW", "RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
 
 
 def runs(
+    run: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="Only this run; named as for `tfsteps show`.")
+    ] = None,
     *,
     output: OutputOption = Output.TEXT,
     on: OnOption = On.LOCAL,
@@ -55,17 +75,21 @@ def runs(
     place = Place(on, context, namespace, all_namespaces)
     if on is On.KUBERNETES:
         with cluster(place) as there:
-            found, where = [job.status for job in there.jobs()], there.where
+            jobs = there.jobs() if run is None else jobs_of(there, place, run)
+            found, where = [(job.status, workflow_of(job)) for job in jobs], there.where
     else:
-        found = [status for run in records.runs() for each in records.attempts(run) if (status := read(each))]
+        names = records.runs() if run is None else [find_run(run)]
+        found = [(status, "") for name in names for each in records.attempts(name) if (status := read(each))]
         where = f"in {records.home()}"
-    found.sort(key=lambda status: status.created, reverse=True)
+    found.sort(key=lambda pair: pair[0].created, reverse=True)
     if output is Output.JSON:
-        print_json([_summary(status) for status in found])
+        print_json([_summary(status, workflow) for status, workflow in found])
     elif found:
-        spaces = _COLUMNS[:1] if all_namespaces else ()
-        rows = [_row(status)[not spaces :] for status in found]
-        print_table((*spaces, *_COLUMNS[1:]), rows, spare=("SYSTEM", "ATTEMPT", "DURATION"))
+        used = {"NAMESPACE": all_namespaces, "WORKFLOW": any(workflow for _, workflow in found)}
+        columns = [i for i, name in enumerate(_COLUMNS) if used.get(name, True)]
+        rows = [_row(status, workflow) for status, workflow in found]
+        header, *body = [[row[i] for i in columns] for row in [_COLUMNS, *rows]]
+        print_table(tuple(header), body, spare=("SYSTEM", "ATTEMPT", "DURATION", "WORKFLOW"))
     else:
         typer.echo(f"There are no runs {where}; `tfsteps init` writes a first job.", err=True)
 
@@ -87,12 +111,16 @@ def show(
     Its replicas, where its results are, and why it failed if it did.
     """
     place = Place(on, context, namespace, all_namespaces)
+    if on is On.LOCAL and _shown_as_pipeline(find_run(run), task, output):
+        return
     with observer(final=False) if follow_ and output is Output.TEXT else contextlib.nullcontext() as looking:
         observers = [looking] if looking else []
         if on is On.KUBERNETES:
             found = _on_cluster(place, run, task, attempt, observers, live=follow_)
         else:
             found = _here(find_run(run), task, attempt, observers, live=follow_)
+    if not found:  # `read` has said why
+        raise CommandError(f"run {run}: no status of it can be read", Exit.PLATFORM)
     found.sort(key=lambda status: status.created)
     if output is Output.JSON:
         print_json({"run": found[0].identity.run, "attempts": [plain(status) for status in found]})
@@ -101,6 +129,24 @@ def show(
         if position:
             print()
         print_status(status)
+
+
+def _shown_as_pipeline(run: str, task: str | None, output: Output) -> bool:
+    """Print how a pipeline ended that launched no job; tell whether it is one."""
+    pipeline = PipelineRecord.read(run) if task is None and not records.attempts(run) else None
+    if pipeline is None:
+        return False
+    if output is Output.JSON:
+        times = {"created": iso(pipeline.created), "ended": iso(pipeline.ended)}
+        print_json({**msgspec.to_builtins(pipeline), **times, "attempts": []})
+        return True
+    took = duration(pipeline.ended - pipeline.created)
+    print(f"{'run':<12} {clean(run)}\n{'pipeline':<12} {clean(pipeline.pipeline)}\n")
+    print(
+        f"{clean(pipeline.pipeline)} {pipeline.state} after {took}, no job was launched"
+        + (f": {clean(pipeline.message)}" if pipeline.message else ".")
+    )
+    return True
 
 
 def _here(
@@ -132,13 +178,14 @@ def print_status(status: Status) -> None:
     print("\n".join(results(status)))
 
 
-def _row(status: Status) -> list[str]:
+def _row(status: Status, workflow: str) -> list[str]:
     now = time.time()
     who = status.identity
     took = duration((status.ended or now) - status.created) if status.ended or not status.state.terminal else "-"
     age = duration(now - status.created)
     return [
         status.namespace,
+        workflow,
         clean(who.run),
         clean(who.task),
         str(who.attempt),
@@ -149,9 +196,10 @@ def _row(status: Status) -> list[str]:
     ]
 
 
-def _summary(status: Status) -> dict[str, object]:
+def _summary(status: Status, workflow: str) -> dict[str, object]:
     return {
         "run": status.identity.run,
+        "workflow": workflow,
         "task": status.identity.task,
         "attempt": status.identity.attempt,
         "pipeline": status.identity.pipeline,

@@ -14,6 +14,7 @@ from tfsteps.cli.outputs import verdict
 from tfsteps.cli.runs import RunId, Task
 from tfsteps.cli.watch import POLL_SECONDS
 from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.printer import Printer
 from tfsteps.records import Attempt, Status
 from tfsteps.systems.base import ReplicaState
 
@@ -39,14 +40,15 @@ def stop(
     name = find_run(run)
     attempts = find_attempts(name, task)
     running = [attempt for attempt in attempts if attempt.alive()]
+    for attempt in running:
+        _signal(attempt)
+    printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
     for attempt in attempts:
         status = read(attempt)
         if status and attempt not in running:
-            print(f"already ended: {verdict(status)}")
+            printer.say(f"already ended: {verdict(status)}")
     for attempt in running:
-        _signal(attempt)
-    for attempt in running:
-        _wait(attempt, f"tfsteps stop {name} --now", now=now)
+        _wait(attempt, f"tfsteps stop {name} --now", printer, now=now)
 
 
 def _signal(attempt: Attempt) -> None:
@@ -63,29 +65,29 @@ def _signal(attempt: Attempt) -> None:
         raise CommandError(f"{who}; stop it as that user") from error
 
 
-def _wait(attempt: Attempt, harder: str, *, now: bool) -> None:
+def _wait(attempt: Attempt, harder: str, printer: Printer, *, now: bool) -> None:
     """Wait until the launcher has ended, telling whom it waits for."""
     asked = time.monotonic()
     hinted = now
     told = ""
     while attempt.alive():
-        told = _tell(read(attempt), told)
+        told = _tell(read(attempt), told, printer)
         time.sleep(POLL_SECONDS)
         if now:  # a second signal kills; sent once only, it could be merged with the first
             _signal(attempt)
         elif not hinted and time.monotonic() - asked > _HINT_SECONDS:
-            print(f"still waiting; `{harder}` kills it", flush=True)
+            printer.say(f"still waiting; `{harder}` kills it")
             hinted = True
     if status := read(attempt):
-        print(verdict(status))
+        printer.say(verdict(status))
 
 
-def _tell(status: Status | None, told: str) -> str:
+def _tell(status: Status | None, told: str, printer: Printer) -> str:
     """Print which replicas are still up, if that changed; return what was printed last."""
     if status is None:
         return told
     up = [replica.name for replica in status.replicas if replica.state is ReplicaState.RUNNING]
     text = f"stopping {status.identity.task}: waiting for {', '.join(up) or 'the launcher'}"
     if text != told:
-        print(text, flush=True)
+        printer.say(text)
     return text

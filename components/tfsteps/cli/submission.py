@@ -2,6 +2,7 @@
 
 import enum
 import pathlib
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from tfsteps.cli.compiled import Compiled
 from tfsteps.cli.errors import CommandError
 from tfsteps.schedule import Schedule
 from tfsteps.spec.spelling import nearest
+from tfsteps.streams import takes_any
 
 
 class Scheduler(enum.StrEnum):
@@ -99,7 +101,7 @@ def _typed(name: str, text: str, kind: str) -> Any:
 
 def print_yaml(documents: list[dict[str, Any]]) -> None:
     """Print documents to standard output."""
-    dumped = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120)
+    dumped = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, allow_unicode=takes_any(sys.stdout), width=120)
     print(dumped, end="")
 
 

@@ -41,7 +41,8 @@ def submit(
         str, typer.Option(metavar="NAME", help="Context of the kubeconfig.", show_default="current")
     ] = "",
     namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Namespace of the runs.", show_default="the context's")
+        str,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the runs.", show_default="the context's"),
     ] = "",
     service_account: Annotated[
         str, typer.Option(metavar="NAME", help="ServiceAccount of the runs; of a CronJob, that which submits them.")
@@ -65,20 +66,26 @@ def submit(
 ) -> None:
     """Submit a pipeline: run it now, or by a schedule.
 
-    It is compiled and checked as by `tfsteps compile` and `tfsteps lint` before. With a schedule the next runs are
-    printed. Local runs always wait.
+    It is compiled and checked as by `tfsteps compile` and `tfsteps lint` before; for a local run only by the rules that
+    hold on this machine, too. With a schedule the next runs are printed. Local runs always wait.
     """
     when = chosen(schedule, cron, every, timezone)
     compiled = obtain(pipeline, name)
     chosen_engine = engine or compiled.engine
     if chosen_engine is not compiled.engine and (chosen_engine, compiled.engine) != (Engine.LOCAL, Engine.KFP):
+        if chosen_engine is Engine.LOCAL:
+            raise CommandError(
+                f"{compiled.source} is for {compiled.engine}, and such programs cannot run on this machine: "
+                "--engine local runs pipelines of Kubeflow Pipelines only; leave it out to submit to Argo"
+            )
         raise CommandError(f"{compiled.source} is for {compiled.engine}, not {chosen_engine}; leave --engine out")
     if wait and when:
         raise CommandError("--wait is for one run, a schedule never ends; leave it out")
-    compiled.check()
+    parameters = _parameters(params or [])
+    compiled.check(chosen_engine, parameters)
     submission = Submission(
         compiled=compiled,
-        parameters=_parameters(params or []),
+        parameters=parameters,
         name=run_name,
         when=when,
         scheduler=scheduler,

@@ -1,15 +1,13 @@
 """Times, durations and foreign text, as people read them."""
 
 import datetime as dt
-import re
+import sys
 from collections.abc import Sequence
 
 from tfsteps.spec import format_duration
+from tfsteps.terminal import plain, shown
 
 _MAX_LINE = 2000  # characters of a log line that a terminal is asked to show
-# CSI sequences (colours, cursor), OSC sequences (titles, links), and any other escape.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def clean(text: str | bytes) -> str:
@@ -19,21 +17,33 @@ def clean(text: str | bytes) -> str:
     """
     if isinstance(text, bytes):
         text = text[: 4 * _MAX_LINE].decode(errors="replace") if b"\r" not in text else text.decode(errors="replace")
-    shown = next((part for part in reversed(text.split("\r")) if part), "")
-    shown = _CONTROL.sub("", _ESCAPES.sub("", shown)).replace("\t", "    ")
-    return shown if len(shown) <= _MAX_LINE else f"{shown[:_MAX_LINE]}… (cut)"
+    line = plain(text).replace("\t", "    ")
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… (cut)"
+
+
+def printable(line: bytes) -> bytes:
+    """Return a log line for standard output: raw, but on a terminal with all control characters but colours escaped."""
+    if not sys.stdout.isatty():
+        return line
+    return shown(line).encode(sys.stdout.encoding, "backslashreplace")
 
 
 def local_time(seconds: float) -> str:
     """Return `2026-11-21 07:21:18` in the local zone, for seconds since the epoch."""
-    return dt.datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return _moment(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def iso(seconds: float | None) -> str | None:
     """Return ISO 8601 with milliseconds and the local zone's offset; None for None."""
-    return (
-        None if seconds is None else dt.datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
-    )
+    return None if seconds is None else _moment(seconds).isoformat(timespec="milliseconds")
+
+
+def _moment(seconds: float) -> dt.datetime:
+    """Return a time in the local zone; the epoch's beginning for one that no calendar has, of a garbled record."""
+    try:
+        return dt.datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return dt.datetime.fromtimestamp(0).astimezone()
 
 
 def duration(seconds: float | None) -> str:

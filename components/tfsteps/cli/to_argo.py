@@ -6,16 +6,25 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tfsteps.cli.compiled import Compiled
-from tfsteps.cli.errors import CommandError
+import msgspec
+import yaml
+
+from tfsteps.cli import references
+from tfsteps.cli.compiled import Compiled, LintError
+from tfsteps.cli.errors import CommandError, tell, warn
 from tfsteps.cli.submission import Scheduler, Submission, check_names, print_yaml
 from tfsteps.cli.when import print_fires
+from tfsteps.cli.where import On, Place
 from tfsteps.cluster.access import AccessError, find
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
+from tfsteps.engines.argo import lint
 from tfsteps.exits import Exit
+from tfsteps.identity import spec_hash
 from tfsteps.schedule import Schedule, argo, cronjob, submitter
 from tfsteps.spec import SpecError
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.system import SPEC_HASH
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 _PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
@@ -37,10 +46,11 @@ def submit(submission: Submission) -> int:
     """Create what was asked for and return the exit code.
 
     Raises:
-        SpecError: The schedule cannot be expressed.
+        SpecError: The schedule cannot be expressed, or the Workflow fails with these arguments.
         CommandError: Anything else.
     """
-    objects = _objects(submission)
+    _check(submission)
+    objects = [_marked(each) for each in _objects(submission)]
     if submission.when:
         scheduler = cronjob if submission.scheduler is Scheduler.CRONJOB else argo
         print_fires(submission.when, scheduler.fires(submission.when, time.time()))
@@ -48,7 +58,18 @@ def submit(submission: Submission) -> int:
         print_yaml(objects)
         return Exit.SUCCEEDED
     with _cluster(submission.context) as api:
-        made = _create(api, objects, submission.namespace or api.access.namespace)
+        namespace = submission.namespace or api.access.namespace
+        manifest = _manifest(submission)
+        where = manifest["metadata"].get("namespace", namespace)
+        for warning in references.missing(api, where, references.of_argo(manifest)):
+            warn(warning)
+        made, report = _create(api, objects, namespace)
+        place = Place(On.KUBERNETES, submission.context, made["namespace"])
+        kind = objects[-1]["kind"]
+        report.append(f"Watch it: {place.kubectl(place.namespace, 'get', kind.lower(), made['name'], '--watch')}")
+        if kind == WORKFLOWS.kind:
+            report.append(f"Its jobs: tfsteps show {made['uid']}{place.options}")
+        print("\n".join(report))
         if not submission.wait:
             return Exit.SUCCEEDED
         try:
@@ -92,6 +113,13 @@ def _cron_job(submission: Submission, when: Schedule, manifest: dict[str, Any], 
 def _refuse(problems: list[Any]) -> None:
     if problems:
         raise SpecError(problems, "schedule")
+
+
+def _check(submission: Submission) -> None:
+    """Check the Workflow with its arguments: nothing more will be given."""
+    text = yaml.safe_dump(_manifest(submission))
+    if found := [*lint.problems(text), *lint.warnings(text)]:
+        raise LintError(submission.compiled.source, found)
 
 
 def _manifest(submission: Submission) -> dict[str, Any]:
@@ -150,30 +178,64 @@ def _cluster(context: str) -> Iterator[Api]:
         raise CommandError(str(error), Exit.PLATFORM if error.unavailable else Exit.USAGE) from error
 
 
-def _create(api: Api, objects: list[dict[str, Any]], default: str) -> dict[str, Any]:
-    """Create all objects, or none: the cluster is asked about each before. Return the last one's metadata."""
+def _marked(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the hash of its content, by which a second call recognizes it; a Workflow as it is.
+
+    Submitting a Workflow again means another run, which needs another name.
+    """
+    if item["kind"] == WORKFLOWS.kind:
+        return item
+    metadata = item["metadata"]
+    mark = {SPEC_HASH: spec_hash(msgspec.json.encode(item, order="deterministic"))}
+    return {**item, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **mark}}}
+
+
+def _create(api: Api, objects: list[dict[str, Any]], default: str) -> tuple[dict[str, Any], list[str]]:
+    """Create all objects, or none: the cluster is asked about each before.
+
+    Nothing is printed meanwhile: standard output may be closed. Return the last one's metadata, and what to print.
+    """
+    placed = [(each, each["metadata"].get("namespace", default)) for each in objects]
+    for item, namespace in placed:
+        _create_one(api, item, namespace, dry_run=True)
     made: dict[str, Any] = {}
-    for dry_run in (True, False):
-        for each in objects:
-            namespace = each["metadata"].get("namespace", default)
-            made = _create_one(api, each, namespace, dry_run=dry_run)
-            if not dry_run:
-                print(f"{each['kind']} {made['name']} created in {namespace}")
-    kind = objects[-1]["kind"]
-    print(f"Watch it: kubectl get {kind.lower()} {made['name']} -n {made['namespace']} -w")
-    if kind == WORKFLOWS.kind:
-        place = f"--on kubernetes --namespace {made['namespace']}"
-        print(f"Its jobs: tfsteps show {made['uid']} {place}")
-    return made
+    report: list[str] = []
+    try:
+        for item, namespace in placed:
+            made, new = _create_one(api, item, namespace)
+            report.append(f"{item['kind']} {made['name']} {'created' if new else 'is already'} in {namespace}")
+    except (ApiError, CommandError):
+        for line in report:
+            tell(line)
+        if report:
+            tell("not everything was created; run the same command again to create the rest")
+        raise
+    return made, report
 
 
-def _create_one(api: Api, item: dict[str, Any], namespace: str, *, dry_run: bool) -> dict[str, Any]:
+def _create_one(
+    api: Api, item: dict[str, Any], namespace: str, *, dry_run: bool = False
+) -> tuple[dict[str, Any], bool]:
+    """Create an object, unless an earlier call has; return its metadata and whether it is new."""
     what = f"{item['kind']} {item['metadata'].get('name', '')}".strip()
     try:
-        return dict(api.create(_RESOURCES[item["kind"]], namespace, item, dry_run=dry_run)["metadata"])
+        return api.create(_RESOURCES[item["kind"]], namespace, item, dry_run=dry_run)["metadata"], True
     except ApiError as error:
         if error.reason == "AlreadyExists":
+            if there := _same(api, item, namespace):
+                return there, False
             raise CommandError(f"{what} is in {namespace} already; delete it, or choose another --name") from error
         if error.unavailable:
             raise
         raise CommandError(f"{what} cannot be created in {namespace}: {error}") from error
+
+
+def _same(api: Api, item: dict[str, Any], namespace: str) -> dict[str, Any] | None:
+    """Return the metadata of the object with this name if it was made from `item`; None = not, or that is not known."""
+    mark = (item["metadata"].get("annotations") or {}).get(SPEC_HASH)
+    try:
+        there: dict[str, Any] = api.get(_RESOURCES[item["kind"]], namespace, item["metadata"]["name"])["metadata"]
+    except ApiError:
+        return None
+    same = mark and (there.get("annotations") or {}).get(SPEC_HASH) == mark and "deletionTimestamp" not in there
+    return there if same else None

@@ -1,21 +1,31 @@
 """Submits to Kubeflow Pipelines, by its own client: a run, or a recurring run."""
 
 import contextlib
+import io
+import os
 import pathlib
 import tempfile
 import time
 import warnings
-import zoneinfo
 from collections.abc import Iterator
 from typing import Any
 
+from tfsteps import timezones
+from tfsteps.cli import references
+from tfsteps.cli.compiled import LintError
 from tfsteps.cli.errors import CommandError, warn
 from tfsteps.cli.submission import Submission, print_yaml, typed
 from tfsteps.cli.text import local_time
 from tfsteps.cli.when import print_fires
+from tfsteps.cli.where import On, Place
+from tfsteps.cluster.access import AccessError, find
+from tfsteps.cluster.api import Api
+from tfsteps.cluster.errors import ApiError
+from tfsteps.engines.kfp import lint
 from tfsteps.exits import Exit
 from tfsteps.schedule import Schedule, kubeflow
 from tfsteps.spec import SpecError
+from tfsteps.systems.kubernetes.references import ACCOUNTS, Reference
 
 _LOOK_SECONDS = 5.0
 _MOST_FAILURES = 120  # ten minutes
@@ -31,45 +41,79 @@ def submit(submission: Submission) -> int:
     """Create what was asked for and return the exit code.
 
     Raises:
-        SpecError: The schedule cannot be expressed.
+        SpecError: The schedule cannot be expressed, or the run fails with these arguments.
         CommandError: Anything else.
     """
     now = time.time()
     arguments = _arguments(submission, now)
+    if found := lint.problems(submission.compiled.text, arguments["params"]):
+        raise LintError(submission.compiled.source, found)
     if submission.dry_run:
         print_yaml([arguments])
         return Exit.SUCCEEDED
-    with _client(submission) as client, _package(submission) as package:
-        namespace = submission.namespace or None
-        experiment = client.create_experiment(arguments.pop("experiment"), namespace=namespace).experiment_id
+    for warning in _missing(submission, arguments["params"]):
+        warn(warning)
+    with _client(submission) as client:
+        made, experiment, printed = _create(client, submission, arguments)
+        print(printed, end="")
         if submission.when:
-            made = client.create_recurring_run(experiment, pipeline_package_path=package, **arguments)
             print(f"recurring run {made.display_name} created: {made.recurring_run_id}")
             print(f"Watch it: {_page(client)}/#/recurringrun/details/{made.recurring_run_id}")
             return Exit.SUCCEEDED
-        made = client.run_pipeline(experiment, pipeline_package_path=package, **arguments)
         print(f"run {made.display_name} created: {made.run_id}")
-        print(f"Its jobs: tfsteps show {made.run_id} --on kubernetes")
+        namespace = submission.namespace or experiment.namespace or references.KFP_NAMESPACE
+        print(f"Its jobs: tfsteps show {made.run_id}{Place(On.KUBERNETES, submission.context, namespace).options}")
         return _wait(client, made.run_id) if submission.wait else Exit.SUCCEEDED
+
+
+def _missing(submission: Submission, given: dict[str, Any]) -> list[str]:
+    """Return warnings about what pods name, where the cluster of the kubeconfig is known to be that of the API."""
+    if (submission.host or os.environ.get("KF_PIPELINES_ENDPOINT")) and not submission.context:
+        return []
+    try:
+        api = Api(find(submission.context), patience=0)
+    except AccessError:
+        return []
+    named = [*references.of_kfp(submission.compiled.documents, given)]
+    if submission.service_account:
+        named.append(Reference(ACCOUNTS, submission.service_account))
+    found: list[str] = []
+    with contextlib.suppress(ApiError):  # the API of Kubeflow Pipelines may be reached where that of Kubernetes is not
+        found.extend(references.missing(api, submission.namespace or references.KFP_NAMESPACE, named))
+    return found
+
+
+def _inputs(submission: Submission) -> dict[str, Any]:
+    definitions = submission.compiled.documents[0].get("root", {}).get("inputDefinitions", {})
+    return dict(definitions.get("parameters", {}))
+
+
+def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> tuple[Any, Any, str]:
+    """Create the run or the recurring run; return it, its experiment, and what the client has printed.
+
+    The client prints the experiment's address before the run is created, and standard output may be closed.
+    """
+    create = client.create_recurring_run if submission.when else client.run_pipeline
+    with _package(submission) as package, contextlib.redirect_stdout(io.StringIO()) as printed:
+        experiment = client.create_experiment(arguments.pop("experiment"), namespace=submission.namespace or None)
+        made = create(experiment.experiment_id, pipeline_package_path=package, **arguments)
+    return made, experiment, printed.getvalue()
 
 
 def _arguments(submission: Submission, now: float) -> dict[str, Any]:
     """Return what the client is told beside the pipeline itself."""
-    definitions = submission.compiled.documents[0].get("root", {}).get("inputDefinitions", {})
     arguments = {
         "experiment": submission.experiment,
         "job_name": submission.name or f"{submission.compiled.name} {local_time(now)}",
-        "params": typed(submission.parameters, definitions.get("parameters", {})),
+        "params": typed(submission.parameters, _inputs(submission)),
         **({"service_account": submission.service_account} if submission.service_account else {}),
     }
     return arguments | (_when(submission.when, submission.server_timezone, now) if submission.when else {})
 
 
 def _when(when: Schedule, server_timezone: str, now: float) -> dict[str, Any]:
-    try:
-        zoneinfo.ZoneInfo(server_timezone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise CommandError(f"--server-timezone {server_timezone!r} is no IANA time zone; write one, or UTC") from error
+    if fix := timezones.fix(server_timezone):
+        raise CommandError(f"--server-timezone {server_timezone!r} {timezones.WRONG}. {fix}")
     if problems := kubeflow.problems(when, now, server_timezone):
         raise SpecError(problems, "schedule")
     if when.concurrency == "allow":

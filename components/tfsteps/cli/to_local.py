@@ -1,7 +1,9 @@
 """Runs a pipeline of Kubeflow Pipelines on this machine."""
 
+from tfsteps.cli.compiled import LintError
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.submission import Submission, typed
+from tfsteps.engines.kfp import lint
 
 
 def submit(submission: Submission) -> int:
@@ -9,6 +11,7 @@ def submit(submission: Submission) -> int:
 
     Raises:
         CommandError: It cannot be run here.
+        SpecError: It fails with these arguments.
     """
     if submission.when:
         raise CommandError(
@@ -23,5 +26,7 @@ def submit(submission: Submission) -> int:
     compiled = submission.compiled
     definitions = compiled.documents[0].get("root", {}).get("inputDefinitions", {})
     arguments = typed(submission.parameters, definitions.get("parameters", {}))
+    if found := lint.local_problems(compiled.text, arguments):
+        raise LintError(compiled.source, found)
     pipeline = compiled.pipeline or components.load_component_from_text(compiled.text)
     return run_here(pipeline, arguments, images=submission.installed, cwd=submission.folder)

@@ -17,11 +17,12 @@ from tfsteps.cli.board import Board
 from tfsteps.cli.text import clean
 from tfsteps.identity import Identity
 from tfsteps.records import Status
-from tfsteps.systems.base import LogLine
+from tfsteps.systems.base import LogLines, PartialLine
 
 _REDRAW_SECONDS = 0.2
 _REFRESH_SECONDS = 1.0
 _MAX_LINES = 500  # for each redraw: nobody reads faster, and a terminal over a slow line must not hold up anything
+_MAX_BYTES = 4 << 20  # the same
 _FINAL_ROWS = 20  # of the table that an ended job leaves on the terminal
 _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright_green", "bright_magenta")
 
@@ -29,7 +30,7 @@ _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright
 class View:
     """An observer that draws one or more attempts, as long as its `with` block lasts.
 
-    `changed` and `line` only note what happened, so a terminal that is slow or stopped never holds up a job.
+    `changed` and `lines` only note what happened, so a terminal that is slow or stopped never holds up a job.
     """
 
     def __init__(self, console: Console | None = None, *, final: bool = True) -> None:
@@ -46,7 +47,8 @@ class View:
         self._boards: dict[Identity, Board] = {}
         self._ended: collections.deque[Board] = collections.deque()
         self._lines: collections.deque[tuple[str, str | bytes]] = collections.deque(maxlen=_MAX_LINES)
-        self._missed = 0
+        self._partials: dict[str, bytes] = {}
+        self._missed = self._size = 0
         self._lock = threading.Lock()  # over everything above but the console
         self._news = threading.Event()
         self._closed = threading.Event()
@@ -78,23 +80,34 @@ class View:
                 self._ended.append(self._boards.pop(status.identity))
         self._news.set()
 
-    def line(self, line: LogLine, task: str = "") -> None:
-        """Show a log line.
+    def lines(self, lines: LogLines, task: str = "") -> None:
+        """Show log lines.
 
         Args:
-            line: What was printed.
+            lines: What was printed.
             task: Shown before the replica, for views of several tasks; empty = nothing.
         """
-        self._note(f"{task}/{line.replica}" if task else str(line.replica), line.text)
+        self._note(_prefix(lines.source, task), lines.texts)
+
+    def partial(self, line: PartialLine, task: str = "") -> None:
+        """Show a line that has not ended yet, such as a progress bar, below the others until it has."""
+        with self._lock:
+            self._partials[_prefix(str(line.replica), task)] = line.text
+        self._news.set()
 
     def say(self, text: str) -> None:
         """Show a line of our own."""
-        self._note("", text)
+        self._note("", [text])
 
-    def _note(self, prefix: str, text: str | bytes) -> None:
+    def _note(self, prefix: str, texts: Sequence[str | bytes]) -> None:
         with self._lock:
-            self._missed += len(self._lines) == self._lines.maxlen
-            self._lines.append((prefix, text))
+            self._missed += max(0, len(self._lines) + len(texts) - _MAX_LINES)
+            self._lines.extend([(prefix, text) for text in texts[-_MAX_LINES:]])
+            self._partials.pop(prefix, None)
+            self._size += sum(map(len, texts[-_MAX_LINES:]))
+            while self._size > _MAX_BYTES and len(self._lines) > 1:
+                self._size -= len(self._lines.popleft()[1])
+                self._missed += 1
         self._news.set()
 
     # --- in the drawing thread
@@ -113,15 +126,17 @@ class View:
         self._news.clear()
         with self._lock:
             lines, self._lines = self._lines, collections.deque(maxlen=_MAX_LINES)
-            missed, self._missed = self._missed, 0
+            missed, self._missed, self._size = self._missed, 0, 0
             boards, ended = list(self._boards.values()), list(self._ended)
             self._ended.clear()
+            partials = list(self._partials.items()) if boards else []
         if time.monotonic() - self._refreshed >= _REFRESH_SECONDS:
             self._refreshed = time.monotonic()
             for board in boards:
                 board.refresh()
         final = [text for board in ended for text in self._last_words(board)] if self._final else []
-        self._region.lines = self._share(boards)
+        bars = self._bars(partials)
+        self._region.lines = [*bars, *self._share(boards, self._console.height - 1 - len(bars))]
         if lines or final:
             # Draws the region again below them.
             self._console.print(_Scrolled(lines, missed, final), end="", crop=False, no_wrap=True)
@@ -132,9 +147,18 @@ class View:
         board.refresh()
         return [Text(), *board.lines(self._console.width, _FINAL_ROWS), Text()]
 
-    def _share(self, boards: Sequence[Board]) -> list[Text]:
-        """Return the lines below the log: what fits, shared out fairly."""
-        width, height = self._console.width, self._console.height - 1  # the cursor's line stays free
+    def _bars(self, partials: Sequence[tuple[str, bytes]]) -> list[Text]:
+        """Return lines that have not ended, as many as leave most of the terminal to the tables."""
+        drawn = []
+        for prefix, text in partials[-(self._console.height // 4) :]:
+            line = Text(f"[{prefix}] ", _colour(prefix), no_wrap=True).append(clean(text), "default")
+            line.truncate(self._console.width, overflow="ellipsis")
+            drawn.append(line)
+        return drawn
+
+    def _share(self, boards: Sequence[Board], height: int) -> list[Text]:
+        """Return the lines below the log: what fits, shared out fairly. The cursor's line stays free."""
+        width = self._console.width
         drawn: list[Text] = []
         for position, board in enumerate(boards):
             share = (height - len(drawn)) // (len(boards) - position)
@@ -171,6 +195,10 @@ class _Scrolled:
                 yield Segment(f"[{prefix}] ", _colour(prefix))
             yield from (Segment(clean(line)), Segment.line())
         yield from self._tables
+
+
+def _prefix(source: str, task: str) -> str:
+    return f"{task}/{source}" if task else source
 
 
 def _colour(prefix: str) -> Style:

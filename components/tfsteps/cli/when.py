@@ -2,14 +2,13 @@
 
 import datetime as dt
 import itertools
-import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from tfsteps import schedule
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.errors import CommandError, tell
 from tfsteps.cli.text import columns
 from tfsteps.schedule import Schedule
 
@@ -56,14 +55,14 @@ def print_fires(when: Schedule, fires: Iterator[int]) -> None:
     """Print the next runs to standard error: in the schedule's zone, and in UTC."""
     found = list(itertools.islice(fires, SHOWN))
     if not found:
-        print("no run will ever start: its `end` has passed, or nothing comes before it", file=sys.stderr)
+        tell("no run will ever start: its `end` has passed, or nothing comes before it")
         return
     what = "next runs" if when.cron else "next runs if it is created now"
-    print(f"{what}:", file=sys.stderr)
+    tell(f"{what}:")
     zones = [when.zone] if when.timezone == "UTC" else [when.zone, dt.UTC]
     rows = [[_shown(at, zone) for zone in zones] for at in found]
     for line in columns(rows):
-        print(f"  {line}", file=sys.stderr)
+        tell(f"  {line}")
 
 
 def _shown(at: int, zone: dt.tzinfo) -> str:

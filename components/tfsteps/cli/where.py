@@ -17,6 +17,7 @@ from tfsteps.exits import Exit
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.runs import Job, Runs
 
+_WORKFLOW = ("argoproj.io/v1alpha1", "Workflow")
 _PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
 
 
@@ -37,7 +38,10 @@ Context = Annotated[
     str, typer.Option(metavar="NAME", help="Context of the kubeconfig, for --on kubernetes.", show_default="current")
 ]
 Namespace = Annotated[
-    str, typer.Option(metavar="NAME", help="Namespace, for --on kubernetes.", show_default="the context's")
+    str,
+    typer.Option(
+        "--namespace", "-n", metavar="NAME", help="Namespace, for --on kubernetes.", show_default="the context's"
+    ),
 ]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all of them.")]
 
@@ -83,6 +87,7 @@ class Place(msgspec.Struct, frozen=True):
 def cluster(place: Place) -> Iterator["Runs"]:
     """Yield what has been launched on the cluster of `place`; what the cluster refuses ends the command."""
     from tfsteps.cluster import access, api  # noqa: PLC0415  local runs need no HTTP
+    from tfsteps.cluster.errors import ApiError  # noqa: PLC0415
     from tfsteps.systems.kubernetes.runs import Runs  # noqa: PLC0415
 
     try:
@@ -91,7 +96,7 @@ def cluster(place: Place) -> Iterator["Runs"]:
         yield Runs(client, systems.kinds(), "" if place.everywhere else place.namespace or found.namespace)
     except access.AccessError as error:
         raise CommandError(str(error)) from error
-    except api.ApiError as error:
+    except ApiError as error:
         raise CommandError(str(error), Exit.PLATFORM if error.unavailable else Exit.USAGE) from error
 
 
@@ -102,8 +107,33 @@ def find_jobs(runs: "Runs", place: Place, run: str, task: str | None = None, att
         CommandError: There is no such run, task or attempt; names the nearest.
         ApiError: The cluster does not say.
     """
+    jobs = jobs_of(runs, place, run)
+    return choose_attempts(jobs[0].status.identity.run, jobs, lambda job: job.status.identity, task, attempt)
+
+
+def jobs_of(runs: "Runs", place: Place, run: str) -> list["Job"]:
+    """Return all jobs on a cluster of the run called `run`: its id, the beginning of one, or its Workflow's name.
+
+    Raises:
+        CommandError: There is no such run; names the nearest.
+        ApiError: The cluster does not say.
+    """
     every = runs.jobs()
     known = list(dict.fromkeys(job.status.identity.run for job in every))
-    name = match_run(run, known, runs.where, place.options)
-    jobs = [job for job in every if job.status.identity.run == name]
-    return choose_attempts(name, jobs, lambda job: job.status.identity, task, attempt)
+    named: dict[str, list[str]] = {}
+    for job in every:
+        ids = named.setdefault(workflow_of(job), [])
+        ids += [id_ for id_ in [job.status.identity.run] if id_ not in ids]
+    named.pop("", None)
+    ids = named.get(run, []) if run not in known else []
+    if len(ids) > 1:  # Workflows of one name in several namespaces, or steps with run ids of their own
+        raise CommandError(f"Workflow {run!r} has several runs: {', '.join(ids)}; write the id of one")
+    name = ids[0] if ids else match_run(run, known, runs.where, place.options, named)
+    return [job for job in every if job.status.identity.run == name]
+
+
+def workflow_of(job: "Job") -> str:
+    """Return the name of the Workflow that a job belongs to; empty = it belongs to none."""
+    owners = job.item["metadata"].get("ownerReferences") or []
+    ours = (str(each["name"]) for each in owners if (each["apiVersion"], each["kind"]) == _WORKFLOW)
+    return next(ours, "")

@@ -2,8 +2,11 @@
 
 import contextlib
 import copy
+import email.utils
 import random
+import re
 import socket
+import sys
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -12,18 +15,24 @@ from typing import Any, Literal, Self
 import msgspec
 
 from tfsteps import __version__
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.lean_urllib3 import HTTPError, ReadTimeoutError, urllib3
+from tfsteps.cluster import answers
+from tfsteps.cluster.access import Access, AccessError
+from tfsteps.cluster.answers import Check, ShapeError
+from tfsteps.cluster.errors import ApiError, Stopped, UnexpectedAnswerError
+from tfsteps.cluster.lean_urllib3 import HTTPError, urllib3
+from tfsteps.cluster.response import Response, is_good, refusal
+from tfsteps.cluster.stream import Stream
 
 PATIENCE_SECONDS = 600.0
-"""How long a request is tried again while the API server cannot be reached or asks to wait."""
+"""How long a request is tried again while the API server cannot be reached, asks to wait, or something else answers."""
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
-_PART = 1 << 16
+_IDLE_CONNECTIONS = 32  # that are kept for the next request
 _PAGE = "250"  # objects
 _SLICE_SECONDS = 0.1
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
 _KEEPALIVE = [  # a peer that vanished without a word is noticed within a minute, at no cost to the API server
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -33,7 +42,6 @@ _KEEPALIVE = [  # a peer that vanished without a word is noticed within a minute
         if hasattr(socket, name)
     ),
 ]
-_UNAVAILABLE = {429, 500, 502, 503, 504}
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -48,39 +56,6 @@ class Resource(msgspec.Struct, frozen=True):
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         parts = [root, *(["namespaces", namespace] if namespace else []), self.plural, name, subresource]
         return "/".join(part for part in parts if part)
-
-
-class ApiError(Exception):
-    """The API server refused, or could not be reached.
-
-    Attributes:
-        status: The HTTP status; 0 = there was no answer.
-        reason: The Status object's reason: NotFound, AlreadyExists, Forbidden, ...; empty = none.
-        retry_after: Seconds that it asks us to wait; 0 = it does not.
-    """
-
-    def __init__(self, message: str, status: int = 0, reason: str = "", retry_after: float = 0.0) -> None:
-        """Keep what programs decide by beside the message."""
-        self.status, self.reason, self.retry_after = status, reason, retry_after
-        super().__init__(message)
-
-    @property
-    def unavailable(self) -> bool:
-        """Whether the same request may be answered later."""
-        return self.status == 0 or self.status in _UNAVAILABLE
-
-    @property
-    def missing(self) -> bool:
-        """Whether the object is not there; False where the cluster does not even know its kind."""
-        return self.status == 404 and self.reason == "NotFound"
-
-
-class SilentError(ApiError):
-    """Nothing came for as long as we were willing to listen."""
-
-
-class Stopped(Exception):  # noqa: N818  not an error
-    """The wait for an answer was given up because the caller stops."""
 
 
 class Stopping:
@@ -112,6 +87,7 @@ class Api:
     Attributes:
         access: Where and as whom.
         stopping: Once set, no request is tried again.
+        patience: Seconds that a request is tried again.
     """
 
     def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = _READ_SECONDS) -> None:
@@ -119,54 +95,104 @@ class Api:
         self.access = access
         self._read_seconds = read_seconds
         self.stopping = Stopping()
-        self._patience = patience
+        self._ahead: float | None = None  # the server's clock minus our monotonic one
+        self.patience = patience
+        self._accepted = False
+        self._warned: set[str] = set()
         self._base = urllib.parse.urlsplit(access.server)
         host, port = self._base.hostname or "", self._base.port
         self._pool = (
             urllib3.HTTPSConnectionPool(
-                host, port, maxsize=4, retries=False, socket_options=_KEEPALIVE, ssl_context=access.tls
+                host, port, maxsize=_IDLE_CONNECTIONS, retries=False, socket_options=_KEEPALIVE, ssl_context=access.tls
             )
             if access.tls
-            else urllib3.HTTPConnectionPool(host, port, maxsize=4, retries=False, socket_options=_KEEPALIVE)
+            else urllib3.HTTPConnectionPool(
+                host, port, maxsize=_IDLE_CONNECTIONS, retries=False, socket_options=_KEEPALIVE
+            )
         )
 
-    def again(self) -> "Api":
-        """Return a client with the same connections that is not stopping: for what is left to do at the end."""
+    def again(self, patience: float | None = None) -> Self:
+        """Return a client with the same connections that is not stopping: for what is left to do at the end.
+
+        With `patience` in seconds it takes no longer than about that, in place of this client's.
+        """
         other = copy.copy(self)
         other.stopping = Stopping()
+        if patience is not None:
+            other.patience = patience
+            other._read_seconds = min(self._read_seconds, patience / 2)  # noqa: SLF001  a copy of ours
         return other
+
+    def connect(self) -> None:
+        """Open a connection, so that the next request finds it there. If that fails, the request opens one itself."""
+        with contextlib.suppress(HTTPError, OSError, ValueError):
+            connection = self._pool._get_conn()  # noqa: SLF001  urllib3 connects by requests only
+            if connection.is_closed:
+                connection.connect()
+            self._pool._put_conn(connection)  # noqa: SLF001
 
     # --- one call a verb
 
-    def get(self, resource: Resource, namespace: str, name: str) -> dict[str, Any]:
-        """Return one object. ApiError 404 if it is not there."""
-        return self.request("GET", resource.path(namespace, name))
+    def get(
+        self, resource: Resource, namespace: str, name: str, *, once: bool = False, allowed: bool = False
+    ) -> dict[str, Any]:
+        """Return one object. ApiError 404 if it is not there. Was it `allowed` before, a 403 is waited out."""
+        path, check = resource.path(namespace, name), answers.an_object(resource, name)
+        return self.once("GET", path, check=check) if once else self.request("GET", path, check=check, allowed=allowed)
 
-    def list(self, resource: Resource, namespace: str, **selectors: str) -> dict[str, Any]:
+    def gone(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
+        """Tell whether the object of this name and uid is gone for certain. Asked once; ApiError if it is not known."""
+        try:
+            item = self.get(resource, namespace, name, once=True)
+        except ApiError as error:
+            if error.missing and error.about == name:
+                return True
+            raise
+        return bool(item["metadata"]["uid"] != uid)
+
+    def list(self, resource: Resource, namespace: str, *, once: bool = False, **selectors: str) -> dict[str, Any]:
         """Return the list object of what `labelSelector` and `fieldSelector` select."""
-        return self.request("GET", resource.path(namespace), selectors)
+        send = self.once if once else self.request
+        return send("GET", resource.path(namespace), selectors, check=answers.a_list(resource))
 
     def each(self, resource: Resource, namespace: str, **selectors: str) -> Iterator[dict[str, Any]]:
         """Yield what `labelSelector` and `fieldSelector` select, page by page, so that memory stays flat."""
         more = ""
         while True:
             page = {"limit": _PAGE, **({"continue": more} if more else {})}
-            found = self.list(resource, namespace, **selectors, **page)
-            yield from found.get("items") or []
-            more = found.get("metadata", {}).get("continue", "")
+            found = self.list(resource, namespace, once=False, **selectors, **page)
+            yield from found["items"] or []
+            more = found["metadata"].get("continue", "")
             if not more:
                 return
 
     def create(
-        self, resource: Resource, namespace: str, body: Mapping[str, Any], *, dry_run: bool = False
+        self,
+        resource: Resource,
+        namespace: str,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        once: bool = False,
     ) -> dict[str, Any]:
-        """Create an object and return it; unknown fields are refused. ApiError 409 if it exists."""
+        """Create an object and return it; unknown fields are refused. ApiError 409 if it exists.
+
+        What the API server warns of is printed to standard error, each warning once.
+        """
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-        return self.request("POST", resource.path(namespace), query, body)
+        check = answers.an_object(resource, body.get("metadata", {}).get("name", ""), stored=not dry_run)
+        send = self.once if once else self.request
+        return send("POST", resource.path(namespace), query, body, check)
+
+    def review(self, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the status of a review, which is answered at once and not stored. Asked once."""
+        body = {"apiVersion": resource.api, "kind": resource.kind, "spec": spec}
+        status: Mapping[str, Any] = self.once("POST", resource.path(""), {}, body, answers.a_review(resource))["status"]
+        return status
 
     def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Merge `body` into an object and return it."""
-        return self.request("PATCH", resource.path(namespace, name), {}, body)
+        return self.request("PATCH", resource.path(namespace, name), {}, body, answers.an_object(resource, name))
 
     def delete(
         self,
@@ -175,22 +201,41 @@ class Api:
         name: str,
         uid: str,
         propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
+        *,
+        grace_seconds: int | None = None,
     ) -> None:
         """Delete the object of this name and uid; nothing if it is gone, or another one by now."""
         body = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
+        grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         try:
-            self.request("DELETE", resource.path(namespace, name), {}, body)
+            check = answers.a_deletion(resource, name)
+            self.request("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)
         except ApiError as error:
             another = error.status == 409 and "precondition" in str(error).lower()
-            if error.status != 404 and not another:
+            if not error.missing and not another:
                 raise
 
     # --- requests
 
     def request(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        check: Check | None = None,
+        *,
+        allowed: bool = False,
     ) -> dict[str, Any]:
         """Send one request and return the object that comes back, waiting while the server cannot answer.
+
+        Args:
+            method: GET, POST, ...
+            path: From the server's root.
+            query: Of the URL.
+            body: Sent as JSON.
+            check: Raises a ShapeError if the answer is not what was asked for; None = any JSON object is.
+            allowed: It was allowed before: a 403 is waited out.
 
         Raises:
             ApiError: It refused, or could not answer for as long as our patience lasts.
@@ -198,8 +243,9 @@ class Api:
         """
         for pause in self._pauses():
             try:
-                return self.once(method, path, query, body)
+                return self.once(method, path, query, body, check)
             except ApiError as error:
+                error.transient |= allowed and error.status == 403
                 if not error.unavailable or pause is None:
                     raise
                 wait = max(pause, error.retry_after)
@@ -208,11 +254,19 @@ class Api:
         raise AssertionError
 
     def once(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        check: Check | None = None,
     ) -> dict[str, Any]:
         """Send one request, once, and return the object that comes back. ApiError for anything else."""
         with self.open(method, path, query, None if body is None else msgspec.json.encode(body)) as response:
-            return dict(msgspec.json.decode(response.read()))
+            content = response.read()
+            if method == "POST":
+                self._show_warnings(response.headers)
+        return checked(f"{method} {path}", content, check)
 
     def open(
         self,
@@ -240,29 +294,90 @@ class Api:
         if response.status == 401:
             response.drain_conn()
             response = self._send(method, path, query or {}, content, quiet, refused=True)
-        if response.status >= 300:
-            raise _refusal(response, method, path)
+        if not is_good(response.status, response.headers):
+            text = b""
+            with contextlib.suppress(HTTPError, OSError):
+                text = response.read()
+            raise self.refused(f"{method} {path}", response.status, response.headers, text)
+        self.accepted(response.headers)
         return Response(response)
+
+    def begin(self, path: str, query: Mapping[str, str], *, refused: bool = False) -> Stream:
+        """Send a GET request, whose answer is waited for without a thread; `Stream.answer` does all of that.
+
+        Args:
+            path: From the server's root.
+            query: Of the URL.
+            refused: It was answered with 401: a new token is needed.
+
+        Raises:
+            ApiError: It could not be sent.
+        """
+        with self._unreachable():
+            target, headers = self._head("GET", path, query, refused=refused)
+            return Stream(self._pool, target, {"Host": self._base.netloc.rpartition("@")[2], **headers})
+
+    def refused(self, request: str, status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
+        """Return the error that an answer stands for, and note whether it knows us."""
+        error = refusal(request, status, headers, text)
+        error.transient = error.status == 401 and self._accepted
+        self._accepted |= error.reason not in {"", "Unauthorized"}
+        return error
+
+    def accepted(self, headers: Mapping[str, str]) -> None:
+        """Note that a request was answered as it should be, and when."""
+        self._accepted = True
+        with contextlib.suppress(ValueError):  # a Date that is none, or absent
+            told = email.utils.parsedate_to_datetime(headers.get("Date", ""))
+            self._ahead = told.timestamp() - time.monotonic()
+
+    def _show_warnings(self, headers: Mapping[str, str]) -> None:
+        for quoted in _WARNING.findall(headers.get("Warning", "")):
+            warning = "".join(filter(str.isprintable, re.sub(r"\\(.)", r"\1", quoted)))
+            if warning not in self._warned:
+                self._warned.add(warning)
+                with contextlib.suppress(OSError):
+                    sys.stderr.write(f"warning: {warning}\n")
+
+    def server_time(self) -> float | None:
+        """Return what the server's clock shows now, in seconds since the epoch; None where it never told.
+
+        To compare with the time stamps of objects: our own clock may differ by hours.
+        """
+        return None if self._ahead is None else time.monotonic() + self._ahead
 
     def _send(
         self, method: str, path: str, query: Mapping[str, str], content: bytes | None, read: float, *, refused: bool
     ) -> urllib3.BaseHTTPResponse:
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Accept": "application/json", "User-Agent": f"tfsteps/{__version__}", "Content-Type": kind}
-        try:
-            if token := self.access.token(refused):
-                headers["Authorization"] = f"Bearer {token}"
-            url = self._base.path.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        with self._unreachable():
+            url, headers = self._head(method, path, query, refused=refused)
             timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read)
             return self._pool.urlopen(
                 method, url, content, headers, timeout=timeout, preload_content=False, redirect=False
             )
-        except (HTTPError, OSError) as error:
+
+    def _head(
+        self, method: str, path: str, query: Mapping[str, str], *, refused: bool
+    ) -> tuple[str, Mapping[str, str]]:
+        """Return a request's target and headers."""
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Accept": "application/json", "User-Agent": f"tfsteps/{__version__}", "Content-Type": kind}
+        if token := self.access.token(refused):
+            headers["Authorization"] = f"Bearer {token}"
+        return self._base.path.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else ""), headers
+
+    @contextlib.contextmanager
+    def _unreachable(self) -> Iterator[None]:
+        try:
+            yield
+        except AccessError as error:
+            raise ApiError(str(error), 401) from error
+        except (HTTPError, OSError, ValueError) as error:  # a ValueError: a token that no header can hold
             raise ApiError(f"{self.access.name} cannot be reached: {error}") from error
 
     def _pauses(self) -> Iterator[float | None]:
         """Yield how long to wait before each further try, None before the last."""
-        end = time.monotonic() + self._patience
+        end = time.monotonic() + self.patience
         pause = _FIRST_PAUSE
         while time.monotonic() + pause < end:
             yield pause * random.uniform(0.5, 1.5)  # noqa: S311  spreads launchers, no secret
@@ -270,84 +385,12 @@ class Api:
         yield None
 
 
-class Response:
-    """An answer whose body is read as it comes. A context manager; left early, its connection is closed.
-
-    Attributes:
-        rest: What came after the end of the last line that `lines` yielded.
-    """
-
-    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
-        """Take over the answer."""
-        self.rest = b""
-        self._response = response
-        self._whole = False
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Give the connection back if the body was read to its end."""
-        if self._whole:
-            self._response.release_conn()
-        else:
-            self._response.close()
-
-    def read(self) -> bytes:
-        """Return the whole body. ApiError if it breaks off."""
-        return b"".join(self.parts())
-
-    def parts(self) -> Iterator[bytes]:
-        """Yield the body as it comes. ApiError if it breaks off, or nothing comes for the time that was given."""
-        try:
-            while part := self._response.read1(_PART):
-                yield part
-        except ReadTimeoutError as error:
-            raise SilentError("the answer stopped coming") from error
-        except (HTTPError, OSError, ValueError) as error:  # a ValueError: closed by another thread
-            raise ApiError(f"the answer broke off: {error}") from error
-        self._whole = True
-
-    def lines(self, longest: int) -> Iterator[bytes]:
-        """Yield each whole line without its end as it comes, one longer than `longest` bytes in pieces."""
-        rest = bytearray()
-        for part in self.parts():
-            *whole, tail = part.split(b"\n")
-            for line in whole:
-                yield bytes(rest + line)
-                rest.clear()
-            rest += tail
-            while len(rest) > longest:
-                yield bytes(rest[:longest])
-                del rest[:longest]
-        self.rest = bytes(rest)
-
-    def close(self) -> None:
-        """Break off, from any thread: who reads meets an ApiError or the end."""
-        sock = getattr(self._response.connection, "sock", None)
-        if sock:
-            with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
-def _refusal(response: urllib3.BaseHTTPResponse, method: str, path: str) -> ApiError:
-    """Return the error that an answer stands for; what stands before the server may answer with no Status object."""
-    text = b""
-    with contextlib.suppress(HTTPError, OSError):
-        text = response.read()
+def checked(request: str, content: bytes | str, check: Check | None) -> dict[str, Any]:
+    """Return the JSON object that `content` is. UnexpectedAnswerError if it is none, or `check` does not take it."""
     try:
-        status = msgspec.json.decode(text, type=_Status)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        status = _Status(
-            message=f"{method} {path}: HTTP {response.status} {text[:200].decode(errors='replace')}".strip()
-        )
-    retry_after = response.headers.get("Retry-After", "")
-    return ApiError(
-        status.message, response.status, status.reason, float(retry_after) if retry_after.isdigit() else 0.0
-    )
-
-
-class _Status(msgspec.Struct):
-    message: str = ""
-    reason: str = ""
+        answer = answers.decode(content)
+        if check:
+            check(answer)
+    except ShapeError as error:
+        raise UnexpectedAnswerError(request, error, content) from error
+    return answer

@@ -1,83 +1,35 @@
 """What a container prints: each line once and in order, over restarts and however often the connection is cut."""
 
 import contextlib
-import datetime as dt
-import re
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 
-from tfsteps.cluster.api import Api, ApiError, Resource, Response, Stopped
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError, Stopped
+from tfsteps.cluster.event_loop import EventLoop, pause
+from tfsteps.cluster.log_lines import Lines, Moved, Partial, Position, Splitter, note
+from tfsteps.cluster.response import is_good
+from tfsteps.cluster.stream import Stream
 
 PODS = Resource("v1", "pods", "Pod")
-_LONGEST_LINE = (1 << 20) + 100  # a line of 1 MiB comes whole, its time stamp before it
 _QUIET_SECONDS = 3600.0  # a program may be silent for long; whether the server is there, the watches tell
+_ANSWER_SECONDS = 30.0  # longest silence in an answer that does not wait for the program
+_LONGEST_REFUSAL = 1 << 20
 _END_SECONDS = 2.0  # in which a stream ends by itself when the container has ended
-_LATE_NANOSECONDS = 10**8  # by which a line may come after one with a later time
+_REFUSED_SECONDS = 60.0  # in which a kubelet or API server that was started again knows the pod, and us, again
+_NO_PREVIOUS_TRIES = 3
+_NO_LOG = (
+    b"unable to retrieve container logs for ",
+    b"failed to try resolving symlinks in path ",
+    b"failed to open log file ",
+)
+"""What the kubelet writes behind an answer that it began with HTTP 200, where the container or its log is gone
+[source: Kubernetes, `pkg/kubelet/kuberuntime/kuberuntime_container.go`; `cri-client/pkg/logs/logs.go`]."""
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.?(\d{0,9})(Z|[+-]\d\d:\d\d) ?")
-
-
-class Position:
-    """How far the log of a container has been read.
-
-    The API resumes by the second. So whatever is read again starts with the last second that was seen, and what was
-    seen of it is left out: all up to the line that was read last, or, where the log has lost that one, up to the latest
-    time. What follows is new whatever its time, for standard output and error are stamped by two writers, either of
-    which may be late [source: containerd, `pkg/cri/io/logger.go`].
-
-    Attributes:
-        lines: How many were new.
-        first: When the first new one of what is read now was printed, in nanoseconds since the epoch; 0 = none so far.
-        last: The latest such time of all; 0 = none so far.
-    """
-
-    def __init__(self) -> None:
-        """Begin before the first line."""
-        self.lines = self.first = self.last = 0
-        self._tail = self._row = 0  # the time of the line that was read last, and how many in a row had it
-        self._resumed = (0, 0, 0)  # the latest time and these two when it was last resumed
-        self._again = 0  # how many of those in a row are still to come again
-        self._at = 0  # the time of the line before this one
-        self._second = (b"", 0)
-
-    def before(self) -> "Position":
-        """Return where this one was when it was last resumed."""
-        other = Position()
-        other.last, other._tail, other._row = self._resumed
-        return other
-
-    def resume(self) -> dict[str, str]:
-        """Return what to ask the API for; `new` expects its answer then."""
-        self._resumed, self._again, self.first = (self.last, self._tail, self._row), self._row, 0
-        return {"sinceTime": _rfc3339((self.last - _LATE_NANOSECONDS) // 10**9)} if self.last else {}
-
-    def new(self, line: bytes) -> tuple[float, bytes] | None:
-        """Return a line's time in seconds since the epoch and its text; None for one that was seen before."""
-        at, text = self._parsed(line)
-        if self._again:
-            if at <= self.last:
-                self._again -= at == self._tail
-                return None
-            self._again = 0
-        self.lines += 1
-        if not self.first:
-            self.first = at
-        if at > self.last:  # noqa: PLR1730  max() would be a tenth of what a line costs
-            self.last = at
-        self._row = self._row + 1 if at == self._tail else 1
-        self._tail = at
-        return at / 1e9, text
-
-    def _parsed(self, line: bytes) -> tuple[int, bytes]:
-        """Return a line's time and text. A piece of a line too long for us has the time of what came before it."""
-        found = _STAMP.match(line)
-        if not found:
-            return self._at, line
-        second, fraction, zone = found.groups()
-        if self._second[0] != second + zone:  # consecutive lines mostly share it
-            self._second = second + zone, int(dt.datetime.fromisoformat((second + zone).decode()).timestamp())
-        self._at = self._second[1] * 10**9 + int(fraction.ljust(9, b"0"))
-        return self._at, line[found.end() :]
+_LONGEST_AT_END = 2.0  # pause: nobody waits long for the rest of a log
+_GAP = "lines may be missing here: the node had dropped the one before when the log was read again"
+_NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
 
 def read_log(
@@ -89,15 +41,15 @@ def read_log(
     *,
     tail: int | None = None,
     previous: bool = False,
-) -> Iterator[tuple[float, bytes]]:
-    """Yield what a container has printed so far, each line with its time in seconds since the epoch.
+) -> Iterator[Lines]:
+    """Yield what a container has printed so far.
 
     Args:
         api: The cluster.
         namespace: The pod's.
         pod: Its name.
         container: Which of its containers.
-        position: Where to go on from; it is moved on.
+        position: At the beginning; it is moved on.
         tail: The last lines only, as many as this; None = all.
         previous: What it printed before its last restart; else, since then.
 
@@ -108,167 +60,296 @@ def read_log(
     if tail is not None:
         query["tailLines"] = str(tail)
     with api.open("GET", PODS.path(namespace, pod, "log"), query) as response:
-        for line in response.lines(_LONGEST_LINE):
-            if new := position.new(line):
-                yield new
-        if response.rest and (new := position.new(response.rest)):
-            yield new
+        for block, continued in Splitter().blocks(response.parts(), rest=True):
+            if lines := position.take(block, continued=continued):
+                yield lines
 
 
 class ContainerLog:
-    """Reads all that one container of one pod prints, in a thread of its own.
+    """Reads all that one container of one pod prints, in an event loop.
 
     An answer that ends need not be whole: who stands between may have cut it. So after the container's end it is read
     until nothing more comes, and only then a last line without an end is one.
+
+    Attributes:
+        failing: Whether the last attempt to read was refused or broke off.
     """
 
     def __init__(
         self,
+        loop: EventLoop,
         api: Api,
         namespace: str,
         pod: str,
         container: str,
         *,
-        put: Callable[[float, bytes], object],
+        put: Callable[[Lines], object],
         closed: Callable[[str], object],
+        partial: Callable[[bytes], object] | None = None,
         position: Position | None = None,
         restarts: int = 0,
     ) -> None:
         """Begin; the container must have started.
 
         Args:
+            loop: Where it runs.
             api: The cluster.
             namespace: The pod's.
             pod: Its name.
             container: Which of its containers.
-            put: Takes each line with its time in seconds since the epoch. While it blocks, reading waits.
+            put: Takes lines. While it blocks, reading waits.
             closed: Called once, at the end; with what was lost, or an empty text.
+            partial: Takes what has come of a line whose end has not, at most once a second; None = nobody does.
             position: Where to go on from; None = the beginning.
             restarts: How often it was started again so far: what it printed before the last of them comes first.
         """
-        self._api = api
+        self._loop, self._api = loop, api
         self._path = PODS.path(namespace, pod, "log")
         self._query = {"container": container, "timestamps": "true"}
         self._put = put
         self._closed = closed
+        self._partial = Partial(partial).see if partial else None
         self._told = (restarts, False)  # restarts, ended
-        self._news = threading.Event()
+        self._gone = False
+        self.failing = False
         self._lock = threading.Lock()
-        self._asking = False  # for an answer that has not begun
-        self._stream: Response | None = None  # the answer that is being read
+        self._stream: Stream | None = None  # the answer that is waited for, or read
         self._position = position or Position()
-        self._earlier: Position | None = None  # in what came before a restart, while that is read
-        self._start()
+        self._known = self._position.restarts  # how many restarts have been dealt with
+        self._earlier: Position | None = None  # in the log that another one has taken the place of, whyever
+        self._no_previous = 0  # how often there was none
+        self._refused = 0.0  # since when we are refused; 0 = we are not
+        self._rest = b""  # what the last answer had after its last whole line
+        self._moved = self._hidden = False
+        self._heard = 0.0  # when bytes came last
+        self._task = loop.run(self._run(), self._failed)
 
     def tell(self, restarts: int, *, ended: bool) -> None:
         """Say how often the container was started again, and whether it has ended for good: the rest is read then."""
         if self._told != (restarts, ended):
             self._told = (restarts, ended)
-            self._news.set()
+            self._task.wake()
             if ended:
-                timer = threading.Timer(_END_SECONDS, self._hang_up)
-                timer.daemon = True
-                timer.start()
+                self._loop.call_later(_END_SECONDS, self._hang_up)
+
+    def gone(self) -> None:
+        """Say that the pod is gone: nothing more can be read, and another one may have its name."""
+        self._gone = True
+        self.tell(self._told[0], ended=True)
 
     def _hang_up(self) -> None:
         """Give up an answer that does not end although the container has: what is missing is read anew."""
         with self._lock:
-            if self._stream:
+            silent = time.monotonic() - self._heard
+            if self._stream and silent < _END_SECONDS:
+                self._loop.call_later(_END_SECONDS - max(silent, 0.0), self._hang_up)
+            elif self._stream:
                 self._stream.close()
-            elif self._asking:  # not even its head has come: the thread that waits for it is left behind
-                self._start()
 
-    def _start(self) -> None:
-        self._reader = threading.Thread(target=self._run, name=f"log {self._path}", daemon=True)
-        self._reader.start()
-
-    @property
-    def _wanted(self) -> bool:
-        return threading.current_thread() is self._reader and not self._api.stopping.is_set()
-
-    def _run(self) -> None:
+    async def _run(self) -> None:
         lost = ""
-        try:
-            lost = self._read_all()
-        except Stopped:
-            pass
-        finally:
-            if threading.current_thread() is self._reader:
-                self._closed(lost)
+        with contextlib.suppress(Stopped):
+            lost = await self._read_all()
+        self._closed(lost)
 
-    def _read_all(self) -> str:
+    def _failed(self, why: str) -> None:
+        self._closed(f"its reader failed ({why}); report this")
+
+    async def _read_all(self) -> str:
         """Read until the container has ended; return what was lost."""
-        known, tries = 0, 0
-        while self._wanted:
+        tries = 0
+        while not self._api.stopping.is_set():
             restarts, ended = self._told  # before reading: what ends meanwhile may have printed meanwhile
-            self._news.clear()
+            if self._gone:
+                self._put_rest(self._rest, self._position)
+                return "" if self._position.lines else "the pod was deleted before its log could be read"
             before = self._position.lines
             try:
-                if restarts > known:
-                    self._read_previous()
-                    known = restarts
-                rest = self._read(self._position, follow=str(not ended).lower())
-            except ApiError as error:
-                if error.status == 404:
-                    return "" if self._position.lines else "the pod was deleted before its log could be read"
-                if error.status == 403:
-                    return str(error)
-            else:
-                if ended and before == self._position.lines:
-                    self._put_new(rest, self._position)
+                if await self._read_on(restarts, ended=ended):
                     return ""
+                self._refused = 0.0
+            except Moved:
+                self._moved = True
+            except ApiError as error:
+                self.failing = True
+                if (lost := self._lost(error, ended=ended)) is not None:
+                    return lost
             tries = tries + 1 if before == self._position.lines else 0
-            self._news.wait(_PAUSES[min(tries, len(_PAUSES) - 1)])
+            if self._told != (restarts, ended):
+                tries = 0
+            elif not self._moved:
+                seconds = _PAUSES[min(tries, len(_PAUSES) - 1)]
+                await pause(min(seconds, _LONGEST_AT_END) if ended else seconds)
         return ""
 
-    def _read_previous(self) -> None:
-        """Read on in what the container printed before its last restart.
+    async def _read_on(self, restarts: int, *, ended: bool) -> bool:
+        """Read what there is, and what comes if the container has not ended; tell whether that is all."""
+        if self._moved:
+            await self._find_again()
+        if restarts > self._known:
+            await self._read_previous(restarts)
+        before = self._position.lines
+        last = await self._is_last() if ended and before else None
+        if last:
+            return True
+        self._rest = await self._read(self._position, follow=str(not ended).lower())
+        if not ended or before < self._position.lines:
+            return False
+        if last is False and not self._rest and not self._hidden:
+            self._hidden = self._moved = True
+            self._position.look_everywhere()
+            return False
+        self._put_rest(self._rest, self._position)
+        return True
+
+    def _lost(self, error: ApiError, *, ended: bool) -> str | None:
+        """Return what a refusal costs for good; None if it may be another answer soon."""
+        if error.status not in (403, 404):
+            return None
+        self._refused = self._refused or time.monotonic()
+        if time.monotonic() - self._refused < _REFUSED_SECONDS and not (ended and error.status == 403):
+            return None
+        return str(error)
+
+    # --- other logs than the one that was read
+
+    async def _find_again(self) -> None:
+        """See where the log goes on that was read: later in its file, in that of an earlier run, or nowhere."""
+        if not await self._is_in(self._position, follow="false"):
+            if await self._is_in_previous(self._position):  # we have not been told of the restart yet
+                self._put_rest(await self._read(self._position, previous="true"), self._position)
+                self._known += 1
+            elif not self._no_previous:
+                self._put(note(_GAP, self._known))
+            self._earlier, self._position = self._position, Position(self._known)
+        self._moved = False
+
+    async def _is_in(self, position: Position, **which: str) -> bool:
+        async with self._answer(position, **which) as answer:
+            position.begin_search()
+            splitter = Splitter()
+            async for part in answer.parts():
+                for block, continued in splitter.feed(part):
+                    position.search(block, continued=continued)
+        return position.found()
+
+    async def _is_last(self) -> bool | None:
+        """Tell whether the log ends with the last line that was read; None if that cannot be told."""
+        blocks, splitter = await self._tail(Position(), follow="false")
+        last = self._position.is_last(blocks)
+        return last and not splitter.rest
+
+    async def _is_in_previous(self, position: Position) -> bool:
+        try:
+            return await self._is_in(position, previous="true")
+        except ApiError as error:
+            if error.status in (400, 404):
+                return False
+            raise
+
+    async def _read_previous(self, restarts: int) -> None:
+        """Read on in what the container printed before its last restart; then, another log begins.
 
         We may have heard of that later than we read what came after it, and go on from where that began then.
         """
-        if self._earlier is None:
-            unseen = self._position.first and self._position.first > self._last_of_previous()
-            self._earlier = self._position.before() if unseen else self._position
-        self._put_new(self._read(self._earlier, previous="true"), self._earlier)
-        self._earlier = None
+        try:
+            last = await self._last_of_previous()
+            seen = not self._position.first or self._position.first <= last
+            self._earlier = self._position if seen else self._earlier or Position()
+            self._earlier.restarts = restarts - 1
+            await self._read_to_its_end(self._earlier)
+        except ApiError as error:
+            self._no_previous += 1
+            if error.status not in (400, 404) or self._no_previous < _NO_PREVIOUS_TRIES:
+                raise
+            self._put(note(_NO_PREVIOUS, restarts - 1))
+        else:
+            self._no_previous = 0
+            self._position = Position() if seen else self._position
+        self._earlier, self._known, self._position.restarts = None, restarts, restarts
 
-    def _last_of_previous(self) -> int:
-        """Return when the container printed its last line before its last restart; 0 = it printed none."""
+    async def _last_of_previous(self) -> bytes:
+        """Return when the container printed its last line before its last restart; empty = it printed none."""
         position = Position()
-        with self._answer(position, previous="true", tailLines="1") as response:
-            for line in response.lines(_LONGEST_LINE):
-                position.new(line)
-            position.new(response.rest)
+        blocks, splitter = await self._tail(position, previous="true")
+        for block, continued in [*blocks, *splitter.end()]:
+            position.take(block, continued=continued)
         return position.last
 
-    def _read(self, position: Position, **which: str) -> bytes:
-        """Read one answer; return what it had after its last whole line."""
-        with self._answer(position, **which) as response:
-            for line in response.lines(_LONGEST_LINE):
-                self._put_new(line, position)
-        return response.rest
+    async def _tail(self, position: Position, **which: str) -> tuple[list[tuple[bytes, bool]], Splitter]:
+        """Return the last line of an answer, and what may follow it."""
+        splitter = Splitter()
+        async with self._answer(position, tailLines="1", **which) as answer:
+            blocks = [block async for part in answer.parts() for block in splitter.feed(part)]
+        return blocks, splitter
 
-    @contextlib.contextmanager
-    def _answer(self, position: Position, **which: str) -> Iterator[Response]:
-        """Ask, and yield the answer, which `_hang_up` may end meanwhile."""
-        query = {**self._query, **which}
-        quiet = _QUIET_SECONDS if which.get("follow") == "true" else None
-        self._asking = True
+    async def _read_to_its_end(self, position: Position) -> None:
         try:
-            with self._api.open("GET", self._path, query | position.resume(), read_seconds=quiet) as response:
-                with self._lock:
-                    if not self._wanted:
-                        raise Stopped
-                    self._stream, self._asking = response, False
-                yield response
-        finally:
-            if self._wanted:
-                self._stream, self._asking = None, False
+            rest = await self._read(position, previous="true")
+        except Moved:
+            if not await self._is_in_previous(position):
+                self._put(note(_GAP, position.restarts))
+                self._earlier = position = Position(position.restarts)
+            rest = await self._read(position, previous="true")
+        self._put_rest(rest, position)
 
-    def _put_new(self, line: bytes, position: Position) -> None:
-        if line and (new := position.new(line)):
-            self._put(*new)
+    # --- one answer
 
+    async def _read(self, position: Position, **which: str) -> bytes:
+        """Read one answer; return what it had after its last whole line."""
+        splitter = Splitter()
+        async with self._answer(position, **which) as answer:
+            async for part in answer.parts():
+                for block, continued in splitter.feed(part):
+                    self._take(position, block, continued=continued)
+                self._heard = time.monotonic()
+                if splitter.rest and position.caught_up and self._partial:
+                    self._partial(splitter.rest)
+        if splitter.rest.startswith(_NO_LOG):
+            raise ApiError(splitter.rest.decode(errors="replace"), 404)
+        return bytes(splitter.rest)
 
-def _rfc3339(seconds: int) -> str:
-    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    def _take(self, position: Position, block: bytes, *, continued: bool = False) -> None:
+        if lines := position.take(block, continued=continued):
+            self._heard = float("inf")  # who takes lines may be slow
+            self._put(lines)
+
+    def _put_rest(self, rest: bytes, position: Position) -> None:
+        """Take what comes last, without an end, as a line."""
+        if rest:
+            self._take(position, rest + b"\n")
+
+    @contextlib.asynccontextmanager
+    async def _answer(self, position: Position, **which: str) -> AsyncIterator[Stream]:
+        """Ask, and yield the answer as soon as it begins. `_hang_up` may end it at any time."""
+        query = {**self._query, **which, **position.resume()}
+        seconds = _QUIET_SECONDS if which.get("follow") == "true" else _ANSWER_SECONDS
+        for refused in (False, True):
+            if self._api.stopping.is_set():
+                raise Stopped
+            with self._api.begin(self._path, query, refused=refused) as stream:
+                try:
+                    self._set_stream(stream)
+                    await stream.begin(seconds)
+                    if stream.status != 401 or refused:
+                        yield await self._accepted(stream)
+                        return
+                finally:
+                    self._set_stream(None)
+
+    def _set_stream(self, stream: Stream | None) -> None:
+        with self._lock:
+            self._stream = stream
+
+    async def _accepted(self, stream: Stream) -> Stream:
+        """Return a good answer. ApiError if it is none."""
+        if not is_good(stream.status, stream.headers):
+            text = bytearray()
+            with contextlib.suppress(ApiError):
+                async for part in stream.parts():
+                    text += part[: _LONGEST_REFUSAL - len(text)]
+            raise self._api.refused(f"GET {self._path}", stream.status, stream.headers, bytes(text))
+        self._api.accepted(stream.headers)
+        self._heard = time.monotonic()
+        self.failing = False
+        return stream

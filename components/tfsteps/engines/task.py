@@ -38,6 +38,16 @@ class Task(Protocol):
     def output(self, name: str) -> Artifact | None:
         """Return an output artifact, to be written at its path; None if it is not wanted."""
 
+    def preserve(self, names: Sequence[str]) -> tuple[list[str], str]:
+        """Store output artifacts that the engine does not store itself when the step fails; takes a bounded time.
+
+        Args:
+            names: What to store, what matters most first; those that were not written are passed over.
+
+        Returns:
+            `name: address` of each that was stored, and why others were not; both empty = the engine sees to all.
+        """
+
     def identity(self) -> Identity:
         """Return who this task is, its attempt left at 0."""
 

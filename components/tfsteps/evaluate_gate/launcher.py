@@ -32,7 +32,8 @@ def _judge(task: Task) -> Ending:
     sentence = (
         f"{metric} = {value:g} is {'' if passed else 'not '}{direction.replace('_', ' ')} {threshold:g}: {decision}."
     )
-    return Ending(sentence, Exit.FAILED if inputs.get("required") and not passed else Exit.SUCCEEDED)
+    code = Exit.FAILED if inputs.get("required") and not passed else Exit.SUCCEEDED
+    return Ending(sentence, code, "the required metric did not pass")
 
 
 def _metrics(task: Task, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

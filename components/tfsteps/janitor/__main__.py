@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tfsteps import systems
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Stopped
+from tfsteps.cluster.api import Api
+from tfsteps.cluster.errors import Stopped
 from tfsteps.exits import Exit
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.printer import Printer

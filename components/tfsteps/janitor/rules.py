@@ -1,20 +1,24 @@
 """What is due for a job whose launcher may be gone. Pure, but for the two questions that are asked only if need be."""
 
 import datetime as dt
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from tfsteps.spec import format_duration
 from tfsteps.systems.base import State
-from tfsteps.systems.kubernetes.host import WORKFLOWS, terminating
 from tfsteps.systems.kubernetes.kind import Kind
-from tfsteps.systems.kubernetes.status import job_ended
+from tfsteps.systems.kubernetes.times import job_ended
 from tfsteps.systems.kubernetes.upkeep import upkeep
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS, terminating
 
 PATIENCE_SECONDS = 60.0
 """How long after a deadline a launcher has to act on it: what it says to people is better than what we could."""
+
+_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"  # it goes into URLs
+_Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -22,6 +26,32 @@ class Due(msgspec.Struct, frozen=True):
 
     what: Literal["job", "pods"]
     why: str
+
+
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
+    """A reference to an object that owns another one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What is read of every object. A list may come from anything that answers in the API server's place."""
+
+    namespace: _Name
+    name: _Name
+    uid: Annotated[str, msgspec.Meta(min_length=1)]
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: Metadata
 
 
 def due(
@@ -39,6 +69,8 @@ def due(
     if "deletionTimestamp" in item["metadata"]:
         return None
     state, care = kind.verdict(item).state, upkeep(item)
+    if care.kept_until is not None:
+        return _after_keeping(now - care.kept_until)
     if not state.terminal:
         return _because(_overdue(item, now) or left(), "job", f"it is {state}")
     ended = job_ended(item)
@@ -49,6 +81,12 @@ def due(
         return None
     what: Literal["job", "pods"] = "job" if policy == "delete" else "pods"
     return _because(_overdue(item, now) or left(), what, f"it has {state}, on_end is {policy}")
+
+
+def _after_keeping(late: float) -> Due | None:
+    """Return what is due for a job that Kubernetes deletes itself when it was kept for long enough."""
+    why = f"the time that it was kept for a retry of its run ended {format_duration(late)} ago"
+    return Due("job", why) if late > PATIENCE_SECONDS else None
 
 
 def _because(left: str, what: Literal["job", "pods"], state: str) -> Due | None:
@@ -64,12 +102,16 @@ def _overdue(item: Mapping[str, Any], now: float) -> str:
     return f"its deadline `total` of {format_duration(limit)} passed {format_duration(late)} ago"
 
 
-def owner_of(item: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the reference to the Workflow that owns an object; None = it is of no Workflow."""
-    references = item["metadata"].get("ownerReferences") or []
-    group = WORKFLOWS.api.partition("/")[0]
-    ours = (each for each in references if each["kind"] == WORKFLOWS.kind and each["apiVersion"].startswith(group))
-    return next(ours, None)
+def metadata_of(item: Any) -> "Metadata":
+    """Return the metadata of an object. ValueError if it is not what every object has."""
+    return msgspec.convert(item, _Object).metadata
+
+
+def owner_of(item: Mapping[str, Any]) -> "Owner | None":
+    """Return the Workflow that owns an object; None = it is of no Workflow. ValueError for metadata of no object."""
+    owners = metadata_of(item).owner_references or []
+    ours = [owner for owner in owners if (owner.api_version, owner.kind) == (WORKFLOWS.api, WORKFLOWS.kind)]
+    return next((owner for owner in ours if re.match(_NAME, owner.name)), None)
 
 
 def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:

@@ -7,21 +7,20 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError, Stopped
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
-from tfsteps.janitor.rules import Due, due, end_of, owner_of
-from tfsteps.systems.kubernetes.host import WORKFLOWS, step_of
+from tfsteps.janitor.rules import Due, due, metadata_of, owner_of
+from tfsteps.janitor.workflows import Workflows
+from tfsteps.systems.base import Replica
 from tfsteps.systems.kubernetes.kind import Kind, replicas_of
+from tfsteps.systems.kubernetes.ownership import is_own
 from tfsteps.systems.kubernetes.parts import apply
-from tfsteps.systems.kubernetes.upkeep import upkeep
 
 _LABELS = (RUN_ID, TASK, ATTEMPT)
 _OURS = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), *_LABELS])
-_STEPS = {  # the pods of Workflows that are not over
-    "labelSelector": "workflows.argoproj.io/workflow",
-    "fieldSelector": "status.phase!=Succeeded,status.phase!=Failed",
-}
+_KEPT = ("namespace", "name", "uid", "labels", "creationTimestamp", "deletionTimestamp", "ownerReferences")
 _Item = Mapping[str, Any]
 
 
@@ -47,7 +46,7 @@ class Count(msgspec.Struct):
 
 
 class Sweep:
-    """One pass. What is asked of the cluster more than once is kept until its end."""
+    """One pass. What is asked of the cluster more than once is kept until its end; what is due is looked at anew."""
 
     def __init__(
         self, api: Api, kinds: Sequence[Kind], namespace: str, say: Callable[[str], object], *, dry_run: bool = False
@@ -64,13 +63,14 @@ class Sweep:
         self.count = Count()
         self._api, self._kinds, self._namespace = api, kinds, namespace
         self._say, self._dry_run = say, dry_run
-        self._ends: dict[str, str] = {}  # how a Workflow ends, by its uid
+        self._workflows = Workflows(api, namespace)
 
     def run(self) -> Count:
         """Do all that is due, and say each in a line; what fails is said, and left to the next pass."""
         for kind in self._kinds:
             try:
-                for item in kind.gather(self._api.each(kind.resource, self._namespace, labelSelector=_OURS)):
+                listed = self._api.each(kind.resource, self._namespace, labelSelector=_OURS)
+                for item in kind.gather(item for item in listed if self._is_sound(kind.resource, item)):
                     self._look(kind, item)
                 self.count.served += 1
             except ApiError as error:
@@ -78,42 +78,57 @@ class Sweep:
                     self._failed(f"{kind.resource.plural} cannot be listed", error)
         return self.count
 
+    def _is_sound(self, resource: Resource, item: Any) -> bool:
+        """Tell whether an object is one; say so if not. Nothing is deleted that cannot be read."""
+        try:
+            where = metadata_of(item).namespace
+            if self._namespace not in ("", where):
+                raise ValueError(f"it is of namespace {where}, which was not asked for")  # noqa: TRY301
+        except ValueError as error:
+            self._failed(f"{_name(resource, item)} is not understood", error)
+            return False
+        return True
+
     # --- one job
 
     def _look(self, kind: Kind, item: _Item) -> None:
+        """Do what is due for a job, if it still is when that one is looked at anew: the list may be minutes old."""
         self.count.jobs += 1
         try:
-            found = due(
-                kind,
-                item,
-                time.time(),
-                left=functools.partial(self._left, item),
-                has_pods=lambda: any(self._pods(kind, item)),
-            )
-            if found:
-                self._do(kind, item, found)
+            if self._due(kind, item, self._workflows, lambda: bool(self._own(kind, item, self._all_pods))):
+                self._confirm(kind, item)
         except ApiError as error:
             self._failed(_name(kind.resource, item), error)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            # Who may write job objects may write any nonsense; it must not keep us from the jobs of all others.
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001  who may write job objects may write any nonsense into one of them
             self._failed(f"{_name(kind.resource, item)} is not understood", error)
 
-    def _left(self, item: _Item) -> str:
-        """Return why nobody will come for a job, as far as its Workflow tells; empty = somebody may."""
-        owner = owner_of(item)
-        node = upkeep(item).launcher
-        if owner is None or (owner["uid"], node) in self._steps:
-            return ""
-        end = self._end(item["metadata"]["namespace"], owner)
-        return f"its Workflow {owner['name']} {end} and {node or 'its launcher'} has no pod" if end else ""
+    def _due(self, kind: Kind, item: _Item, workflows: Workflows, has_pods: Callable[[], bool]) -> Due | None:
+        return due(kind, item, time.time(), left=functools.partial(workflows.left, item), has_pods=has_pods)
 
-    def _do(self, kind: Kind, item: _Item, found: Due) -> None:
+    def _confirm(self, kind: Kind, listed: _Item) -> None:
+        """Do what is due for a job as it is now."""
+        meta, owner = listed["metadata"], owner_of(listed)
+        selectors = kind.watched(meta["name"])
+        selectors["labelSelector"] = ",".join([_OURS, *filter(None, [selectors.get("labelSelector")])])
+        found = self._api.each(kind.resource, meta["namespace"], **selectors)
+        sound = [item for item in found if self._is_sound(kind.resource, item)]
+        item = next((item for item in kind.gather(sound) if item["metadata"]["uid"] == meta["uid"]), None)
+        if item is None:
+            return
+        workflows = Workflows(self._api, meta["namespace"], owner.name if owner else "")
+        pods = functools.cache(lambda: self._pods(kind, item))
+        if now := self._due(kind, item, workflows, lambda: bool(pods())):
+            self._do(kind, item, now, pods)
+
+    def _do(self, kind: Kind, item: _Item, found: Due, pods: Callable[[], list[_Item]]) -> None:
         if found.what == "job":
             self._delete(kind.resource, item, found.why)
             return
         if not self._dry_run:  # else the pods of parameter servers would come back
             apply(self._api, kind.conclude(item), item["metadata"]["namespace"], item["metadata"]["uid"])
-        for pod in self._pods(kind, item):
+        for pod in pods():
             self._delete(PODS, pod, f"{_name(kind.resource, item)}: {found.why}")
 
     def _delete(self, resource: Resource, item: _Item, why: str) -> None:
@@ -128,51 +143,45 @@ class Sweep:
         self.count.failures += 1
         self._say(f"{what}: {error}")
 
-    # --- what is asked of the cluster
-
-    @functools.cached_property
-    def _steps(self) -> set[tuple[str, str]]:
-        """The steps that have a pod: the uid of the Workflow, and the node."""
-        found = set()
-        for pod in self._api.each(PODS, self._namespace, **_STEPS):
-            if owner := owner_of(pod):
-                found.add((owner["uid"], step_of(pod)))
-        return found
-
-    def _end(self, namespace: str, owner: Mapping[str, str]) -> str:
-        uid = owner["uid"]
-        if uid not in self._ends:
-            try:
-                workflow = self._api.get(WORKFLOWS, namespace, owner["name"])
-            except ApiError as error:
-                if not error.missing:
-                    raise
-                workflow = None
-            self._ends[uid] = end_of(workflow, uid)
-        return self._ends[uid]
+    # --- pods
 
     @functools.cached_property
     def _all_pods(self) -> dict[tuple[str, ...], list[_Item]]:
-        """The metadata of all jobs' pods that are not being deleted, by what they and their job are labelled with."""
+        """The metadata of all jobs' pods, by what they and their job are labelled with."""
         found: dict[tuple[str, ...], list[_Item]] = {}
         for pod in self._api.each(PODS, self._namespace, labelSelector=_OURS):
-            meta = pod["metadata"]
-            if "deletionTimestamp" not in meta:
-                kept = {key: meta[key] for key in ("namespace", "name", "uid", "labels")}
+            if self._is_sound(PODS, pod):
+                kept = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
                 found.setdefault(_key(pod), []).append({"metadata": kept})
         return found
 
     def _pods(self, kind: Kind, item: _Item) -> list[_Item]:
-        """Return the replicas of a job."""
-        pods = self._all_pods.get(_key(item), [])
+        """Return the pods of a job as they are now."""
+        meta = item["metadata"]
+        selector = f"{_OURS},{kind.selector(meta['name'])}"
+        listed = self._api.each(PODS, meta["namespace"], labelSelector=selector)
+        return self._own(kind, item, {_key(item): [pod for pod in listed if self._is_sound(PODS, pod)]})
+
+    def _own(self, kind: Kind, item: _Item, pods: Mapping[tuple[str, ...], list[_Item]]) -> list[_Item]:
+        """Return the replicas of a job that are not being deleted: of its labels, and owned by it."""
         replicas = replicas_of(kind.roles(item))
-        return [pod for pod in pods if kind.replica(pod["metadata"], replicas)]
+        return [pod for pod in pods.get(_key(item), []) if self._is_replica(kind, item, pod, replicas)]
+
+    def _is_replica(self, kind: Kind, item: _Item, pod: _Item, replicas: Sequence[Replica]) -> bool:
+        meta = pod["metadata"]
+        try:
+            return "deletionTimestamp" not in meta and is_own(kind, meta, item) and bool(kind.replica(meta, replicas))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            self._failed(f"{_name(PODS, pod)} is not understood", error)
+            return False
 
 
 def _key(item: _Item) -> tuple[str, ...]:
     meta = item["metadata"]
-    return (meta["namespace"], *(meta["labels"][label] for label in _LABELS))
+    return (meta["namespace"], *((meta.get("labels") or {}).get(label, "") for label in _LABELS))
 
 
-def _name(resource: Resource, item: _Item) -> str:
-    return f"{resource.kind} {item['metadata']['namespace']}/{item['metadata']['name']}"
+def _name(resource: Resource, item: Any) -> str:
+    meta = item.get("metadata") if isinstance(item, dict) else None
+    namespace, name = (meta.get(key, "?") for key in ("namespace", "name")) if isinstance(meta, dict) else "??"
+    return f"{resource.kind} {namespace}/{name}"

@@ -64,8 +64,8 @@ def launch(
         data: Path or URI of the data, as the replicas see it; they find it in TFSTEPS_DATA.
         system: The job system. auto = the one that fits the cluster in a pod, else local.
         run_id: Groups the jobs of a run. Filled in by itself in pipelines; empty = taken from the output path.
-        task_config: Never given: carries what is set on the task (resources, node selector, tolerations, affinity, env,
-            volumes) to the replicas.
+        task_config: Do not set. Kubeflow Pipelines fills it with what is set on the task (resources, node selector,
+            tolerations, affinity, env, volumes), which the replicas get.
 
     Returns:
         job: All that a `wait` step needs: name, uid, system, namespace, run, task, attempt, created, the folders

@@ -1,13 +1,16 @@
 """The curves of a report: every scalar of the event files, thinned out until a page can hold them."""
 
+import json
 import math
 import os
+import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from tfsteps.event_files import POLL_BYTES, Scalar, ScalarReader
+from tfsteps.records import open_private
 
 _READ = 64 << 20  # of more than this the rest is left out
 _TAGS = 40
@@ -58,16 +61,18 @@ class Charts(msgspec.Struct, kw_only=True):
         charts: The wanted tags first, then by name.
         more: Names of the tags left out.
         cut: Whether the files were too long to be read to their end.
+        denied: Path of a file or folder that this user may not read; empty = all may be read.
     """
 
     charts: list[Chart] = []
     more: list[str] = []
     cut: bool = False
+    denied: str = ""
 
 
 def gather(logdir: str | os.PathLike[str], wanted: Sequence[str] = ()) -> Charts:
     """Return the curves below `logdir`, which need not exist; those that `wanted` names come first."""
-    read, cut = _read(logdir)
+    read, reader = _read(logdir)
     by_tag: dict[str, list[_Values]] = {}
     for values in read:
         by_tag.setdefault(values.tag, []).append(values)
@@ -79,7 +84,21 @@ def gather(logdir: str | os.PathLike[str], wanted: Sequence[str] = ()) -> Charts
         Chart(tag=tag, curves=[values.curve(limit) for values in runs], more=len(by_tag[tag]) - len(runs))
         for tag, runs in shown.items()
     ]
-    return Charts(charts=charts, more=tags[_TAGS:], cut=cut)
+    return Charts(charts=charts, more=tags[_TAGS:], cut=reader.behind, denied=reader.denied)
+
+
+def save(charts: Charts, path: pathlib.Path) -> None:
+    """Write `charts` to a file, for a report that cannot read the event files. OSError if that fails."""
+    with open_private(path, "wb") as file:
+        file.write(json.dumps(msgspec.to_builtins(charts)).encode())  # a last value may be NaN, which msgspec drops
+
+
+def saved(path: pathlib.Path) -> Charts | None:
+    """Return what `save` wrote; None where it wrote nothing, or the file is garbled."""
+    try:
+        return msgspec.convert(json.loads(path.read_bytes()), Charts)
+    except (OSError, ValueError, RecursionError):  # msgspec's and JSON's errors are ValueErrors
+        return None
 
 
 def thin(points: Sequence[Point], limit: int) -> list[Point]:
@@ -134,8 +153,8 @@ class _Values:
         return [Point(*point) for point in {step: (step, value) for step, _, value in sorted(self._scalars)}.values()]
 
 
-def _read(logdir: str | os.PathLike[str]) -> tuple[list[_Values], bool]:
-    """Return what the event files hold, and whether some of it was left out."""
+def _read(logdir: str | os.PathLike[str]) -> tuple[list[_Values], ScalarReader]:
+    """Return what the event files hold, and the reader, which knows what was left out."""
     known: dict[tuple[str, str], _Values] = {}
     reader = ScalarReader(logdir)
     for _ in range(_READ // POLL_BYTES):
@@ -147,4 +166,4 @@ def _read(logdir: str | os.PathLike[str]) -> tuple[list[_Values], bool]:
                 known[key].add(scalar)
         if not reader.behind:
             break
-    return list(known.values()), reader.behind
+    return list(known.values()), reader

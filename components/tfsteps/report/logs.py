@@ -50,9 +50,11 @@ def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, Tail]:
     try:
         whole = log.stat().st_size <= _READ
         for stamp, name, text in _lines(log):
-            if name in kept:
-                kept[name].append((stamp, text[: 8 * _WIDTH]))
-                seen[name] += 1
+            replica, _, container = name.partition("/")
+            if replica in kept:
+                prefix = f"[{container}] ".encode() if container else b""
+                kept[replica].append((stamp, prefix + text[: 8 * _WIDTH]))
+                seen[replica] += 1
     except FileNotFoundError:
         pass
     room = max(_CHARACTERS // max(len(kept), 1), _FEWEST)

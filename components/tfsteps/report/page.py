@@ -5,10 +5,11 @@ import contextlib
 import hashlib
 import importlib.resources
 import pathlib
+from collections.abc import Sequence
 
 import msgspec
 
-from tfsteps.records import Attempt, ReplicaStatus
+from tfsteps.records import Attempt, ReplicaStatus, open_private
 from tfsteps.report import charts, curves, sections
 from tfsteps.report.description import Description
 from tfsteps.report.graph import graph
@@ -31,7 +32,8 @@ def write(attempt: Attempt) -> pathlib.Path:
     page = "<!DOCTYPE html>\n" + _page(attempt)
     new = attempt.report.with_suffix(".new")
     try:
-        new.write_bytes(page.encode())
+        with open_private(new, "wb") as file:
+            file.write(page.encode())
         new.replace(attempt.report)
     except OSError:
         with contextlib.suppress(OSError):
@@ -43,7 +45,7 @@ def write(attempt: Attempt) -> pathlib.Path:
 def _page(attempt: Attempt) -> Html:
     status = attempt.status()
     job = Description.read(attempt.folder / "job.json")
-    found = curves.gather(status.logs, job.metrics) if status.logs else curves.Charts()
+    found = _curves(attempt, status.logs, job.metrics)
     shown = notable(status.replicas, status.deciding)
     opened = status.digest.replica if status.digest else ""
     parts = [
@@ -61,7 +63,7 @@ def _page(attempt: Attempt) -> Html:
         ("job", "Job description", job.shown()),
     ]
     present = [(anchor, title, content) for anchor, title, content in parts if content]
-    data = msgspec.json.encode(charts.data(found.charts)).decode().replace("<", "\\u003c")
+    data = msgspec.json.encode(charts.data(found.charts if found else [])).decode().replace("<", "\\u003c")
     script = _file("script.js")
     body = tag(
         "body",
@@ -74,6 +76,13 @@ def _page(attempt: Attempt) -> Html:
         tag("script", Html(script)),
     )
     return tag("html", _head(sections.title(status, job.name), sections.favicon(status), script), body, lang="en")
+
+
+def _curves(attempt: Attempt, logs: str, wanted: Sequence[str]) -> curves.Charts | None:
+    """Return the curves: those that the launcher was told of, else what the event files hold; None = not readable."""
+    if (charts := curves.saved(attempt.curves)) is not None:
+        return charts
+    return curves.gather(logs, wanted) if logs and pathlib.Path(logs).is_dir() else None
 
 
 def _head(title: str, favicon: str, script: str) -> Html:

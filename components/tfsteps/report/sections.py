@@ -9,12 +9,13 @@ from tfsteps.report.curves import Charts
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import plain
 from tfsteps.report.words import UNKNOWN, duration, icon, moment, plural, size
+from tfsteps.spec import is_uri
 from tfsteps.systems.base import State
 
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
 _RED = "#c62f35"
 _ADVICE = {
-    "infrastructure": "The platform's fault: the same job may succeed when it is run again.",
+    "platform": "The platform's fault: the same job may succeed when it is run again.",
     "user": "Running it again will not help before something is changed.",
 }
 
@@ -137,7 +138,7 @@ def _findings(found: Digest) -> list[tuple[str, str]]:
         ("Exit code", code if found.exit_code is not None else found.meaning),
         ("Exception", plain(found.exception)),
         ("Raised at", found.frame),
-        ("What next", _ADVICE.get(found.retryable, found.retryable)),
+        ("What next", _ADVICE.get(found.fault, found.fault)),
     ]
     return [(term, text) for term, text in findings if text]
 
@@ -149,14 +150,16 @@ def warnings(status: Status, hidden: int) -> Html | None:
     return tag("ul", *items, class_="warnings") if items else None
 
 
-def curves(found: Charts, logs: str) -> Html:
-    """Return all charts, or the sentence that says why there are none."""
+def curves(found: Charts | None, logs: str) -> Html:
+    """Return all charts, or the sentence that says why there are none; None = the event files could not be read."""
+    if is_uri(logs):
+        return tag("p", f"The event files are at {logs}, which reports do not read; TensorBoard does.", class_="note")
+    if found is None:
+        unread = f"The event files are at {logs}, which could not be read when this report was written."
+        return tag("p", unread if logs else "Event files were not kept: the job has no `output_dir`.", class_="note")
     if not found.charts:
-        return tag(
-            "p",
-            f"No scalar was found in event files below {logs}." if logs else "There were no event files.",
-            class_="note",
-        )
+        denied = f"The launcher's user may not read {found.denied}." if found.denied else ""
+        return tag("p", denied or f"No scalar was found in event files below {logs}.", class_="note")
     notes = []
     if found.more:
         names = ", ".join(found.more[:20]) + (", …" if len(found.more) > 20 else "")

@@ -22,7 +22,7 @@ def fire_times(
     cron: Cron | None = None,
     zone: zoneinfo.ZoneInfo | None = None,
     *,
-    mends_midnight: bool = True,
+    adjusts_midnight: bool = True,
 ) -> Iterator[int]:
     """Yield when the runs of a schedule start that is created at `now`, in seconds since the epoch.
 
@@ -31,13 +31,13 @@ def fire_times(
         now: Seconds since the epoch.
         cron: Its expression as it is written for a scheduler; None = as its author wrote it.
         zone: Where that scheduler reads it; None = the schedule's.
-        mends_midnight: As in `next_fire`.
+        adjusts_midnight: As in `next_fire`.
     """
     expression = cron or schedule.expression
     at: int | None = schedule.origin(now)
     while at is not None:
         if expression:
-            at = next_fire(expression, at, zone or schedule.zone, mends_midnight=mends_midnight)
+            at = next_fire(expression, at, zone or schedule.zone, adjusts_midnight=adjusts_midnight)
         else:
             at += int(schedule.interval or 0)
         if at is None or schedule.ended(at):
@@ -45,23 +45,23 @@ def fire_times(
         yield at
 
 
-def next_fire(cron: Cron, after: int, zone: zoneinfo.ZoneInfo, *, mends_midnight: bool = True) -> int | None:
+def next_fire(cron: Cron, after: int, zone: zoneinfo.ZoneInfo, *, adjusts_midnight: bool = True) -> int | None:
     """Return the first instant after `after` at which `cron` fires in `zone`; None if there is none in five years.
 
     Args:
         cron: The expression.
         after: Seconds since the epoch.
         zone: Where its fields are read.
-        mends_midnight: Whether days without a midnight are got over, as robfig/cron v3 does and v1.2 does not.
+        adjusts_midnight: Whether a search steps over days without a midnight, as robfig/cron v3 does and v1.2 does not.
     """
-    return _Search(cron, after + 1, zone, mends_midnight).result()
+    return _Search(cron, after + 1, zone, adjusts_midnight).result()
 
 
 class _Search:
     """One search: the instant that was reached, and whether it stands at the beginning of what is looked at next."""
 
-    def __init__(self, cron: Cron, start: int, zone: zoneinfo.ZoneInfo, mends_midnight: bool) -> None:
-        self._cron, self._zone, self._mends_midnight = cron, zone, mends_midnight
+    def __init__(self, cron: Cron, start: int, zone: zoneinfo.ZoneInfo, adjusts_midnight: bool) -> None:
+        self._cron, self._zone, self._adjusts_midnight = cron, zone, adjusts_midnight
         self._at = start
         self._added = False
         self._last_year = self._wall().year + _YEARS
@@ -89,7 +89,7 @@ class _Search:
             if not self._begin():
                 wall = self._settled(wall.replace(hour=0, minute=0, second=0))
             self._at = self._instant(wall + dt.timedelta(days=1))
-            if self._mends_midnight and (hour := self._wall().hour):
+            if self._adjusts_midnight and (hour := self._wall().hour):
                 self._at += (24 - hour if hour > 12 else -hour) * _HOUR
             if self._wall().day == 1:
                 return False

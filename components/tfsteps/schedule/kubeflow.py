@@ -35,7 +35,7 @@ def problems(schedule: Schedule, now: float, server_timezone: str = "UTC") -> li
 def fires(schedule: Schedule, now: float, server_timezone: str = "UTC") -> Iterator[int]:
     """Yield when its runs start, in seconds since the epoch."""
     cron, zone = _there(schedule, now, server_timezone), zoneinfo.ZoneInfo(server_timezone)
-    return fire_times(schedule, now, cron, zone, mends_midnight=False)
+    return fire_times(schedule, now, cron, zone, adjusts_midnight=False)
 
 
 def recurring_run(schedule: Schedule, now: float, server_timezone: str = "UTC") -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """From a text, a file or plain data to a `Schedule`, or to everything that is wrong with it."""
 
-import difflib
 import os
 import pathlib
 import time
@@ -10,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import timezones
 from tfsteps.schedule import fires
 from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.types import Schedule, seconds
@@ -102,16 +102,9 @@ def _whole(path: Path, value: float | None) -> Iterator[Problem]:
 
 
 def _zone(name: str) -> zoneinfo.ZoneInfo | Problem:
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        known = zoneinfo.available_timezones()
-        by_city = {zone.rpartition("/")[2].lower(): zone for zone in sorted(known)}
-        near = difflib.get_close_matches(name.rpartition("/")[2].lower(), by_city, n=1)
-        fix = (
-            f"Write `{by_city[near[0]]}`" if near else "Write a name such as `Europe/Berlin`, or `Etc/GMT-3` for +03:00"
-        )
-        return problem(("timezone",), "is not a time zone of the IANA database", fix, shown(name))
+    if fix := timezones.fix(name):
+        return problem(("timezone",), timezones.WRONG, fix, shown(name))
+    return zoneinfo.ZoneInfo(name)
 
 
 def _cron(text: str) -> Iterator[Problem]:

@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from tfsteps.cluster.access import AccessError, find
-from tfsteps.cluster.api import Api, ApiError
+from tfsteps.cluster.api import Api
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.exits import Exit
-from tfsteps.systems.kubernetes.host import WORKFLOWS
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
 _ENDED = {"Succeeded": Exit.SUCCEEDED, "Failed": Exit.FAILED, "Error": Exit.FAILED}
@@ -71,7 +72,7 @@ def create(api: Api, workflow: Mapping[str, Any]) -> dict[str, Any]:
         if error.status != 409:
             code = Exit.PLATFORM if error.unavailable else Exit.USAGE
             raise SubmitError(f"the Workflow cannot be created in {where}: {error}", code) from error
-    found = dict(api.get(WORKFLOWS, where, metadata["name"])["metadata"])
+    found = dict(api.get(WORKFLOWS, where, metadata["name"], allowed=True)["metadata"])
     if not _owners(metadata) or _owners(found) != _owners(metadata):
         raise SubmitError(f"there is a Workflow {metadata['name']} in {where} already; delete it or rename", Exit.USAGE)
     return found
@@ -88,7 +89,15 @@ def follow(api: Api, metadata: Mapping[str, Any], say: Callable[[str], None]) ->
         SubmitError: It was deleted, or may not be watched.
     """
     seen: queue.Queue[Seen] = queue.Queue()
-    Watch(api, WORKFLOWS, metadata["namespace"], seen.put, fieldSelector=f"metadata.name={metadata['name']}")
+    Watch(
+        api,
+        WORKFLOWS,
+        metadata["namespace"],
+        seen.put,
+        sought=(metadata["name"], metadata["uid"]),
+        believe_first_refusal=True,
+        fieldSelector=f"metadata.name={metadata['name']}",
+    )
     phase = ""
     try:
         while phase not in _ENDED:
@@ -107,9 +116,12 @@ def _workflow(seen: Seen, metadata: Mapping[str, Any]) -> dict[str, Any]:
     match seen:
         case Listed(items=[item]) | Changed(item=item) if item["metadata"]["uid"] == metadata["uid"]:
             return item
-        case Refused(error=error, status=status):
+        case Refused(error=error, retryable=False):
             words = f"Workflows may not be watched in {metadata['namespace']}: {error}; grant get, list and watch"
-            raise SubmitError(words, Exit.USAGE if status in {401, 403} else Exit.PLATFORM)
+            raise SubmitError(words, Exit.USAGE)
+        case Refused(error=error):
+            words = f"Workflow {metadata['name']} goes on, but cannot be watched any more: {error}"
+            raise SubmitError(words, Exit.PLATFORM)
         case Listed() | Changed() | Deleted():
             raise SubmitError(f"Workflow {metadata['name']} was deleted", Exit.FAILED)
 

@@ -8,6 +8,7 @@ from tfsteps.spec.pod import EnvSource, Resources
 from tfsteps.spec.problems import Problem, SpecError, dotted
 from tfsteps.spec.types import ROLES, Deadlines, Gang, Role, RoleName, Strategy, TrainingJob
 from tfsteps.spec.units import Duration, format_bytes, format_duration
+from tfsteps.spec.uris import is_uri
 
 __all__ = [
     "ROLES",
@@ -27,6 +28,7 @@ __all__ = [
     "format_bytes",
     "format_duration",
     "from_plain",
+    "is_uri",
     "load",
     "options_of",
     "parse",

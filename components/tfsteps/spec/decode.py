@@ -97,7 +97,10 @@ class _Decoder:
         """Note an unknown field; return the field that it was meant to be, or None."""
         fix, guess = advice(str(key), fields)
         allowed = ", ".join(fields) if fix == "Remove it" else ""
-        self.problems.append(Problem(path=(*path, key), wrong="is not a known field", fix=fix, allowed=allowed))
+        meant = (*path, guess) if guess else ()
+        self.problems.append(
+            Problem(path=(*path, key), wrong="is not a known field", fix=fix, allowed=allowed, meant=meant)
+        )
         return guess
 
     def _missing(self, field: mi.Field, path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 
-def _mend_name(text: str) -> str:
+def _suggest_name(text: str) -> str:
     """Return the name that `My Job_1` was meant to be; empty if nothing of it can stay."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-0123456789")[:63].rstrip("-")
 
@@ -18,7 +18,7 @@ Name = Annotated[
     str,
     Meta(
         pattern=r"^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$",
-        extra={"mend": _mend_name},
+        extra={"suggest": _suggest_name},
         description="1 to 63 lower-case letters, digits and '-', a letter first, no '-' last",
         examples=["mnist"],
     ),
@@ -48,6 +48,14 @@ Image = Annotated[
         ),
         description="an image reference in lower case: [registry/]name[:tag][@sha256:digest]",
         examples=["ghcr.io/acme/mnist:1.4"],
+    ),
+]
+ResourceName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+        description="the name of an extended resource of Kubernetes: domain/name",
+        examples=["amd.com/gpu"],
     ),
 ]
 ObjectName = Annotated[

@@ -75,7 +75,8 @@ def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
 def _job(document: Document, options: Options | None) -> TrainingJob:
     job, found = decode(document, TrainingJob)
     problems = document.problems + found
-    problems += rules.check(job, [problem.path for problem in problems])
+    unread = [*(problem.path for problem in problems), *(problem.meant for problem in problems if problem.meant)]
+    problems += rules.check(job, unread)
     problems += _system_options(document, options)
     if problems:
         placed = [msgspec.structs.replace(p, line=p.line or document.line(p.path)) for p in problems]

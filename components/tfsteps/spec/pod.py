@@ -15,6 +15,7 @@ from tfsteps.spec.fields import (
     ObjectName,
     PodField,
     Relative,
+    ResourceName,
     Text,
 )
 from tfsteps.spec.units import Cpu, Delay, Memory
@@ -62,6 +63,7 @@ class Resources(_Base, frozen=True):
         cpu: Cores requested.
         memory: Bytes requested.
         gpu: Whole GPUs.
+        gpu_resource: What the cluster counts GPUs as; empty = what TFSTEPS_GPU_RESOURCE says, else nvidia.com/gpu.
         gpu_type: Model of the GPU, e.g. T4; each job system maps it to its own node selector.
         shared_memory: Size of /dev/shm in bytes; counts against the memory limit.
         limits: Upper bounds, where they differ from the requests.
@@ -70,6 +72,7 @@ class Resources(_Base, frozen=True):
     cpu: Cpu | None = None
     memory: Memory | None = None
     gpu: GpuCount = 0
+    gpu_resource: ResourceName | None = None
     gpu_type: Filled | None = None
     shared_memory: Memory | None = None
     limits: Limits = Limits()

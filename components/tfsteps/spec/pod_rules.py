@@ -55,11 +55,12 @@ def shared_memory(job: TrainingJob) -> Iterator[Problem]:
 
 
 def gpu_types(job: TrainingJob) -> Iterator[Problem]:
-    """A type of GPU goes with a number of them."""
+    """A type of GPU, and a resource that stands for them, go with a number of them."""
     for path, need in _resources(job):
-        if need.gpu_type and not need.gpu:
-            wrong, fix = "names a type, and no GPU is asked for", "Add `gpu: 1`, or remove gpu_type"
-            yield problem((*path, "gpu_type"), wrong, fix, repr(need.gpu_type))
+        for field, what in (("gpu_type", "type"), ("gpu_resource", "resource")):
+            if (value := getattr(need, field)) and not need.gpu:
+                wrong, fix = f"names a {what}, and no GPU is asked for", f"Add `gpu: 1`, or remove {field}"
+                yield problem((*path, field), wrong, fix, repr(value))
 
 
 def programs(job: TrainingJob) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""What is wrong with a job file: every problem at once, each with its place and its mend."""
+"""What is wrong with a job file: every problem at once, each with its place and its fix."""
 
 from typing import Any
 
@@ -20,6 +20,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         allowed: What may stand there; empty where the phrase and the fix say it all.
         value: The value as written, cut short; empty where nothing stands there.
         line: The line in the file, from 1; None where there was no file.
+        meant: The field that an unknown one is taken for; empty = none. Nothing else is known of it.
     """
 
     path: Path
@@ -28,12 +29,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     allowed: str = ""
     value: str = ""
     line: int | None = None
+    meant: Path = ()
 
     def __str__(self) -> str:
-        """Return the problem as one line, without the file and line."""
+        """Return the problem as one line that can be printed, without the file and line."""
         subject = f"{self.value} {self.wrong}" if self.value else self.wrong
         allowed = f" Allowed: {self.allowed}." if self.allowed else ""
-        return f"{dotted(self.path)}: {subject}.{allowed} {self.fix}."
+        text = f"{dotted(self.path)}: {subject}.{allowed} {self.fix}."
+        return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def problem(path: Path, wrong: str, fix: str, value: object = "", allowed: str = "") -> Problem:

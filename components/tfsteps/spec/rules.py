@@ -12,8 +12,10 @@ from tfsteps.spec import pod_rules
 from tfsteps.spec.problems import Path, Problem, problem
 from tfsteps.spec.types import TrainingJob
 from tfsteps.spec.units import format_duration
+from tfsteps.spec.uris import is_uri
 
 _PLACEHOLDERS = ("name", "run_id", "task")
+_STORES = ("gs", "s3", "s3a", "s3n")  # schemes whose URIs begin with a bucket
 
 
 def roles(job: TrainingJob) -> Iterator[Problem]:
@@ -90,6 +92,7 @@ def output_dir(job: TrainingJob) -> Iterator[Problem]:
     template, path = job.output_dir or "", ("output_dir",)
     if template.startswith(("~", "$")):
         yield problem(path, "is not expanded: no shell reads it", "Write the path out", repr(template))
+    yield from _uri(path, template)
     try:
         used = [part[1:] for part in Formatter().parse(template) if part[1] is not None]
     except ValueError:
@@ -103,8 +106,33 @@ def output_dir(job: TrainingJob) -> Iterator[Problem]:
             yield problem(path, wrong, "Use one of these", repr(template), allowed)
 
 
+def _uri(path: Path, folder: str) -> Iterator[Problem]:
+    """A URI that names a folder of a store."""
+    scheme, slashes, rest = folder.partition(":/")
+    if scheme == "file" and slashes:
+        fix = f"Write the path, `/{rest.lstrip('/')}`"
+        yield problem(path, "is a file:// URI, which not every program reads", fix, repr(folder))
+    elif slashes and scheme in _STORES and not rest.startswith("/"):
+        yield problem(path, "has one slash after its scheme", f"Write `{scheme}://...`", repr(folder))
+    elif is_uri(folder) and (not rest.strip("/") or (scheme in _STORES and rest.startswith("//"))):
+        yield problem(path, "names no bucket", f"Write `{scheme}://bucket/folder`", repr(folder))
+
+
+def working_dirs(job: TrainingJob) -> Iterator[Problem]:
+    """No process starts in a bucket."""
+    roles = [(("roles", name, "working_dir"), role.working_dir) for name, role in job.roles.items()]
+    for path, folder in [(("working_dir",), job.working_dir), *roles]:
+        if folder and is_uri(folder):
+            yield problem(path, "is a URI; no process can start there", "Write a path", repr(folder))
+
+
 def outputs(job: TrainingJob) -> Iterator[Problem]:
-    """The exported model does not lie among the event files."""
+    """The exported model does not lie among the event files, and both lie below the output folder."""
+    own = ("tensorboard", "log_dir"), job.tensorboard and job.tensorboard.log_dir
+    for path, folder in [(("outputs", "model"), job.outputs.model), (("outputs", "logs"), job.outputs.logs), own]:
+        if folder and is_uri(folder):
+            fix = "Write a relative path, and the URI in `output_dir`"
+            yield problem(path, "is a URI, and a folder below `output_dir` is expected", fix, repr(folder))
     model, logs = (posixpath.normpath(folder) for folder in (job.outputs.model, job.outputs.logs))
     if model == logs:
         yield problem(("outputs",), f"has one folder, {model!r}, for model and logs", "Write two folders")
@@ -126,6 +154,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     deadlines: ("deadlines.total", "deadlines.running"),
     output_dir: (),
     outputs: ("outputs.model", "outputs.logs"),
+    working_dirs: (),
     clean_up: (),
     pod_rules.limits: (),
     pod_rules.shared_memory: (

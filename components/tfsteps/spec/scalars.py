@@ -62,8 +62,8 @@ def text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | N
     if "\0" in value:
         raise RefusedError("holds a NUL character", "Remove it", allowed)
     if info.pattern and not re.fullmatch(info.pattern, value):
-        mended = meta["mend"](value) if "mend" in meta else None
-        fix = f"Write `{mended}`" if mended else such_as(meta, "Change it")
+        suggestion = meta["suggest"](value) if "suggest" in meta else None
+        fix = f"Write `{suggestion}`" if suggestion else such_as(meta, "Change it")
         raise RefusedError("is not allowed here" if value else "is empty", fix, allowed)
     return value
 
@@ -99,8 +99,8 @@ def _parsed(value: str, meta: Mapping[str, Any]) -> float:
     try:
         amount: float = meta["parse"](value)
     except ValueError as error:
-        mended = meta["mend"](value)
-        fix = f"Write `{mended}`" if mended else such_as(meta, "Change it")
+        suggestion = meta["suggest"](value)
+        fix = f"Write `{suggestion}`" if suggestion else such_as(meta, "Change it")
         raise RefusedError(str(error), fix, meta["description"]) from error
     return amount
 

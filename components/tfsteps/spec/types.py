@@ -22,7 +22,7 @@ from tfsteps.spec.fields import (
     Text,
 )
 from tfsteps.spec.pod import Env, Labels, Resources, Tolerations, Volumes
-from tfsteps.spec.units import Duration
+from tfsteps.spec.units import Duration, Keeping
 
 RoleName = Literal["chief", "worker", "ps", "evaluator"]
 ROLES: tuple[RoleName, ...] = ("chief", "worker", "ps", "evaluator")
@@ -98,11 +98,19 @@ class Roles(_Base, frozen=True):
 class Deadlines(_Base, frozen=True):
     """When to give up. Each is enforced by tfsteps; left out = none, but for `total`.
 
+    They count the time in which tfsteps can see the job, by its own clock: not while the API server is away or the
+    launcher itself stands still, and never by time stamps of other machines. A launcher that adopts a job counts its
+    age, as the API server tells it, for `total` alone; the others begin anew when it first sees the job.
+
     Attributes:
         queue: Seconds until the job system lets the job start.
-        pending: Seconds from then until all replicas have started.
+        pending: Seconds from then until all replicas have started. Left out, the launcher only reports what the job
+            waits for, after 10 minutes and whenever the wait has doubled.
         running: Seconds from then on to the end.
-        no_progress: Seconds without a log line and without a change of state.
+        no_progress: Seconds without a change of state, without output (an unfinished line such as a progress bar
+            counts, too) and without growth of event files that the launcher can read. Not counted while the job is
+            queued, or the log of a replica cannot be read. CPU time is no sign of progress: a strategy that hangs uses
+            CPU while it waits for its peers.
         total: Seconds from creation to the end, restarts included. Default 7 days.
     """
 
@@ -116,11 +124,15 @@ class Deadlines(_Base, frozen=True):
 class Outputs(_Base, frozen=True):
     """What the job leaves, as paths below `output_dir`.
 
+    Programs get them as TFSTEPS_OUTPUT_DIR, TFSTEPS_MODEL_DIR and TFSTEPS_LOG_DIR. On this machine the folders exist
+    when a program starts. On a cluster a launcher that mounts the volume at the same path makes them, if it may;
+    elsewhere the program makes them, as TensorFlow's writers do.
+
     Attributes:
         model: Folder of the exported model.
         logs: Folder of the TensorBoard event files.
         metrics: Name of each metric and the tag of its scalar in the event files, `<tag>` or `<run>/<tag>`; the last
-            value counts.
+            value counts. A launcher on Kubernetes that does not mount the claim or NFS export has a pod read it.
     """
 
     model: Relative = "model"
@@ -175,7 +187,8 @@ class TrainingJob(_Base, frozen=True):
         node_selector: Labels that a node must have.
         tolerations: Taints that are tolerated.
         labels: Put on the job and its pods.
-        annotations: Put on the job and its pods.
+        annotations: Put on the job and its pods. No Istio proxy is put into the pods unless
+            `sidecar.istio.io/inject` is "true" here.
         service_account: The pods' ServiceAccount; empty = the namespace's default.
         image_pull_secrets: Names of Secrets.
         image_pull_policy: As in Kubernetes; empty = its default.
@@ -189,13 +202,18 @@ class TrainingJob(_Base, frozen=True):
         success: chief = the chief's end decides (worker 0's where there is none); all_workers = every chief and worker
             must succeed.
         deadlines: When to give up.
-        output_dir: Folder that all replicas see. {name}, {run_id}, {task} are replaced. Empty = a folder of the run
-            (local); tfsteps/{run_id}/{task} on the job's first claim or NFS export that is not read-only.
+        output_dir: Folder that all replicas see: a path (on a cluster an absolute one), or a URI such as
+            gs://bucket/{run_id}. {name}, {run_id}, {task} are replaced. Empty = a folder of the run (local);
+            tfsteps/{run_id}/{task} on the job's first claim or NFS export that is not read-only. Without one, what
+            replicas write is lost with their pods, and the step's outputs model and logs stay empty.
         outputs: What is found there.
         tensorboard: Present = a TensorBoard is offered.
         on_end: What is left when the job has ended: keep everything, delete_pods, or delete the job. Empty =
             delete_pods on success, keep on failure.
         keep_for: Seconds after which the janitor removes what was kept; empty = never.
+        on_evicted: What becomes of the job when its launcher's pod is evicted or deleted and no other pod follows: stop
+            deletes it; a duration keeps it for so long, for a retry of the run to adopt it, and then Kubernetes deletes
+            it. Empty = stop.
         gang: Present = all replicas start together, or none does.
         queue: Queue of the job system.
         priority: 0 (lowest) to 100.
@@ -229,6 +247,7 @@ class TrainingJob(_Base, frozen=True):
     tensorboard: TensorBoard | None = None
     on_end: Literal["keep", "delete_pods", "delete"] | None = None
     keep_for: Duration | None = None
+    on_evicted: Keeping | None = None
     gang: Gang | None = None
     queue: Filled | None = None
     priority: Priority | None = None

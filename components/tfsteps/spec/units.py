@@ -21,6 +21,11 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * _SECONDS.get(unit, 1.0) for number, unit in re.findall(r"([0-9.]+)([smhd]?)", text))
 
 
+def parse_keeping(text: str) -> float:
+    """Return 0 for `stop`, else seconds as `parse_duration`."""
+    return 0.0 if text == "stop" else parse_duration(text)
+
+
 def parse_bytes(text: str) -> int:
     """Return bytes for a Kubernetes memory quantity: `4Gi`, `500M`, `1048576`. ValueError for anything else."""
     if not re.fullmatch(_BYTES, text):
@@ -37,7 +42,7 @@ def parse_cores(text: str) -> float:
     return float(text.removesuffix("m")) / (1000 if text.endswith("m") else 1)
 
 
-def mend_duration(text: str) -> str | None:
+def suggest_duration(text: str) -> str | None:
     """Return the duration that `30 min`, `PT1H` or `2 weeks` was meant to be; None if it cannot be told."""
     part = re.compile(r"([0-9.]+)\s*(w|d|h|m|s)(?:eeks?|ays?|(?:ou)?rs?|in(?:ute)?s?|ec(?:ond)?s?)?[\s,]*")
     rest = text.lower().strip().removeprefix("p").removeprefix("t")
@@ -47,7 +52,7 @@ def mend_duration(text: str) -> str | None:
     return "".join(f"{float(number) * 7:g}d" if unit == "w" else number + unit for number, unit in found)
 
 
-def mend_bytes(text: str) -> str | None:
+def suggest_bytes(text: str) -> str | None:
     """Return the amount that `4 GB`, `4gib` or `100m` was meant to be; None if it cannot be told."""
     match = re.fullmatch(rf"({_NUMBER})\s*([kmgt])(i?)b?(ytes?)?", text.strip().lower())
     if not match:
@@ -56,7 +61,7 @@ def mend_bytes(text: str) -> str | None:
     return f"{number}{unit.upper()}i" if binary else number + (unit if unit == "k" else unit.upper())
 
 
-def mend_cores(text: str) -> str | None:
+def suggest_cores(text: str) -> str | None:
     """Return the amount that `2 cores` or `500 millicores` was meant to be; None if it cannot be told."""
     match = re.fullmatch(rf"({_NUMBER})\s*(m|milli)?\s*(v?cpus?|cores?|c)?", text.strip().lower())
     return match[1] + ("m" if match[3] else "") if match else None
@@ -90,7 +95,7 @@ Duration = Annotated[
     Meta(
         gt=0,
         le=3650 * 86400.0,
-        extra={"parse": parse_duration, "mend": mend_duration},
+        extra={"parse": parse_duration, "suggest": suggest_duration},
         description="a duration above zero, up to 3650d: seconds, or numbers with s, m, h or d",
         examples=["30m", "1h30m", 90],
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_DURATION})$"},
@@ -101,10 +106,21 @@ Delay = Annotated[
     Meta(
         ge=0,
         le=3650 * 86400.0,
-        extra={"parse": parse_duration, "mend": mend_duration},
+        extra={"parse": parse_duration, "suggest": suggest_duration},
         description="a duration up to 3650d, or 0: seconds, or numbers with s, m, h or d",
         examples=["5m", 0],
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_DURATION})$"},
+    ),
+]
+Keeping = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=3650 * 86400.0,
+        extra={"parse": parse_keeping, "suggest": suggest_duration},
+        description="`stop`, or a duration up to 3650d",
+        examples=["30m", "stop"],
+        extra_json_schema={"types": ["string", "number"], "pattern": f"^(stop|{_DURATION})$"},
     ),
 ]
 Memory = Annotated[
@@ -112,7 +128,7 @@ Memory = Annotated[
     Meta(
         ge=2**20,  # less is a forgotten unit: `memory: 4`
         le=2**50,
-        extra={"parse": parse_bytes, "mend": mend_bytes},
+        extra={"parse": parse_bytes, "suggest": suggest_bytes},
         description="an amount of memory from 1Mi to 1024Ti: bytes, or a number with Ki, Mi, Gi, Ti, k, M, G or T",
         examples=["4Gi", "512Mi"],
         extra_json_schema={"types": ["string", "integer"], "pattern": f"^({_BYTES})$"},
@@ -123,7 +139,7 @@ Cpu = Annotated[
     Meta(
         gt=0,
         le=1024.0,  # more are thousandths without their m: `cpu: 2000`
-        extra={"parse": parse_cores, "mend": mend_cores},
+        extra={"parse": parse_cores, "suggest": suggest_cores},
         description="an amount of CPU above zero, up to 1024: cores, or thousandths with m",
         examples=["2", "500m"],
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_CORES})$"},

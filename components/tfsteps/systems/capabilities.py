@@ -120,6 +120,7 @@ FEATURES: Mapping[str, Feature] = {
     "deadlines": Feature("deadlines", {"deadlines": {"queue": "30m", "running": "2h", "total": "1d"}}),
     "keep_for": Feature("removal some time after the end", {"keep_for": "1h"}),
     "on_end": Feature("what is left at the end", {"on_end": "delete"}),
+    "on_evicted": Feature("kept for a retry when its launcher is evicted", {"on_evicted": "30m"}),
     "pause": Feature("`tfsteps pause` and `resume`"),
     "created_suspended": Feature("created suspended"),
     "hold": Feature("`tfsteps debug --hold`"),

@@ -3,13 +3,14 @@
 import contextlib
 import importlib.util
 import os
-import pathlib
 import select
 import signal
 import subprocess
 import sys
 import time
 from typing import Self
+
+from tfsteps.spec import is_uri
 
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
@@ -30,12 +31,13 @@ class TensorBoard:
         """Prepare; nothing is started.
 
         Args:
-            log_dir: Folder of the event files; it need not exist yet.
+            log_dir: Folder of the event files, or its URI; it need not exist yet.
             port: Port to listen on; 0 = any that is free.
             host: Address to listen on. TensorBoard asks nobody for a password.
         """
         self.url = ""
-        self._log_dir = pathlib.Path(log_dir).absolute()
+        folder = os.fspath(log_dir)
+        self._log_dir = folder if is_uri(folder) else os.path.abspath(folder)  # noqa: PTH100  keeps text
         self._port = port
         self._host = host
 

@@ -1,1 +1,1 @@
-"""The `train` component: runs one distributed TensorFlow job, waits for its end, and hands on what it made."""
+"""The `train` component: runs one distributed TensorFlow job, waits for its end, and returns its outputs."""

@@ -16,6 +16,7 @@ def train(
     job: dsl.OutputPath(dict),
     tensorboard_url: dsl.OutputPath(str),
     digest: dsl.OutputPath(str),
+    fault: dsl.OutputPath(str),
     model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
     logs: dsl.Output[dsl.Artifact],
@@ -68,14 +69,16 @@ def train(
         data: Path or URI of the data, as the replicas see it; they find it in TFSTEPS_DATA.
         system: The job system. auto = the one that fits the cluster in a pod, else local.
         run_id: Groups the jobs of a run. Filled in by itself in pipelines; empty = taken from the output path.
-        task_config: Never given: carries what is set on the task (resources, node selector, tolerations, affinity, env,
-            volumes) to the replicas.
+        task_config: Do not set. Kubeflow Pipelines fills it with what is set on the task (resources, node selector,
+            tolerations, affinity, env, volumes), which the replicas get.
 
     Returns:
         job: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs, and
             the metrics.
         tensorboard_url: Address of the TensorBoard; empty = none is up.
         digest: Why the job failed, in one sentence; empty = it did not.
+        fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not
+            fail.
         model: The model. Its true place, as the replicas see it, is metadata["path"].
         metrics: The metrics that `metric_tags` names and the event files hold.
         logs: Every line of every replica, with time stamps. The folder of the event files is metadata["path"].

@@ -25,7 +25,7 @@ def _train(task: Task) -> Ending:
     status = launch(job, wanted.identity, system, here=here, observers=[printer], tensorboard_url=url)
     ignore_termination()
     job_task.warn(printer, status.warnings, known)
-    return job_task.end(task, status)
+    return job_task.end(task, job, system, status)
 
 
 if __name__ == "__main__":

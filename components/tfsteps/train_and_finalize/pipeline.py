@@ -25,6 +25,7 @@ class Outputs(NamedTuple):
     job: dict
     tensorboard_url: str
     digest: str
+    fault: str
     model: dsl.Model
     metrics: dsl.Metrics
     logs: dsl.Artifact
@@ -115,6 +116,8 @@ def train_and_finalize(
             the metrics.
         tensorboard_url: Address of the TensorBoard; empty = none is up.
         digest: Why the job failed, in one sentence; empty = it did not.
+        fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not
+            fail.
         model: The model. Its true place, as the replicas see it, is metadata["path"].
         metrics: The metrics that `metric_tags` names and the event files hold.
         logs: Every line of every replica, with time stamps. The folder of the event files is metadata["path"].

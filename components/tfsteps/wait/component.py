@@ -14,6 +14,7 @@ def wait(
     job_: dsl.OutputPath(dict),
     tensorboard_url: dsl.OutputPath(str),
     digest: dsl.OutputPath(str),
+    fault: dsl.OutputPath(str),
     model: dsl.Output[dsl.Model],
     metrics: dsl.Output[dsl.Metrics],
     logs: dsl.Output[dsl.Artifact],
@@ -26,14 +27,16 @@ def wait(
     the beginning. Its outputs are those of `train`.
 
     Args:
-        job: The output `job` of the launch step. Its deadlines `queue` and `total` count from its creation, the others
-            from when this step sees them begin.
+        job: The output `job` of the launch step. Its deadline `total` counts from its creation, the others from when
+            this step first sees it.
 
     Returns:
         job_: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs,
             and the metrics.
         tensorboard_url: Address of the TensorBoard; empty = none is up.
         digest: Why the job failed, in one sentence; empty = it did not.
+        fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not
+            fail.
         model: The model. Its true place, as the replicas see it, is metadata["path"].
         metrics: The metrics that the job names and the event files hold.
         logs: Every line of every replica, with time stamps. The folder of the event files is metadata["path"].

@@ -14,7 +14,7 @@ from tfsteps.program import Ending
 from tfsteps.records import Attempt, Status
 from tfsteps.spec import Problem, SpecError, TrainingJob
 from tfsteps.stopping import ignore_termination
-from tfsteps.systems.base import System
+from tfsteps.systems.base import LaunchError, Note, System
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,10 +26,11 @@ def _wait(task: Task) -> Ending:
     launched, job = _launched(task)
     printer = job_task.printer(job)
     where = {"namespace": launched.namespace} if launched.namespace else {}
-    status = _ended(launched, job, job_task.find_system(launched.system, **where), printer)
+    system = job_task.find_system(launched.system, **where)
+    status = _ended(launched, job, system, printer)
     ignore_termination()
     job_task.warn(printer, status.warnings)
-    return job_task.end(task, status)
+    return job_task.end(task, job, system, status)
 
 
 def _launched(task: Task) -> tuple[JobOutput, TrainingJob]:
@@ -57,6 +58,10 @@ def _ended(launched: JobOutput, job: TrainingJob, system: System, printer: Print
     first = first_status(job, who, system, system.places(job, who, here), job_task.tensorboard_url())
     first.job, first.uid, first.namespace = launched.name, launched.uid, launched.namespace
     first.created = launched.created
+    try:
+        system.note(job, first.job, first.uid, Note.FOLLOWED)
+    except LaunchError as error:
+        first.warnings.append(f"A finalizer behind the launch step may stop this job: {error}")
     return resume(job, first, system, observers=[printer])
 
 

@@ -1,10 +1,13 @@
 """What Argo would refuse, drop or trip over is found; what it takes is not."""
 
-import copy
+import pathlib
+import re
 
 import pytest
 import yaml
 
+from tests.unit.argo.manifest import arguments
+from tests.unit.argo.manifest import changed as changed_in
 from tfsteps.engines.argo.cron import cron_problem
 from tfsteps.engines.argo.lint import problems
 
@@ -46,24 +49,18 @@ WORK = ("templates", 1)
 
 
 def changed(path, value, text=GOOD):
-    """Return a manifest with another value somewhere in its spec; None takes it away."""
-    manifest = copy.deepcopy(yaml.safe_load(text))
-    node = manifest["spec"]
-    for key in path[:-1]:
-        node = node[key]
-    if value is None:
-        del node[path[-1]]
-    else:
-        node[path[-1]] = value
-    return yaml.safe_dump(manifest)
-
-
-def arguments(**values):
-    return {"parameters": [{"name": name, "value": value} for name, value in values.items()]}
+    return changed_in(path, value, text)
 
 
 def test_nothing_wrong():
     assert problems(GOOD) == []
+
+
+def test_the_retry_strategy_in_the_docs():
+    page = (pathlib.Path(__file__).parents[3] / "docs/argo.md").read_text()
+    strategy = yaml.safe_load(re.search(r"```yaml\n( +retryStrategy:.*?)```", page, re.DOTALL)[1])["retryStrategy"]
+    assert "lastRetry.exitCode == '13'" in strategy["expression"]
+    assert problems(changed((*WORK, "retryStrategy"), strategy)) == []
 
 
 @pytest.mark.parametrize(
@@ -148,6 +145,9 @@ spec:
     [
         (("concurrencyPolicy",), "forbid", "spec.concurrencyPolicy: 'forbid' is not one of Allow, Forbid, Replace"),
         (("schedules",), ["0 3 * *"], "spec.schedules[0]: '0 3 * *' has 4 fields"),
+        (("schedules",), ["TZ=Europe/Belin 0 3 * * *"], "names a time zone that is not a time zone of the IANA"),
+        (("timezone",), "Europe/Belin", "spec.timezone: 'Europe/Belin' is not a time zone of the IANA database"),
+        (("timezone",), "+03:00", "or `Etc/GMT-3` for +03:00"),
         (("schedules",), [], "spec.schedules: it is missing"),
         (("schedule",), "0 3 * * *", "spec.schedule: gone in Argo 4"),
         (("workflowSpec",), {"templates": []}, "spec.entrypoint: it is missing"),
@@ -196,11 +196,12 @@ spec:
     container:
       image: tfsteps/launcher:1
       command: [python, -m, tfsteps.train.launcher]
-      args: [--argo, train, workers=2]
+      args: [--argo, train, name=a, "image=a:1", workers=2]
       env: [{name: TFSTEPS_NODE_NAME, value: a}]
-    retryStrategy: {limit: 2}
+    retryStrategy: {limit: 2, retryPolicy: Always}
 """
 FIT = ("templates", 0)
+JOB = ["name=a", "image=a:1"]
 
 
 @pytest.mark.parametrize(
@@ -211,16 +212,52 @@ FIT = ("templates", 0)
             {"key": "a", "maxAge": "1h", "cache": {"configMap": {"name": "b"}}},
             "a launcher runs no job",
         ),
-        ((*FIT, "retryStrategy"), None, "without a retryStrategy the step fails when its pod is evicted"),
+        ((*FIT, "daemon"), True, "template fit.daemon: a daemon counts as done as soon as its pod is up"),
+        (("templateDefaults",), {"daemon": True}, "template fit.daemon: a daemon counts as done"),
+        ((*FIT, "retryStrategy"), None, "fit.retryStrategy: without one the step fails when its pod is lost"),
+        ((*FIT, "retryStrategy", "retryPolicy"), None, "OnFailure, Argo's default, misses lost pods: by timing one"),
+        ((*FIT, "retryStrategy", "retryPolicy"), "OnFailure", "'OnFailure' misses lost pods"),
+        ((*FIT, "retryStrategy", "retryPolicy"), "OnError", "'OnError' misses lost pods"),
+        ((*FIT, "retryStrategy", "retryPolicy"), "OnTransientError", "and only Always covers all. Allowed: Always."),
         ((*FIT, "container", "env"), [], "without the variable TFSTEPS_NODE_NAME"),
-        ((*FIT, "container", "args"), ["--argo", "trian"], "its args must begin with --argo and one of"),
-        ((*FIT, "container", "args"), ["--argo", "train", "worker=2"], "'worker=2' is no input of train"),
+        ((*FIT, "container", "args"), ["--argo", "trian"], "they must begin with --argo and one of"),
+        (
+            (*FIT, "container", "args"),
+            ["--argo", "train", *JOB, "workers=2", "worker=2"],
+            "'worker=2' is not NAME=VALUE of an input of train. Allowed: args, ",
+        ),
+        (
+            (*FIT, "container", "args"),
+            ["--argo", "train", *JOB, "workers=two"],
+            "template fit: workers: 'two' is not of its type. Allowed: a whole number.",
+        ),
     ],
 )
 def test_a_problem_of_a_launcher(path, value, says):
     assert problems(LAUNCHER) == []
     (found,) = problems(changed(path, value, LAUNCHER))
     assert says in found
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((*FIT, "retryStrategy"), {"limit": 0}),
+        ((*FIT, "retryStrategy"), {"limit": 2, "expression": "lastRetry.exitCode == '13'"}),  # then Argo means Always
+        ((*FIT, "daemon"), False),
+        (("templateDefaults",), {"container": {"image": "a:1"}, "retryStrategy": {"limit": 9}}),
+    ],
+)
+def test_a_launcher_that_is_fine(path, value):
+    assert problems(changed(path, value, LAUNCHER)) == []
+
+
+@pytest.mark.parametrize("place", [("retryStrategy",), ("templateDefaults",)])
+def test_the_retries_of_a_launcher_may_stand_in_the_spec(place):
+    strategy = {"limit": 2, "retryPolicy": "Always"}
+    text = changed((*FIT, "retryStrategy"), None, LAUNCHER)
+    value = strategy if place == ("retryStrategy",) else {"retryStrategy": strategy}
+    assert problems(changed(place, value, text)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Our steps within Hera's Workflows."""
 
 import inspect
+import json
 
 import pytest
 from hera.workflows import DAG, Parameter, Steps, Task, Workflow
@@ -8,6 +9,8 @@ from hera.workflows import DAG, Parameter, Steps, Task, Workflow
 from tfsteps import argo
 from tfsteps.argo import problems, train
 from tfsteps.spec import SpecError
+
+JOB = {"name": "mnist", "image": "a:1", "workers": 1}
 
 
 def graph(**settings):
@@ -24,14 +27,15 @@ def templates(workflow):
 
 def test_a_call_in_a_dag_is_a_task_and_brings_the_template_once():
     with graph() as workflow, DAG(name="main"):
-        first = train("first", image="a:1", workers=2, env={"A": "b"}, args=["--lr", 0.1])
-        second = train("second", image="a:1", chief=1, metric_tags=first.get_parameter("metrics"))
+        first = train("first", name="a", image="a:1", workers=2, env={"A": "b"}, args=["--lr", 0.1])
+        second = train("second", name="b", image="a:1", chief=1, metric_tags=first.get_parameter("metrics"))
         assert isinstance(first, Task)
         _ = first >> second
     made = templates(workflow)
     assert list(made) == ["main", "train"]
     one, two = made["main"]["dag"]["tasks"]
-    assert arguments(one) == {"image": "a:1", "workers": "2", "env": '{"A":"b"}', "args": '["--lr",0.1]'}
+    expected = {"name": "a", "image": "a:1", "workers": "2", "env": '{"A":"b"}', "args": '["--lr",0.1]'}
+    assert arguments(one) == expected
     assert arguments(two)["metric_tags"] == "{{tasks.first.outputs.parameters.metrics}}"
     assert two["depends"] == "first"
     assert problems(workflow.to_yaml()) == []
@@ -40,16 +44,16 @@ def test_a_call_in_a_dag_is_a_task_and_brings_the_template_once():
 def test_steps_side_by_side():
     with graph() as workflow, Steps(name="main") as steps:
         with steps.parallel():
-            train("a", image="a:1", workers=1)
-            train("b", image="a:1", workers=1)
-        train("c", image="a:1", workers=1, when="{{steps.a.status}} == Succeeded")
+            train("a", **JOB)
+            train("b", **JOB)
+        train("c", **JOB, when="{{steps.a.status}} == Succeeded")
     assert [[each["name"] for each in group] for group in templates(workflow)["main"]["steps"]] == [["a", "b"], ["c"]]
     assert problems(workflow.to_yaml()) == []
 
 
 def test_a_loop():
     with graph() as workflow, DAG(name="main"):
-        train("fit", image="a:1", workers=1, args=["--lr", "{{item}}"], with_items=[0.1, 0.01])
+        train("fit", **JOB, args=["--lr", "{{item}}"], with_items=[0.1, 0.01])
     task = templates(workflow)["main"]["dag"]["tasks"][0]
     assert task["withItems"] == [0.1, 0.01]
     assert problems(workflow.to_yaml()) == []
@@ -68,7 +72,7 @@ def test_heras_own_way_of_giving_arguments():
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ({}, "train"),
+        ({"spec": {"name": "other"}}, "train"),
         ({"name": "mnist"}, "mnist"),
         ({"name": "{{inputs.parameters.name}}"}, "train"),
         ({"name": Parameter(name="name", value="{{inputs.parameters.name}}")}, "train"),
@@ -81,14 +85,14 @@ def test_the_name_of_a_task(given, name):
 
 def test_what_is_left_out_is_not_passed_on():
     with graph() as workflow, DAG(name="main"):
-        train("fit", image="a:1", workers=None, command=None, name="")
-    assert arguments(templates(workflow)["main"]["dag"]["tasks"][0]) == {"image": "a:1"}
+        train("fit", **JOB, command=None, data="")
+    assert arguments(templates(workflow)["main"]["dag"]["tasks"][0]) == {**JOB, "workers": "1"}
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"worker": 2}, "worker: 'worker' is no input of this step. Allowed: args, "),
+        ({"worker": 2}, "worker: is not an input of train; Argo drops it without a message. Allowed: args, "),
         ({"workers": "two"}, "workers: 'two' is not of its type. Allowed: a whole number."),
         ({"workers": 1.5}, "workers: 1.5 is not of its type."),
         ({"workers": True}, "workers: true is not of its type."),
@@ -104,9 +108,50 @@ def test_bad_input(given, says):
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("step", "given", "says"),
+    [
+        ("train", {**JOB, "system": "nope"}, "train: system: 'nope' is unknown. Allowed: auto, local, kubeflow"),
+        ("train", {**JOB, "gpus": 1}, "train: gpus: is not an input of train; .* Write `gpu`"),
+        ("train", {"image": "a:1", "workers": 1}, "train: name: is missing"),
+        ("train", {"name": "a", "image": "a:1"}, "train: roles: is missing. Set `workers`, `chief` or both"),
+        ("launch", {**JOB, "deadlines": {"total": "soon"}}, "launch: deadlines.total: 'soon' is not a duration"),
+        ("launch", {"spec": {"name": "a", "rolls": {}}}, "launch: spec.rolls: is not a known field"),
+        ("wait", {}, "wait: job: is missing"),
+        ("evaluate_gate", {"metric": "a", "threshold": 1, "direction": "up"}, "direction: 'up' is unknown"),
+        ("cleanup", {"on_end": "remove"}, "cleanup: on_end: 'remove' is unknown. Allowed: keep, delete_pods, delete"),
+    ],
+)
+def test_a_call_that_can_never_work(step, given, says):
+    with graph(), DAG(name="main"), pytest.raises(SpecError) as caught:
+        getattr(argo, step)("fit", **given)
+    first, *others = says.split(".*")
+    assert first in str(caught.value)
+    assert all(other in str(caught.value) for other in others)
+
+
+def test_everything_that_is_wrong_with_a_call_is_said_at_once():
+    with graph(), DAG(name="main"), pytest.raises(SpecError) as caught:
+        train("fit", gpus=1, workers="two", image=["a"], system="nope", deadlines={"total": "soon"})
+    assert [each.path for each in caught.value.problems] == [
+        ("workers",),
+        ("image",),
+        ("gpus",),
+        ("system",),
+        ("name",),
+        ("deadlines", "total"),
+    ]
+
+
 def test_references_within_lists_and_mappings():
     with graph() as workflow, DAG(name="main", inputs=Parameter(name="lr")) as dag:
-        train("fit", spec={"args": ["--lr", dag.get_parameter("lr")]}, image="a:1", workers="{{inputs.parameters.lr}}")
+        train(
+            "fit",
+            spec={"args": ["--lr", dag.get_parameter("lr")]},
+            name="a",
+            image="a:1",
+            workers="{{inputs.parameters.lr}}",
+        )
     task = templates(workflow)["main"]["dag"]["tasks"][0]
     assert arguments(task)["spec"] == '{"args":["--lr","{{inputs.parameters.lr}}"]}'
     assert arguments(task)["workers"] == "{{inputs.parameters.lr}}"
@@ -117,14 +162,18 @@ def test_settings_of_the_template():
         name="mine", image="mine:2", artifacts=True, retries=3, grace_period=9, service_account_name="fitter"
     )
     with graph() as workflow, DAG(name="main"):
-        train("a", image="a:1")
-        mine("b", image="a:1")
+        train("a", **JOB)
+        mine("b", **JOB)
     made = templates(workflow)
     assert list(made) == ["main", "train", "mine"]
     assert made["mine"]["container"]["image"] == "mine:2"
     assert made["mine"]["serviceAccountName"] == "fitter"
     assert made["mine"]["retryStrategy"]["limit"] == 3
-    assert made["mine"]["podSpecPatch"] == '{"terminationGracePeriodSeconds": 9}'
+    patch = json.loads(made["mine"]["podSpecPatch"])
+    assert patch["terminationGracePeriodSeconds"] == 9
+    for executor in (*patch["initContainers"], *patch["containers"]):
+        assert executor["securityContext"]["runAsNonRoot"]
+        assert executor["resources"].keys() == {"requests", "limits"}
     assert [each["name"] for each in made["mine"]["outputs"]["artifacts"]] == ["logs", "report"]
     assert "artifacts" not in made["train"]["outputs"], "a cluster without an artifact repository refuses them"
     assert problems(workflow.to_yaml()) == []
@@ -135,24 +184,24 @@ def test_a_template_made_within_a_graph_is_no_part_of_it():
         mine = train.using(name="mine")
         assert mine.template.name == "mine"
         with DAG(name="main"):
-            train.using(name="other")("a", image="a:1")
+            train.using(name="other")("a", **JOB)
     assert list(templates(workflow)) == ["main", "other"]
 
 
 def test_two_templates_of_one_name():
     with graph(), DAG(name="main"):
-        train("a", image="a:1")
+        train("a", **JOB)
         with pytest.raises(ValueError, match="another template 'train'"):
-            train.using(image="mine:2")("b", image="a:1")
+            train.using(image="mine:2")("b", **JOB)
 
 
 def test_the_template_as_a_hook():
     with graph() as workflow, DAG(name="main"):
-        train("a", image="a:1", hooks={"exit": train.hook(image="b:1")})
+        train("a", **JOB, hooks={"exit": train.hook(**JOB)})
     made = templates(workflow)
     assert set(made) == {"main", "train", "train-on-exit"}
     hook = made["main"]["dag"]["tasks"][0]["hooks"]["exit"]
-    assert (hook["template"], arguments(hook)) == ("train-on-exit", {"image": "b:1"})
+    assert (hook["template"], arguments(hook)) == ("train-on-exit", {**JOB, "workers": "1"})
     ((step,),) = made["train-on-exit"]["steps"]
     assert (step["template"], arguments(step)["image"]) == ("train", "{{inputs.parameters.image}}")
     assert made["train-on-exit"]["inputs"] == made["train"]["inputs"]
@@ -162,8 +211,8 @@ def test_the_template_as_a_hook():
 
 def test_the_exit_handler_of_a_workflow():
     with graph() as workflow, DAG(name="main"):
-        train("a", image="a:1")
-    train.on_exit(workflow, image="b:1")
+        train("a", **JOB)
+    train.on_exit(workflow, **JOB)
     assert workflow.to_dict()["spec"]["hooks"]["exit"]["template"] == "train-on-exit"
     assert problems(workflow.to_yaml()) == []
     with pytest.raises(ValueError, match="has an exit handler"):

@@ -146,3 +146,10 @@ def test_a_pod_needs_neither_hera_nor_yaml():
     program += "print(sorted({'hera', 'kfp', 'yaml', 'pydantic', 'json', 'difflib'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_run_id_that_leads_to_another_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"run id '\.\./x' leads to another folder"):
+        node(tmp_path, TFSTEPS_RUN_ID="../x").identity()
+    with pytest.raises(ValueError, match=r"run id '/etc' leads to another folder"):
+        node(tmp_path, "run_id=/etc").identity()

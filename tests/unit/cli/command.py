@@ -1,6 +1,8 @@
 """The command: in this process for tests of what it prints, and its program for those of how it behaves."""
 
+import os
 import pathlib
+import subprocess
 import sys
 
 from typer.testing import CliRunner
@@ -16,6 +18,16 @@ def tfsteps(*args, input=None):  # noqa: A002  the runner's word
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout, result.stderr
+
+
+def unread(*args):
+    """Run `tfsteps` with nobody to read its output, not even its first line; return its exit code."""
+    read, write = os.pipe()
+    os.close(read)
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with os.fdopen(write, "wb") as pipe:
+        command = [COMMAND, *map(str, args)]
+        return subprocess.run(command, env=env, check=False, stdout=pipe, stderr=pipe).returncode
 
 
 def said(*args):

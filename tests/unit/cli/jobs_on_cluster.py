@@ -10,8 +10,8 @@ import yaml
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places
 from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.places import Places
 
 JOB = "{name: mnist, image: acme/mnist:1, command: [python, train.py], roles: {chief: {}, worker: {replicas: 2}}}"
 START = dt.datetime(2026, 11, 21, 7, 0, tzinfo=dt.UTC)
@@ -107,7 +107,8 @@ class Cluster:
         return Answer(body={"metadata": {"resourceVersion": "1"}, "items": found})
 
     def _log(self, asked):
-        lines = self.logs.get(asked.path.split("/")[-2], [])
+        name = asked.path.split("/")[-2]
+        lines = self.logs.get(f"{name} before" if asked.query["previous"] == "true" else name, [])
         tail = int(asked.query.get("tailLines", len(lines)))
         return b"".join(f"{at(second)} {text}\n".encode() for second, text in lines[len(lines) - tail :])
 
@@ -130,12 +131,16 @@ def kubeconfig(monkeypatch, folder, *items, **more):
     """Serve the objects to whoever uses the present kubeconfig, in namespace `ml`; give the server and its objects."""
     there = Cluster(*items, **more)
     with serve(there.answer) as server:
-        config = {
-            "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test", "namespace": "ml"}}],
-            "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-        }
-        file = folder / "kubeconfig"
-        file.write_text(yaml.safe_dump(config))
-        monkeypatch.setenv("KUBECONFIG", str(file))
+        write_kubeconfig(folder / "kubeconfig", server, monkeypatch)
         yield server, there
+
+
+def write_kubeconfig(file, server, monkeypatch):
+    """Make a server the present cluster, in the context `test` and the namespace `ml`."""
+    config = {
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "namespace": "ml"}}],
+        "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+    }
+    file.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(file))

@@ -2,8 +2,9 @@
 
 import time
 
+from tests.support.log_lines import log_line
 from tfsteps.identity import Identity
-from tfsteps.records import Attempt, Digest, ReplicaStatus, Span, Status, log_line
+from tfsteps.records import Attempt, Digest, ReplicaStatus, Span, Status
 from tfsteps.systems.base import ReplicaState, State
 
 

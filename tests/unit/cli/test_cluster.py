@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import at, kubeconfig, pod_of, tfjob
 from tests.wire.scripted import refusal
 from tfsteps import spec
@@ -91,6 +91,27 @@ def test_show_has_the_words_and_columns_of_a_local_run(server):
     assert "model        /data/bad1/model" in lines
 
 
+@pytest.mark.parametrize(
+    ("state", "lines"),
+    [
+        ({"running": {"startedAt": at(15)}}, {" before": [(9, "ValueError: no data")], "": [(16, "starting again")]}),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, {"": [(9, "ValueError: no data")]}),
+    ],
+)
+def test_show_explains_a_job_whose_replica_was_started_again_and_again(state, lines, monkeypatch, tmp_path):
+    """By the lines of the incarnation that failed; one that waits has the log of that one."""
+    worker = pod_of(BAD, "worker-1", "Running", restarts=4)
+    end = {"exitCode": 3, "reason": "Error", "startedAt": at(8), "finishedAt": at(10)}
+    worker["status"]["containerStatuses"][0] |= {"state": state, "lastState": {"terminated": end}}
+    logs = {f"{worker['metadata']['name']}{which}": text for which, text in lines.items()}
+    with kubeconfig(monkeypatch, tmp_path, BAD, pod_of(BAD, "chief-0", "Running"), worker, logs=logs) as (server, _):
+        shown = said("show", "bad", *K)
+    assert "  | ValueError: no data" in shown
+    assert "  | starting again" not in shown
+    asked = [each.query["previous"] for each in server.asked if each.path.endswith("/log")]
+    assert asked == ["true" if "running" in state else "false"]
+
+
 def test_show_json_is_that_of_a_local_run(server):
     shown = json.loads("\n".join(said("show", "latest", *K, "--output", "json")))
     assert shown["run"] == "busy"
@@ -100,6 +121,50 @@ def test_show_json_is_that_of_a_local_run(server):
         f"{each['metadata']['name']} on node1" for each in PODS[3:6]
     ]
     assert other["started"] is None
+
+
+# --- a Workflow's name
+
+
+def of_workflow(name, run, created, **more):
+    job = tfjob(run, RUNNING, created=created, **more)
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": name, "uid": f"uid-{name}"}
+    job["metadata"]["ownerReferences"] = [owner]
+    return job
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "stop", "debug", "pause", "runs"])
+def test_a_workflows_name_stands_for_its_run(server, command, monkeypatch):
+    monkeypatch.setattr("tfsteps.cli.pause._HINT_SECONDS", 0)
+    server.there.jobs += [of_workflow("nightly-x7k2p", "6d1f3d6e", 60), of_workflow("nightly-b4b4b", "0b9a5a3e", 61)]
+    code, out, err = tfsteps(command, "nightly-x7k2p", *K)
+    assert code == 0, err
+    assert "0b9a5a3e" not in out
+    if command in ("show", "debug", "runs"):
+        assert "6d1f3d6e" in out
+    if command == "stop":
+        assert [item["metadata"]["uid"] for item in server.there.jobs][-1] == "uid-0b9a5a3e-mnist-0"
+
+
+def test_runs_name_the_workflow(server):
+    server.there.jobs.append(of_workflow("nightly-x7k2p", "6d1f3d6e", 60))
+    rows = [line.split()[:3] for line in said("runs", *K)]
+    assert rows[:2] == [["WORKFLOW", "RUN", "TASK"], ["nightly-x7k2p", "6d1f3d6e", "mnist"]]
+    (first, *_) = json.loads("\n".join(said("runs", *K, "--output", "json")))
+    assert (first["run"], first["workflow"]) == ("6d1f3d6e", "nightly-x7k2p")
+
+
+def test_a_workflow_with_several_runs_or_none_is_an_error(server):
+    server.there.jobs += [of_workflow("nightly-x7k2p", run, 60) for run in ("6d1f3d6e", "0b9a5a3e")]
+    said = "error: Workflow 'nightly-x7k2p' has several runs: 6d1f3d6e, 0b9a5a3e; write the id of one\n"
+    assert refused("show", "nightly-x7k2p", *K) == said
+    assert "nearest: nightly-x7k2p" in refused("show", "nightly-x7k2q", *K)
+
+
+@pytest.mark.parametrize("command", ["runs", "show", "logs", "stop", "debug", "pause", "resume", "run", "submit"])
+def test_every_command_that_takes_a_namespace_takes_n(command):
+    _, out, _ = tfsteps(command, "--help")
+    assert "-n, --namespace" in out
 
 
 # --- logs
@@ -145,6 +210,15 @@ def test_stop_deletes_by_uid_what_is_labelled_as_the_runs_own(server):
     assert note["metadata"]["uid"] == body["preconditions"]["uid"] == BUSY["metadata"]["uid"]
     assert "tfsteps.dev/stopped" in note["metadata"]["annotations"]
     assert [each["metadata"]["uid"] for each in server.there.jobs].count(OTHER["metadata"]["uid"]) == 1
+
+
+def test_stop_deletes_all_jobs_though_nobody_reads_what_it_prints(server):
+    ended = tfjob("busy", ("Succeeded", "True", 30), task="earlier", created=39)
+    server.there.jobs.append(ended)
+    assert unread("stop", "busy", *K) == 141
+    assert [item["metadata"]["uid"] for item in server.there.jobs if "busy" in item["metadata"]["uid"]] == [
+        ended["metadata"]["uid"]
+    ]
 
 
 @pytest.mark.parametrize(("noted", "state"), [(True, State.CANCELLED), (False, State.LOST)])

@@ -1,11 +1,15 @@
 """The status of a job that nobody here followed, from its objects alone."""
 
+import pathlib
+
 import pytest
 
 from tests.unit.cli.jobs_on_cluster import START, pod_of, tfjob
+from tfsteps import spec, systems
 from tfsteps.identity import PREFIX, Identity
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.status import job_pods, status
+from tfsteps.systems.kubernetes.upkeep import KEPT_UNTIL, LAUNCHER
 
 NAMES = ("chief-0", "worker-0", "worker-1")
 RUNNING = tfjob("r", ("Created", "True", 0), ("Running", "True", 3))
@@ -66,6 +70,21 @@ def test_a_run_keeps_its_name_where_a_label_cannot_hold_it():
     assert of(job).identity == Identity(run="a run of $(many) words", task="über", attempt=0)
 
 
+@pytest.mark.parametrize(
+    ("step", "task"),
+    [
+        ("wf.root.train.executor", "train"),
+        ("wf.root.for-loop-1.item(0:a.b).train.executor", "for-loop-1.item(0:a.b).train"),
+        ("wf.main.fit", "mnist"),
+        ("mnist", "mnist"),
+    ],
+)
+def test_a_task_of_kubeflow_is_called_by_its_name_in_the_pipeline(step, task):
+    job = tfjob("r9")
+    job["metadata"]["annotations"] = {**(job["metadata"].get("annotations") or {}), LAUNCHER: step}
+    assert of(job).identity.task == task
+
+
 def test_a_job_that_somebody_wrote_by_hand_is_known_by_its_labels():
     job = tfjob("r9", attempt=2)
     for role in job["spec"]["tfReplicaSpecs"].values():
@@ -74,3 +93,25 @@ def test_a_job_that_somebody_wrote_by_hand_is_known_by_its_labels():
     assert (seen.identity, seen.output) == (Identity(run="r9", task="mnist", attempt=2), "")
     job["metadata"]["labels"][f"{PREFIX}attempt"] = "x"
     assert of(job).identity.attempt == 0
+
+
+@pytest.mark.parametrize(("volumes", "kept"), [([], False), ([{"pvc": "data", "mount": "/data"}], True)])
+def test_a_folder_that_was_lost_with_the_pods_is_no_output(volumes, kept):
+    made = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, "volumes": volumes}, "test", {})
+    identity = Identity(run="r9", task="train")
+    places = systems.get("kubeflow").places(made, identity, pathlib.Path())
+    item = TFJob().render(made, identity, places, "ml")
+    item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    seen = of({**item, "status": ENDED["status"]})
+    folders = ("/data/tfsteps/r9/train", "/data/tfsteps/r9/train/model", "/data/tfsteps/r9/train/logs")
+    assert (seen.output, seen.model, seen.logs) == (folders if kept else ("", "", ""))
+
+
+def test_a_kept_job_says_until_when():
+    item = tfjob("r", ("Running", "True", 3))
+    item["metadata"]["annotations"] = {
+        **item["metadata"].get("annotations", {}),
+        KEPT_UNTIL: "2026-11-24T03:30:00+00:00",
+    }
+    pods = [pod_of(item, name, "Running") for name in NAMES]
+    assert "kept until 2026-11-24T03:30:00+00:00 for a retry of the run" in of(item, *pods).message

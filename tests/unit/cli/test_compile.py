@@ -91,7 +91,11 @@ def test_a_workflow_of_hera_whose_arguments_are_given_later(flow, write):
     assert (code, err) == (0, f"hello for argo, {len(out)} B, no problems\n")
     assert yaml.safe_load(out)["metadata"] == {"generateName": "hello-", "labels": {"team": "vision"}}
     code, _, err = tfsteps("lint", write("flow.yaml", out))
-    assert (code, "parameter what has no value" in err, "error: 1 problem; mend" in err) == (2, True, True)
+    assert (
+        code,
+        "parameter what has no value" in err,
+        "error: 1 problem; correct the program and compile it again" in err,
+    ) == (2, True, True)
 
 
 def test_a_pipeline_with_a_problem_is_not_written(write, tmp_path):
@@ -99,8 +103,28 @@ def test_a_pipeline_with_a_problem_is_not_written(write, tmp_path):
     program = write("nightly.py", KFP.format(image="busybox"))
     code, out, err = tfsteps("compile", program, "-o", tmp_path / "nightly.yaml")
     assert (code, out) == (2, "")
-    assert "image 'busybox' is another one tomorrow" in err
+    assert "image 'busybox' is not pinned" in err
     assert not (tmp_path / "nightly.yaml").exists()
+
+
+WARNED = """
+from kfp import dsl
+from tfsteps.kfp import train
+
+@dsl.pipeline
+def warned():
+    train(name="a", command=["true"], workers=1)
+"""
+
+
+def test_a_warning_is_printed_and_refuses_nothing(write, tmp_path):
+    program, file = write("warned.py", WARNED), tmp_path / "warned.yaml"
+    code, _, err = tfsteps("compile", program, "-o", file)
+    missing = "task train: on a cluster, roles.worker.image: is missing"
+    assert (code, err.startswith(f"warning: {program}: {missing}")) == (0, True), err
+    code, out, err = tfsteps("lint", file)
+    assert (code, out) == (0, f"{file}: warned for kfp is fine\n")
+    assert err.startswith(f"warning: {file}: {missing}")
 
 
 def test_which_one_of_several(write):
@@ -117,7 +141,7 @@ def test_which_one_of_several(write):
 
 PROGRAMS = {
     "x = 1\n": "defines no pipeline at its top level; decorate a function with @dsl.pipeline",
-    "\n1 / 0\n": "program.py, line 2: ZeroDivisionError: division by zero; mend it",
+    "\n1 / 0\n": "program.py, line 2: ZeroDivisionError: division by zero; correct the program",
     "def f(:\n": "program.py, line 1: SyntaxError:",
     "import kfp.nothing_like_it\n": "line 1: ModuleNotFoundError: No module named 'kfp.nothing_like_it'",
     "raise SystemExit(3)\n": "SystemExit: 3",
@@ -208,7 +232,8 @@ def test_a_workflow_with_its_arguments(flow):
 
 def test_a_cron_workflow_and_its_next_ten_runs(flow):
     (cron,), err = submitted(flow, "-p", "what=x", *WHEN)
-    assert (cron["kind"], cron["metadata"]) == ("CronWorkflow", {"name": "hello"})
+    mark = {"tfsteps.dev/spec-hash": cron["metadata"]["annotations"]["tfsteps.dev/spec-hash"]}
+    assert (cron["kind"], cron["metadata"]) == ("CronWorkflow", {"name": "hello", "annotations": mark})
     assert (cron["spec"]["schedules"], cron["spec"]["timezone"]) == (["0 2 * * 0"], "Europe/Berlin")
     assert cron["spec"]["workflowMetadata"] == {"labels": {"team": "vision"}}
     first, *lines = err.splitlines()
@@ -251,7 +276,10 @@ REFUSALS = {
     ("-p", "what=x", "--every", "30s", "--scheduler", "cronjob"): "interval: 30s is too short for a Kubernetes CronJob",
     ("-p", "what=x", "--every", "1h", "--name", "n" * 53): "is longer than 52 characters",
     ("--engine", "kfp"): "is for argo, not kfp; leave --engine out",
-    ("--engine", "local"): "is for argo, not local; leave --engine out",
+    ("--engine", "local"): (
+        "is for argo, and such programs cannot run on this machine: --engine local runs pipelines of Kubeflow"
+        " Pipelines only; leave it out to submit to Argo"
+    ),
 }
 
 

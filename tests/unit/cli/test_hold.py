@@ -144,7 +144,7 @@ def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_pa
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
-    assert (process.returncode, rest) == (Exit.CANCELLED, "mnist: cancelled\n")
+    assert (process.returncode, rest.splitlines()[-1]) == (Exit.CANCELLED, "mnist: cancelled: Stopped: Ctrl-C.")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from tests.support.log_lines import log_line
 from tests.unit.cli.command import COMMAND, refused, said
 from tests.unit.cli.statuses import append, saved, status
-from tfsteps.records import log_line
+from tfsteps.records import ReplicaStatus
 from tfsteps.systems.base import State
 
 LINES = [("worker-0", b"a"), ("worker-1", b"b"), ("worker-10", b"c"), ("ps-0", b"d"), ("worker-1", b"e")]
@@ -22,7 +23,6 @@ LINES = [("worker-0", b"a"), ("worker-1", b"b"), ("worker-10", b"c"), ("ps-0", b
         ((), ["[worker-0] a", "[worker-1] b", "[worker-10] c", "[ps-0] d", "[worker-1] e"]),
         (("--role", "worker"), ["[worker-0] a", "[worker-1] b", "[worker-10] c", "[worker-1] e"]),
         (("--role", "worker", "--index", 1), ["[worker-1] b", "[worker-1] e"]),
-        (("--role", "chief"), []),
         (("--tail", 2), ["[ps-0] d", "[worker-1] e"]),
         (("--tail", 1, "--role", "ps"), ["[ps-0] d"]),
         (("--tail", 0), []),
@@ -30,7 +30,8 @@ LINES = [("worker-0", b"a"), ("worker-1", b"b"), ("worker-10", b"c"), ("ps-0", b
     ],
 )
 def test_lines_are_chosen(options, shown):
-    saved(*LINES, state=State.SUCCEEDED)
+    listed = [ReplicaStatus(role=role, index=i) for role, i in [*(("worker", i) for i in range(11)), ("ps", 0)]]
+    saved(*LINES, state=State.SUCCEEDED, replicas=listed)
     assert said("logs", "latest", *options) == shown
 
 
@@ -38,6 +39,11 @@ def test_lines_are_chosen(options, shown):
     ("options", "answer"),
     [
         (("--index", 1), "--index 1 needs the role that it counts in; add --role worker, for example"),
+        (
+            ("--role", "worker", "--index", 9),
+            "--role worker --index 9: there is no such replica; the run has worker-0, worker-1",
+        ),
+        (("--role", "chief"), "--role chief: there is no such replica; the run has worker-0, worker-1"),
         (("--role", "wroker"), "--role 'wroker' is unknown: use one of chief, worker, ps, evaluator"),
     ],
 )

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import JOB, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, refusal
@@ -182,3 +182,10 @@ def test_local_runs_are_not_paused(tmp_path, monkeypatch):
     for each, why in (("", "its processes are on this machine, "), ("ml", "its jobs are on a cluster; add --on kube")):
         saved(run=f"r{each}", namespace=each)
         assert refused("pause", f"r{each}").startswith(f"error: run r{each}: {why}")
+
+
+def test_pause_suspends_all_jobs_though_nobody_reads_what_it_prints(cluster):
+    ended = tfjob("busy", ("Succeeded", "True", 30), task="earlier")
+    server = cluster(ended, tfjob("busy", RUNNING))
+    assert unread("pause", "busy", *K) == 141
+    assert [body for _, body in patches(server)] == [{"runPolicy": {"suspend": True}}]

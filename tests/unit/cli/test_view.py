@@ -17,7 +17,7 @@ from tests.unit.cli.terminal import Terminal
 from tfsteps.cli import view as view_module
 from tfsteps.cli.board import Board
 from tfsteps.cli.view import View
-from tfsteps.systems.base import LogLine, Replica, ReplicaState, State
+from tfsteps.systems.base import PartialLine, Replica, ReplicaState, State, one_line
 
 
 class Recorder(io.StringIO):
@@ -63,7 +63,7 @@ def make(width=100, height=30, **options):
 
 
 def line(text):
-    return LogLine(time.time(), Replica("worker", 1), text)
+    return one_line(time.time(), Replica("worker", 1), text)
 
 
 def settle(view):
@@ -84,7 +84,7 @@ def test_lines_scroll_above_the_table_and_none_is_lost_or_doubled():
     with view:
         view.changed(status())
         for i in range(60):
-            view.line(line(b"step %d" % i))
+            view.lines(line(b"step %d" % i))
             time.sleep(0.01)
         settle(view)
         shown = screen(out).text()
@@ -95,13 +95,30 @@ def test_lines_scroll_above_the_table_and_none_is_lost_or_doubled():
     assert [row.split()[0] for row in last[2:]] == ["worker-0", "worker-1"]
 
 
+def test_a_line_that_has_not_ended_is_shown_below_the_others_until_it_has():
+    view, out = make()
+    with view:
+        view.changed(status())
+        view.lines(line(b"epoch 1"))
+        for text in (b" 1/60 [>...]", b"45/60 [==>.]\x1b[2J"):
+            view.partial(PartialLine(time.time(), Replica("worker", 1), text))
+            settle(view)
+        shown = screen(out).text().splitlines()
+        assert shown[:2] == ["[worker-1] epoch 1", "[worker-1] 45/60 [==>.]"]
+        assert shown[2].startswith("mnist  running")
+        view.lines(line(b"60/60 [====]"))
+        settle(view)
+        assert screen(out).text().splitlines()[1] == "[worker-1] 60/60 [====]"
+        assert screen(out).text().count("/60") == 1
+
+
 def test_an_ended_job_leaves_its_table_and_nothing_moves_after():
     view, out = make()
     with view:
         view.changed(status())
         settle(view)
         view.changed(status(state=State.FAILED, message="worker-1 ended with exit code 1."))
-        view.line(line(b"last words"))
+        view.lines(line(b"last words"))
     shown = screen(out).text().splitlines()
     assert shown[:3:2] == ["[worker-1] last words", "mnist  failed  1m01s  worker-1 ended with exit code 1."]
     assert [row.split()[0] for row in shown[3:]] == ["REPLICA", "worker-0", "worker-1"]
@@ -136,7 +153,7 @@ def test_foreign_text_does_no_harm(sent, seen):
     view, out = make()
     with view:
         view.changed(status())
-        view.line(line(sent))
+        view.lines(line(sent))
         settle(view)
         terminal = screen(out)
     assert f"[worker-1] {seen}".rstrip() in terminal.text().splitlines()
@@ -146,14 +163,14 @@ def test_foreign_text_does_no_harm(sent, seen):
 def test_a_line_of_a_mebibyte_is_cut():
     view, out = make()
     with view:
-        view.line(line(b"x" * (1 << 20)))
+        view.lines(line(b"x" * (1 << 20)))
     assert 1500 < len(screen(out).text()) < 3000
 
 
 def test_long_lines_are_not_wrapped_by_us_so_that_they_copy_whole():
     view, out = make(width=40)
     with view:
-        view.line(line(b"y" * 150))
+        view.lines(line(b"y" * 150))
     assert f"[worker-1] {'y' * 150}\n" in out.getvalue()
 
 
@@ -163,7 +180,7 @@ def test_a_flood_costs_the_job_nothing_and_the_rest_is_counted():
         out.go.clear()  # the terminal is stopped
         begun = time.perf_counter()
         for i in range(100_000):
-            view.line(line(b"line %d" % i))
+            view.lines(line(b"line %d" % i))
             if i % 10_000 == 0:
                 view.changed(status(workers=64))
         took = time.perf_counter() - begun
@@ -184,7 +201,7 @@ def test_it_redraws_five_times_a_second_at_most(monkeypatch):
     with view:
         while len(drawn) < 7:
             view.changed(status(workers=64))
-            view.line(line(b"x"))
+            view.lines(line(b"x"))
             time.sleep(0.001)
     pauses = [after - before for before, after in itertools.pairwise(drawn[:-1])]
     assert min(pauses) > 0.19
@@ -200,10 +217,10 @@ def test_a_terminal_that_goes_away_does_not_end_the_job(monkeypatch):
 
         out.write = gone
         view.changed(status())
-        view.line(line(b"x"))
+        view.lines(line(b"x"))
         view._thread.join(60)
         assert not view._thread.is_alive()
-        view.line(line(b"y"))
+        view.lines(line(b"y"))
 
 
 @pytest.mark.parametrize("width", [1, 2, 10, 20, 40, 59, 80, 200])
@@ -233,7 +250,7 @@ def test_several_jobs_share_the_terminal():
     with view:
         for task in ("prepare", "train", "evaluate"):
             view.changed(status(task=task, workers=30))
-        view.line(line(b"hello"), task="train")
+        view.lines(line(b"hello"), task="train")
         settle(view)
         shown = screen(out).text()
     assert shown.count("REPLICA") == 3
@@ -282,7 +299,7 @@ def test_no_color_is_respected(monkeypatch):
     out = Recorder()
     with View(Console(file=out, width=80, height=20, force_terminal=True, highlight=False)) as view:
         view.changed(status())
-        view.line(line(b"x"))
+        view.lines(line(b"x"))
     assert not re.search(r"\x1b\[[0-9;]*3\d", out.getvalue())
 
 

@@ -9,7 +9,10 @@ from tfsteps import spec
 from tfsteps.janitor.rules import PATIENCE_SECONDS, due, end_of, owner_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.host import step_of
+from tfsteps.systems.kubernetes.kind import PARTS
+from tfsteps.systems.kubernetes.status import job_ended
 from tfsteps.systems.kubernetes.upkeep import Upkeep, annotations, upkeep
+from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 GONE = "its Workflow is gone"
@@ -58,6 +61,14 @@ CASES = {
     "it was kept long enough": (job("Succeeded", ended=61, keep_for="60"), "", ("job", "keep_for is 1m")),
     "it was kept for no time": (job("Failed", ended=1, keep_for="0"), "", ("job", "ended 1s ago")),
     "it is kept for a while": (job("Failed", ended=59, keep_for="60"), GONE, None),
+    "it is kept for a retry": (job("Running", age=LATE, deadline="120", kept_until=iso(-1)), GONE, None),
+    "Kubernetes deletes it now": (job("Running", kept_until=iso(PATIENCE_SECONDS)), GONE, None),
+    "Kubernetes did not": (
+        job("Running", kept_until=iso(90)),
+        "",
+        ("job", "kept for a retry of its run ended 1m30s ago"),
+    ),
+    "it is kept until nonsense": (job("Running", kept_until="soon"), "", None),
     "it runs for longer than it is kept": (job("Running", ended=61, keep_for="60"), "", None),
 }
 
@@ -68,6 +79,27 @@ def test_due(item, left, expected):
     assert (it and it[0]) == (expected and expected[0])
     if expected:
         assert expected[1] in it[1]
+
+
+CHANGES = [{"manager": "tfsteps", "time": iso(500)}, {"manager": "operator", "time": iso(100)}, {"manager": "old"}]
+DONE = {"phase": "Done", "state": "Succeeded"}  # a TfJob of v1alpha1 has no times
+
+
+@pytest.mark.parametrize(("keep_for", "what"), [("99", "job"), ("101", None)])
+def test_a_job_whose_status_has_no_times_ended_when_it_was_changed_last(keep_for, what):
+    item = job(keep_for=keep_for, on_end="keep")
+    item["status"], item["metadata"]["managedFields"] = DONE, CHANGES
+    it = due(KINDS["tensorflow.org"], item, NOW, left=lambda: "", has_pods=lambda: False)
+    assert (it and it.what) == what
+
+
+def test_a_job_ends_with_a_part_of_it_that_failed():
+    item = {
+        **job(),
+        PARTS: [{"metadata": {}, "status": {"conditions": [{**condition("Failed"), "lastTransitionTime": iso(7)}]}}],
+    }
+    item["metadata"]["managedFields"] = CHANGES
+    assert job_ended(item) == NOW - 7
 
 
 def test_pods_that_are_gone_need_no_deletion():
@@ -109,16 +141,41 @@ def test_end_of_a_workflow(item, expected):
 
 def test_owner():
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
-    other = {"apiVersion": "example.org/v1", "kind": "Workflow", "name": "wf", "uid": "x"}
-    assert owner_of({"metadata": {"ownerReferences": [other, owner]}}) == owner
-    assert owner_of({"metadata": {"ownerReferences": [other]}}) is None
-    assert owner_of({"metadata": {}}) is None
+    found = owner_of(owned(*({**owner, **other} for other in OTHERS), owner))
+    assert (found.name, found.uid) == ("wf", "w")
+    assert owner_of(owned()) is None
+
+
+def owned(*owners):
+    return {"metadata": {"namespace": "ns", "name": "a", "uid": "u", "ownerReferences": list(owners)}}
+
+
+OTHERS = [
+    {"apiVersion": "example.org/v1"},
+    {"apiVersion": "argoproj.io/v9"},
+    {"apiVersion": "argoproj.io.example.org/v1alpha1"},
+    {"kind": "CronWorkflow"},
+    {"name": "../../secrets/s"},
+    {"name": ""},
+]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_what_is_no_workflow_owns_no_job(other):
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
+    assert owner_of(owned({**owner, **other})) is None
 
 
 def test_what_a_job_says_of_itself():
     described = {"name": "a", "image": "i", "roles": {"worker": {}}, "on_end": "keep", "keep_for": "1h"}
     noted = annotations(spec.from_plain({**described, "deadlines": {"total": "1d"}}))
     assert upkeep({"metadata": {"annotations": noted}}) == Upkeep(deadline=86400, keep_for=3600, on_end="keep")
+
+
+@pytest.mark.parametrize("text", ["-inf", "inf", "nan", "-1", "1e999", "soon", "", "1h"])
+def test_what_is_no_length_of_time_is_not_said(text):
+    noted = {"tfsteps.dev/deadline": text, "tfsteps.dev/keep-for": text}
+    assert upkeep({"metadata": {"annotations": noted}}) == Upkeep()
 
 
 def test_what_a_job_says_when_nothing_is_set():

@@ -42,14 +42,16 @@ def job(name, state="Running", owner=OWNER, **meta):
 def replica(task, uid, *, role="worker", **meta):
     kind = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": "0"}
     labels = {**LABELS, "tfsteps.dev/task": task, **kind}
-    return {"metadata": {"name": f"{task}-{uid}", "namespace": "ml", "uid": uid, "labels": labels, **meta}}
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": task, "uid": f"uid-{task}", "controller": True}
+    labels["training.kubeflow.org/job-name"] = task
+    own = {"name": f"{task}-{uid}", "namespace": "ml", "uid": uid, "labels": labels, "ownerReferences": [owner]}
+    return {"metadata": {**own, **meta}}
 
 
 def step(node, uid="w"):
     noted = {"workflows.argoproj.io/node-name": node}
-    return {
-        "metadata": {"name": "p", "namespace": "ml", "annotations": noted, "ownerReferences": [{**OWNER, "uid": uid}]}
-    }
+    owners = [{**OWNER, "uid": uid}]
+    return {"metadata": {"name": "p", "uid": "p", "namespace": "ml", "annotations": noted, "ownerReferences": owners}}
 
 
 def workflow(**spec):
@@ -74,7 +76,9 @@ def cluster(*, jobs=(), pods=(), steps=(), workflow=ENDED, refused=None):
             return refusal(404)
         if kind in refused:
             return refused[kind]
-        items = jobs if kind == "tfjobs" else steps if "fieldSelector" in asked.query else pods
+        name = asked.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        listed = [item for item in jobs if name in ("", item["metadata"]["name"])]
+        items = listed if kind == "tfjobs" else steps if "fieldSelector" in asked.query else pods
         begin, size = int(asked.query.get("continue", 0)), int(asked.query["limit"])
         more = {"continue": str(begin + size)} if begin + size < len(items) else {}
         return Answer(body={"metadata": more, "items": list(items[begin : begin + size])})
@@ -105,11 +109,15 @@ def test_a_job_that_nobody_comes_for():
 def test_the_server_selects():
     with cluster(jobs=[job("a", "Succeeded")], pods=[replica("a", "p")]) as server:
         swept(server)
+    steps = "status.phase!=Succeeded,status.phase!=Failed"
     lists = [(COLLECTION.fullmatch(each.path)[1], each.query) for each in server.asked if "limit" in each.query]
     assert [(kind, query["labelSelector"], query.get("fieldSelector")) for kind, query in lists] == [
         ("tfjobs", OURS, None),
         ("pods", OURS, None),
-        ("pods", "workflows.argoproj.io/workflow", "status.phase!=Succeeded,status.phase!=Failed"),
+        ("pods", "workflows.argoproj.io/workflow", steps),
+        ("tfjobs", OURS, "metadata.name=a"),
+        ("pods", f"{OURS},training.kubeflow.org/job-name=a", None),
+        ("pods", "workflows.argoproj.io/workflow=wf", steps),
     ]
 
 
@@ -133,10 +141,13 @@ def test_a_workflow_that_goes_on_keeps_its_job():
     assert deleted(server) == []
 
 
-def test_a_workflow_is_asked_for_once():
+def test_a_workflow_is_asked_for_once_and_again_before_each_deletion():
     with cluster(jobs=[job(name) for name in "abc"], workflow=workflow(shutdown="Stop")) as server:
         swept(server)
     assert [name for name, _ in deleted(server)] == ["a", "b", "c"]
+    assert len([each for each in server.asked if each.path.endswith("/wf")]) == 1 + 3
+    with cluster(jobs=[job(name) for name in "abc"], workflow=workflow()) as server:
+        swept(server)
     assert len([each for each in server.asked if each.path.endswith("/wf")]) == 1
 
 
@@ -181,7 +192,8 @@ def test_lists_come_in_pages(monkeypatch):
         _, count = swept(server)
     assert count.jobs == 5
     assert [name for name, _ in deleted(server)] == names
-    assert len([each for each in server.asked if "limit" in each.query]) == 3 + 2
+    paged = [each for each in server.asked if "limit" in each.query and "=" not in each.query["labelSelector"][-5:]]
+    assert len([each for each in paged if "metadata.name" not in each.query.get("fieldSelector", "")]) == 3 + 2
 
 
 def test_everywhere():

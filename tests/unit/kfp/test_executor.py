@@ -142,3 +142,10 @@ values = st.recursive(
 def test_only_whole_floats_change(value):
     shown = executor_input(parameters={"x": value}).parameters.get("x")
     assert shown == value, "equal, though not always of one type"
+
+
+def test_a_run_id_that_leads_to_another_folder_is_refused():
+    with pytest.raises(ValueError, match=r"run id '\.\./x' leads to another folder"):
+        executor_input(ON_CLUSTER, {"run_id": "../x"}).identity({})
+    with pytest.raises(ValueError, match=r"run id 'a/\.\./b' leads to another folder"):
+        executor_input(ON_CLUSTER).identity({"TFSTEPS_RUN_ID": "a/../b"})

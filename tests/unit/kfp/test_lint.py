@@ -1,10 +1,11 @@
 """Each trap is compiled by the real SDK, and found."""
 
 import pytest
+import yaml
 from kfp import compiler, dsl, kubernetes
 
 from tfsteps.engines.kfp.component import container_spec, launcher_component
-from tfsteps.engines.kfp.lint import problems
+from tfsteps.engines.kfp.lint import problems, warnings
 
 IMAGE = "registry.example/steps:1.2"
 WHOLE = ["--executor_input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
@@ -92,10 +93,12 @@ def cached_launcher(text: str):
 
 @launcher_component
 def launcher(text: str):
-    return container_spec("tfsteps.train.launcher")
+    return container_spec("tfsteps.wait.launcher")
 
 
-@pytest.mark.parametrize("component", [good, required, by_digest, launcher], ids=lambda component: component.name)
+@pytest.mark.parametrize(
+    "component", [good, required, embedded, by_digest, launcher], ids=lambda component: component.name
+)
 def test_no_trap(component, tmp_path):
     assert problems(compiled(component, tmp_path)) == []
 
@@ -106,7 +109,6 @@ def test_no_trap(component, tmp_path):
         (defaulted, "'count' is an optional input"),
         (given, "reaches the program as it is"),
         (concat, "reaches the program as it is"),
-        (embedded, "within text"),
         (run_in_text, "{{$.pipeline_job_uuid}} in"),
         (run_alone, "{{$.pipeline_job_uuid}} in"),
         (metadata, "metadata never are"),
@@ -194,7 +196,7 @@ def test_placeholder_in_platform_settings(tmp_path):
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_finalizer(cached, tmp_path):
+def test_a_finalizer_of_the_authors_own_may_be_cached(cached, tmp_path):
     @dsl.pipeline(name="finalizer")
     def inner(text: str):
         work = good(text=text)
@@ -204,5 +206,26 @@ def test_finalizer(cached, tmp_path):
     def outer(text: str):
         inner(text=text)
 
-    found = problems(compiled(outer, tmp_path))
-    assert [problem.partition(": ")[0] for problem in found] == (["task good-2"] if cached else [])
+    text = compiled(outer, tmp_path)
+    assert problems(text) == []
+    assert [warning.partition(": ")[0] for warning in warnings(text)] == (["task finalizer/good-2"] if cached else [])
+
+
+def test_the_claims_of_kfp_are_made_without_a_container(tmp_path):
+    @dsl.pipeline(name="claims")
+    def claims():
+        claim = kubernetes.CreatePVC(pvc_name_suffix="-data", access_modes=["ReadWriteOnce"], size="1Gi")
+        work = good(text="")
+        kubernetes.mount_pvc(work, pvc_name=claim.outputs["name"], mount_path="/data")
+        kubernetes.DeletePVC(pvc_name=claim.outputs["name"]).after(work)
+
+    text = compiled(claims, tmp_path)
+    assert problems(text) == []
+    assert warnings(text) == []
+
+
+def test_a_graph_that_contains_itself():
+    task = {"componentRef": {"name": "comp-a"}}
+    graph = {"dag": {"tasks": {"a": task}}}
+    with pytest.raises(ValueError, match="the graph comp-a contains itself"):
+        problems(yaml.safe_dump({"root": graph, "components": {"comp-a": graph}}))

@@ -4,6 +4,7 @@ import pytest
 
 from tfsteps import spec
 from tfsteps.engines.kfp.task_config import partial_job
+from tfsteps.job_inputs import plain_job
 from tfsteps.spec import SpecError
 
 JOB = {"name": "mnist", "image": "mnist:1", "roles": {"worker": {}}}
@@ -22,6 +23,7 @@ PVC = {"name": "data", "persistentVolumeClaim": {"claimName": "datasets"}}
             {"resources": {"memory": "1Gi", "limits": {"memory": "2Gi"}}},
         ),
         ({"resources": {"limits": {"nvidia.com/gpu": "1"}}}, {"resources": {"gpu": 1}}),
+        ({"resources": {"limits": {"amd.com/gpu": "2"}}}, {"resources": {"gpu": 2, "gpu_resource": "amd.com/gpu"}}),
         ({"nodeSelector": {"disk": "ssd"}}, {"node_selector": {"disk": "ssd"}}),
         (
             {"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]},
@@ -86,3 +88,20 @@ def test_what_a_job_has_no_word_for(config, field):
 def test_a_toleration_of_no_time_at_all_is_not_one_for_ever():
     toleration = {"key": "gpu", "operator": "Exists", "tolerationSeconds": 0}
     assert partial_job({"tolerations": [toleration]})["tolerations"][0]["seconds"] == 0
+
+
+MOUNTED = {"volumes": [PVC], "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+
+
+def test_a_claim_of_the_task_is_mounted_beside_those_of_spec():
+    output = {"mount": "/out", "pvc": "out"}
+    job = plain_job({"spec": {**JOB, "volumes": [output]}}, partial_job(MOUNTED))
+    assert [volume.pvc for volume in spec.from_plain(job, "inputs").volumes] == ["out", "datasets"]
+
+
+def test_a_claim_of_the_task_where_spec_mounts_another():
+    other = {"mount": "/data", "pvc": "other"}
+    with pytest.raises(
+        SpecError, match=r"inputs: task_config\.volumes\./data: is set on the task, and `spec` has other"
+    ):
+        plain_job({"spec": {**JOB, "volumes": [other]}}, partial_job(MOUNTED))

@@ -6,10 +6,11 @@ import pytest
 
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, bare
 from tfsteps.systems.kubernetes.parts import UNFINISHED
+from tfsteps.systems.places import Places
 
 KIND = IndexedJobs()
 PLACES = Places(output="/out", model="/out/model", logs="/out/logs", here=pathlib.Path())

@@ -7,10 +7,11 @@ import pytest
 from tests.unit.kubernetes.objects import condition
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.jobset.jobset import JobSet
 from tfsteps.systems.kubernetes.indexed import INDEX
 from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, bare
+from tfsteps.systems.places import Places
 
 IDENTITY = Identity(run="run", task="task")
 PLACES = Places(output="/o", model="/o/model", logs="/o/logs", here=None)

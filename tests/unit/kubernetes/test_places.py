@@ -1,11 +1,14 @@
-"""Where a job's outputs go on a cluster when it does not say so itself."""
+"""Where a job's outputs go: on a cluster when it does not say so itself, and as URIs on every job system."""
 
+import json
 import pathlib
 
 import pytest
 
-from tfsteps import spec, systems
+from tfsteps import metrics, spec, systems
 from tfsteps.identity import Identity
+from tfsteps.job_task import JobOutput
+from tfsteps.lifecycle import first_status
 
 CLAIM = {"pvc": "data", "mount": "/data"}
 EXPORT = {"nfs": {"server": "filer", "path": "/exports"}, "mount": "/nfs"}
@@ -42,6 +45,24 @@ def test_the_first_volume_that_lasts_holds_the_outputs(volumes, folder):
     assert bool(lost) == (folder == NOWHERE)
 
 
+@pytest.mark.parametrize("system", [*systems.on_kubernetes(), "hai"])
+@pytest.mark.parametrize("volumes", [[], [SCRATCH]])
+def test_a_folder_that_is_lost_with_its_pod_is_not_handed_on(system, volumes):
+    made, identity = job([] if system == "hai" else volumes), Identity(run="r1", task="train")
+    on = systems.get(system)
+    lost = first_status(made, identity, on, on.places(made, identity, pathlib.Path()), "")
+    assert (lost.output, lost.model, lost.logs) == ("", "", "")
+    assert JobOutput.of(lost).model == ""
+    made = job(output_dir="/data/x")
+    kept = first_status(made, identity, on, on.places(made, identity, pathlib.Path()), "")
+    assert (kept.output, kept.model, kept.logs) == ("/data/x", "/data/x/model", "/data/x/logs")
+
+
+def test_metrics_that_are_lost_with_the_pods_are_reported_not_looked_for():
+    found, (warning,) = metrics.collect("", {"loss": "train/loss"})
+    assert (found, warning) == ({}, "No value of loss: the event files are lost with the replicas: set `output_dir`.")
+
+
 def test_what_the_job_says_counts():
     made = job([CLAIM], output_dir="/other/{name}/{run_id}/{task}")
     assert output(made) == "/other/mnist/r1/train"
@@ -59,3 +80,61 @@ def test_a_task_with_a_plain_name_is_found_by_it():
     assert output(job([CLAIM]), "6b6f4c1e-8a55-4b7e-9d10-0c4a55ba5c65").endswith(
         "/6b6f4c1e-8a55-4b7e-9d10-0c4a55ba5c65"
     )
+
+
+@pytest.mark.parametrize("system", systems.available())
+@pytest.mark.parametrize("scheme", ["gs", "s3", "hdfs"])
+@pytest.mark.parametrize("slashes", ["", "/", "//"])
+def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
+    board = {"tensorboard": {"log_dir": "./tb/"}} if system in ("local", "tfjob-v1alpha1") else {}
+    made = job(
+        output_dir=f"{scheme}://bucket/{{run_id}}{slashes}", outputs={"model": "./export/", "logs": "."}, **board
+    )
+    identity, on = Identity(run="r1", task="train"), systems.get(system)
+    assert not on.problems(made)
+    places = on.places(made, identity, tmp_path)
+    root = f"{scheme}://bucket/r1"
+    assert (places.output, places.model, places.logs) == (root, f"{root}/export", root)
+    assert places.tensorboard(made) == (f"{root}/tb" if board else root)
+    plan = json.dumps(on.plan(made, identity, places))
+    assert f"{root}/export" in plan
+    assert f'"{scheme}:/bucket' not in plan
+
+
+@pytest.mark.parametrize("system", systems.available())
+def test_metrics_at_a_uri_are_said_to_stay_empty_before_the_start(system):
+    said = "`outputs.metrics` stays empty: event files at s3:// are not read."
+    for wanted in ({}, {"loss": "train/loss"}):
+        made = job(output_dir="s3://bucket/x", outputs={"metrics": wanted})
+        assert any(said in each for each in systems.get(system).warnings(made)) == bool(wanted)
+
+
+@pytest.mark.parametrize(
+    ("volumes", "refused"),
+    [
+        ([{**CLAIM, "read_only": True}], True),
+        ([CLAIM], False),
+        ([{**CLAIM, "read_only": True}, {**SCRATCH, "mount": "/data/runs/"}], False),
+        ([CLAIM, {**SCRATCH, "mount": "/data/runs", "read_only": True}], True),
+        ([{**CLAIM, "mount": "/dat", "read_only": True}], False),
+    ],
+    ids=["read-only", "writable", "writable within it", "read-only within it", "another folder"],
+)
+def test_output_on_a_volume_that_is_mounted_read_only_is_refused(volumes, refused):
+    found = systems.get("kubeflow").problems(job(volumes, output_dir="/data/runs/{run_id}"))
+    assert [str(each).partition(",")[0] for each in found] == (
+        [f"output_dir: '/data/runs/{{run_id}}' is on the volume at {volumes[-1]['mount']}"] if refused else []
+    )
+
+
+@pytest.mark.parametrize("system", systems.on_kubernetes())
+def test_a_pod_has_no_folder_for_a_relative_path(system):
+    (problem,) = systems.get(system).problems(job(output_dir="runs/{run_id}"))
+    assert str(problem).startswith("output_dir: 'runs/{run_id}' is relative, and a pod has no folder of the job file.")
+
+
+@pytest.mark.parametrize("folder", ["out/", "./out", "out//", "{here}/out/"])
+def test_a_path_of_this_machine_is_made_whole(folder, tmp_path):
+    made = job(output_dir=folder.format(here=tmp_path))
+    places = systems.get("local").places(made, Identity(run="r1", task="train"), tmp_path)
+    assert (places.output, places.model) == (str(tmp_path / "out"), str(tmp_path / "out/model"))

@@ -61,6 +61,24 @@ def test_the_message_says_what_is_wrong(status, word):
     assert word in pod(item(status), "tensorflow").message
 
 
+TAKEN = {  # a pod's reason and message, as kubelets of 1.30 to 1.34 write them
+    "Terminated": "Pod was terminated in response to imminent node shutdown.",
+    "Preempting": "Preempted in order to admit critical pod",
+    "OutOfcpu": "Pod was rejected: Node didn't have enough resource: cpu, requested: 4000, used: 0, capacity: 2000",
+    "UnexpectedAdmissionError": "Pod was rejected: Allocate failed due to device plugin",
+}
+
+
+@pytest.mark.parametrize(("reason", "message"), TAKEN.items(), ids=TAKEN)
+def test_a_pod_that_its_node_ended_or_did_not_take_did_not_fail_by_itself(reason, message):
+    status = {"phase": "Failed", "reason": reason, "message": message}
+    found = pod(item(status), "tensorflow")
+    assert (found.state, found.reason, found.message) == (F, "TerminationByKubelet", f"{reason}: {message}")
+    ended = copy.deepcopy(STATUSES["evicted by the API"])
+    found = pod(item({**ended, "reason": reason, "message": message}), "tensorflow")
+    assert (found.reason, found.exit_code) == ("TerminationByKubelet", 143)
+
+
 def test_before_any_status():
     found = pod(item({}), "tensorflow")
     assert (found.state, found.started, found.exit_code, found.node) == (P, None, None, "")
@@ -92,3 +110,14 @@ def test_when_and_where():
 def test_started_is_told_while_it_runs_and_after():
     assert pod(item("running"), "tensorflow").started == pod(item("evicted by the API"), "tensorflow").started
     assert pod(item("image missing"), "tensorflow").started is None
+
+
+def test_a_pull_that_fails_has_one_message_whether_the_kubelet_tries_or_pauses():
+    said = 'failed to pull and unpack image "docker.io/nothere:1": no such host'
+    paused = f'Back-off pulling image "nothere:1": ErrImagePull: {said}'
+    messages = set()
+    for reason, message in (("ErrImagePull", said), ("ImagePullBackOff", paused)):
+        status = copy.deepcopy(STATUSES["image missing"])
+        status["containerStatuses"][0]["state"]["waiting"] = {"reason": reason, "message": message}
+        messages.add(pod(item(status), "tensorflow").message)
+    assert messages == {said}

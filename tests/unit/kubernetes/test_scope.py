@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.systems.kubernetes.scope import scope
+from tfsteps.systems.kubernetes.scope import hooked, is_leaf_of, lies_within, scope
 
 IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item"
 
@@ -14,11 +14,6 @@ IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item
         (f"{IN_KUBEFLOW}.train.executor", f"{IN_KUBEFLOW}.cleanup.executor", IN_KUBEFLOW),
         ("ok.root.inner.train.executor", "ok.root.inner.cleanup.executor", "ok.root.inner"),
         ("ok.root.condition-branches-1.condition-2.train.executor", "ok.root.cleanup.executor", "ok.root"),
-        (
-            "ok.root.exit-handler-1.train.executor",
-            "ok.root.exit-handler-1.onExit.cleanup.executor",
-            "ok.root.exit-handler-1",
-        ),
     ],
 )
 def test_kubeflow(job, finalizer, expected):
@@ -29,11 +24,8 @@ def test_kubeflow(job, finalizer, expected):
     ("job", "finalizer", "expected"),
     [
         ("wf.train", "wf.cleanup", "wf"),
-        ("wf.train", "wf.onExit", "wf"),
-        ("wf.train", "wf.onExit.cleanup", "wf"),
         ("wf[0].train", "wf[1].cleanup", "wf"),
         ("wf[0].inner[1].train", "wf[0].inner[2].cleanup", "wf[0].inner"),
-        ("wf.inner(0).train", "wf.inner.onExit", "wf.inner"),
         ("wf.train(0:rate:0.01,seed:1)", "wf.train(1:rate:0.1,seed:1)", "wf"),
         ("wf.loop(0:rate:0.01).train", "wf.loop(0:rate:0.01).cleanup", "wf.loop(0:rate:0.01)"),
         ("wf.loop(0:a)b.c).executor", "wf.loop(0:a)b.c).cleanup", "wf.loop(0:a)b.c)"),
@@ -47,3 +39,46 @@ def test_argo(job, finalizer, expected):
 def test_what_does_not_belong_together():
     nodes = ["wf.train", "wf.inner.train", "wf.loop(0:a).train", "wf.loop(1:a).train", "wf2.train"]
     assert len({scope(node, kubeflow=False) for node in nodes}) == len(nodes)
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "expected"),
+    [
+        ("ok.root.train.onExit.cleanup.executor", "ok.root.train"),  # observed on Kubeflow Pipelines 2.15
+        ("ok.root.exit-handler-1.onExit.cleanup.executor", "ok.root.exit-handler-1"),
+        (f"{IN_KUBEFLOW}.train.onExit.cleanup.executor", f"{IN_KUBEFLOW}.train"),
+        ("ok.root.exit-handler-1.onExit.tidy.cleanup.executor", "ok.root.exit-handler-1"),
+        ("wf.onExit", "wf"),
+        ("wf.onExit(0).cleanup", "wf"),
+        ("wf.main.fit(0:a.onExit.b).onExit", "wf.main.fit(0:a.onExit.b)"),
+        ("wf[0].inner.onExit", "wf[0].inner"),
+        ("ok.root.cleanup.executor", ""),
+        ("wf.main.fit(0:a.onExit.b)", ""),
+        ("", ""),
+    ],
+)
+def test_the_node_whose_end_a_finalizer_waited_for(finalizer, expected):
+    assert hooked(finalizer) == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "node", "expected"),
+    [
+        ("ok.root.train.executor", "ok.root.train", True),
+        ("ok.root.train-2.executor", "ok.root.train", False),
+        ("ok.root.exit-handler-1.for-loop-1.iteration-item(0:0).in.train.executor", "ok.root.exit-handler-1", True),
+        ("wf[0].fit", "wf", True),
+        ("wf.inner(0).fit", "wf.inner", True),
+        ("wf.inner", "wf.inner", True),
+        ("wf2.fit", "wf", False),
+        ("", "wf", False),
+    ],
+)
+def test_what_lies_below_a_node(step, node, expected):
+    assert lies_within(step, node) is expected
+
+
+def test_a_task_of_kubeflow_is_a_dag_of_one_node():
+    assert is_leaf_of("ok.root.launch.executor", "ok.root.launch")
+    assert is_leaf_of("wf.launch", "wf.launch")
+    assert not is_leaf_of("ok.root.inner.launch.executor", "ok.root.inner")

@@ -1,13 +1,16 @@
 """TensorFlowTrainingJob: what it says about its job, and what of a job file only it knows."""
 
+import json
+import os
 import subprocess
 
 import pytest
 
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubernetes.kind import PARTS, RELEASE
+from tfsteps.systems.places import Places
 from tfsteps.systems.t9k.modes import PAUSED
 from tfsteps.systems.t9k.trainingjob import TensorFlowTrainingJob
 
@@ -178,6 +181,50 @@ def test_run_modes(options, mode):
     assert rendered(**t9k(**options))["spec"].get("runMode") == mode
 
 
+ROLES = {
+    "chief": {"command": ["lead"]},
+    "worker": {"replicas": 2, "command": ["fit"], "args": ["--x"]},
+    "ps": {"command": ["serve"]},
+}
+
+
+def test_after_a_pause_each_role_runs_what_it_ran():
+    specs = rendered(roles=ROLES)["spec"]
+    assert [each["type"] for each in specs["replicaSpecs"]] == list(ROLES)
+    resumed = specs["runMode"]["pause"]
+    assert not resumed["enabled"]
+    ran = {each["type"]: each["template"]["spec"]["containers"][0] for each in specs["replicaSpecs"]}
+    for each in resumed["resumeSpecs"]:
+        assert (each["command"], each["args"]) == (ran[each["type"]]["command"], ran[each["type"]].get("args", []))
+    assert [each["type"] for each in resumed["resumeSpecs"]] == list(ROLES)
+    options = t9k(resume_args={"worker": ["--resume"]})
+    _, worker, ps = rendered(roles=ROLES, **options)["spec"]["runMode"]["pause"]["resumeSpecs"]
+    assert (worker["command"][-1], worker["args"], ps["command"]) == ("fit", ["--resume"], ["serve"])
+
+
+CLUSTERS = [
+    {"chief": ["a:1"], "evaluator": ["e:1"], "ps": ["p:1"]},
+    {"evaluator": ["e:1", "e:2"], "ps": ["p:1"]},
+    {"ps": ["p:1"], "evaluator": ["e:1"]},
+    {"ps": ["p:1"]},
+]
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["compact", "spaced"])
+def test_the_evaluator_is_taken_out_of_the_platforms_tf_config(cluster, separators):
+    roles = {
+        name: {"command": ["sh", "-c", 'printf %s "$TF_CONFIG"']} for name in ("chief", "worker", "ps", "evaluator")
+    }
+    *_, last = rendered(roles=roles)["spec"]["replicaSpecs"]
+    command = last["template"]["spec"]["containers"][0]["command"]
+    told = {"cluster": cluster, "task": {"type": "evaluator", "index": 0}}
+    env = {**os.environ, "TF_CONFIG": json.dumps(told, separators=separators)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    cluster = {name: hosts for name, hosts in cluster.items() if name != "evaluator"}
+    assert json.loads(done.stdout) == {**told, "cluster": cluster}
+
+
 def test_a_job_that_is_created_paused_is_known_as_ours():
     found = rendered(**t9k(suspend=True))
     assert KIND.verdict(found).message.startswith("Paused by tfsteps")
@@ -258,6 +305,10 @@ REFUSED = {
         {"tensorboard": {}, "volumes": [CLAIM], "output_dir": "/elsewhere"},
         "tensorboard",
     ),
+    "an evaluator beside ps, and an entrypoint that is not known": (
+        {"command": [], "roles": {**{name: {"command": ["a"]} for name in ROLES}, "evaluator": {}}},
+        "roles.evaluator.command",
+    ),
     "no image": ({"image": None}, "roles.worker.image"),
     "debug for a role that is not there": (t9k(debug_commands={"ps": []}), "systems.t9k.debug_commands.ps"),
 }
@@ -273,6 +324,7 @@ def test_what_is_refused(fields, path):
     [
         ({"restart": "exit_code"}, "130, 137, 138 and 143 only"),
         ({"command": [], "roles": {"worker": {"replicas": 2}}}, "TFSTEPS_INDEX is not set in worker"),
+        ({"command": [], "roles": {"chief": {"command": ["a"]}, "worker": {}}}, "the first role's command in worker"),
         ({"tensorboard": {"idle": "1h"}, "volumes": [CLAIM]}, "idle` are not used"),
         ({"queue": "q", "gang": {"timeout": "1m"}}, "gang.timeout"),
     ],

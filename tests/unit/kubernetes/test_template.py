@@ -6,8 +6,8 @@ import pytest
 
 from tfsteps import spec
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places
-from tfsteps.systems.kubernetes.template import merged, pod_template
+from tfsteps.systems.kubernetes.template import gpu_problems, merged, pod_template
+from tfsteps.systems.places import Places
 
 PLACES = Places(output="/out", model="/out/model", logs="/out/logs", here=pathlib.Path())
 TOTAL_SIZE = 1 << 30
@@ -95,6 +95,38 @@ RESOURCES = {
 def test_resources(given, rendered):
     _, container = template(role={"resources": given})
     assert container.get("resources") == rendered
+
+
+@pytest.mark.parametrize(
+    ("said", "field", "name"),
+    [(None, None, "nvidia.com/gpu"), ("amd.com/gpu", None, "amd.com/gpu"), ("", None, "nvidia.com/gpu")]
+    + [(said, "huawei.com/Ascend910", "huawei.com/Ascend910") for said in (None, "amd.com/gpu")],
+)
+def test_what_gpus_are_counted_as(said, field, name, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_GPU_RESOURCE", said) if said is not None else None
+    resources = {"gpu": 2, **({"gpu_resource": field} if field else {})}
+    _, container = template({"resources": resources})
+    assert container["resources"]["limits"] == {name: "2"}
+
+
+BAD_NAMES = ["gpu", "amd.com/", "/gpu", "amd.com/gpu ", "AMD.com/gpu", "amd.com/g pu", "a/b/c"]
+
+
+@pytest.mark.parametrize("said", BAD_NAMES)
+def test_a_name_for_gpus_that_is_none_is_one_problem_where_it_is_used(said, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_GPU_RESOURCE", said)
+    job = {
+        "name": "a",
+        "image": "i",
+        "resources": {"gpu": 1},
+        "roles": {"worker": {}, "chief": {"resources": {"cpu": 1}}},
+    }
+    (found,) = gpu_problems(spec.from_plain(job))
+    assert (spec.dotted(found.path), repr(said) in found.wrong) == ("resources.gpu", True)
+    assert gpu_problems(spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": "amd.com/gpu"}})) == []
+    assert gpu_problems(spec.from_plain({**job, "resources": {}})) == []
+    with pytest.raises(spec.SpecError, match=r"resources\.gpu_resource"):
+        spec.from_plain({**job, "resources": {"gpu": 1, "gpu_resource": said}})
 
 
 def test_the_type_of_gpu_chooses_nodes():

@@ -7,8 +7,9 @@ import pytest
 
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubernetes.kind import PARTS
+from tfsteps.systems.places import Places
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
 KIND, LATER = KINDS["tensorflow.org"], KINDS["kubeflow.org"]
@@ -178,7 +179,7 @@ def test_an_evaluator_is_a_job_beside_the_tfjob():
     assert KIND.roles(made)["evaluator"].template is pod
     assert KIND.roles(stored)["evaluator"].replicas == 1
     wanted = {f"{right.verb} {right.plural}" for right in KIND.rights(job(CHIEF | {"evaluator": {}}))}
-    assert {"create jobs", "patch tfjobs", "patch jobs", "list jobs"} == wanted
+    assert {"create jobs", "patch jobs", "list jobs"} == wanted
 
 
 def test_default_parameter_servers():
@@ -248,7 +249,7 @@ def test_the_end(ended, master):
 
 BOARD = {"tensorboard": {}}
 REFUSED = {
-    "no command: TF_CONFIG could not be mended": ({"command": []}, "roles.chief.command"),
+    "no command: TF_CONFIG could not be corrected": ({"command": []}, "roles.chief.command"),
     "on_failure for the master": ({"restart": "on_failure"}, "restart"),
     "on_failure for the master's role": ({"roles": {"chief": {"restart": "on_failure"}}}, "roles.chief.restart"),
     "always": ({"restart": "always"}, "restart"),

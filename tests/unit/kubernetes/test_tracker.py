@@ -77,12 +77,14 @@ def test_it_runs_when_all_replicas_run_not_when_the_operator_says_so():
     assert story.pods(BOTH[1]).states == ["pending", "running"]
 
 
-def test_pods_seen_before_the_job():
-    assert Story().pods(*BOTH).job(Changed(tfjob("Created"))).states == ["pending", "running"]
+def test_nothing_is_said_of_a_job_by_its_pods_alone():
+    story = Story().pods(*BOTH)
+    assert story.states == []
+    assert story.job(Changed(tfjob("Created"))).states == ["running"]
 
 
 def test_a_worker_that_has_succeeded_already_counts_as_started():
-    story = Story().pods(Changed(pod("succeeded", "worker-0", "p0")), BOTH[1])
+    story = Story().job(Changed(tfjob("Created"))).pods(Changed(pod("succeeded", "worker-0", "p0")), BOTH[1])
     assert story.states[-1] == "running"
 
 
@@ -108,7 +110,7 @@ def test_why_it_does_not_start(status, reason):
 
 
 def test_a_pod_that_is_stuck_after_the_job_ran_is_a_restart():
-    story = Story().pods(*BOTH, Deleted(pod("running", "worker-1", "p1")))
+    story = Story().job(Changed(tfjob("Created"))).pods(*BOTH, Deleted(pod("running", "worker-1", "p1")))
     story.pods(Changed(pod("unschedulable", "worker-1", "p2")))
     assert story.states == ["pending", "running", "restarting", "restarting"]
     assert story.said[-1].reason == "Unschedulable"
@@ -208,9 +210,9 @@ def test_after_the_end_no_state_is_said():
 
 
 def test_we_may_not_look_at_the_job():
-    with pytest.raises(LaunchError, match="job cannot be watched any more: no") as caught:
+    with pytest.raises(LaunchError, match="job goes on, but cannot be watched any more: no") as caught:
         Story().job(Refused("no", 403))
-    assert not caught.value.retryable
+    assert caught.value.retryable
 
 
 def test_we_may_not_look_at_the_pods():
@@ -225,7 +227,7 @@ REPLICAS = {
     "fails": ([running(), Changed(pod("out of memory"))], [("running", 0), ("failed", 0)]),
     "restarted in place": (
         [running(), Changed(pod("about to restart")), Changed(pod("crash loop"))],
-        [("running", 0), ("failed", 0), ("failed", 3), ("restarting", 3)],
+        [("running", 0), ("failed", 0), ("failed", 2), ("failed", 3), ("restarting", 3)],
     ),
     "deleted while it ran": ([running(), Deleted(pod("running"))], [("running", 0), ("failed", 0)]),
     "gone from the list while it ran": ([running(), Listed([])], [("running", 0), ("failed", 0)]),
@@ -352,6 +354,22 @@ def test_a_pod_withdrawn_because_the_job_was_suspended_has_not_failed_and_its_ne
     deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     story = Story().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).pods(Changed(deleting))
     story.job(Changed(tfjob("Created"))).pods(Deleted(deleting), running(uid="p2"))
+    assert story.replica() == [("running", 0), ("stopped", 0), ("running", 0)]
+    assert story.tracker.restarts == 0
+
+
+@pytest.mark.parametrize("told", ["one by one", "in a list", "the next pod first"])
+def test_a_suspension_whose_pods_end_is_told_of_after_it_is_over_costs_no_restart(told):
+    deleting = pod({"phase": "Failed"}, uid="p1")
+    deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    story = Story().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created")))
+    match told:
+        case "one by one":
+            story.pods(Changed(deleting), Deleted(deleting), running(uid="p2"))
+        case "in a list":
+            story.pods(Listed([pod("running", uid="p2")]))
+        case _:
+            story.pods(running(uid="p2"), Changed(deleting), Deleted(deleting))
     assert story.replica() == [("running", 0), ("stopped", 0), ("running", 0)]
     assert story.tracker.restarts == 0
 

@@ -8,8 +8,9 @@ import pytest
 from tests.unit.kubernetes.objects import condition
 from tfsteps import spec, systems
 from tfsteps.identity import Identity
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubernetes.indexed import INDEX
+from tfsteps.systems.places import Places
 from tfsteps.systems.trainjob.runtimes import runtimes
 from tfsteps.systems.trainjob.trainjob import TrainJob
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.finished import START
-from tfsteps.records import log_line
+from tests.support.log_lines import log_line
 from tfsteps.report import logs
 
 

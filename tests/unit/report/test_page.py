@@ -115,7 +115,7 @@ def test_parts_may_be_missing():
     attempt.write(status)
     text = Reader(page_of(attempt)).text
     assert "job.json is missing." in text
-    assert "There were no event files." in text
+    assert "Event files were not kept" in text
 
 
 @pytest.mark.parametrize(

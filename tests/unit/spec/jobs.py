@@ -43,6 +43,7 @@ def resources(draw):
         memory=memory,
         limits=limits,
         gpu=gpu,
+        gpu_resource=draw(st.sampled_from([None, "amd.com/gpu"])) if gpu else None,
         gpu_type=draw(optional(words)) if gpu else None,
         shared_memory=draw(optional(st.integers(MIB, most))),
     )
@@ -144,6 +145,7 @@ jobs = st.builds(
     tensorboard=optional(boards),
     on_end=st.sampled_from([None, "keep", "delete_pods"]),
     keep_for=optional(durations),
+    on_evicted=optional(durations | st.just(0.0)),
     queue=optional(words),
     priority=st.none() | st.integers(0, 100),
     systems=st.sampled_from([{}, {"t9k": {"debug": True}}, {"local": {"grace": 2.5}, "jobs": {"suspend": False}}]),

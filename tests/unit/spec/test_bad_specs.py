@@ -82,6 +82,12 @@ def test_what_only_follows_from_a_problem_is_not_reported(text, paths):
     assert [spec.dotted(problem.path) for problem in problems(whole(text))] == paths
 
 
+@pytest.mark.parametrize("name", ["rols", "Roles", "replicaSpecs"])
+def test_a_misspelt_field_is_one_problem(name):
+    [problem] = problems(f"name: mnist\n{name}: {{worker: {{}}}}")
+    assert (problem.path, problem.fix) == ((name,), "Write `roles`")
+
+
 def test_an_alias_bomb_is_refused_before_it_goes_off():
     [problem] = problems(BOMB)
     assert "by its aliases" in str(problem)

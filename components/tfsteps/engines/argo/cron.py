@@ -2,9 +2,12 @@
 
 import re
 
+from tfsteps import timezones
+
 _WORDS = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 _EVERY = re.compile(r"@every (\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")
-_ZONE = re.compile(r"(CRON_)?TZ=\S+ ")
+_ZONE = re.compile(r"(?:CRON_)?TZ=(\S+) ")
+_OF_CONTROLLER = {"", "Local", "UTC"}  # Go has these without zone data
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _FIELDS: list[tuple[str, int, int, list[str]]] = [
@@ -18,6 +21,8 @@ _FIELDS: list[tuple[str, int, int, list[str]]] = [
 
 def cron_problem(schedule: str) -> str:
     """Return what is wrong with a schedule, as a phrase that follows it; empty = nothing."""
+    if (zone := _ZONE.match(schedule)) and (wrong := zone_problem(zone[1])):
+        return f"names a time zone that {wrong}"
     text = _ZONE.sub("", schedule, count=1)
     if text.startswith("@"):
         known = text in _WORDS or _EVERY.fullmatch(text)
@@ -30,6 +35,12 @@ def cron_problem(schedule: str) -> str:
             if not _part(part, low, high, names):
                 return f"has no {name} from {low} to {high} in {part!r}"
     return ""
+
+
+def zone_problem(name: str) -> str:
+    """Return what is wrong with a time zone, as a phrase that follows it; empty = nothing."""
+    fix = "" if name in _OF_CONTROLLER else timezones.fix(name)
+    return f"{timezones.WRONG}, so nothing is ever started. {fix}" if fix else ""
 
 
 def _part(part: str, low: int, high: int, names: list[str]) -> bool:

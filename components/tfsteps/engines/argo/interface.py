@@ -103,7 +103,11 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def _problem(self, value: Any) -> Problem:
         return Problem(
-            path=(self.name,), value=shown(value), wrong="is not of its type", allowed=_WORDS[self.type], fix="Mend it"
+            path=(self.name,),
+            value=shown(value),
+            wrong="is not of its type",
+            allowed=_WORDS[self.type],
+            fix="Correct or remove it",
         )
 
 

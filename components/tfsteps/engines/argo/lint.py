@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.engines.argo import references
-from tfsteps.engines.argo.cron import cron_problem
-from tfsteps.engines.argo.interface import interfaces
+from tfsteps.engines.argo import launchers
+from tfsteps.engines.argo.cron import cron_problem, zone_problem
+from tfsteps.engines.argo.references import Workflow
 from tfsteps.engines.argo.schema import kinds, violations
-from tfsteps.engines.argo.task import ARGUMENT, NODE_NAME
 from tfsteps.engines.manifests import documents
 from tfsteps.spec.problems import shown
 
@@ -35,7 +34,39 @@ def problems(compiled: str) -> list[str]:
     manifests = [each for each in documents(compiled) if _is_argos(each)]
     if not manifests:
         return [f"there is no manifest with apiVersion: {API}v1alpha1 in it"]
-    return [f"{_name(manifest)}: {each}" for manifest in manifests for each in _manifest(manifest)]
+    others = _others(manifests)
+    return [f"{_name(manifest)}: {each}" for manifest in manifests for each in _manifest(manifest, others)]
+
+
+def warnings(compiled: str) -> list[str]:
+    """Return a sentence for each input that is missing unless it is given when a Workflow is submitted.
+
+    Args:
+        compiled: As for `problems`. Of manifests with fields or types that Argo does not know nothing is reported.
+
+    Raises:
+        yaml.YAMLError: It is neither YAML nor JSON.
+    """
+    manifests = [each for each in documents(compiled) if _is_argos(each) and _is_shaped(each)]
+    others = _others(manifests)
+    return [f"{_name(each)}: {said}" for each in manifests for said in _workflow(each, others).warnings()]
+
+
+def _is_shaped(manifest: _Node) -> bool:
+    return manifest.get("kind") in kinds() and not any(violations(manifest))
+
+
+def _others(manifests: list[Any]) -> dict[str, _Node]:
+    """Return the specs of the templates of Workflows that are known, by name: ours, and those beside a Workflow."""
+    templates = [each for each in manifests if "Template" in str(each.get("kind")) and _is_shaped(each)]
+    named = {each["metadata"].get("name", ""): each["spec"] for each in templates}
+    return {launchers.NAME: launchers.shipped(), **named}
+
+
+def _workflow(manifest: _Node, others: Mapping[str, _Node]) -> Workflow:
+    kind, spec = manifest["kind"], manifest["spec"]
+    spec = spec["workflowSpec"] if kind == "CronWorkflow" else spec
+    return Workflow(spec, template="Template" in kind, others=others)
 
 
 def _is_argos(manifest: Any) -> bool:
@@ -49,7 +80,7 @@ def _name(manifest: _Node) -> str:
     return f"{manifest.get('kind', 'no kind')} {meta.get('name') or meta.get('generateName') or 'without a name'}"
 
 
-def _manifest(manifest: _Node) -> Iterator[str]:
+def _manifest(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
     kind = manifest.get("kind")
     if kind not in kinds():
         yield f"kind: {shown(kind)} is not one of {', '.join(kinds())}"
@@ -58,15 +89,13 @@ def _manifest(manifest: _Node) -> Iterator[str]:
     yield from wrong
     if wrong:  # what follows counts on the types
         return
-    meta, spec = manifest["metadata"], manifest["spec"]
-    yield from _metadata(kind, meta)
+    spec = manifest["spec"]
+    yield from _metadata(kind, manifest["metadata"])
     if kind == "CronWorkflow":
         yield from _schedules(spec)
         spec = spec["workflowSpec"]
-    yield from references.problems(spec, template="Template" in kind)
+    yield from _workflow(manifest, others).problems()
     yield from _choices(spec, "spec")
-    for template in spec.get("templates") or []:
-        yield from _launcher(template)
 
 
 def _metadata(kind: str, meta: _Node) -> Iterator[str]:
@@ -87,6 +116,8 @@ def _schedules(spec: _Node) -> Iterator[str]:
     for i, schedule in enumerate(schedules):
         if wrong := cron_problem(schedule):
             yield f"spec.schedules[{i}]: {shown(schedule)} {wrong}"
+    if wrong := zone_problem(spec.get("timezone") or ""):
+        yield f"spec.timezone: {shown(spec['timezone'])} {wrong}"
     yield from _choices({key: value for key, value in spec.items() if key != "workflowSpec"}, "spec")
 
 
@@ -102,28 +133,3 @@ def _choices(node: Any, path: str) -> Iterator[str]:
         if allowed and isinstance(value, str) and value not in allowed:
             yield f"{path}.{key}: {shown(value)} is not one of {', '.join(allowed)}"
         yield from _choices(value, f"{path}.{key}")
-
-
-# --- our own steps
-
-
-def _launcher(template: _Node) -> Iterator[str]:
-    container = template.get("container") or {}
-    arguments = container.get("args") or []
-    if not any(word.startswith("tfsteps.") and word.endswith(".launcher") for word in container.get("command") or []):
-        return
-    where = f"template {template.get('name')}"
-    if template.get("memoize"):
-        yield f"{where}: memoized, a launcher runs no job and cleans nothing up; take memoize away"
-    if not template.get("retryStrategy"):
-        yield f"{where}: without a retryStrategy the step fails when its pod is evicted, and the job is lost"
-    if NODE_NAME not in [each["name"] for each in container.get("env") or []]:
-        yield f"{where}: without the variable {NODE_NAME} two steps of a run take each other's job for their own"
-    component = interfaces().get(arguments[1]) if arguments[:1] == [ARGUMENT] and arguments[1:] else None
-    if not component:
-        yield f"{where}: its args must begin with {ARGUMENT} and one of {', '.join(interfaces())}"
-        return
-    known = [each.name for each in component.inputs]
-    for word in arguments[2:]:
-        if word.partition("=")[0] not in known or "=" not in word:
-            yield f"{where}: {shown(word)} is no input of {component.name}: {', '.join(known)}"

@@ -6,10 +6,8 @@ from hera.workflows import ClusterWorkflowTemplate, Parameter, WorkflowTemplate
 from hera.workflows.models import Parameter as ModelParameter
 
 from tfsteps.engines.argo.interface import interfaces
+from tfsteps.engines.argo.launchers import ENTRYPOINT, NAME
 from tfsteps.engines.argo.step import argo_step
-
-NAME = "tfsteps"
-ENTRYPOINT = "train"
 
 
 def workflow_template(

@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfsteps.engines.argo import graphs, template_rules
-from tfsteps.engines.argo.graphs import Call, loops
+from tfsteps.engines.argo import call_inputs, chains, graphs, launchers, loops, template_rules
+from tfsteps.engines.argo.graphs import Call
+from tfsteps.engines.argo.interface import REFERENCE
 from tfsteps.engines.argo.template_rules import twice
 from tfsteps.spec.problems import shown
+from tfsteps.spec.spelling import nearest
 
 _VARIABLE = re.compile(r"\{\{\s*([^={}][^{}]*?)\s*\}\}")
 _EXPRESSION = re.compile(r"\{\{\s*=.*?\}\}")
@@ -17,55 +19,120 @@ _NODE = re.compile(r"(tasks|steps)\.([^.]+)\.")
 _SOURCES = {"configMapKeyRef", "default", "event", "supplied"}
 _NO_SOURCE = {"name", "path", "mode", "archive", "optional"}
 
+_STARTS = ("entrypoint", "onExit")
+
 _Node = Mapping[str, Any]
 
 
-def problems(spec: _Node, *, template: bool) -> Iterator[str]:
-    """Yield a sentence for each reference in a Workflow's spec that leads nowhere.
+class Workflow:
+    """The spec of a Workflow or of a template of Workflows."""
 
-    Args:
-        spec: Of the right types.
-        template: Whether it is of a template: then arguments may be without a value, and others may be added.
-    """
-    yield from _Workflow(spec, template).problems()
+    def __init__(self, spec: _Node, *, template: bool, others: Mapping[str, _Node]) -> None:
+        """Keep what is to be checked.
 
-
-class _Workflow:
-    def __init__(self, spec: _Node, template: bool) -> None:
+        Args:
+            spec: Of the right types.
+            template: Whether it is of a template: then arguments may be without a value, and others may be added.
+            others: The specs of the templates of Workflows that are known, by their names.
+        """
         self._spec = spec
         self._template = template
-        self._elsewhere = bool(spec.get("workflowTemplateRef"))
-        self._templates = {each.get("name"): each for each in spec.get("templates") or []}
+        self._others = others
+        self._referred = spec.get("workflowTemplateRef") or {}
+        base = others.get(self._referred.get("name", "")) if self._referred else spec
+        self._elsewhere = base is None
+        self._base = {**(base or {}), **{field: spec[field] for field in _STARTS if spec.get(field)}}
+        self._templates = call_inputs.by_name(base or {})
 
     def problems(self) -> Iterator[str]:
+        """Yield a sentence for each reference that leads nowhere, and for each wrong input of our steps."""
+        found = list(self._parts())
+        yield from found
+        yield from (through := self._through(None, found, complete=True))
+        yield from self._through(self._arguments(), [*found, *through], complete=False)
+
+    def _through(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
+        """Return what else is wrong with what our steps get through chains of calls, as `chains.problems` has it."""
+        spec = {**self._base, "hooks": self._spec.get("hooks")}
+        found = chains.problems(spec, self._others, _STARTS, arguments, complete=complete)
+        new = [f"{' > '.join(path)}{wrong}" for path, wrong in found if f"{path[-1]}{wrong}" not in known]
+        return [each for each in dict.fromkeys(new) if each not in known]
+
+    def _arguments(self) -> dict[str, str]:
+        """Return the Workflow's arguments as text, by name: those of the template it refers to, and its own."""
+        parameters = [*self._parameters(self._base), *self._parameters(self._spec)]
+        return {each["name"]: launchers.value_of(each) for each in parameters}
+
+    def _start(self, field: str) -> _Node:
+        return self._templates.get(self._base.get(field)) or {}
+
+    def _parts(self) -> Iterator[str]:
+        """Check each part of the spec by what stands in it, and what it refers to."""
         spec = self._spec
-        if not (spec.get("entrypoint") or self._template or self._elsewhere):
+        if not (spec.get("entrypoint") or self._template or self._referred):
             yield "spec.entrypoint: it is missing"
-        for field in ("entrypoint", "onExit"):
+        for field in _STARTS:
             if spec.get(field) and not self._elsewhere:
                 yield from self._exists(spec[field], f"spec.{field}")
         yield from self._hooks(spec, "spec")
-        if self._elsewhere and spec.get("templates"):
+        if self._referred and spec.get("templates"):
             yield "spec.templates: not allowed beside workflowTemplateRef"
         yield from twice([each.get("name") for each in spec.get("templates") or []], "spec.templates")
         yield from self._values(spec.get("arguments") or {}, "spec.arguments", empty=self._template)
-        for field in ("entrypoint", "onExit") if not self._template else ():
+        for field in _STARTS if not (self._template or self._referred) else ():
             if target := self._templates.get(spec.get(field)):
                 yield from self._fed(target, spec.get("arguments") or {}, f"spec.{field}")
+        yield from self._dropped()
+        yield from self._started(complete=False)
         for each in spec.get("templates") or []:
             yield from self._one(each, f"template {each.get('name') or 'without a name'}")
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what is missing unless it is given when the Workflow is submitted."""
+        if not self._template:
+            known = list(self.problems())
+            yield from (each for each in self._started(complete=True) if each not in known)
+            yield from self._through(self._arguments(), known, complete=True)
+
+    def _started(self, *, complete: bool) -> Iterator[str]:
+        """Check the inputs of our steps that a Workflow starts with, by its own arguments.
+
+        Args:
+            complete: Whether nothing else will be given when it is submitted.
+        """
+        given = self._arguments()
+        for field in _STARTS:
+            target = self._start(field)
+            if target and (not self._referred or self._spec.get("arguments") or complete):
+                yield from call_inputs.problems(target, given, self._templates, "spec.arguments", complete=complete)
+
+    def _dropped(self) -> Iterator[str]:
+        """Check that a template of Workflows knows the arguments that it gets."""
+        if not self._referred or self._elsewhere:
+            return
+        known = [each["name"] for field in _STARTS for each in self._parameters(self._start(field), "inputs")]
+        known += [each["name"] for each in self._parameters(self._base)]
+        text = json.dumps([self._spec, self._base], default=str)
+        for name in [each["name"] for each in self._parameters(self._spec)]:
+            if name not in known and f"workflow.parameters.{name}" not in text:
+                wrong = f"{self._referred['name']} has no parameter {shown(name)}"
+                yield f"spec.arguments: {wrong}; {_ignored(name, known)}"
+
+    @staticmethod
+    def _parameters(node: _Node, kind: str = "arguments") -> list[_Node]:
+        return (node.get(kind) or {}).get("parameters") or []
 
     def _exists(self, name: str, where: str) -> Iterator[str]:
         if "{{" not in name and name not in self._templates:
             known = ", ".join(str(each) for each in self._templates) or "none"
             yield f"{where}: there is no template {shown(name)}; there is {known}"
 
-    def _hooks(self, node: _Node, where: str) -> Iterator[str]:
+    def _hooks(self, node: _Node, where: str, calls: Sequence[Call] = ()) -> Iterator[str]:
         for name, hook in (node.get("hooks") or {}).items():
             if name != "exit" and not hook.get("expression"):
                 yield f"{where}.hooks.{name}: it has no expression, so it would never run"
-            if hook.get("template") and not self._elsewhere:
-                yield from self._called(hook, f"{where}.hooks.{name}")
+            if hook.get("templateRef") or (hook.get("template") and not self._elsewhere):
+                yield from self._called(hook, f"{where}.hooks.{name}", calls)
 
     @staticmethod
     def _values(arguments: _Node, where: str, *, empty: bool) -> Iterator[str]:
@@ -83,6 +150,8 @@ class _Workflow:
 
     def _one(self, template: _Node, where: str) -> Iterator[str]:
         yield from template_rules.problems(template, where, self._spec.get("templateDefaults") or {})
+        yield from launchers.problems(template, where, self._spec)
+        yield from call_inputs.own_problems(template, where)
         if template_rules.is_graph(template):
             yield from self._graph(template, where)
         else:
@@ -92,44 +161,71 @@ class _Workflow:
         calls = graphs.calls(template)
         yield from (f"{where}: {each}" for each in graphs.problems(template))
         for call in calls:
-            yield from self._call(call, f"{where}, {call.name}")
+            yield from self._call(call, f"{where}, {call.name}", calls)
             others = [each for each in calls if each.name in call.before]
             scope = (template, f"{where}, {call.name}")
             yield from self._variables({**call.node, "hooks": None}, *scope, others, calls)
             yield from self._variables({"hooks": call.node.get("hooks")}, *scope, [*others, call], calls)
         yield from self._variables({"outputs": template.get("outputs")}, template, where, calls)
 
-    def _call(self, call: Call, where: str) -> Iterator[str]:
+    def _call(self, call: Call, where: str, calls: Sequence[Call]) -> Iterator[str]:
         node = call.node
         yield from template_rules.name_problem(node.get("name") or "", where)
         named = [each for each in ("template", "templateRef", "inline") if node.get(each)]
         if len(named) != 1:
             yield f"{where}: {' and '.join(named) or 'none'} of template, templateRef and inline is given; give one"
-        if len(loops(node)) > 1:
-            yield f"{where}: {' and '.join(loops(node))}; give one"
+        if len(graphs.loops(node)) > 1:
+            yield f"{where}: {' and '.join(graphs.loops(node))}; give one"
+        if wrong := loops.problem(node):
+            yield f"{where}.{wrong}"
         yield from self._values(node.get("arguments") or {}, where, empty=False)
-        yield from self._hooks(node, where)
+        yield from self._hooks(node, where, calls)
         if node.get("inline"):
             yield from self._one({"name": "inline", **node["inline"]}, f"{where}.inline")
-        if node.get("template"):
-            yield from self._called(node, where)
+        if node.get("template") or node.get("templateRef"):
+            yield from self._called(node, where, calls)
         if node.get("onExit"):
             yield from self._exists(node["onExit"], f"{where}.onExit")
 
-    def _called(self, node: _Node, where: str) -> Iterator[str]:
+    def _called(self, node: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
         """Check that a template is there, and gets the inputs that it needs and no others."""
-        yield from self._exists(node["template"], where)
-        if not (target := self._templates.get(node["template"])):
+        templates = self._known(node)
+        if ref := node.get("templateRef"):
+            yield from _reference(ref, templates, where)
+        else:
+            yield from self._exists(node["template"], where)
+        if not (target := templates.get((ref or node).get("template"))):
             return
         arguments = node.get("arguments") or {}
         for kind in ("parameters", "artifacts"):
             declared = [each["name"] for each in (target.get("inputs") or {}).get(kind) or []]
             for each in arguments.get(kind) or []:
                 if each["name"] not in declared:
-                    known = ", ".join(declared) or "none"
-                    wrong = f"has no input {shown(each['name'])} in its {kind}: {known}"
-                    yield f"{where}: template {target['name']} {wrong}"
+                    wrong = f"has no input {shown(each['name'])} in its {kind}: {', '.join(declared) or 'none'}"
+                    yield f"{where}: template {target['name']} {wrong}; {_ignored(each['name'], declared)}"
         yield from self._fed(target, arguments, where)
+        yield from self._inputs(node, target, where, calls)
+
+    def _inputs(self, node: _Node, target: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
+        """Check what a call gives to one of our steps, in each round of its loop."""
+        templates = self._known(node)
+        arguments = call_inputs.given(node)
+        found = [
+            each
+            for values in loops.rounds(node, arguments)
+            for each in call_inputs.problems(target, values, templates, where, complete=True)
+        ]
+        yield from dict.fromkeys(found)
+        producers = {call.name: (call, self._target(call.node)) for call in calls}
+        yield from call_inputs.miswired(target, arguments, templates, producers, where)
+
+    def _known(self, node: _Node) -> Mapping[Any, _Node]:
+        """Return the templates among which a call chooses; empty = they are not known."""
+        ref = node.get("templateRef")
+        return call_inputs.by_name(self._others.get(ref.get("name", ""), {})) if ref else self._templates
+
+    def _target(self, node: _Node) -> _Node | None:
+        return self._known(node).get((node.get("templateRef") or node).get("template"))
 
     @staticmethod
     def _fed(target: _Node, arguments: _Node, where: str) -> Iterator[str]:
@@ -154,12 +250,15 @@ class _Workflow:
             before: Whose outputs are known.
             calls: All of the template.
         """
-        text = _EXPRESSION.sub("", json.dumps({key: value for key, value in node.items() if key != "inline"}))
+        visible = {key: value for key, value in node.items() if key != "inline"}
+        text = _EXPRESSION.sub("", json.dumps(visible, default=str))
         for name in dict.fromkeys(_VARIABLE.findall(text)):
             if wrong := self._variable(name, template, before, calls):
                 yield f"{where}: {{{{{name}}}}} {wrong}"
-            elif re.match(r"item(\.|$)", name) and not loops(node) and node.keys() != {"hooks"}:
+            elif re.match(r"item(\.|$)", name) and not graphs.loops(node) and node.keys() != {"hooks"}:
                 yield f"{where}: {{{{{name}}}}} is known within a loop only: {', '.join(graphs.LOOPS)}"
+            elif name.startswith("item.") and (wrong := loops.missing(name, node)):
+                yield f"{where}: {{{{{name}}}}} {wrong}"
 
     def _variable(self, name: str, template: _Node, before: Sequence[Call], calls: Sequence[Call]) -> str:
         first, _, rest = name.partition(".")
@@ -168,7 +267,7 @@ class _Workflow:
             declared = [each["name"] for each in (template.get("inputs") or {}).get(kind) or []]
             if which and which.partition(".")[0] not in declared:
                 return f"is no input of template {template.get('name')}: {', '.join(declared) or 'none'}"
-        elif name.startswith("workflow.parameters.") and not (self._template or self._elsewhere):
+        elif name.startswith("workflow.parameters.") and not (self._template or self._referred):
             declared = [each["name"] for each in (self._spec.get("arguments") or {}).get("parameters") or []]
             if name.removeprefix("workflow.parameters.") not in declared:
                 return f"is no parameter of the Workflow: {', '.join(declared) or 'none'}"
@@ -186,13 +285,31 @@ class _Workflow:
             if any(each.name == found[2] for each in calls):
                 return f"is not known yet: {found[2]} need not have ended before"
             return f"leads nowhere: there is no {found[2]}"
-        if (output := _OUTPUT.match(name)) and (target := self._templates.get(call.node.get("template"))):
+        if (output := _OUTPUT.match(name)) and (target := self._target(call.node)):
             declared = [each["name"] for each in (target.get("outputs") or {}).get(output[3]) or []]
             if output[4] not in declared:
                 return (
                     f"leads nowhere: the {output[3]} of template {target['name']} are {', '.join(declared) or 'none'}"
                 )
         return ""
+
+
+def _reference(ref: _Node, templates: Mapping[Any, _Node], where: str) -> Iterator[str]:
+    """Check a reference to a template of another manifest, as far as that is known."""
+    for field in ("name", "template"):
+        if not ref.get(field):
+            yield f"{where}.templateRef.{field}: it is missing"
+    name = ref.get("template") or ""
+    if name and templates and REFERENCE not in name and name not in templates:
+        guess = nearest(name, templates)
+        fix = f"Write `{guess}`" if guess else "Correct it"
+        allowed = ", ".join(templates)
+        yield f"{where}.templateRef.template: {ref['name']} has no template {shown(name)}. Allowed: {allowed}. {fix}"
+
+
+def _ignored(name: str, allowed: Sequence[str]) -> str:
+    guess = nearest(name, allowed)
+    return f"Argo drops it without a message. {f'Write `{guess}`' if guess else 'Correct or remove it'}"
 
 
 def _given(parameter: _Node, where: str, *, empty: bool) -> Iterator[str]:

@@ -11,10 +11,11 @@ from hera.workflows._context import _context
 from hera.workflows.models import Arguments, LifecycleHook
 from hera.workflows.models import Parameter as ModelParameter
 
+from tfsteps.engines.argo.inputs import UNKNOWN
+from tfsteps.engines.argo.inputs import problems as input_problems
 from tfsteps.engines.argo.interface import BadValueError, Interface, interfaces
 from tfsteps.engines.argo.template import container, exit_handler
-from tfsteps.spec import Problem, SpecError
-from tfsteps.spec.problems import shown
+from tfsteps.spec import SpecError
 
 _CALL = (
     "depends",
@@ -136,23 +137,20 @@ class ArgoStep:
 
     def values(self, inputs: Mapping[str, Any]) -> dict[str, str]:
         """Return inputs as the text that Argo carries, without those that are left out. SpecError for bad ones."""
-        names = {each.name for each in self.interface.inputs}
-        values, problems = {}, [_unknown(self.interface, name) for name in inputs if name not in names]
-        for each in self.interface.inputs:
-            name, value = each.name, inputs.get(each.name)
-            if isinstance(value, Parameter):
-                value = str(value)
-            if value is None or value == "":
-                if each.required:
-                    problems.append(Problem(path=(name,), wrong="it is missing", fix="Give it a value"))
+        texts, problems = {}, []
+        known = {each.name: each for each in self.interface.inputs}
+        for name, value in inputs.items():
+            plain = str(value) if isinstance(value, Parameter) else value
+            if plain is None or plain == "":
                 continue
             try:
-                values[name] = each.encode(value)
+                texts[name] = known[name].encode(plain) if name in known else UNKNOWN
             except BadValueError as error:
                 problems.append(error.problem)
-        if problems:
+                texts[name] = UNKNOWN
+        if problems := [*problems, *input_problems(self.interface, texts)]:
             raise SpecError(problems, self.__name__)
-        return values
+        return {each: texts[each] for each in known if each in texts}
 
     def _check_name(self) -> None:
         if _context.pieces and isinstance(workflow := _context.pieces[0], Workflow):
@@ -172,12 +170,6 @@ class ArgoStep:
 def argo_step(name: str) -> ArgoStep:
     """Return the step of a component."""
     return ArgoStep(interfaces()[name])
-
-
-def _unknown(interface: Interface, name: str) -> Problem:
-    allowed = ", ".join(each.name for each in interface.inputs)
-    fix = "Mend it, or take it away"
-    return Problem(path=(name,), value=shown(name), wrong="is no input of this step", allowed=allowed, fix=fix)
 
 
 def _signature(interface: Interface) -> inspect.Signature:

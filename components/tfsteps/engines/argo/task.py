@@ -112,6 +112,10 @@ class ArgoTask:
         wanted = name in self._environment.get(ARTIFACTS, "").split()
         return File(self._folder / "artifacts" / name) if wanted else None
 
+    def preserve(self, names: Sequence[str]) -> tuple[list[str], str]:  # noqa: ARG002
+        """Do nothing: Argo stores the artifacts of failed steps, too."""
+        return [], ""
+
     def identity(self) -> Identity:
         """Return who this node is, its attempt left at 0.
 
@@ -119,7 +123,7 @@ class ArgoTask:
         retries and re-created pods, and another one for every step and every iteration of a loop.
         """
         env = self._environment
-        return Identity(
+        return Identity.checked(
             run=self._given.get("run_id") or env.get(RUN_ID) or new_run_id(),
             task=_TRY.sub("", env.get(NODE_NAME, "")) or self._interface.name,
             pipeline=_MADE_UP.sub("", env.get(WORKFLOW, "")),

@@ -21,19 +21,42 @@ from hera.workflows.models import (
 
 from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARGUMENT, ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
-from tfsteps.image import IMAGE
+from tfsteps.identity import RUN_ID as RUN_ID_LABEL
+from tfsteps.image import IMAGE, LIMITS, REQUESTS
 
 # 13 = the platform's fault. -1 = no exit code: the pod is gone, or was evicted before it started. 137 and 143 = killed
 # from outside, as a node does that runs out of memory or goes down. Error = Argo itself failed with this pod. In all of
-# these the job goes on, and the next pod adopts it. A step's own deadline ends it for good.
+# these the job goes on, and the next pod adopts it. A step's own deadline ends it for good, and so does a pod that the
+# API server refuses to create: by pod security, a quota that wants limits, a ServiceAccount that is missing. That is an
+# Error of Argo's: a launcher that quotes a refusal of its own ends as Failed, with an exit code.
 RETRY = (
     "(lastRetry.exitCode in ['13', '-1', '137', '143'] || lastRetry.status == 'Error') "
-    "&& !(lastRetry.message matches '(its|specified) deadline')"
+    "&& !(lastRetry.message matches '(its|specified) deadline') "
+    "&& !(lastRetry.status == 'Error' && lastRetry.message matches ' is forbidden: | is invalid: ')"
 )
 RETRIES = 20
 GRACE_PERIOD = 60
 """Seconds that a launcher has to end its job when its pod is deleted; one that is evicted leaves at once."""
 
+_USER = 65532  # the launcher image's: Argo's executor shares a folder with it
+_EXECUTOR = {
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": _USER,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+    "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}},
+}
+"""What Argo's own containers get in a step's pod: they have neither, which the pod security standard `restricted` and
+ResourceQuotas refuse."""
+
+_ANNOTATIONS = {
+    "sidecar.istio.io/inject": "false",  # a sidecar outlives the step
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",  # to move a launcher costs a try of the step
+    "karpenter.sh/do-not-disrupt": "true",
+}
 _NODE_ANNOTATION = "metadata.annotations['workflows.argoproj.io/node-name']"
 _OPEN = NoneArchiveStrategy()  # as they are: a report in a tar file shows nothing
 
@@ -83,12 +106,13 @@ def container(
             ),
         ],
         "env": _environment([each.name for each in files]),
-        "resources": ResourceRequirements(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "512Mi"}),
+        "resources": ResourceRequirements(requests=REQUESTS, limits=LIMITS),
         "retry_strategy": RetryStrategy(
             limit=retries, retry_policy="Always", expression=RETRY, backoff=Backoff(duration="5s")
         ),
-        "pod_spec_patch": json.dumps({"terminationGracePeriodSeconds": grace_period}),
-        "annotations": {"sidecar.istio.io/inject": "false"},  # a sidecar outlives the step
+        "pod_spec_patch": _pod_spec(grace_period),
+        "annotations": _ANNOTATIONS,
+        "labels": {RUN_ID_LABEL: "{{workflow.uid}}"},
         "security_context": SecurityContext(
             allow_privilege_escalation=False,
             capabilities=Capabilities(drop=["ALL"]),
@@ -110,6 +134,16 @@ def exit_handler(template: Container) -> Steps:
         given = {each.name: f"{{{{inputs.parameters.{each.name}}}}}" for each in inputs}
         Step(name=str(template.name), template=str(template.name), arguments=given)
     return handler
+
+
+def _pod_spec(grace_period: int) -> str:
+    """Return what is merged into the pod, container by container, as JSON."""
+    patch = {
+        "terminationGracePeriodSeconds": grace_period,
+        "initContainers": [{"name": "init", **_EXECUTOR}],
+        "containers": [{"name": "wait", **_EXECUTOR}],
+    }
+    return json.dumps(patch)
 
 
 def _parameter(name: str) -> Parameter:

@@ -8,7 +8,7 @@ from kfp.dsl.container_component_class import ContainerComponent
 from kfp.dsl.pipeline_task import TaskState
 
 from tfsteps.engines.kfp.argument import ARGUMENT
-from tfsteps.image import IMAGE
+from tfsteps.image import IMAGE, LIMITS, REQUESTS
 
 _PASSTHROUGHS = (
     (dsl.TaskConfigField.RESOURCES, False),
@@ -48,7 +48,15 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
         if self._finalizer:  # `ignore_upstream_failure` ends with a KeyError at an input that was left out
             inputs = {name: each.default for name, each in self.component_spec.inputs.items()} | inputs
         task = super().__call__(**inputs)
-        return task if task.state is TaskState.FINAL else task.set_caching_options(False)
+        if task.state is TaskState.FINAL:
+            return task
+        task.set_caching_options(False)
+        return task if self._forwards_resources else _with_resources(task)
+
+    @property
+    def _forwards_resources(self) -> bool:
+        """Whether resources of a task are its replicas': the driver gives the launcher none, nor can we, then."""
+        return bool(getattr(self.component_spec, "task_config_passthroughs", None))
 
     @property
     def pipeline_spec(self) -> Any:
@@ -57,6 +65,12 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
         for task in spec.root.dag.tasks.values():
             task.caching_options.enable_cache = False
         return spec
+
+
+def _with_resources(task: Any) -> Any:
+    """Give a task's container the resources of a step; what its author sets wins."""
+    task.set_cpu_request(REQUESTS["cpu"]).set_cpu_limit(LIMITS["cpu"])
+    return task.set_memory_request(REQUESTS["memory"]).set_memory_limit(LIMITS["memory"])
 
 
 def finalizer_component(function: Callable[..., Any]) -> LauncherComponent:

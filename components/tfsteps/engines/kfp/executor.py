@@ -13,6 +13,8 @@ from tfsteps.identity import Identity, new_run_id
 
 RUN_ID = "TFSTEPS_RUN_ID"
 _MOUNTS = re.compile(r"^(gs|minio|s3|oci)://")
+_CONTENT_TYPES = {"report": "text/html; charset=utf-8"}
+_STORED = ("gs://", "minio://", "s3://")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LOCAL_RUN = re.compile(r"(.+)-\d{4}(?:-\d\d){5}-\d{6}")  # the folder that kfp.local makes for a run
 
@@ -88,7 +90,7 @@ class ExecutorInput(msgspec.Struct):
         integers here where the value is whole.
         """
         given = self.inputs.parameter_values.items()
-        return {name: _whole(value) for name, value in given if value is not None}
+        return {name: whole_numbers(value) for name, value in given if value is not None}
 
     def artifact(self, name: str) -> Artifact | None:
         """Return an input artifact; None if it was not given."""
@@ -98,6 +100,20 @@ class ExecutorInput(msgspec.Struct):
         """Return an output artifact; None if it is not wanted."""
         return self.outputs.artifacts.get(name, _Artifacts()).first
 
+    def preserve(self, names: Sequence[str]) -> tuple[list[str], str]:
+        """Upload output artifacts: the back end does not upload those of a step that fails.
+
+        Where the back end has no object store, as `kfp.local`, nothing is uploaded: the files stay where they are.
+        """
+        written = {name: item for name in names if (item := self.output(name)) and item.path.is_file()}
+        if not written or not all(item.uri.startswith(_STORED) for item in written.values()):
+            return [], ""
+        from tfsteps.engines.kfp.object_store import Upload, upload  # noqa: PLC0415  start-up is measured
+
+        kinds = {name: _CONTENT_TYPES.get(name, "text/plain; charset=utf-8") for name in written}
+        uris, missing = upload([Upload(item.path, item.uri, kinds[name]) for name, item in written.items()])
+        return [f"{name}: {item.uri}" for name, item in written.items() if item.uri in uris], missing
+
     def identity(self, environment: Mapping[str, str] = os.environ) -> Identity:
         """Return who this task is, its attempt left at 0.
 
@@ -106,7 +122,7 @@ class ExecutorInput(msgspec.Struct):
         """
         pipeline, run, task = _place(pathlib.PurePath(self.outputs.output_file).parent.parts)
         given = environment.get(RUN_ID) or self.inputs.parameter_values.get("run_id")
-        return Identity(run=given or run or new_run_id(), task=task, pipeline=pipeline)
+        return Identity.checked(run=given or run or new_run_id(), task=task, pipeline=pipeline)
 
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the task's outputs as a whole: every parameter, and for each output artifact its metadata.
@@ -139,13 +155,14 @@ def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
     return "", "", folders[-1]
 
 
-def _whole(value: Any) -> Any:
+def whole_numbers(value: Any) -> Any:
+    """Return a JSON value whose numbers are integers where they are whole; lists and mappings are copied."""
     match value:
         case float() if value.is_integer():
             return int(value)
         case dict():
-            return {key: _whole(item) for key, item in value.items()}
+            return {key: whole_numbers(item) for key, item in value.items()}
         case list():
-            return [_whole(item) for item in value]
+            return [whole_numbers(item) for item in value]
         case _:
             return value

@@ -4,7 +4,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tfsteps.engines.kfp import driver_rules
 from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp.driver_rules import STUBS, is_finalizer
+from tfsteps.engines.kfp.graph import Node, calls
 from tfsteps.engines.manifests import documents
 
 _WHOLE = "{{$}}"
@@ -13,13 +16,57 @@ _TASK_UUID = "{{$.pipeline_task_uuid}}"
 _INPUT = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 _METADATA = re.compile(r"\{\{\$\.\w+\.artifacts\['[^']+'\]\.metadata")
 _LAUNCHER = re.compile(r"tfsteps\.\w+\.launcher")
-_AFTER_FAILURES = "ALL_UPSTREAM_TASKS_COMPLETED"
-
-_Node = Mapping[str, Any]
 
 
-def problems(compiled: str) -> list[str]:
-    """Return a sentence for each trap in a compiled pipeline: where it is, what goes wrong, what to do.
+def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
+    """Return a sentence for each thing that fails on the back end: where it is, what goes wrong, what to do.
+
+    Args:
+        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is looked at too.
+        arguments: The inputs of a run by name, those that are left out at their defaults; None = not known yet.
+
+    Raises:
+        yaml.YAMLError: It is neither.
+    """
+    from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
+
+    spec, *platforms = documents(compiled)
+    found = []
+    executors = spec.get("deploymentSpec", {}).get("executors", {})
+    for name, component in spec.get("components", {}).items():
+        if executor := executors.get(component.get("executorLabel")):
+            container, inputs = executor.get("container", {}), component.get("inputDefinitions", {})
+            found += [f"{name}: {sentence}" for sentence in _container(container, inputs.get("parameters", {}))]
+    for call in calls(spec, arguments):
+        rules = (
+            _task(call.task, call.container),
+            driver_rules.problems(call),
+            driver_rules.hookless(call, spec),
+            step_rules.problems(call),
+        )
+        found += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
+    return found + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
+
+
+def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
+    """Return a sentence for each thing that fails on this machine: inputs that are left out or wrong.
+
+    Args:
+        compiled: What `kfp.compiler` wrote, YAML or JSON.
+        arguments: As for `problems`.
+
+    Raises:
+        yaml.YAMLError: It is neither.
+    """
+    from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
+
+    spec, *_ = documents(compiled)
+    rules = (driver_rules.everywhere, step_rules.problems)
+    return [f"task {call.name}: {each}" for call in calls(spec, arguments) for rule in rules for each in rule(call)]
+
+
+def warnings(compiled: str) -> list[str]:
+    """Return a sentence for each thing that may be meant, or fails on some versions of the back end only.
 
     Args:
         compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is looked at too.
@@ -27,30 +74,28 @@ def problems(compiled: str) -> list[str]:
     Raises:
         yaml.YAMLError: It is neither.
     """
+    from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
+
     spec, *platforms = documents(compiled)
+    settings: dict[str, Node] = {}
+    for platform in platforms:
+        kubernetes = platform.get("platforms", {}).get("kubernetes", {})
+        settings |= kubernetes.get("deploymentSpec", {}).get("executors", {})
     found = []
-    executors = spec.get("deploymentSpec", {}).get("executors", {})
-    components = spec.get("components", {})
-    for name, component in components.items():
-        if executor := executors.get(component.get("executorLabel")):
-            container, inputs = executor.get("container", {}), component.get("inputDefinitions", {})
-            found += [f"{name}: {said}" for said in _container(container, inputs.get("parameters", {}))]
-    for name, task in _tasks(spec):
-        component = components.get(task["componentRef"]["name"], {})
-        container = executors.get(component.get("executorLabel"), {}).get("container", {})
-        found += [f"task {name}: {said}" for said in _task(task, container)]
-    return found + [f"platform settings: {said}" for said in _placeholders(platforms)]
-
-
-def _tasks(spec: _Node) -> Iterator[tuple[str, _Node]]:
-    for dag in (spec["root"], *spec.get("components", {}).values()):
-        yield from dag.get("dag", {}).get("tasks", {}).items()
+    for call in calls(spec):
+        rules = (
+            _cached_finalizer(call.task, call.container),
+            driver_rules.warnings(call),
+            step_rules.warnings(call, settings.get(call.executor_label, {})),
+        )
+        found += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
+    return found
 
 
 # --- containers
 
 
-def _container(container: _Node, inputs: _Node) -> Iterator[str]:
+def _container(container: Node, inputs: Node) -> Iterator[str]:
     yield from _image(container.get("image", ""))
     for variable in container.get("env", []):
         yield from _placeholders(variable.get("value", ""))
@@ -63,11 +108,11 @@ def _container(container: _Node, inputs: _Node) -> Iterator[str]:
 
 def _image(image: str) -> Iterator[str]:
     name, _, tag = image.rpartition("/")[2].partition(":")  # of a digest too: `steps@sha256:...`
-    if name and "{{$" not in image and tag in {"", "latest"}:
-        yield f"image {image!r} is another one tomorrow; name a version or a digest"
+    if name and "{{$" not in image and tag in {"", "latest"} and image not in STUBS:
+        yield f"image {image!r} is not pinned; name a version or a digest"
 
 
-def _word(word: str, inputs: _Node) -> Iterator[str]:
+def _word(word: str, inputs: Node) -> Iterator[str]:
     """Check one element of a command or its arguments."""
     if '"Concat"' in word or '"IfPresent"' in word:
         yield f"{word!r} reaches the program as it is; {_INSTEAD}"
@@ -75,8 +120,6 @@ def _word(word: str, inputs: _Node) -> Iterator[str]:
     yield from _placeholders(word)
     if _METADATA.search(word):
         yield f"{word!r} is not replaced, metadata never are; {_INSTEAD}"
-    elif "{{$.inputs" in word and not re.fullmatch(r"\{\{[^{}]*\}\}", word):
-        yield f"{word!r} has a placeholder within text, which not every back end replaces; {_INSTEAD}"
     for name in _INPUT.findall(word):
         if inputs.get(name, {}).get("isOptional"):
             yield f"argument {name!r} is an optional input: a task that leaves it out fails; {_INSTEAD}"
@@ -88,12 +131,10 @@ _INSTEAD = f"pass `{ARGUMENT} {_WHOLE}` and read that"
 # --- tasks
 
 
-def _task(task: _Node, container: _Node) -> Iterator[str]:
+def _task(task: Node, container: Node) -> Iterator[str]:
     cached = task.get("cachingOptions", {}).get("enableCache")
     if cached and _is_launcher(container):
         yield "a launcher taken from the cache runs no job; call set_caching_options(False)"
-    if cached and task.get("triggerPolicy", {}).get("strategy") == _AFTER_FAILURES:
-        yield "a finalizer taken from the cache cleans nothing up; call set_caching_options(False)"
     for name, value in task.get("inputs", {}).get("parameters", {}).items():
         constant = value.get("runtimeValue", {}).get("constant")
         if constant == _TASK_UUID:
@@ -107,7 +148,13 @@ def _task(task: _Node, container: _Node) -> Iterator[str]:
             )
 
 
-def _is_launcher(container: _Node) -> bool:
+def _cached_finalizer(task: Node, container: Node) -> Iterator[str]:
+    """Find finalizers of the author's own that may be taken from the cache; of ours that is a problem."""
+    if task.get("cachingOptions", {}).get("enableCache") and is_finalizer(task) and not _is_launcher(container):
+        yield "a finalizer taken from the cache does nothing; call set_caching_options(False), unless that is meant"
+
+
+def _is_launcher(container: Node) -> bool:
     return any(_LAUNCHER.fullmatch(word) for word in container.get("command", []))
 
 

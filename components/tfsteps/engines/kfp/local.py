@@ -19,7 +19,7 @@ from tfsteps.engines.kfp.preload import Preloaded
 from tfsteps.engines.kfp.sdk import patched
 from tfsteps.engines.kfp.step import Follower, Process
 from tfsteps.exits import Exit
-from tfsteps.identity import Identity, new_run_id
+from tfsteps.identity import Identity, name_problem, new_run_id
 from tfsteps.image import IMAGE
 from tfsteps.lifecycle import Observer
 from tfsteps.printer import Printer
@@ -91,8 +91,10 @@ def run(
     Raises:
         PipelineError: A step failed, the run was stopped, or a step cannot run here.
     """
-    _check(pipeline, images)
+    check(pipeline, images)
     run_id = run_id or new_run_id()
+    if wrong := name_problem(run_id):
+        raise PipelineError(f"run id {run_id!r} {wrong}", Exit.USAGE)
     say = say or Printer().say
     with _jobs(run_id, say), Lifeline() as lifeline, Preloaded() as preloaded, Guard() as guard:
         ours = {**(env or {}), **lifeline.env, RUN_ID: run_id}
@@ -217,7 +219,7 @@ class _Steps:
 # --- kfp.local
 
 
-def _check(pipeline: Any, images: Collection[str]) -> None:
+def check(pipeline: Any, images: Collection[str]) -> None:
     """Raise PipelineError for a pipeline that has a step which cannot run here, before any of them does."""
     spec = pipeline.pipeline_spec
     text = str(spec)
@@ -230,8 +232,8 @@ def _check(pipeline: Any, images: Collection[str]) -> None:
         if container.image and container.image not in images:
             raise PipelineError(
                 f"step {step}: image {container.image!r} cannot run without containers; use "
-                f"{' or '.join(sorted(images))}, add it to `images` if its programs are installed here, "
-                "or run the pipeline on a cluster",
+                f"{' or '.join(sorted(images))}, add `--installed {container.image}` (in Python: `images=`) if its "
+                "programs are installed here, or run the pipeline on a cluster",
                 Exit.USAGE,
             )
         if container.image and ARGUMENT not in container.args:

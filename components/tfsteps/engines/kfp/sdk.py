@@ -1,4 +1,4 @@
-"""kfp.local as we need it: tasks run by our own function, nothing of its own on the terminal, four faults mended.
+"""kfp.local as we need it: tasks run by our own function, nothing of its own on the terminal, four faults corrected.
 
 kfp.local looks its task handlers up by the exact type of the runner, and has none for containers as processes. So for
 the length of a run ours stands in the place of the one for subprocesses.
@@ -14,14 +14,16 @@ from typing import Any
 
 from kfp import local
 from kfp.local import config, executor_input_utils, logging_utils, subprocess_task_handler
-from kfp.local.orchestrator import task_spec_utils
+from kfp.local.orchestrator import task_executor, task_spec_utils
 from kfp.local.orchestrator.enhanced_dag_orchestrator import ConditionEvaluator
 from kfp.local.status import Status as TaskStatus
 
 _executor_input_to_dict: Any = executor_input_utils.executor_input_to_dict
+_OURS = "tfsteps."  # modules that our steps run
 _GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")  # no pipelines of their own
 _nested_folder: Any = task_spec_utils.get_nested_pipeline_resource_name
 _iteration: Any = task_spec_utils.create_parameter_loop_iteration_task_spec
+_warn_local_only_noops: Any = task_executor._warn_local_only_noops  # noqa: SLF001  see `_warn_of_no_effect`
 _resolve_channel: Any = ConditionEvaluator._resolve_pipeline_channel  # noqa: SLF001  see `_channel_value`
 
 
@@ -51,6 +53,7 @@ def patched(
             (task_spec_utils, "get_nested_pipeline_resource_name", _folder),
             (ConditionEvaluator, "_resolve_pipeline_channel", _channel_value),
             (task_spec_utils, "create_parameter_loop_iteration_task_spec", _loop_iteration),
+            (task_executor, "_warn_local_only_noops", _warn_of_no_effect),
         ):
             stack.callback(setattr, owner, name, getattr(owner, name))
             setattr(owner, name, value)
@@ -92,6 +95,12 @@ def _loop_iteration(loop: Any, item: Any, name: str) -> Any:
         if source.HasField("task_output_parameter") and given != loop.parameter_iterator.item_input:
             iteration.inputs.parameters[given].CopyFrom(source)
     return iteration
+
+
+def _warn_of_no_effect(task_name: str, task_spec: Any, container: Any) -> None:
+    """Do what kfp.local does, but for our steps: they have resources by default, which nobody has set."""
+    if not (container.command and container.command[-1].startswith(_OURS)):
+        _warn_local_only_noops(task_name, task_spec, container)
 
 
 class _Warnings(logging.Handler):

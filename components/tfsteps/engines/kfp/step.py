@@ -16,13 +16,13 @@ from tfsteps.engines.kfp.preload import Preloaded
 from tfsteps.lifecycle import Observer
 from tfsteps.records import Attempt
 from tfsteps.spec import RoleName
-from tfsteps.systems.base import LogLine, Replica
+from tfsteps.systems.base import Replica, one_line
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
 _POLL_SECONDS = 0.2
 _READ = 1 << 16
 _MAX_LINE = 1 << 20  # longer lines come out in pieces
-_REPLICA_LINE = re.compile(rb"\[(chief|worker|ps|evaluator)-(\d+)\] (.*)", re.DOTALL)
+_REPLICA_LINE = re.compile(rb"\[(chief|worker|ps|evaluator)-(\d+)/?([^\]]*)\] (.*)", re.DOTALL)
 
 
 class Child(Protocol):
@@ -167,7 +167,7 @@ class Follower:
             found = _REPLICA_LINE.fullmatch(line) if self._observer else None
             if found and self._observer:
                 replica = Replica(cast("RoleName", found[1].decode()), int(found[2]))
-                self._observer.line(LogLine(time.time(), replica, found[3]))
+                self._observer.lines(one_line(time.time(), replica, found[4], found[3].decode()))
             else:
                 self._say(line.decode(errors="backslashreplace").rstrip("\r"))
         if self._observer and self._changed():

@@ -36,7 +36,10 @@ def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
     limits, requests = given.get("limits") or {}, given.get("requests") or {}
     found: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
     found["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
-    found["gpu"] = int({**requests, **limits}.get(_GPU, 0))
+    extended = {name: int(count) for name, count in {**requests, **limits}.items() if "/" in name}
+    resource = _GPU if _GPU in extended else next(iter(extended), "")  # what the author calls an accelerator
+    found["gpu"] = extended.get(resource, 0)
+    found["gpu_resource"] = resource if found["gpu"] and resource != _GPU else ""
     return {name: value for name, value in found.items() if value}
 
 

@@ -30,6 +30,7 @@ CAPABILITIES = {
     "deadlines": done("by the launcher; `total` is the task's timeout, too"),
     "keep_for": unused("ranks are gone at the end, and records of tasks cannot be removed"),
     "on_end": unused("ranks are gone at the end, and records of tasks cannot be removed"),
+    "on_evicted": unused("nobody would end the task after the time"),
     "pause": done("the task is stopped, and resumed later"),
     "created_suspended": done("the task is stopped as soon as it is created"),
     "hold": done("the command is replaced by a sleep"),

@@ -8,8 +8,11 @@ import msgspec
 
 from tfsteps import __version__
 from tfsteps.cluster.access import Access
-from tfsteps.cluster.api import PATIENCE_SECONDS, Api, ApiError
+from tfsteps.cluster.answers import Check, ShapeError, an_answer, decode
+from tfsteps.cluster.api import PATIENCE_SECONDS, Api
+from tfsteps.cluster.errors import ApiError, UnexpectedAnswerError
 from tfsteps.cluster.lean_urllib3 import HTTPError, urllib3
+from tfsteps.cluster.response import retry_after
 from tfsteps.systems.hai.access import SERVER, TOKEN
 
 Op = Literal["stop", "succeed", "fail", "suspend"]
@@ -20,6 +23,49 @@ _READ_SECONDS = 10.0
 _DONE = (1, 2)  # what the platform's own client takes for a success
 _PAGE = 100
 _SHOWN = 300  # characters of the platform's own words
+
+
+class _Pod(msgspec.Struct):
+    rank: int | str = msgspec.field(name="job_id", default=-1)
+    status: str | None = ""
+
+
+class _Task(msgspec.Struct):
+    """What every task has that is believed."""
+
+    chain_id: str
+    name: str = msgspec.field(name="nb_name")
+    tags: list[str] | None = None
+    status: str | None = msgspec.field(name="chain_status", default=None)
+    code: int | str | None = msgspec.field(name="stop_code", default=None)
+    codes: list[int | str] | None = msgspec.field(name="stop_code_list", default=None)
+    pods: list[_Pod] | None = msgspec.field(name="_pods_", default=None)
+
+
+class _Created(msgspec.Struct):
+    task: _Task
+
+
+class _One(msgspec.Struct):
+    task: _Task
+
+
+class _Queried(msgspec.Struct):
+    result: _One
+
+
+class _Page(msgspec.Struct):
+    tasks: list[_Task]
+    total: int
+
+
+class _Tagged(msgspec.Struct):
+    result: _Page
+
+
+class _Log(msgspec.Struct):
+    data: str | None = None
+    last_seen: dict[str, Any] | None = None
 
 
 class RefusedError(ApiError):
@@ -40,7 +86,7 @@ class Client(Api):
 
     def create_task(self, schema: Task) -> Task:
         """Create a task and return it as the platform does: its tags and chain_status are not filled in yet."""
-        return dict(self.request("POST", "/operating/task/create", {}, schema)["task"])
+        return dict(self.request("POST", "/operating/task/create", {}, schema, an_answer(_Created))["task"])
 
     def query(self, **selector: str) -> Task | None:
         """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
@@ -55,7 +101,7 @@ class Client(Api):
         page, seen = 1, 0
         while True:
             query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": "false"}
-            result = self.request("POST", "/query/task/list", query)["result"]
+            result = self.request("POST", "/query/task/list", query, check=an_answer(_Tagged))["result"]
             yield from result["tasks"]
             page, seen = page + 1, seen + len(result["tasks"])
             if not result["tasks"] or seen >= result["total"]:
@@ -63,8 +109,8 @@ class Client(Api):
 
     def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Asked once."""
-        seen = msgspec.json.encode(last_seen).decode()
-        return self.once("POST", "/query/task/log", {"chain_id": chain_id, "rank": str(rank), "last_seen": seen})
+        query = {"chain_id": chain_id, "rank": str(rank), "last_seen": msgspec.json.encode(last_seen).decode()}
+        return self.once("POST", "/query/task/log", query, check=an_answer(_Log))
 
     def stop(self, chain_id: str, op: Op = "stop") -> None:
         """End a chain; nothing if it has ended."""
@@ -90,7 +136,12 @@ class Client(Api):
     # --- requests
 
     def once(
-        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        check: Check | None = None,
     ) -> dict[str, Any]:
         """Send one request, once, and return the answer.
 
@@ -99,19 +150,26 @@ class Client(Api):
             ApiError: Any other answer, or none.
         """
         response = self._post(method, path, query or {}, body or {})
-        answer = _decoded(response.data)
-        if response.status == 200 and answer.get("success") in _DONE:
-            return answer
+        wrong: object = ""
+        try:
+            answer = decode(response.data)
+            if response.status == 200 and answer.get("success") in _DONE:
+                if check:
+                    check(answer)
+                self.accepted(response.headers)
+                return answer
+        except ShapeError as error:
+            wrong, answer = error, {}
         said = str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN]
         if response.status == 200 and "success" in answer:
             raise RefusedError(said or "it does not say why", 200)
         if response.status in (401, 403):
             hint = f"check the token in {TOKEN}, and the address in {SERVER}"
             raise ApiError(f"{self.access.name} refused: {said or response.status}; {hint}", response.status)
-        wait = response.headers.get("Retry-After", "")
-        status = 502 if response.status == 200 else response.status  # something else answered in its place
+        if response.status < 400:
+            raise UnexpectedAnswerError(f"POST {path}", wrong or f"HTTP {response.status}", response.data)
         message = f"{path}: HTTP {response.status} {said}".strip()
-        raise ApiError(message, status, retry_after=float(wait) if wait.isdigit() else 0.0)
+        raise ApiError(message, response.status, retry_after=retry_after(response.headers))
 
     def _post(
         self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any]
@@ -122,20 +180,12 @@ class Client(Api):
         try:
             content = msgspec.json.encode({**body, "token": self.access.token(False)})
             return self._pool.urlopen(method, url, content, headers, timeout=timeout, redirect=False)
-        except (HTTPError, OSError) as error:
+        except (HTTPError, OSError, ValueError) as error:  # a ValueError: a token that is no text
             raise ApiError(f"{self.access.name} cannot be reached: {error}") from error
 
     @staticmethod
     def _found(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
         try:
-            return dict(ask("POST", "/query/task", selector)["result"]["task"])
+            return dict(ask("POST", "/query/task", selector, check=an_answer(_Queried))["result"]["task"])
         except RefusedError:  # no such task
             return None
-
-
-def _decoded(content: bytes) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -25,11 +25,13 @@ class RankLog:
 
     Attributes:
         last_seen: What to hand back to the platform; None = from the beginning.
+        rest: What the last answer had of a line that has not ended yet; empty = nothing.
     """
 
     def __init__(self) -> None:
         """Begin before the first line."""
         self.last_seen: Mapping[str, Any] | None = None
+        self.rest = b""
         self._known = 0  # lines of the next answer that were seen already
 
     def read(self, answer: Mapping[str, Any], *, whole: bool = False) -> Iterator[bytes | Told]:
@@ -46,6 +48,7 @@ class RankLog:
         if text == NOTHING_YET:
             return
         *lines, rest = text.split("\n")
+        self.rest = b"" if whole else _unfinished(rest)
         new = lines[self._known :]
         if whole or not rest:
             self._known = 0
@@ -55,6 +58,11 @@ class RankLog:
             self._known = len(lines)
         for line in new:
             yield from _parsed(line)
+
+
+def _unfinished(line: str) -> bytes:
+    stamp = _STAMP.match(line)
+    return _plain((line[stamp.end() :] if stamp else line).partition(MARK)[0]).encode()
 
 
 def _parsed(line: str) -> Iterator[bytes | Told]:

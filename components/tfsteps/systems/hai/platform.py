@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfsteps.cluster import access as cluster
-from tfsteps.cluster.api import Api, ApiError, Stopped, Stopping
-from tfsteps.identity import ATTEMPT, RUN_ID, Identity, label_value, short_hash
-from tfsteps.spec import Problem, TrainingJob
-from tfsteps.systems.base import LaunchError, OnEnd, Places, Scope, State, StoppedError
+from tfsteps.cluster.api import Api, Stopping
+from tfsteps.cluster.errors import ApiError, Stopped
+from tfsteps.identity import ATTEMPT, RUN_ID, Identity, label_value
+from tfsteps.spec import Problem, TrainingJob, is_uri
+from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, State, StoppedError
 from tfsteps.systems.hai import access, rules, schema
 from tfsteps.systems.hai.client import Client, RefusedError, Task
 from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.hai.schema import PAUSED, STOPPED
 from tfsteps.systems.hai.verdict import verdict
-from tfsteps.systems.kubernetes.host import Host
+from tfsteps.systems.kubernetes.host import Host, next_attempt
+from tfsteps.systems.places import Places, join
 
 _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems
 _LOOKS = 5  # for the tags of a task that another launcher has just made
@@ -36,23 +38,18 @@ class HaiSystem:
     # --- what launch sees
 
     def attempt(self, run: str, task: str) -> int:
-        """Return which attempt to make, or to go on with: as on Kubernetes."""
+        """Return which attempt to make, or to go on with: as on Kubernetes, where nothing is left of a stopped job."""
         try:
-            engine = self._host.attempt if self._host else None
-            if engine == 0:
-                return 0
-            found = {int(schema.labels(each)[ATTEMPT]): each for each in self._client.tagged(schema.key(run, task))}
+            tagged = self._client.tagged(schema.key(run, task))
+            tasks = {int(schema.labels(each)[ATTEMPT]): each for each in tagged}
         except ApiError as error:
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
-        if not found:
-            return engine or 0
-        last = max(found)
-        state = verdict(found[last]).state
-        if not state.terminal:
-            return last
-        if engine is None:
-            return last + 1
-        return last if state is State.SUCCEEDED else engine
+        if not tasks:
+            return 0
+        last = max(tasks)
+        state = verdict(tasks[last]).state
+        reported = state is State.CANCELLED or schema.REPORTED in schema.labels(tasks[last])
+        return next_attempt(last, state, self._host, reported=reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what HAI cannot do. The platform itself is asked by `start`."""
@@ -67,14 +64,12 @@ class HaiSystem:
         workspace = schema.workspace(job, schema.options_for(job))
         template = job.output_dir or "tfsteps/{run_id}/{task}"
         folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
-        output = pathlib.PurePosixPath(workspace or _NOWHERE, folder)
-        return Places(
-            output=str(output), model=str(output / job.outputs.model), logs=str(output / job.outputs.logs), here=here
-        )
+        kept = bool(workspace) or is_uri(folder) or folder.startswith("/")
+        return Places.below(folder if is_uri(folder) else join(workspace or _NOWHERE, folder), job, here, kept=kept)
 
     def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
         """Return the schema of the task that `start` would create, without the text of the agent."""
-        return [schema.shown(schema.render(job, identity, places, str(pathlib.PurePath(identity.task).parent)))]
+        return [schema.shown(schema.render(job, identity, places, identity.task))]
 
     def start(self, job: TrainingJob, identity: Identity, places: Places) -> HaiJob:
         """Create the task, or adopt the one that an earlier launcher of this attempt created.
@@ -83,7 +78,7 @@ class HaiSystem:
             LaunchError: The platform refuses it, or another task has its name.
             StoppedError: `give_up` was called meanwhile, or before, and the platform did not answer.
         """
-        wanted = schema.render(job, identity, places, self._scope(identity))
+        wanted = schema.render(job, identity, places, self._step or identity.task)
         try:
             found = self._existing(wanted) or self._create(wanted)
         except RefusedError as error:
@@ -98,13 +93,28 @@ class HaiSystem:
         """Return the task of that chain; nothing is asked before its `events`."""
         return HaiJob(self._client, job, name=name, chain_id=uid, created=created, host=self._host)
 
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
+        """Tag the task."""
+        if note is Note.FOLLOWED and not self._step:
+            return
+        client = self._client.again(REPORT_SECONDS) if note is Note.REPORTED else self._client
+        try:
+            if note is Note.FOLLOWED:
+                before = client.query(chain_id=uid) or {}
+                for old in (schema.launcher_tag(schema.launcher(before)), schema.DETACHED):
+                    if old in (before.get("tags") or []):
+                        client.tag(uid, old, on=False)
+            tags = {Note.DETACHED: schema.DETACHED, Note.REPORTED: schema.REPORTED}
+            client.tag(uid, tags.get(note) or schema.launcher_tag(self._step), on=True)
+        except ApiError as error:
+            raise LaunchError(f"task {name} could not be tagged as {note}: {error}", retryable=True) from error
+
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
         """Stop the unfinished tasks of a run, and return their names. Of ended ones nothing is left to remove."""
-        where = short_hash(self._scope(identity))
         stopped = []
         try:
             for each in self._unfinished(identity.run):
-                if scope == "run" or schema.labels(each).get(schema.SCOPE) == where:
+                if scope == "run" or self._is_sibling(identity, each):
                     self._stop(each)
                     stopped.append(str(each["nb_name"]))
         except ApiError as error:
@@ -176,7 +186,8 @@ class HaiSystem:
 
     def _create(self, wanted: dict[str, Any]) -> Task:
         """Create the task. Another launcher may be faster: adopt its."""
-        options = {**wanted["options"], "tags": [*wanted["options"]["tags"], f"{schema.CREATED}={time.time():.3f}"]}
+        now = self._client.server_time() or time.time()
+        options = {**wanted["options"], "tags": [*wanted["options"]["tags"], f"{schema.CREATED}={now:.3f}"]}
         try:
             made = self._client.create_task({**wanted, "options": options})
         except RefusedError:
@@ -212,11 +223,17 @@ class HaiSystem:
         self._client.stop(task["chain_id"])
         self._client.tag(task["chain_id"], STOPPED, on=True)
 
-    def _scope(self, identity: Identity) -> str:
-        """Return what a step has in common with its siblings: a node of its Workflow, else the folder of its task."""
-        if self._host and self._host.scope is not None:
-            return self._host.scope
-        return str(pathlib.PurePath(identity.task).parent)
+    def _is_sibling(self, identity: Identity, task: Task) -> bool:
+        """Tell whether a finalizer cleans up a task: one of a step of its Workflow, else of its own task's folder."""
+        step = schema.launcher(task)
+        if self._host and self._host.owner:
+            return self._host.cleans_up_after(step, detached=schema.DETACHED in schema.labels(task))
+        return pathlib.PurePath(step).parent == pathlib.PurePath(identity.task).parent
+
+    @property
+    def _step(self) -> str:
+        """The node of the Workflow that this launcher is for; empty = there is no Workflow."""
+        return self._host.step if self._host else ""
 
     @functools.cached_property
     def _client(self) -> Client:

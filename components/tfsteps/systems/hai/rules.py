@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tfsteps.identity import Identity
 from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, format_bytes
 from tfsteps.spec.problems import Path, problem
-from tfsteps.systems.base import Places
 from tfsteps.systems.hai import schema
+from tfsteps.systems.places import Places, unread_metrics
 
 _IMAGE_PARTS = 3
 _LONGEST_PLAN = 100_000  # bytes; the kernel takes a variable of 128 KiB
@@ -35,10 +35,12 @@ def warnings(job: TrainingJob) -> list[str]:
     found = [f"Not used by HAI, whose ranks are whole nodes: {', '.join(unused)}."] if unused else []
     if job.on_end == "delete" or job.keep_for is not None:
         found.append("`on_end: delete` and `keep_for` are not used: pods are gone at the end, records of tasks stay.")
+    if job.on_evicted:
+        found.append("`on_evicted` is not used: nobody would end the task after the time.")
     if not (job.output_dir or schema.workspace(job, schema.options_for(job))):
         lost = "neither `output_dir` nor a workspace is set: what the ranks write is lost with their pods"
         found.append(f"No folder is shared, for {lost}.")
-    return found
+    return found + unread_metrics(job)
 
 
 def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:

@@ -7,6 +7,7 @@ import json
 import math
 import pathlib
 import shlex
+import urllib.parse
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +16,10 @@ import msgspec
 
 from tfsteps.identity import PREFIX, Identity, short_hash, spec_hash
 from tfsteps.spec import RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica
+from tfsteps.systems.base import Replica
 from tfsteps.systems.hai import ranks
 from tfsteps.systems.hai.options import HaiOptions
+from tfsteps.systems.places import Places
 
 NAME = "hai"
 LEVELS = {
@@ -32,9 +34,11 @@ LEVELS = {
 """HAI's seven levels of priority, the lowest first."""
 
 AUTO = -1
-SPEC_HASH, CREATED, KEY, SCOPE = f"{PREFIX}spec-hash", f"{PREFIX}created", f"{PREFIX}key", f"{PREFIX}scope"
+SPEC_HASH, CREATED, KEY = f"{PREFIX}spec-hash", f"{PREFIX}created", f"{PREFIX}key"
 PAUSED, STOPPED = f"{PREFIX}paused", f"{PREFIX}stopped"
 """Tags without a value: somebody wants the stopped task to go on later; somebody stopped it for good."""
+LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
+"""Tags as the annotations of those names on Kubernetes; the first has the step as its value, quoted."""
 
 _WATCHDOG_SECONDS = 1800.0  # HAI's own
 _NAME_LIMIT = 63  # HAI takes 511; longer ones are no pleasure to type
@@ -77,8 +81,11 @@ def level(priority: int | None) -> int:
     return AUTO if priority is None else list(LEVELS.values())[priority * len(LEVELS) // 101]
 
 
-def render(job: TrainingJob, identity: Identity, places: Places, scope: str) -> dict[str, Any]:
-    """Return the task's schema. Its tags hold a hash of all the rest, by which a launcher knows its own task again."""
+def render(job: TrainingJob, identity: Identity, places: Places, step: str) -> dict[str, Any]:
+    """Return the schema of the task that `step` launches.
+
+    Its tags hold a hash of all the rest, by which a launcher recognizes its own task.
+    """
     options = options_for(job)
     body: dict[str, Any] = {
         "version": 2,
@@ -102,7 +109,8 @@ def render(job: TrainingJob, identity: Identity, places: Places, scope: str) -> 
         "services": msgspec.to_builtins(options.services),
     }
     told = msgspec.json.encode(shown(body), order="deterministic")  # the same over versions of the agent
-    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(told), SCOPE: short_hash(scope)})
+    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(told)})
+    body["options"]["tags"].append(launcher_tag(step))
     if options.suspend:
         body["options"]["tags"].append(PAUSED)
     return body
@@ -122,6 +130,16 @@ def tags(values: Mapping[str, str]) -> list[str]:
 def tag(name: str, value: str) -> str:
     """Return the tag that holds a name and its value; none begins with `_`, which HAI keeps for itself."""
     return f"{name}={value}"
+
+
+def launcher_tag(step: str) -> str:
+    """Return the tag that says which step launches or follows a task: HAI takes commas for the end of a tag."""
+    return tag(LAUNCHER, urllib.parse.quote(step, safe=""))
+
+
+def launcher(task: Mapping[str, Any]) -> str:
+    """Return the step that launches or follows a task; empty = not known."""
+    return urllib.parse.unquote(labels(task).get(LAUNCHER, ""))
 
 
 def labels(task: Mapping[str, Any]) -> dict[str, str]:

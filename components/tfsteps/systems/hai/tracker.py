@@ -21,12 +21,14 @@ class _Rank(msgspec.Struct):
         shown: What was said of it last; None = nothing yet.
         starts: How often its program was started since HAI gave it its present node.
         restarts: How often it was started again where nobody took its node.
+        incarnation: Which of its incarnations runs, or ran last, from 0, on whichever node; -1 = none has run.
         place: Its pod, or node.
     """
 
     shown: ReplicaChanged | None = None
     starts: int = 0
     restarts: int = 0
+    incarnation: int = -1
     place: str = ""
 
 
@@ -122,6 +124,7 @@ class Tracker:
             case "started":
                 rank.restarts += rank.starts > 0
                 rank.starts += 1
+                rank.incarnation += 1
                 yield from self._show(replica, ReplicaState.RUNNING, now)
             case "ended":
                 code = int(what.get("code", 0))
@@ -153,6 +156,10 @@ class Tracker:
             elif shown is not None:
                 yield from self._show(replica, ReplicaState.STOPPED, now)
 
+    def incarnation(self, replica: Replica) -> int:
+        """Return which incarnation of a replica prints what is read now."""
+        return max(self._ranks[replica].incarnation, 0)
+
     def _withdrawn(self, replica: Replica, now: float) -> Iterator[Event]:
         """Yield that the platform took a rank's node away while its program was there."""
         shown = self._ranks[replica].shown
@@ -172,6 +179,7 @@ class Tracker:
             place=rank.place,
             cpu_seconds=told.get("cpu"),
             memory_bytes=told.get("memory"),
+            incarnation=max(rank.incarnation, 0),
         )
         if rank.shown is None or msgspec.structs.replace(rank.shown, at=now) != change:
             rank.shown = change

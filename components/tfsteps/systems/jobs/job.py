@@ -10,7 +10,7 @@ from typing import Any
 
 from tfsteps.identity import PREFIX, Identity
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.jobs.options import JobsOptions
 from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, SERVICES, Rendering
 from tfsteps.systems.kubernetes import gang
@@ -20,6 +20,7 @@ from tfsteps.systems.kubernetes.parts import UNFINISHED
 from tfsteps.systems.kubernetes.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.rights import Right
 from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL, image_problems, priority_problems
+from tfsteps.systems.places import Places
 
 _DISMISSED = f"{PREFIX}dismissed"  # annotation of a Job that was ended because the job had
 _SUCCEEDED, _FAILED = ("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")  # the first: pods still end
@@ -37,7 +38,7 @@ class IndexedJobs(BaseKind):
 
     def rights(self, job: TrainingJob) -> list[Right]:
         """Return what the parts need: to be made, and to be let start and ended together."""
-        return [Right("get", SERVICES), Right("create", SERVICES), Right("patch", JOBS), *gang.rights(job)]
+        return [Right("get", SERVICES), Right("create", SERVICES), *gang.rights(job)]
 
     # --- render
 
@@ -94,6 +95,10 @@ class IndexedJobs(BaseKind):
     def replica(self, meta: _Item, _replicas: object) -> Replica | None:
         """Return which replica a pod is by its labels; None for a pod that is none."""
         return replica_of(meta)
+
+    def job_uid(self, _meta: _Item) -> str:
+        """Return nothing: a pod's Job may be a part of the job that has not been seen yet."""
+        return ""
 
     # --- pause, end
 

@@ -9,13 +9,13 @@ import msgspec
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import PREFIX, Identity
 from tfsteps.spec import Role, RoleName, TrainingJob
-from tfsteps.systems.base import Places
 from tfsteps.systems.jobs.options import JobsOptions
 from tfsteps.systems.kubernetes import gang
 from tfsteps.systems.kubernetes.indexed import INDEX_ENV, indexed_job_spec
 from tfsteps.systems.kubernetes.kind import PARTS, RELEASE
 from tfsteps.systems.kubernetes.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.template import PORT, ROLE_LABEL, pod_template, tf_config
+from tfsteps.systems.places import Places
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 SERVICES = Resource("v1", "services", "Service")

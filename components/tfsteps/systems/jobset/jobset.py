@@ -11,7 +11,7 @@ from typing import Any
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import Identity
 from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.jobset.options import JobSetOptions
 from tfsteps.systems.kubernetes import gang, indexed
 from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, BaseKind, Change, RoleSpec, Verdict
@@ -25,6 +25,7 @@ from tfsteps.systems.kubernetes.template import (
     priority_problems,
     tf_config,
 )
+from tfsteps.systems.places import Places
 
 _NAME = 63  # of a pod, whose name ends with five random characters
 _LIMIT = "BackoffLimitExceeded"  # as Jobs say it; a JobSet only says which of its rules applied
@@ -47,7 +48,7 @@ class JobSet(BaseKind):
 
     def rights(self, job: TrainingJob) -> list[Right]:
         """Return what the gang takes, and the patch that lets the job start once its PodGroup is there."""
-        return [*gang.rights(job), Right("patch", self.resource)] if job.gang else []
+        return gang.rights(job) if job.gang else []
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a JobSet cannot do."""
@@ -108,6 +109,10 @@ class JobSet(BaseKind):
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
         """Return which replica a pod is by its role and its index in its Job; None for a pod that is none."""
         return indexed.replica_of(meta)
+
+    def job_uid(self, meta: Mapping[str, Any]) -> str:
+        """Return the uid of a pod's JobSet, which the controller puts on it as a label."""
+        return str((meta.get("labels") or {}).get("jobset.sigs.k8s.io/jobset-uid", ""))
 
     # --- pause
 

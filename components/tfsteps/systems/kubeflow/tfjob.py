@@ -10,7 +10,7 @@ from typing import Any
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import Identity
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubeflow.options import KubeflowOptions
 from tfsteps.systems.kubernetes import gang
 from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
@@ -25,11 +25,12 @@ from tfsteps.systems.kubernetes.template import (
     restart_policy,
     tf_config,
 )
+from tfsteps.systems.places import Places
 
 _TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
 _LABEL = "training.kubeflow.org/"
 _NAME = 63  # of a pod, which is also a Service and a host
-_MENDED = "TFSTEPS_TF_CONFIG"
+_CORRECTED = "TFSTEPS_TF_CONFIG"
 _BACKOFF = "reached the specified backoff limit"  # the condition's reason is the same for every failure
 
 
@@ -65,11 +66,11 @@ class TFJob(BaseKind):
             Problem(
                 path=("roles", name, "command"),
                 wrong="is missing; the operator's TF_CONFIG lists the evaluator, which hangs the chief of parameter "
-                "servers, and without a command it cannot be mended",
+                "servers, and without a command it cannot be corrected",
                 fix="Add `command:` with what the image's entrypoint does",
             )
             for name, role in job.roles.items()
-            if _needs_mending(job) and not (role.command or job.command)
+            if _needs_correction(job) and not (role.command or job.command)
         ]
         return found
 
@@ -112,7 +113,7 @@ class TFJob(BaseKind):
 
     def rights(self, job: TrainingJob) -> list[Right]:
         """Return what a gang takes: its PodGroup, and the mark on the job that it is there."""
-        return [*gang.rights(job), Right("patch", self.resource)] if job.gang else []
+        return gang.rights(job) if job.gang else []
 
     # --- the job's pods
 
@@ -189,9 +190,9 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
 
 
 def _replica_spec(job: TrainingJob, name: str, role: Role, template: dict[str, Any]) -> dict[str, Any]:
-    if _needs_mending(job):
+    if _needs_correction(job):
         container = next(each for each in template["spec"]["containers"] if each["name"] == CONTAINER)
-        container["command"] = ["env", f"TF_CONFIG=$({_MENDED})", *container["command"]]
+        container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]
     pod = gang.gang_pod(template, job, name)
     return {"replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": pod}
 
@@ -200,10 +201,10 @@ def _env(job: TrainingJob, name: RoleName, hosts: dict[RoleName, list[str]]) -> 
     """Return the variables that differ between a role's replicas."""
     field = f"metadata.labels['{_LABEL}replica-index']"
     index = {"name": "TFSTEPS_INDEX", "valueFrom": {"fieldRef": {"fieldPath": field}}}
-    return [index, {"name": _MENDED, "value": tf_config(name, hosts)}] if _needs_mending(job) else [index]
+    return [index, {"name": _CORRECTED, "value": tf_config(name, hosts)}] if _needs_correction(job) else [index]
 
 
-def _needs_mending(job: TrainingJob) -> bool:
+def _needs_correction(job: TrainingJob) -> bool:
     """Tell whether the operator's TF_CONFIG would hang the job: the evaluator is listed in its cluster."""
     return job.roles.ps is not None and job.roles.evaluator is not None
 

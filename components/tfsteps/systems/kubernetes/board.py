@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):

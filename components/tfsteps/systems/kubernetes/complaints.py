@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 
 EVENTS = Resource("v1", "events", "Event")
 
@@ -50,7 +51,8 @@ class Complaints:
         """Return the newest warning; None = none is known. Asks, when it is time, whether pods are missing, and why."""
         due = time.monotonic() >= self._due
         if (due or self._found) and not missing():
-            self._found, self._pause, self._since = None, _FIRST_PAUSE, time.time()
+            self._found, self._pause = None, _FIRST_PAUSE
+            self._since = self._api.server_time() or time.time()
         elif due:
             self._ask()
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -73,8 +75,8 @@ class Complaints:
 
     def _warnings(self, selector: str) -> list[Mapping[str, Any]]:
         """Return warnings of the namespace; it may hold thousands that are not about us."""
-        query = {"fieldSelector": f"type=Warning,{selector}", "limit": _MOST}
-        return self._api.once("GET", EVENTS.path(self._namespace), query).get("items") or []
+        selected = {"fieldSelector": f"type=Warning,{selector}", "limit": _MOST}
+        return self._api.list(EVENTS, self._namespace, once=True, **selected)["items"] or []
 
 
 def newest(events: Iterable[Mapping[str, Any]], name: str, since: float) -> Complaint | None:

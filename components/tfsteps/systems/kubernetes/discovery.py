@@ -4,7 +4,9 @@ from collections.abc import Collection
 
 import msgspec
 
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.answers import of_kind
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 
 DEFAULT = "kubeflow"
 """What is taken where the cluster does not say."""
@@ -68,25 +70,23 @@ def choose(api: Api, known: Collection[str]) -> Choice:
                 return Choice(system, f"the cluster serves {_name(resource)}{_instead(system, known)}")
     except ApiError as error:
         return Choice(DEFAULT, f"the cluster does not say which APIs it serves ({error})")
-    except msgspec.MsgspecError as error:
-        return Choice(DEFAULT, f"the cluster's list of APIs cannot be read ({error})")
     return Choice(DEFAULT, f"the cluster serves none of {', '.join(map(_name, CANDIDATES.values()))}")
 
 
 def _served(api: Api) -> set[str]:
     """Return `group/version` of every API but Kubernetes' first one."""
-    found = msgspec.convert(api.request("GET", "/apis"), type=_Groups)
+    found = msgspec.convert(api.request("GET", "/apis", check=of_kind("APIGroupList", _Groups)), type=_Groups)
     return {version.group_version for group in found.groups for version in group.versions}
 
 
 def _plurals(api: Api, group_version: str) -> set[str]:
     try:
-        found = msgspec.convert(api.request("GET", f"/apis/{group_version}"), type=_Resources)
+        answer = api.request("GET", f"/apis/{group_version}", check=of_kind("APIResourceList", _Resources))
     except ApiError as error:
         if error.status == 404:  # it went away since the groups were listed
             return set()
         raise
-    return {resource.name for resource in found.resources}
+    return {resource.name for resource in msgspec.convert(answer, type=_Resources).resources}
 
 
 def _name(resource: Resource) -> str:

@@ -1,15 +1,18 @@
 """Removes what the jobs of a run left on a cluster, found by their labels. Needs to list and delete the job objects."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfsteps.cluster.api import Api, ApiError
+from tfsteps.cluster.api import Api
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
-from tfsteps.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK, label_value
+from tfsteps.identity import MANAGED_BY, RUN_ID, label_value
 from tfsteps.systems.base import LaunchError, OnEnd, State
-from tfsteps.systems.kubernetes.kind import PARTS, Kind
+from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.ownership import is_own
 from tfsteps.systems.kubernetes.parts import apply
-from tfsteps.systems.kubernetes.upkeep import upkeep
+from tfsteps.systems.kubernetes.rights import Right, granting
+from tfsteps.systems.kubernetes.upkeep import Upkeep, upkeep
 
 
 class Finalizer:
@@ -19,25 +22,26 @@ class Finalizer:
         """Ask nothing yet."""
         self._api, self._kind, self._namespace = api, kind, namespace
 
-    def clean_up(self, run: str, labels: Mapping[str, str], on_end: OnEnd | None) -> list[str]:
+    def clean_up(self, run: str, selects: Callable[[Upkeep], bool], on_end: OnEnd | None) -> list[str]:
         """Remove what is left, and return the names of the jobs that something was removed of.
 
         Args:
             run: The run.
-            labels: What the jobs have besides; empty = all of the run.
+            selects: Tells which of its jobs to clean up, by their annotations.
             on_end: The policy for those that have ended; None = each job's own.
 
         Raises:
             LaunchError: We may not, or the API server does not answer.
         """
-        selected = {**MANAGED_BY, RUN_ID: label_value(run), **labels}
         try:
-            return [item["metadata"]["name"] for item in self._jobs(selected) if self._remove(item, on_end)]
+            jobs = [item for item in self._jobs({**MANAGED_BY, RUN_ID: label_value(run)}) if selects(upkeep(item))]
+            return [item["metadata"]["name"] for item in jobs if self._remove(item, on_end)]
         except ApiError as error:
             where = f"in namespace {self._namespace}"
             if error.status == 403:
                 what = f"{self._kind.resource.plural}.{self._kind.resource.api.partition('/')[0]}"
-                needs = f"this step needs to list and delete {what} and pods {where}: bind a Role of manifests/base"
+                folders = granting(self._kind.name, [Right("list", self._kind.resource), Right("delete", PODS)])
+                needs = f"this step needs to list and delete {what} and pods {where}: bind the Role of {folders}"
                 raise LaunchError(f"{needs} to its ServiceAccount ({error})", retryable=False) from error
             raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
 
@@ -66,18 +70,10 @@ class Finalizer:
         selector = self._kind.selector(job["metadata"]["name"])
         found = self._api.each(PODS, self._namespace, labelSelector=selector)
         pods = [item["metadata"] for item in found]
-        own = [each for each in pods if "deletionTimestamp" not in each and self._is_of(each, job)]
+        own = [each for each in pods if "deletionTimestamp" not in each and is_own(self._kind, each, job)]
         for each in own:
             self._api.delete(PODS, self._namespace, each["name"], each["uid"])
         return bool(own)
-
-    def _is_of(self, pod: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
-        """Tell whether a pod is this job's, and not of an earlier one that had its name."""
-        owners = {owner["uid"]: owner["kind"] for owner in pod.get("ownerReferences") or []}
-        if self._kind.resource.kind in owners.values():
-            return any(part["metadata"]["uid"] in owners for part in (job, *job.get(PARTS, ())))
-        theirs, own = pod.get("labels") or {}, job["metadata"]["labels"]  # its owner is one of the operator's making
-        return all(theirs.get(key) == own.get(key) for key in (RUN_ID, TASK, ATTEMPT))
 
 
 def _selector(labels: Mapping[str, str]) -> str:

@@ -8,9 +8,10 @@ import msgspec
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import Identity
 from tfsteps.spec import Problem, RoleName, TrainingJob
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubernetes.board import Board
 from tfsteps.systems.kubernetes.rights import Right
+from tfsteps.systems.places import Places
 
 PARTS = "parts"
 """Key of a job object as we hold it, never as the API server does: the further objects that the job consists of."""
@@ -115,8 +116,11 @@ class Kind(Protocol):
             replicas: All of the job's, by role and index, for kinds that number them through.
         """
 
+    def job_uid(self, meta: Mapping[str, Any]) -> str:
+        """Return the uid of the job that a pod with this metadata belongs to; empty = the pod does not tell."""
+
     def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
-        """Return the labels that the launcher puts on a replica's pod, where the operator hands on none of ours."""
+        """Return the labels that the launcher puts on a replica's pod, where the operator passes on none of ours."""
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
         """Return what takes a job's pods away, or lets it start them again; empty = it cannot be paused."""
@@ -131,6 +135,7 @@ class Kind(Protocol):
 class BaseKind:
     """What most kinds have in common: a job is one object, and its operator ends all that belongs to it."""
 
+    resource: Resource
     shell: Sequence[str] = ("sh",)
 
     def rights(self, _job: TrainingJob) -> list[Right]:
@@ -148,6 +153,11 @@ class BaseKind:
     def gather(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
         """Return the items as they are."""
         return items
+
+    def job_uid(self, meta: Mapping[str, Any]) -> str:
+        """Return the uid of the owner that is an object of this kind; empty where the job owns what owns its pods."""
+        owners = meta.get("ownerReferences") or []
+        return next((str(owner["uid"]) for owner in owners if owner["kind"] == self.resource.kind), "")
 
     def pod_labels(self, _item: Mapping[str, Any], _replica: Replica) -> dict[str, str]:
         """Return nothing: pods have the labels of their template."""

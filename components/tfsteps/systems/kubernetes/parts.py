@@ -4,7 +4,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.cluster.api import Api, ApiError, Resource, Stopped
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError, Stopped
 from tfsteps.identity import PREFIX
 from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, Change
 

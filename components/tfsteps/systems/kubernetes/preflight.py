@@ -6,12 +6,13 @@ Only a definite no is a finding. What we may not look at, or cannot just now, sa
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.kubernetes.kind import Kind, bare
 from tfsteps.systems.kubernetes.limits import misfits
 from tfsteps.systems.kubernetes.references import Reference, references
-from tfsteps.systems.kubernetes.rights import denied, needed
+from tfsteps.systems.kubernetes.rights import denied, granting, needed
 
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 _RANGES = Resource("v1", "limitranges", "LimitRange")
@@ -30,7 +31,7 @@ def findings(api: Api, kind: Kind, job: TrainingJob, wanted: Mapping[str, Any]) 
         what = ", ".join(map(str, forbidden))
         found.append(
             f"in namespace {namespace} this launcher may not: {what}; "
-            "bind a Role of manifests/base to its ServiceAccount, or run it as another one"
+            f"bind the Role of {granting(kind.name, forbidden)} to its ServiceAccount, or run it as another one"
         )
     if not any(right.verb == "create" for right in forbidden):  # it would be refused for that alone
         found += _refused(api, kind, wanted)
@@ -43,9 +44,8 @@ def findings(api: Api, kind: Kind, job: TrainingJob, wanted: Mapping[str, Any]) 
 def _refused(api: Api, kind: Kind, wanted: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the API server and its webhooks have against the object: they look at it and forget it."""
     resource, namespace = kind.resource, wanted["metadata"]["namespace"]
-    query = {"dryRun": "All", "fieldValidation": "Strict"}
     try:
-        api.once("POST", resource.path(namespace), query, bare(wanted))
+        api.create(resource, namespace, bare(wanted), dry_run=True, once=True)
     except ApiError as error:
         unsupported = "does not support dry run" in str(error)
         if error.missing:
@@ -58,7 +58,7 @@ def _missing(api: Api, namespace: str, wanted: Reference) -> Iterator[str]:
     kind = wanted.resource.kind
     where = f"{kind} {wanted.name}" if wanted.everywhere else f"{kind} {namespace}/{wanted.name}"
     try:
-        found = api.once("GET", wanted.resource.path("" if wanted.everywhere else namespace, wanted.name))
+        found = api.get(wanted.resource, "" if wanted.everywhere else namespace, wanted.name, once=True)
     except ApiError as error:
         if error.missing:
             yield f"{where} is missing: create it, or correct its name"
@@ -70,7 +70,7 @@ def _missing(api: Api, namespace: str, wanted: Reference) -> Iterator[str]:
 
 def _listed(api: Api, resource: Resource, namespace: str) -> Sequence[Mapping[str, Any]]:
     try:
-        items: Sequence[Mapping[str, Any]] = api.once("GET", resource.path(namespace)).get("items") or []
+        items: Sequence[Mapping[str, Any]] = api.list(resource, namespace, once=True)["items"] or []
     except ApiError:
         return []
     return items

@@ -8,10 +8,10 @@ import msgspec
 from tfsteps.cluster.api import Resource
 from tfsteps.systems.kubernetes.kind import RoleSpec
 
-_SECRETS = Resource("v1", "secrets", "Secret")
-_CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
-_CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-_ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+SECRETS = Resource("v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
+CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 _PRIORITIES = Resource("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
 _QUEUES = Resource("kueue.x-k8s.io/v1beta1", "localqueues", "LocalQueue")
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -42,12 +42,12 @@ def references(item: Mapping[str, Any], roles: Iterable[RoleSpec]) -> list[Refer
     for each in roles:
         spec = each.template["spec"]
         if account := spec.get("serviceAccountName"):
-            found.append(Reference(_ACCOUNTS, account))
+            found.append(Reference(ACCOUNTS, account))
         if priority := spec.get("priorityClassName"):
             found.append(Reference(_PRIORITIES, priority, everywhere=True))
-        found += [ref for volume in spec.get("volumes") or [] for ref in _of_volume(volume)]
+        found += [ref for volume in spec.get("volumes") or [] for ref in of_volume(volume)]
         containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
-        found += [ref for container in containers for ref in _of_container(container)]
+        found += [ref for container in containers for ref in of_container(container)]
     return [each for each in dict.fromkeys(found) if each.name]
 
 
@@ -59,16 +59,17 @@ def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
         yield Reference(_QUEUES, queue)
 
 
-def _of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
+def of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield what a volume of a pod is made of."""
     if claim := volume.get("persistentVolumeClaim"):
-        yield Reference(_CLAIMS, claim.get("claimName", ""))
+        yield Reference(CLAIMS, claim.get("claimName", ""))
     if secret := volume.get("secret"):
-        yield from _of_files(_SECRETS, {**secret, "name": secret.get("secretName", "")})
+        yield from _of_files(SECRETS, {**secret, "name": secret.get("secretName", "")})
     if config_map := volume.get("configMap"):
-        yield from _of_files(_CONFIG_MAPS, config_map)
+        yield from _of_files(CONFIG_MAPS, config_map)
     for source in (volume.get("projected") or {}).get("sources") or []:
-        yield from _of_files(_SECRETS, source.get("secret"))
-        yield from _of_files(_CONFIG_MAPS, source.get("configMap"))
+        yield from _of_files(SECRETS, source.get("secret"))
+        yield from _of_files(CONFIG_MAPS, source.get("configMap"))
 
 
 def _of_files(resource: Resource, source: Mapping[str, Any] | None) -> Iterator[Reference]:
@@ -77,9 +78,10 @@ def _of_files(resource: Resource, source: Mapping[str, Any] | None) -> Iterator[
         yield from (Reference(resource, source.get("name", ""), key) for key in keys or [""])
 
 
-def _of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
-    whole = (("secretRef", _SECRETS), ("configMapRef", _CONFIG_MAPS))
-    one = (("secretKeyRef", _SECRETS), ("configMapKeyRef", _CONFIG_MAPS))
+def of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield where the variables of a container come from."""
+    whole = (("secretRef", SECRETS), ("configMapRef", CONFIG_MAPS))
+    one = (("secretKeyRef", SECRETS), ("configMapKeyRef", CONFIG_MAPS))
     sources = [(each, whole) for each in container.get("envFrom") or []]
     sources += [(each.get("valueFrom") or {}, one) for each in container.get("env") or []]
     for source, kinds in sources:

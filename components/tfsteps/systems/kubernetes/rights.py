@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Api, ApiError, Resource
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
 from tfsteps.spec import TrainingJob
 
@@ -40,9 +41,15 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Right] = ()) -> 
 
     To read its own pod and to watch its own Workflow are not among them: a launcher does without, and says so.
     """
-    rights = [Right(verb, resource) for verb in ("get", "create", "list", "watch", "delete")]
+    rights = [Right(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
     rights += [Right("list", PODS), Right("watch", PODS), Right("get", PODS, "log"), *more]
     return [*rights, Right("delete", PODS)] if job.on_end in (None, "delete_pods") else rights
+
+
+def granting(system: str, rights: Iterable[Right]) -> str:
+    """Return the folders of this project whose Roles grant `rights` to launchers on a job system."""
+    own = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
+    return " and of ".join(sorted({"manifests/base" if right.resource == PODS else own for right in rights}))
 
 
 def denied(api: Api, namespace: str, rights: Iterable[Right]) -> list[Right]:
@@ -52,7 +59,7 @@ def denied(api: Api, namespace: str, rights: Iterable[Right]) -> list[Right]:
     list), so what is not on it is asked for by itself.
     """
     try:
-        rules = _review(api, _RULES, {"namespace": namespace}).get("resourceRules") or []
+        rules = api.review(_RULES, {"namespace": namespace}).get("resourceRules") or []
     except ApiError:
         return []
     missing = [right for right in rights if not any(_grants(rule, right) for rule in rules)]
@@ -79,13 +86,6 @@ def _refused(api: Api, namespace: str, right: Right) -> bool:
         "subresource": right.subresource,
     }
     try:
-        return _review(api, _ACCESS, {"resourceAttributes": attributes}).get("allowed") is False
+        return api.review(_ACCESS, {"resourceAttributes": attributes}).get("allowed") is False
     except ApiError:
         return False
-
-
-def _review(api: Api, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of a review, which is answered at once and not stored. ApiError if it is not answered."""
-    body = {"apiVersion": resource.api, "kind": resource.kind, "spec": spec}
-    answer: Mapping[str, Any] = api.once("POST", resource.path(""), {}, body)["status"]
-    return answer

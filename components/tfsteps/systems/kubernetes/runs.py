@@ -2,7 +2,6 @@
 
 import datetime as dt
 import functools
-import queue
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -10,21 +9,23 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Api, ApiError, Resource
-from tfsteps.cluster.logs import PODS, Position, read_log
+from tfsteps.cluster.api import Api, Resource
+from tfsteps.cluster.errors import ApiError
+from tfsteps.cluster.inbox import Inbox
+from tfsteps.cluster.log_lines import Lines, Position
+from tfsteps.cluster.logs import PODS, read_log
 from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.identity import MANAGED_BY, PREFIX, label_value
 from tfsteps.records import Status
 from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.complaints import EVENTS, concerns, event_time
 from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.pods import Container
 from tfsteps.systems.kubernetes.status import JobPod, job_pods, status
 from tfsteps.systems.kubernetes.tracker import STOPPED
 
 _LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
-_QUEUE = 2000
 _UNSEEN = {403, 404}  # a kind that we may not see, or that the cluster has not
-News = queue.Queue[Any]
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -83,31 +84,32 @@ class Runs:
                     raise
                 unseen.append(error)
             else:
-                found += [(kind, item) for item in kind.gather(listed.get("items") or [])]
+                found += [(kind, item) for item in kind.gather(listed["items"] or [])]
         if len(unseen) == len(self._kinds):
             raise self._blind(unseen)
-        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run)) if found else {}
-        return _jobs(found, pods.get("items") or [])
+        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if found else []
+        return _jobs(found, pods or [])
 
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
         forbidden = next((error for error in errors if error.status == 403), None)
         return forbidden or ApiError(f"{self.api.access.name} knows no kind of job: install an operator", 404)
 
-    def follow(self, run: str, news: News | None = None) -> Iterator[Any]:
+    def follow(self, run: str, news: Inbox | None = None) -> Iterator[Any]:
         """Yield the jobs of a run whenever one of them changes, and what others put into `news`, for ever.
 
         Raises:
             ApiError: They cannot be watched.
         """
-        news = queue.Queue(_QUEUE) if news is None else news
+        news = Inbox() if news is None else news
         items: dict[Resource, dict[str, Mapping[str, Any]]] = {}
         for resource in [PODS, *(kind.resource for kind in self._kinds)]:
 
             def put(seen: Seen, resource: Resource = resource) -> None:
                 news.put((resource, seen))
 
-            Watch(self.api, resource, self.namespace, put, labelSelector=_selector(run))
+            selector = _selector(run)
+            Watch(self.api, resource, self.namespace, put, believe_first_refusal=True, labelSelector=selector)
         while True:
             match news.get():
                 case Resource() as resource, (Listed() | Changed() | Deleted() | Refused()) as seen:
@@ -121,27 +123,41 @@ class Runs:
     def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
         """Return the events of a job and all its pods, also of those that are gone, by time, the newest last."""
         name, namespace = job.status.job, job.status.namespace
-        about = [each for each in self.api.list(EVENTS, namespace)["items"] if concerns(each, name)]
+        about = [each for each in self.api.list(EVENTS, namespace)["items"] or [] if concerns(each, name)]
         return sorted(((event_time(each), each) for each in about), key=itemgetter(0))
 
     def log(
-        self, job: Job, each: JobPod, position: Position | None = None, *, tail: int | None = None
-    ) -> Iterator[tuple[float, bytes]]:
+        self,
+        job: Job,
+        each: JobPod,
+        position: Position | None = None,
+        *,
+        tail: int | None = None,
+        previous: bool = True,
+        current: bool = True,
+        container: Container | None = None,
+    ) -> Iterator[Lines]:
         """Yield what a replica has printed so far, of its last restart too; nothing of what is gone.
 
         Args:
             job: Which.
             each: One of its pods.
-            position: Where to go on from; it is moved on. None = the beginning.
+            position: At the beginning; it is moved on. None = nobody goes on later.
             tail: The last lines only, as many as this; None = all.
+            previous: What its container printed before its last restart, if there was one.
+            current: What it has printed since then; while it waits for its next start, before that.
+            container: Which of its containers; None = the program's.
         """
-        if each.pod.started is None:
+        container = container or next((own for own in each.pod.containers if not own.name), None)
+        if container is None:
             return
-        read = functools.partial(read_log, self.api, job.status.namespace, each.pod.name, job.kind.container)
+        name = container.name or job.kind.container
+        read = functools.partial(read_log, self.api, job.status.namespace, each.pod.name, name)
         position = position or Position()
-        for previous in (True, False) if each.pod.restarts else (False,):
+        position.restarts = container.restarts
+        for earlier in [True] * bool(previous and container.restarts) + [False] * current:
             try:
-                yield from read(position, tail=tail, previous=previous)
+                yield from read(Position() if earlier else position, tail=tail, previous=earlier)
             except ApiError as error:
                 if error.status not in (400, 404):  # 400: there is no container yet, or not any more
                     raise
@@ -162,22 +178,14 @@ class Runs:
                 raise
         self.api.delete(resource, who.namespace, who.job, who.uid)
         for each in job.pods if now else ():
-            self._kill(who.namespace, each)
-
-    def _kill(self, namespace: str, each: JobPod) -> None:
-        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": each.pod.uid}}
-        try:
-            self.api.request("DELETE", PODS.path(namespace, each.pod.name), {}, body)
-        except ApiError as error:
-            if error.status not in (404, 409):
-                raise
+            self.api.delete(PODS, who.namespace, each.pod.name, each.pod.uid, grace_seconds=0)
 
     def left(self, job: Job) -> list[JobPod]:
         """Return the pods of a job that are still there."""
         uids = {each.pod.uid for each in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
-        return [each for each in job_pods(job.kind, job.item, listed.get("items") or []) if each.pod.uid in uids]
+        return [each for each in job_pods(job.kind, job.item, listed["items"] or []) if each.pod.uid in uids]
 
 
 def _selector(run: str) -> str:
@@ -200,7 +208,7 @@ def _jobs(found: Sequence[tuple[Kind, Mapping[str, Any]]], pods: Any) -> list[Jo
 
 def _key(item: Mapping[str, Any]) -> tuple[str, ...]:
     meta = item["metadata"]
-    return (meta["namespace"], *(meta["labels"].get(label, "") for label in _LABELS))
+    return (meta["namespace"], *((meta.get("labels") or {}).get(label, "") for label in _LABELS))
 
 
 def _take(items: dict[str, Mapping[str, Any]], seen: Seen) -> None:
@@ -212,7 +220,7 @@ def _take(items: dict[str, Mapping[str, Any]], seen: Seen) -> None:
             items[item["metadata"]["uid"]] = item
         case Deleted(item=item):
             items.pop(item["metadata"]["uid"], None)
-        case Refused(status=code) if code in _UNSEEN:
+        case Refused(status=code, retryable=False) if code in _UNSEEN:  # from the first: there is nothing for us
             items.clear()
-        case Refused(error=error, status=code):
-            raise ApiError(error, code)
+        case Refused(error=error, status=code, retryable=retryable):
+            raise ApiError(error, 0 if retryable else code)

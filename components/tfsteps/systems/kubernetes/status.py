@@ -9,11 +9,17 @@ import msgspec
 
 from tfsteps.cluster.watch import Listed
 from tfsteps.identity import PREFIX, Identity
-from tfsteps.records import ReplicaStatus, Span, Status
-from tfsteps.systems.base import JobChanged, Replica, ReplicaState, State
+from tfsteps.incarnations import Incarnations
+from tfsteps.records import ReplicaStatus, Status
+from tfsteps.systems.base import Event, JobChanged, Replica, ReplicaChanged
 from tfsteps.systems.kubernetes.kind import PARTS, Kind, RoleSpec, replicas_of
+from tfsteps.systems.kubernetes.ownership import is_foreign
 from tfsteps.systems.kubernetes.pods import Pod, pod
+from tfsteps.systems.kubernetes.scope import kubeflow_task
+from tfsteps.systems.kubernetes.template import NOWHERE
+from tfsteps.systems.kubernetes.times import job_ended, seconds
 from tfsteps.systems.kubernetes.tracker import Tracker
+from tfsteps.systems.kubernetes.upkeep import upkeep
 
 
 class JobPod(msgspec.Struct, frozen=True):
@@ -39,10 +45,9 @@ def job_pods(kind: Kind, job: Mapping[str, Any], items: Iterable[Mapping[str, An
     found, replicas = [], replicas_of(kind.roles(job))
     for item in items:
         replica = kind.replica(item["metadata"], replicas)
-        if replica is not None:
+        if replica is not None and not is_foreign(kind, item["metadata"], job):
             seen = pod(item, kind.container)
-            created = _seconds(item["metadata"]["creationTimestamp"]) or 0.0
-            found.append(JobPod(replica, seen, created, _ended(item, kind.container) if seen.ended else None, item))
+            found.append(JobPod(replica, seen, seen.created or 0.0, seen.finished if seen.ended else None, item))
     return sorted(found, key=attrgetter("replica", "created"))
 
 
@@ -56,14 +61,18 @@ def status(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], now: flo
         now: Seconds since the epoch.
     """
     meta, roles = item["metadata"], kind.roles(item)
-    created = _seconds(meta["creationTimestamp"]) or now
-    change = _state(kind, item, pods, created, now)
+    created = seconds(meta["creationTimestamp"]) or now
+    events = _events(kind, item, pods, created, now)
+    change = [event for event in events if isinstance(event, JobChanged)][-1]
     env = _env(kind, roles)
-    names = replicas_of(roles)
-    replicas = [_replica(name, [each for each in pods if each.replica == name], change.state) for name in names]
-    starts = [replica.spans[0].started for replica in replicas if replica.spans]
+    lost = env.get("TFSTEPS_OUTPUT_DIR", "").startswith(f"{NOWHERE}/")
+    replicas = [ReplicaStatus(role=name.role, index=name.index) for name in replicas_of(roles)]
+    incarnations = Incarnations(replicas)
+    for event in events:
+        if isinstance(event, ReplicaChanged):
+            incarnations.see(event)
     return Status(
-        identity=_identity(meta.get("labels") or {}, env),
+        identity=_identity(item, env),
         job=meta["name"],
         uid=meta["uid"],
         namespace=meta["namespace"],
@@ -71,34 +80,49 @@ def status(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], now: flo
         deciding="chief-0" if "chief" in roles else "worker-0",
         state=change.state,
         reason=change.reason,
-        message=change.message,
+        message=" ".join(filter(None, (change.message, _keeping(item)))),
         created=created,
-        started=max(starts) if len(starts) == len(names) else None,
+        started=incarnations.started,
         ended=job_ended(item) or now if change.state.terminal else None,
-        output=env.get("TFSTEPS_OUTPUT_DIR", ""),
-        logs=env.get("TFSTEPS_LOG_DIR", ""),
-        model=env.get("TFSTEPS_MODEL_DIR", ""),
+        output="" if lost else env.get("TFSTEPS_OUTPUT_DIR", ""),
+        logs="" if lost else env.get("TFSTEPS_LOG_DIR", ""),
+        model="" if lost else env.get("TFSTEPS_MODEL_DIR", ""),
         replicas=replicas,
     )
 
 
-def _state(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> JobChanged:
-    """Return what a launcher would say that sees the job and its pods now."""
+def _keeping(item: Mapping[str, Any]) -> str:
+    """Return until when a job waits for a retry of its run, as a sentence; empty = it is not kept."""
+    until = upkeep(item).kept_until
+    if until is None:
+        return ""
+    time = dt.datetime.fromtimestamp(until, dt.UTC).isoformat(timespec="seconds")
+    return f"Its launcher was evicted; it is kept until {time} for a retry of the run."
+
+
+def _events(kind: Kind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> list[Event]:
+    """Return the events of a launcher that sees the job and its pods now; those of replicas before the job's last."""
     tracker = Tracker(kind, item, replicas_of(kind.roles(item)), created)
     events = [
         *tracker.seen_pod(Listed([dict(each.item) for each in pods]), now),
         *tracker.job(Listed([dict(item), *item.get(PARTS, ())]), now),
     ]
-    said = [event for event in events if isinstance(event, JobChanged)]
-    return tracker.final or said[-1]
+    if tracker.final:
+        events += [*tracker.dismissed(now, running=False), tracker.explained(tracker.final)]
+    return events
 
 
-def _identity(labels: Mapping[str, str], env: Mapping[str, str]) -> Identity:
-    """Return whose job it is: as the replicas are told it, for a label may hold a cut and hashed text."""
+def _identity(item: Mapping[str, Any], env: Mapping[str, str]) -> Identity:
+    """Return whose job it is: as the replicas are told it, for a label may hold a cut and hashed text.
+
+    A task of Kubeflow Pipelines, whose key is a uuid, is called by its name in the pipeline.
+    """
+    labels = item["metadata"].get("labels") or {}
     attempt = labels.get(f"{PREFIX}attempt", "")
+    task = env.get("TFSTEPS_TASK") or labels.get(f"{PREFIX}task", "")
     return Identity(
         run=env.get("TFSTEPS_RUN_ID") or labels.get(f"{PREFIX}run-id", ""),
-        task=env.get("TFSTEPS_TASK") or labels.get(f"{PREFIX}task", ""),
+        task=kubeflow_task(upkeep(item).launcher) or task,
         attempt=int(attempt) if attempt.isdigit() else 0,
         pipeline=labels.get(f"{PREFIX}pipeline", ""),
     )
@@ -111,49 +135,3 @@ def _env(kind: Kind, roles: Mapping[Any, RoleSpec]) -> dict[str, str]:
             if container["name"] == kind.container:
                 return {each["name"]: each.get("value", "").replace("$$(", "$(") for each in container.get("env") or []}
     return {}
-
-
-def _replica(name: Replica, pods: Sequence[JobPod], state: State) -> ReplicaStatus:
-    """Return a replica with one incarnation for each of its pods that started."""
-    replica = ReplicaStatus(role=name.role, index=name.index)
-    if not pods:  # cleaned up, or not made yet
-        replica.state = ReplicaState.STOPPED if state.terminal else ReplicaState.PENDING
-        return replica
-    replica.state = pods[-1].pod.state
-    replica.restarts = pods[-1].pod.restarts + len(pods) - 1
-    replica.spans = [_span(each) for each in pods if each.pod.started is not None or each is pods[-1]]
-    return replica
-
-
-def _span(each: JobPod) -> Span:
-    seen = each.pod
-    return Span(
-        started=seen.started or each.created,
-        ended=each.ended,
-        state=seen.state,
-        exit_code=seen.exit_code,
-        reason=seen.reason,
-        place=f"{seen.name} on {seen.node}" if seen.node else seen.name,
-    )
-
-
-# --- times
-
-
-def _ended(item: Mapping[str, Any], container: str) -> float | None:
-    """Return when a pod's container ended; None where the kubelet did not say it."""
-    listed = item.get("status", {}).get("containerStatuses") or []
-    ends = [each.get("state", {}).get("terminated", {}) for each in listed if each["name"] == container]
-    return _seconds(ends[0].get("finishedAt")) if ends else None
-
-
-def job_ended(item: Mapping[str, Any]) -> float | None:
-    """Return when an ended job ended: what it says, or when it went into its last condition."""
-    said = item.get("status", {})
-    conditions = [each for each in said.get("conditions") or [] if each.get("status") == "True"]
-    times = [said.get("completionTime"), *(each.get("lastTransitionTime") for each in conditions)]
-    return max((at for text in times if (at := _seconds(text))), default=None)
-
-
-def _seconds(text: str | None) -> float | None:
-    return dt.datetime.fromisoformat(text).timestamp() if text else None

@@ -1,7 +1,9 @@
 """A job system on Kubernetes: checks, creates or adopts the job object, and hands over to `job`."""
 
+import datetime as dt
 import functools
 import pathlib
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,22 +11,27 @@ import msgspec
 
 from tfsteps import systems
 from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, ApiError, Stopped, Stopping
-from tfsteps.identity import ATTEMPT, PREFIX, TASK, Identity, label_value, short_hash, spec_hash
-from tfsteps.spec import Problem, TrainingJob
-from tfsteps.systems.base import LaunchError, OnEnd, Places, Scope, State, StoppedError
+from tfsteps.cluster.answers import MALFORMED
+from tfsteps.cluster.api import Api, Stopping
+from tfsteps.cluster.errors import ApiError, Stopped
+from tfsteps.identity import ATTEMPT, PREFIX, Identity, label_value, spec_hash
+from tfsteps.spec import Problem, TrainingJob, is_uri
+from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.kubernetes import preflight
 from tfsteps.systems.kubernetes.finalizer import Finalizer
-from tfsteps.systems.kubernetes.host import Host
+from tfsteps.systems.kubernetes.folders import make_folders
+from tfsteps.systems.kubernetes.host import Host, next_attempt
 from tfsteps.systems.kubernetes.job import KubernetesJob
 from tfsteps.systems.kubernetes.kind import PARTS, Kind, bare
 from tfsteps.systems.kubernetes.parts import UNFINISHED, complete
-from tfsteps.systems.kubernetes.scope import SCOPE
-from tfsteps.systems.kubernetes.upkeep import LAUNCHER, annotations
+from tfsteps.systems.kubernetes.template import NOWHERE, gpu_problems
+from tfsteps.systems.kubernetes.upkeep import DETACHED, LAUNCHER, REPORTED, Upkeep, annotations, upkeep
+from tfsteps.systems.places import Places, unread_metrics
 
 SPEC_HASH = f"{PREFIX}spec-hash"
-_NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the replicas' own file systems
+_DELETION_SECONDS = 300.0  # for the deletion of an earlier object of the job's name
+_DELETION_PAUSE = 1.0
 
 
 class KubernetesSystem:
@@ -48,46 +55,41 @@ class KubernetesSystem:
         self._given_up = Stopping()
 
     def attempt(self, run: str, task: str) -> int:
-        """Return which attempt to make, or to go on with.
-
-        A job that has not ended is gone on with, and in an engine so is one that has succeeded: not the job was lost
-        but the pod of its launcher, and Argo counts that as a try. Else it is what the engine says; outside of an
-        engine the next one.
-        """
+        """Return which attempt to make, or to go on with, by the task's jobs that are there."""
         try:
-            engine = self._host.attempt if self._host else None
-            if engine == 0:
-                return 0
             selector = ",".join(f"{key}={value}" for key, value in Identity(run=run, task=task).selector().items())
-            found = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"]
+            found = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"] or []
         except ApiError as error:
             if error.status in (403, 404):  # no right, or no operator: `start` says all that is wrong
                 return 0
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
-        jobs = {int(item["metadata"]["labels"][ATTEMPT]): item for item in found}
-        return self._next(jobs, engine) if jobs else engine or 0
+        labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in found]
+        jobs = {int(text): item for text, item in labelled if text.isascii() and text.isdigit()}
+        return self._next(jobs) if jobs else 0
 
-    def _next(self, jobs: Mapping[int, Mapping[str, Any]], engine: int | None) -> int:
-        """Return the attempt that follows from the task's jobs, by attempt, and from what the engine says."""
+    def _next(self, jobs: Mapping[int, Mapping[str, Any]]) -> int:
+        """Return the attempt that follows from the task's jobs, by attempt."""
         last = max(jobs)
+        if "deletionTimestamp" in jobs[last]["metadata"]:
+            return last if self._host and self._host.owner else last + 1
         state = self._kind.verdict(jobs[last]).state
-        if not (state.terminal or "deletionTimestamp" in jobs[last]["metadata"]):
-            return last
-        if engine is None:
-            return last + 1
-        return last if state is State.SUCCEEDED else engine
+        return next_attempt(last, state, self._host, reported=upkeep(jobs[last]).reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind cannot express. The cluster itself is asked by `start`."""
-        return self._kind.problems(job)
+        return [*_output_dir(job), *self._kind.problems(job), *gpu_problems(job)]
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return what the kind does not use, and whether the job's results would be lost with its pods."""
-        lost = "`output_dir` is not set, and no claim is mounted: what the replicas write is lost with their pods."
+        lost = (
+            "`output_dir` is not set, and no claim is mounted: what the replicas write is lost with their pods, and "
+            "the outputs `model` and `logs` stay empty."
+        )
         return [
             *self._kind.warnings(job),
             *_no_board(job, self.name),
             *([] if job.output_dir or _lasting(job) else [lost]),
+            *unread_metrics(job),
         ]
 
     def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
@@ -97,12 +99,9 @@ class KubernetesSystem:
         folder is named as its label: a node of Argo's may be called `train(0:rate:0.1)` or `main[0].train`, and
         TensorFlow takes such brackets for patterns.
         """
-        template = job.output_dir or f"{_lasting(job) or _NOWHERE}/{{run_id}}/{{task}}"
+        template = job.output_dir or f"{_lasting(job) or NOWHERE}/{{run_id}}/{{task}}"
         folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
-        output = pathlib.PurePosixPath(folder)
-        return Places(
-            output=str(output), model=str(output / job.outputs.model), logs=str(output / job.outputs.logs), here=here
-        )
+        return Places.below(folder, job, here, kept=bool(job.output_dir or _lasting(job)))
 
     def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
         """Return the objects that `start` would create; in namespace `default` where no cluster is configured."""
@@ -123,21 +122,28 @@ class KubernetesSystem:
         """
         wanted = self._rendered(job, identity, places, self._where)
         try:
+            wanted["metadata"]["annotations"][LAUNCHER] = identity.task
             if self._host and self._host.owner:
                 wanted["metadata"]["ownerReferences"] = [self._host.owner]
                 wanted["metadata"]["annotations"][LAUNCHER] = self._host.step
-            wanted["metadata"]["labels"][SCOPE] = short_hash(self._scope(identity))
-            item = self._existing(wanted) or self._create(wanted, job)
+            make_folders(job, places)
+            adopted = self._existing(wanted)
+            item = adopted or self._create(wanted, job)
             if UNFINISHED in (item["metadata"].get("annotations") or {}):
                 complete(self._api, self._kind.resource, item, wanted)
         except ApiError as error:
             raise LaunchError(
                 f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
             ) from error
+        except MALFORMED as error:
+            said = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
+            raise LaunchError(said, retryable=True) from error
         except Stopped:
             raise StoppedError(self._withdraw(wanted)) from None
         # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
-        return KubernetesJob(self._api.again(), self._kind, item, job, self._host)
+        started = KubernetesJob(self._api.again(), self._kind, item, job, self._host)
+        started.is_new = adopted is None
+        return started
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:
         """Return the job of that name and uid; nothing is asked of the cluster before its `events`."""
@@ -146,36 +152,50 @@ class KubernetesSystem:
         found.created = created
         return found
 
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
+        """Annotate the job object, if it is still there."""
+        noted = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        annotations: dict[str, str | None] = {DETACHED: noted} if note is Note.DETACHED else {REPORTED: noted}
+        if note is Note.FOLLOWED:
+            if not (self._host and self._host.owner):
+                return
+            annotations = {LAUNCHER: self._host.step, DETACHED: None}
+        patch = {"metadata": {"uid": uid, "annotations": annotations}}
+        try:
+            patience = REPORT_SECONDS if note is Note.REPORTED else None
+            self._api.again(patience).patch(self._kind.resource, self._where, name, patch)
+        except ApiError as error:
+            if error.status not in (404, 409):  # it is gone, or another one has its name by now
+                what = f"{self._kind.resource.kind} {self._where}/{name}"
+                raise LaunchError(f"{what} could not be annotated as {note}: {error}", retryable=True) from error
+
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
-        """Remove what the jobs of a run left in this namespace, as far as they have the labels of `scope`."""
-        if scope == "run":
-            return self._cleaned(identity.run, {}, on_end)
-        if access.in_cluster() and self._host is None:
+        """Remove what the jobs of a run left in this namespace, as far as they are of `scope`."""
+        if scope == "siblings" and access.in_cluster() and self._host is None:
             needs = "which jobs are this step's siblings cannot be told, for it may not get its own pod"
             raise LaunchError(f"{needs}; grant that, or clean up with scope `run`", retryable=False)
-        where = self._scope(identity)
-        beside = self._cleaned(identity.run, {SCOPE: short_hash(where)}, on_end)
-        if not where:
-            return beside
-        # the hook of a single step stands where that step's own steps would
-        return beside + self._cleaned(identity.run, {TASK: label_value(where)}, on_end)
-
-    def _cleaned(self, run: str, labels: Mapping[str, str], on_end: OnEnd | None) -> list[str]:
-        """Clean up the jobs with these labels. Kinds that nobody named are passed over where we may not look."""
-        removed = Finalizer(self._api, self._kind, self._where).clean_up(run, labels, on_end)
+        selects = functools.partial(self._selects, identity, scope)
+        removed = Finalizer(self._api, self._kind, self._where).clean_up(identity.run, selects, on_end)
         for kind in self._also:
             try:
-                removed += Finalizer(self._api, kind, self._where).clean_up(run, labels, on_end)
-            except LaunchError as error:
+                removed += Finalizer(self._api, kind, self._where).clean_up(identity.run, selects, on_end)
+            except LaunchError as error:  # nobody named this kind
                 if error.retryable:
                     raise
         return removed
 
-    def _scope(self, identity: Identity) -> str:
-        """Return what a step has in common with its siblings: a node of its Workflow, else the folder of its task."""
-        if self._host and self._host.scope is not None:
-            return self._host.scope
-        return str(pathlib.PurePath(identity.task).parent)
+    def _selects(self, identity: Identity, scope: Scope, job: Upkeep) -> bool:
+        """Tell whether a finalizer cleans up a job: one of a step of its Workflow, else of its own task's folder.
+
+        One that is kept for a retry of the run is not touched, unless the run is being stopped.
+        """
+        if job.kept_until is not None and self._host and self._host.owner and not self._host.terminating:
+            return False
+        if scope == "run":
+            return True
+        if self._host and self._host.owner:
+            return self._host.cleans_up_after(job.launcher, detached=job.detached)
+        return pathlib.PurePath(job.launcher).parent == pathlib.PurePath(identity.task).parent
 
     def give_up(self) -> None:
         """Ask nothing again of a server that does not answer. Once there is a job, it is the one to be stopped."""
@@ -187,26 +207,31 @@ class KubernetesSystem:
         urgent = Api(self._api.access, patience=0)
         try:
             found = urgent.get(resource, meta["namespace"], meta["name"])
-            if found["metadata"].get("annotations", {}).get(SPEC_HASH) == meta["annotations"][SPEC_HASH]:
+            if (found["metadata"].get("annotations") or {}).get(SPEC_HASH) == meta["annotations"][SPEC_HASH]:
                 urgent.delete(resource, meta["namespace"], meta["name"], found["metadata"]["uid"])
         except ApiError as error:
             if not error.missing:
                 return f"Stopped; whether {resource.kind} {meta['name']} was created is not known: {error}"
         return "Stopped before the job was created."
 
-    def _existing(self, wanted: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the job object that an earlier launcher of this attempt created; None = there is none."""
+    def _existing(self, wanted: dict[str, Any], *, allowed: bool = False) -> dict[str, Any] | None:
+        """Return the job object that an earlier launcher of this attempt created; None = there is none.
+
+        One that is being deleted is waited for: it will take its pods with it, and nothing can be started of its name.
+        A refusal says nothing as long as looking was not `allowed` before: the preflight says all that is missing.
+        """
         resource, namespace, name = self._kind.resource, wanted["metadata"]["namespace"], wanted["metadata"]["name"]
-        try:
-            found = self._api.get(resource, namespace, name)
-        except ApiError as error:
-            if error.missing or error.status == 403:  # all that we may not do is said at once, by the preflight
-                return None
-            if error.status == 404:
-                missing = f"the cluster has no {resource.kind} ({resource.api}): {self._kind.operator} is not installed"
-                raise LaunchError(missing, retryable=False) from error
-            raise
-        theirs = found["metadata"].get("annotations", {}).get(SPEC_HASH)
+        found = self._found(namespace, name, allowed=allowed)
+        give_up = time.monotonic() + _DELETION_SECONDS
+        while found and "deletionTimestamp" in found["metadata"]:
+            if time.monotonic() > give_up:
+                raise LaunchError(_undeleted(f"{resource.kind} {namespace}/{name}", found["metadata"]), retryable=True)
+            if self._api.stopping.wait(_DELETION_PAUSE):
+                raise Stopped
+            found = self._found(namespace, name, allowed=True)
+        if found is None:
+            return None
+        theirs = (found["metadata"].get("annotations") or {}).get(SPEC_HASH)
         if theirs != wanted["metadata"]["annotations"][SPEC_HASH]:
             raise LaunchError(
                 f"{resource.kind} {namespace}/{name} exists and was made from another job "
@@ -214,6 +239,19 @@ class KubernetesSystem:
                 retryable=False,
             )
         return found
+
+    def _found(self, namespace: str, name: str, *, allowed: bool) -> dict[str, Any] | None:
+        """Return the job object of that name; None = there is none."""
+        resource = self._kind.resource
+        try:
+            return self._api.get(resource, namespace, name, allowed=allowed)
+        except ApiError as error:
+            if error.missing or (error.status == 403 and not allowed):
+                return None
+            if error.status == 404:
+                missing = f"the cluster has no {resource.kind} ({resource.api}): {self._kind.operator} is not installed"
+                raise LaunchError(missing, retryable=False) from error
+            raise
 
     def _create(self, wanted: dict[str, Any], job: TrainingJob) -> dict[str, Any]:
         """Create the object, unless it is certain that it cannot run. Another launcher may be faster: adopt its."""
@@ -226,7 +264,8 @@ class KubernetesSystem:
         except ApiError as error:
             if error.status != 409:
                 raise
-        return self._existing(wanted) or create()  # not there: a conflict over something else, such as a quota
+        # not there: a conflict over something else, such as a quota
+        return self._existing(wanted, allowed=True) or create()
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
         item = self._kind.render(job, identity, places, namespace)
@@ -253,12 +292,38 @@ class KubernetesSystem:
         return self._namespace or self._api.access.namespace
 
 
+def _undeleted(what: str, meta: Mapping[str, Any]) -> str:
+    """Return why a job cannot be created: the object that has its name is being deleted, and does not go."""
+    finalizers = ", ".join(meta.get("finalizers") or [])
+    held = f"its finalizers hold it ({finalizers}): look at the controllers that set them" if finalizers else ""
+    said = f"{what} is being deleted since {meta['deletionTimestamp']} and is still there after"
+    return f"{said} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
+
+
 def _no_board(job: TrainingJob, system: str) -> list[str]:
     if job.tensorboard is None or systems.capabilities_of(system)["tensorboard"].level is not Level.UNUSED:
         return []
     return [
         "`tensorboard` is not used: none is started on a cluster. Start one over the event files, or run it locally."
     ]
+
+
+def _output_dir(job: TrainingJob) -> list[Problem]:
+    """Return why the replicas could not write their output, or would write it where the launcher does not look."""
+    folder = job.output_dir or "/"
+    if is_uri(folder):
+        return []
+    if not folder.startswith("/"):
+        wrong = "is relative, and a pod has no folder of the job file"
+        fix = "Write a path on a volume, `/data/{run_id}`, or a URI, `gs://bucket/{run_id}`"
+        return [Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)]
+    around = [each for each in job.volumes if f"{folder}/".startswith(f"{each.mount.rstrip('/')}/")]
+    volume = max(around, key=lambda each: len(each.mount), default=None)
+    if volume is None or not volume.read_only:
+        return []
+    wrong = f"is on the volume at {volume.mount}, which is mounted read-only"
+    fix = "Remove `read_only` from that volume, or write a path on another one"
+    return [Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)]
 
 
 def _lasting(job: TrainingJob) -> str:

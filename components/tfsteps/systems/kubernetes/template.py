@@ -2,20 +2,31 @@
 
 import copy
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from tfsteps.identity import PREFIX, Identity
 from tfsteps.spec import EnvSource, Problem, Resources, Role, RoleName, TrainingJob
+from tfsteps.spec.fields import ResourceName
 from tfsteps.spec.pod import Toleration, Volume
-from tfsteps.systems.base import Places
+from tfsteps.systems.places import Places
 
 CONTAINER = "tensorflow"
 PORT = 2222
 """What TensorFlow's servers listen on."""
 
+NOWHERE = "/tmp/tfsteps"  # noqa: S108
+"""Holds the outputs of jobs that have no other place for them: in each replica's own file system, and lost with it."""
+
 ROLE_LABEL = f"{PREFIX}role"
+GPU_RESOURCE = "TFSTEPS_GPU_RESOURCE"
+"""Variable of a launcher: what the cluster counts GPUs as."""
+
 _GPU = "nvidia.com/gpu"
+_ISTIO = "sidecar.istio.io/inject"  # a proxy beside the program outlives it, and the job never ends
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where TensorFlow and NCCL look for it
 _RESTART = {"never": "Never", "on_failure": "OnFailure", "always": "Always", "exit_code": "ExitCode"}
 
@@ -70,7 +81,7 @@ def pod_template(
     }
     metadata = {
         "labels": {**job.labels, **identity.labels(), ROLE_LABEL: name},
-        "annotations": dict(job.annotations),
+        "annotations": {_ISTIO: "false", **job.annotations},
     }
     rendered = {"metadata": _filled(metadata), "spec": _filled(spec)}
     return merged(merged(rendered, job.pod), role.pod)
@@ -92,6 +103,26 @@ def priority_problems(job: TrainingJob, system: str, priority_class: str | None)
     wrong = "is a number, and Kubernetes goes by PriorityClasses"
     fix = f"Add the name of the PriorityClass that stands for it: `systems: {{{system}: {{priority_class: NAME}}}}`"
     return [Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix=fix)]
+
+
+def gpu_problems(job: TrainingJob) -> list[Problem]:
+    """Return what is wrong with the platform's name for GPUs, where a role goes by it."""
+    try:
+        msgspec.convert(os.environ.get(GPU_RESOURCE) or _GPU, ResourceName)
+    except msgspec.ValidationError:
+        places = {("roles", name) if role.resources else (): role.resources for name, role in job.roles.items()}
+        value = repr(os.environ[GPU_RESOURCE])
+        return [
+            Problem(
+                path=(*path, "resources", "gpu"),
+                wrong=f"cannot be asked for: {GPU_RESOURCE}={value} is not the name of a resource",
+                allowed="domain/name, such as amd.com/gpu",
+                fix="Correct it in the launcher's environment, or set `gpu_resource`",
+            )
+            for path, need in places.items()
+            if (need or job.resources).gpu and not (need or job.resources).gpu_resource
+        ]
+    return []
 
 
 def restart_policy(job: TrainingJob, role: Role) -> str:
@@ -174,7 +205,8 @@ def _env(variables: Mapping[str, str | EnvSource]) -> Iterator[dict[str, Any]]:
 
 
 def _resources(need: Resources) -> dict[str, Any]:
-    gpu = {_GPU: str(need.gpu)} if need.gpu else {}
+    name = need.gpu_resource or os.environ.get(GPU_RESOURCE) or _GPU
+    gpu = {name: str(need.gpu)} if need.gpu else {}
     requests = {"cpu": _quantity(need.cpu), "memory": _quantity(need.memory)}
     limits = {"cpu": _quantity(need.cpu_limit), "memory": _quantity(need.memory_limit), **gpu}
     return _filled({"requests": _filled(requests), "limits": _filled(limits)})

@@ -1,5 +1,7 @@
 """What a job object says about its own upkeep, for whoever cleans up where its launcher cannot. Pure."""
 
+import datetime as dt
+import math
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -9,7 +11,8 @@ from tfsteps.identity import PREFIX
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import OnEnd
 
-LAUNCHER = f"{PREFIX}launcher"
+LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
+KEPT_UNTIL = f"{PREFIX}kept-until"
 _DEADLINE, _KEEP_FOR, _ON_END = f"{PREFIX}deadline", f"{PREFIX}keep-for", f"{PREFIX}on-end"
 
 
@@ -17,16 +20,24 @@ class Upkeep(msgspec.Struct, frozen=True, kw_only=True):
     """What is to become of a job.
 
     Attributes:
-        launcher: Node of the Workflow whose pods launch it, the same over its tries; empty = not of a Workflow.
+        launcher: The step that launches or follows it, the same over its tries: a node of its Workflow, else the task
+            within its run; empty = not known.
+        detached: It was left running for a `wait` step that has not begun.
+        reported: A launcher has reported how it ended.
         deadline: Seconds from its creation to its deadline `total`; None = not known.
         keep_for: Seconds that it is kept after its end; None = for ever.
         on_end: What is removed once it has ended; None = the pods of one that succeeded.
+        kept_until: Its launcher was evicted, and Kubernetes deletes it at this time, in seconds since the epoch; None =
+            it is not kept.
     """
 
     launcher: str = ""
+    detached: bool = False
+    reported: bool = False
     deadline: float | None = None
     keep_for: float | None = None
     on_end: OnEnd | None = None
+    kept_until: float | None = None
 
 
 def annotations(job: TrainingJob) -> dict[str, str]:
@@ -43,14 +54,27 @@ def upkeep(item: Mapping[str, Any]) -> Upkeep:
     on_end: OnEnd | None = next((each for each in get_args(OnEnd) if each == noted.get(_ON_END)), None)
     return Upkeep(
         launcher=noted.get(LAUNCHER, ""),
+        detached=DETACHED in noted,
+        reported=REPORTED in noted,
         deadline=_seconds(noted.get(_DEADLINE)),
         keep_for=_seconds(noted.get(_KEEP_FOR)),
         on_end=on_end,
+        kept_until=_time(noted.get(KEPT_UNTIL)),
     )
 
 
 def _seconds(text: str | None) -> float | None:
+    """Return a number of seconds; None for text that is no length of time."""
     try:
-        return None if text is None else float(text)
+        seconds = -1.0 if text is None else float(text)
     except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None
+
+
+def _time(text: str | None) -> float | None:
+    """Return an ISO 8601 time in seconds since the epoch; None for text that is no such time."""
+    try:
+        return None if text is None else dt.datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
         return None

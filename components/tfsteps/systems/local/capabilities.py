@@ -32,6 +32,7 @@ CAPABILITIES = {
     "deadlines": done("by the launcher"),
     "keep_for": unused("nothing is removed by itself"),
     "on_end": unused("processes end with the job"),
+    "on_evicted": unused("there is no pod to evict"),
     "pause": refused("processes end with their launcher; stop the run, and run it again with its --run-id"),
     "created_suspended": refused("nobody would resume it"),
     "hold": done("the command is replaced by a sleep"),

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from tfsteps import records
 from tfsteps.identity import Identity
 from tfsteps.records import Attempt
-from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, options_of
-from tfsteps.systems.base import LaunchError, OnEnd, Places, Replica, Scope
+from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, is_uri, options_of
+from tfsteps.systems.base import LaunchError, Note, OnEnd, Replica, Scope
 from tfsteps.systems.local import finalizer, ports
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command
 from tfsteps.systems.local.supervisor import LocalJob
+from tfsteps.systems.places import Places, unread_metrics
 from tfsteps.systems.tf_config import tf_config
 
 _NAME_LIMIT = 63
@@ -33,6 +34,7 @@ _POD_ONLY = (
     "volumes",
     "on_end",
     "keep_for",
+    "on_evicted",
 )
 
 
@@ -66,7 +68,7 @@ class LocalSystem:
             for place, folder in _folders(job)
             if pathlib.Path(folder).is_absolute() and not pathlib.Path(folder).is_dir()
         ]
-        return [f"Not used by local runs: {', '.join(unused)}."] if unused else []
+        return [*([f"Not used by local runs: {', '.join(unused)}."] if unused else []), *unread_metrics(job)]
 
     def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
         """Return the folders of an attempt: those of the run where the job names none, or one that lies in a volume."""
@@ -74,9 +76,11 @@ class LocalSystem:
         mounts = [volume.mount for _, role in job.roles.items() for volume in (*job.volumes, *role.volumes)]
         template = job.output_dir
         if template and not any(pathlib.PurePath(template).is_relative_to(mount) for mount in mounts):
-            output = here / template.format(name=job.name, run_id=identity.run, task=identity.task)
-        folders = (str(output), str(output / job.outputs.model), str(output / job.outputs.logs))
-        return Places(output=folders[0], model=folders[1], logs=folders[2], here=here)
+            folder = template.format(name=job.name, run_id=identity.run, task=identity.task)
+            if is_uri(folder):
+                return Places.below(folder, job, here)
+            output = here / folder
+        return Places.below(str(output), job, here)
 
     def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
         """Return the command, folder and own environment of each replica; ports are placeholders."""
@@ -95,10 +99,15 @@ class LocalSystem:
     def start(self, job: TrainingJob, identity: Identity, places: Places) -> LocalJob:
         """Return the job; its processes start with the first event."""
         for folder in (places.output, places.model, places.logs):
-            pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+            if not is_uri(folder):
+                pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)
-        return LocalJob(name, job, options, lambda: self._commands(job, identity, places, ports.free_ports))
+        scratch = Attempt.of(identity).folder
+        return LocalJob(name, job, options, lambda: self._commands(job, identity, places, ports.free_ports), scratch)
+
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+        """Do nothing: the records on this machine tell how a job ended."""
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> LocalJob:  # noqa: ARG002
         """Refuse: processes end with the launcher that started them."""

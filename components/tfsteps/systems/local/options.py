@@ -14,13 +14,14 @@ class LocalOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         grace: Seconds between SIGTERM and SIGKILL. TensorFlow swallows SIGTERM under MultiWorkerMirroredStrategy.
         finish: Seconds that evaluators and mirrored workers get to end by themselves once the deciding replica has
             succeeded; parameter servers never do, and are ended at once.
-        started: What counts as a replica's start: `port` = it listens on its port of TF_CONFIG, so that a peer that
-            never joins is seen; `spawn` = its process was made, for programs that ignore TF_CONFIG.
+        started: When a replica is no longer pending: `port` = it listens on its port of TF_CONFIG, so that
+            `deadlines.pending` ends a job in which a peer never joins; `spawn` = its process runs. Empty = `port` where
+            the job names a `strategy` whose replicas wait for each other, parameter_server or multi_worker_mirrored.
     """
 
     grace: Duration = 10.0
     finish: Duration = 30.0
-    started: Literal["port", "spawn"] = "port"
+    started: Literal["port", "spawn"] | None = None
 
 
 OPTIONS = LocalOptions

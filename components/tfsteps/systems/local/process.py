@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pathlib
-import selectors
 import signal
 import subprocess
 import time
@@ -15,9 +14,6 @@ from tfsteps.systems.local.guard import WRAPPER, Guard
 
 MAX_LINE = 1 << 20
 """Longer lines come out in pieces of this many bytes, so that memory stays bounded."""
-
-_READ = 1 << 16
-_DRAIN_SECONDS = 1.0  # every process of the session is dead by then; only one that left it can hold the pipe open
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +58,11 @@ class Process:
         """Start it. OSError if not even the wrapping shell could be."""
         self.command = command
         self._popen = subprocess.Popen(
-            [*WRAPPER, *command.argv],
+            list(map(_encoded, [*WRAPPER, *command.argv])),
             stdin=guard.pipe,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=command.env,
+            env={_encoded(name): _encoded(value) for name, value in command.env.items()},
             cwd=command.cwd,
             start_new_session=True,
         )
@@ -75,38 +71,37 @@ class Process:
         self.started = time.time()
         assert self._popen.stdout
         self.out_fd = self._popen.stdout.fileno()
-        os.set_blocking(self.out_fd, False)
         self.exit_fd = os.pidfd_open(self.pid)
         self._rest = bytearray()
         self._cut = False  # the line that goes on in `_rest` was begun in pieces
-        self._at_end = False
+        self._over = False  # it has been reaped: its id may be another process's by now
 
-    def lines(self) -> list[bytes]:
-        """Return the whole lines that can be read now, at most 64 KiB; the beginning of a line is kept for later."""
-        try:
-            data = os.read(self.out_fd, _READ)
-        except BlockingIOError:
-            return []
-        self._at_end = not data
+    def lines(self, data: bytes) -> list[bytes]:
+        """Return the lines that are whole with the `data` that it has printed; the beginning of the next is kept.
+
+        `data` is shorter than MAX_LINE.
+        """
         searched = len(self._rest)
         self._rest += data
         if self._rest.find(b"\n", searched) < 0 and len(self._rest) < MAX_LINE:
             return []
         *whole, rest = bytes(self._rest).split(b"\n")
+        returns = b"\r" in self._rest
         if self._cut and whole and not whole[0]:  # nothing but its end was missing
             del whole[0]
-        pieces = [piece for line in whole for piece in _pieces(line)]
+        pieces = [*_pieces(whole[0]), *whole[1:]] if whole else []  # the first alone has more than `data`
         *full, rest = _pieces(rest)
         if len(rest) == MAX_LINE:
             full, rest = [*full, rest], b""
         self._cut = bool(full) or (self._cut and not whole)
         self._rest = bytearray(rest)
-        return [piece.removesuffix(b"\r") for piece in [*pieces, *full]]
+        pieces += full
+        return [piece.removesuffix(b"\r") for piece in pieces] if returns else pieces
 
     @property
-    def at_end(self) -> bool:
-        """Whether its output has ended: nothing more will come."""
-        return self._at_end
+    def rest(self) -> bytes:
+        """What it has printed since the last line end."""
+        return bytes(self._rest)
 
     def ended(self) -> Ended | None:
         """Return how it ended, once; None while it runs. Whatever else is left of its session is killed."""
@@ -116,6 +111,7 @@ class Process:
         _, status, usage = os.wait4(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self._popen.returncode = code
+        self._over = True
         self._guard.forget(self.pid)
         return Ended(
             exit_code=code if code >= 0 else 128 - code,
@@ -123,36 +119,28 @@ class Process:
             memory_bytes=usage.ru_maxrss * 1024,
         )
 
-    def drain(self) -> list[bytes]:
-        """Return the last lines after the end, the unfinished one included, and close the pipe."""
-        found = []
-        give_up = time.monotonic() + _DRAIN_SECONDS
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.out_fd, selectors.EVENT_READ)
-            while not self._at_end and selector.select(give_up - time.monotonic()):
-                found += self.lines()
-        if self._rest:
-            found.append(bytes(self._rest))
+    def close(self) -> list[bytes]:
+        """Close its pipe once all that it printed has been read, and return the line that it has not ended."""
         assert self._popen.stdout
         self._popen.stdout.close()
         os.close(self.exit_fd)
-        return found
+        return [bytes(self._rest)] if self._rest else []
 
     def terminate(self) -> None:
-        """Ask every process of its group to end."""
+        """Ask every process of its group to end; those of one that has ended are gone."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """End every process of its session, those in groups of their own too."""
         self._signal(signal.SIGKILL)
-        for pid in session(self.pid):
+        for pid in self._session():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
     def memory(self) -> int:
         """Return the resident bytes of its session now."""
         total = 0
-        for pid in session(self.pid):
+        for pid in self._session():
             with contextlib.suppress(OSError):
                 pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
                 total += int(pages) * os.sysconf("SC_PAGE_SIZE")
@@ -160,7 +148,19 @@ class Process:
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+            if not self._over:
+                os.killpg(self.pid, number)
+
+    def _session(self) -> list[int]:
+        return [] if self._over else session(self.pid)
+
+
+def _encoded(text: str) -> bytes:
+    """Return text as bytes: what we were given as it was, what a locale without UTF-8 lacks as UTF-8."""
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        return text.encode()
 
 
 def _pieces(line: bytes) -> list[bytes]:

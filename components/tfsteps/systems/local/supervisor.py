@@ -5,38 +5,34 @@ import enum
 import heapq
 import itertools
 import os
+import pathlib
 import selectors
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
 
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import (
-    TICK_SECONDS,
-    Cause,
-    Event,
-    JobChanged,
-    LogLine,
-    Replica,
-    ReplicaChanged,
-    ReplicaState,
-    State,
-    Tick,
-)
+from tfsteps.systems.base import TICK_SECONDS, Cause, Event, JobChanged, LogLines, Replica, ReplicaState, State, Tick
 from tfsteps.systems.local import ports, restarts
 from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.options import LocalOptions
+from tfsteps.systems.local.output import Collector
 from tfsteps.systems.local.process import Command, Ended, Process
+from tfsteps.systems.local.slot import Slot
 from tfsteps.systems.local.symptoms import symptom
+from tfsteps.tails import Tail
 
-_TAIL_LINES = 40
 _PORT_TRIES = 5
 _SETTLE_SECONDS = 3.0  # how long a replica that lost a peer waits for the one that failed first to show
 _MEMORY_SECONDS = 0.25
+_BLOCKS = 8  # of output, before anything else is looked at
+_JOINING = ("parameter_server", "multi_worker_mirrored")  # strategies whose replicas wait for each other at the start
+_JOIN_SECONDS = 10.0  # TensorFlow takes some to be imported
+_NAMED = 3
 _REACHED_LOOKS = 10  # every so many looks, connections are gone through for a replica that no longer listens
 
 
@@ -45,26 +41,6 @@ class _Phase(enum.Enum):
     FINISHING = enum.auto()  # succeeded: the others are leaving
     FAILING = enum.auto()  # failed: the others are being ended
     STOPPING = enum.auto()  # somebody wants it gone
-
-
-class _Slot:
-    """One replica over all its incarnations."""
-
-    def __init__(self, replica: Replica) -> None:
-        self.replica = replica
-        self.state = ReplicaState.PENDING
-        self.process: Process | None = None
-        self.restarts = -1
-        self.stop_asked = False
-        self.reason = ""
-        self.tail: collections.deque[bytes] = collections.deque(maxlen=_TAIL_LINES)
-
-    @property
-    def place(self) -> str:
-        if self.process is None:
-            return ""
-        port = self.process.command.port
-        return f"pid {self.process.pid}" + (f" port {port}" if port else "")
 
 
 class LocalJob:
@@ -80,22 +56,29 @@ class LocalJob:
     namespace = ""
 
     def __init__(
-        self, name: str, job: TrainingJob, options: LocalOptions, commands: Callable[[], dict[Replica, Command]]
+        self,
+        name: str,
+        job: TrainingJob,
+        options: LocalOptions,
+        commands: Callable[[], dict[Replica, Command]],
+        folder: pathlib.Path,
     ) -> None:
-        """Prepare; `commands` is called again whenever the cluster needs new ports."""
+        """Prepare; `commands` is called again whenever the cluster needs new ports, `folder` is for what waits."""
         self.name, self.tensorboard_url = name, ""
-        self.uid, self.created = str(uuid.uuid4()), time.time()
+        self.uid, self.created, self.age = str(uuid.uuid4()), time.time(), 0.0
         self.warnings: list[str] = []
         self._job, self._options = job, options
         self._make_commands = commands
+        self._folder = folder
         self._referee = restarts.Referee(job)
-        self._slots = {replica: _Slot(replica) for replica in self._referee.replicas}
+        self._slots = {replica: Slot(replica) for replica in self._referee.replicas}
         self._phase = _Phase.ACTIVE
         self._looks = 0
-        self._job_state: State | None = None
+        self._told = (State.UNKNOWN, "", "")
+        self._join_by_port = options.started == "port" or (options.started is None and job.strategy in _JOINING)
         self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
         self._groups: list[tuple[frozenset[Replica], float, bool]] = []
-        self._parked: list[tuple[_Slot, int]] = []
+        self._parked: list[tuple[Slot, int]] = []
         self._port_tries = 0
         self._stops = 0
         self._queue: collections.deque[Event] = collections.deque()
@@ -109,10 +92,13 @@ class LocalJob:
         """Start the replicas, then yield what happens until all have ended."""
         with Guard() as self._guard, selectors.DefaultSelector() as self._selector:
             self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
+            self._collector: Collector[Slot] = Collector(self._folder, len(self._slots))
+            self._selector.register(self._collector.ready, selectors.EVENT_READ, self._on_output)
             try:
                 self._commands = self._make_commands()
                 self._tell(State.PENDING)
                 self._spawn(self._referee.replicas)
+                self._after(0, self._tick)
                 self._after(0, self._watch_starts)
                 self._after(_MEMORY_SECONDS, self._watch_memory)
                 while self._phase is _Phase.ACTIVE or self._running():
@@ -129,6 +115,9 @@ class LocalJob:
         if self._wake_write >= 0:
             os.write(self._wake_write, b"!")
 
+    def read_folder(self, folder: str, program: Sequence[str]) -> None:
+        """Do nothing: its processes see what this one does."""
+
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Do nothing: ended processes leave nothing behind."""
 
@@ -136,15 +125,14 @@ class LocalJob:
 
     def _step(self) -> None:
         """Wait for one thing to happen, at most until the next tick, and deal with it."""
-        timeout = TICK_SECONDS
-        if self._timers:
-            timeout = max(0.0, min(timeout, self._timers[0][0] - time.monotonic()))
-        for key, _ in self._selector.select(timeout):
+        for key, _ in self._selector.select(max(0.0, self._timers[0][0] - time.monotonic())):
             key.data()
         while self._timers and self._timers[0][0] <= time.monotonic():
             heapq.heappop(self._timers)[2]()
-        if not self._queue:
-            self._queue.append(Tick(time.time()))
+
+    def _tick(self) -> None:
+        self._queue.append(Tick(time.time()))
+        self._after(TICK_SECONDS, self._tick)
 
     def _flush(self) -> Iterator[Event]:
         while self._queue:
@@ -153,7 +141,7 @@ class LocalJob:
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), action))
 
-    def _running(self) -> list[_Slot]:
+    def _running(self) -> list[Slot]:
         return [slot for slot in self._slots.values() if slot.process]
 
     # --- starting
@@ -168,8 +156,8 @@ class LocalJob:
                 return
             slot.process, slot.stop_asked, slot.reason = process, False, ""
             slot.restarts += 1
-            slot.tail.clear()
-            self._selector.register(process.out_fd, selectors.EVENT_READ, partial(self._on_output, slot))
+            slot.tail = Tail()
+            slot.output, slot.ended = self._collector.add(slot, process.out_fd), None
             self._selector.register(process.exit_fd, selectors.EVENT_READ, partial(self._on_exit, slot))
             self._report(slot, ReplicaState.PENDING)
         self._see_starts()
@@ -183,17 +171,25 @@ class LocalJob:
         self._after(0.1 if age < 60 else 1.0, self._watch_starts)
 
     def _see_starts(self) -> None:
+        """Tell which replicas have joined the others, and once all processes run that the job does."""
         waiting = {slot: slot.process for slot in self._running() if slot.state is ReplicaState.PENDING}
         alone = len([command for command in self._commands.values() if command.port]) < 2
-        by_port = self._options.started == "port" and not alone
+        by_port = self._join_by_port and not alone
         wanted = {slot: p.command.port for slot, p in waiting.items() if p and p.command.port and by_port}
         open_ports = self._open_ports([port for port in wanted.values() if port])
         for slot in waiting:
             if slot not in wanted or wanted[slot] in open_ports:
                 self._report(slot, ReplicaState.RUNNING)
-        up = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED)
-        if self._phase is _Phase.ACTIVE and all(slot.state in up for slot in self._slots.values()):
-            self._tell(State.RUNNING)
+        if self._phase is _Phase.ACTIVE and all(slot.up for slot in self._slots.values()):
+            missing = self._not_joined()
+            self._tell(State.RUNNING, "NotJoined" if missing else "", missing)
+
+    def _not_joined(self) -> str:
+        """Return which replicas have run for a while without joining the others; empty = none."""
+        patience = min(_JOIN_SECONDS, (self._job.deadlines.pending or _JOIN_SECONDS) / 2)
+        late = [why for slot in self._running() if (why := slot.not_joined(patience))]
+        rest = f"; {len(late) - _NAMED} more do not" if late[_NAMED:] else ""
+        return f"{'; '.join(late[:_NAMED])}{rest}; its peers wait for that" if late else ""
 
     def _open_ports(self, wanted: list[int]) -> set[int]:
         self._looks += 1
@@ -201,32 +197,46 @@ class LocalJob:
 
     # --- what happens
 
-    def _on_output(self, slot: _Slot) -> None:
-        if slot.process:
-            self._lines(slot, slot.process.lines())
-            if slot.process.at_end:  # closed by the program, which may go on
-                self._selector.unregister(slot.process.out_fd)
+    def _on_output(self) -> None:
+        for _ in range(_BLOCKS):
+            taken = self._collector.take()
+            if taken is None:
+                return
+            slot, at, data = taken
+            if data and slot.process:
+                self._lines(slot, at, slot.process.lines(data))
+                self._queue.extend(slot.partial_lines())
+            elif not data:
+                slot.output = None
+                self._conclude(slot)
 
-    def _lines(self, slot: _Slot, lines: list[bytes]) -> None:
-        at = time.time()
-        slot.tail.extend(line[:4096] for line in lines)
-        self._queue.extend(LogLine(at, slot.replica, line) for line in lines)
+    def _lines(self, slot: Slot, at: float, texts: list[bytes]) -> None:
+        if texts:
+            slot.tail.add(texts)
+            self._queue.append(LogLines(at, slot.replica, texts, incarnation=slot.restarts))
 
-    def _on_exit(self, slot: _Slot) -> None:
-        process = slot.process
-        ended = process.ended() if process else None
-        if process is None or ended is None:
+    def _on_exit(self, slot: Slot) -> None:
+        ended = slot.process.ended() if slot.process else None
+        if slot.process is None or ended is None:
             return
-        for fd in (process.out_fd, process.exit_fd):
-            if fd in self._selector.get_map():
-                self._selector.unregister(fd)
-        self._lines(slot, process.drain())
+        self._selector.unregister(slot.process.exit_fd)
+        slot.ended = ended
+        if slot.output:
+            self._collector.finish(slot.output)
+        self._conclude(slot)
+
+    def _conclude(self, slot: Slot) -> None:
+        """Deal with the end of a process once it has ended and all that it printed has been read."""
+        process, ended = slot.process, slot.ended
+        if process is None or ended is None or slot.output:
+            return
+        self._lines(slot, time.time(), process.close())
         young = time.time() - process.started < 60
         slot.reason = slot.reason or symptom(
-            ended.exit_code, list(slot.tail), has_port=bool(process.command.port) and young
+            ended.exit_code, slot.tail.lines(), has_port=bool(process.command.port) and young
         )
         slot.process = None
-        self._report(slot, _end_state(slot, ended), ended)
+        self._report(slot, slot.end_state(ended), ended)
         if self._phase is _Phase.ACTIVE and not slot.stop_asked:
             self._judge(slot, ended.exit_code)
         self._go_on()
@@ -252,7 +262,7 @@ class LocalJob:
 
     # --- deciding
 
-    def _judge(self, slot: _Slot, exit_code: int) -> None:
+    def _judge(self, slot: Slot, exit_code: int) -> None:
         """Decide on an end that nobody asked for, once it is clear who failed first."""
         if exit_code and slot.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
             self._port_tries += 1
@@ -265,7 +275,7 @@ class LocalJob:
             self._parked.clear()
             self._decide(slot, exit_code)
 
-    def _others_may_have_failed(self, slot: _Slot) -> bool:
+    def _others_may_have_failed(self, slot: Slot) -> bool:
         parked = {each for each, _ in self._parked}
         return any(
             other not in parked for other in self._running() if other is not slot and other.replica.role != "evaluator"
@@ -278,7 +288,7 @@ class LocalJob:
             self._decide(slot, exit_code)
             self._go_on()
 
-    def _decide(self, slot: _Slot, exit_code: int) -> None:
+    def _decide(self, slot: Slot, exit_code: int) -> None:
         states = {replica: each.state for replica, each in self._slots.items()}
         decision = self._referee.judge(slot.replica, exit_code, slot.reason, states)
         match decision:
@@ -346,7 +356,7 @@ class LocalJob:
         for slot in self._running():
             self._ask_to_end(slot)
 
-    def _ask_to_end(self, slot: _Slot) -> None:
+    def _ask_to_end(self, slot: Slot) -> None:
         process = slot.process
         if process is None or slot.stop_asked:
             return
@@ -359,9 +369,12 @@ class LocalJob:
         for slot in self._running():
             assert slot.process
             slot.process.kill()
-            while slot.process.ended() is None:
+            while slot.ended is None and slot.process.ended() is None:
                 time.sleep(0.001)
-            slot.process.drain()
+        self._collector.close()
+        for slot in self._running():
+            assert slot.process
+            slot.process.close()
             slot.process = None
         os.close(self._wake_read)
         wake, self._wake_write = self._wake_write, -1
@@ -370,28 +383,10 @@ class LocalJob:
     # --- telling
 
     def _tell(self, state: State, reason: str = "", message: str = "") -> None:
-        if state is not self._job_state or message:
+        if (state, reason, message) != self._told:
             self._queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
-        self._job_state = state
+        self._told = state, reason, message
 
-    def _report(self, slot: _Slot, state: ReplicaState, ended: Ended | None = None) -> None:
+    def _report(self, slot: Slot, state: ReplicaState, ended: Ended | None = None) -> None:
         slot.state = state
-        self._queue.append(
-            ReplicaChanged(
-                at=time.time(),
-                replica=slot.replica,
-                state=state,
-                restarts=max(slot.restarts, 0),
-                exit_code=ended.exit_code if ended else None,
-                reason=slot.reason,
-                place=slot.place,
-                cpu_seconds=ended.cpu_seconds if ended else None,
-                memory_bytes=ended.memory_bytes if ended else None,
-            )
-        )
-
-
-def _end_state(slot: _Slot, ended: Ended) -> ReplicaState:
-    if ended.exit_code == 0:
-        return ReplicaState.SUCCEEDED
-    return ReplicaState.STOPPED if slot.stop_asked else ReplicaState.FAILED
+        self._queue.append(slot.change(ended))

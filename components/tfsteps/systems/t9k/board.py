@@ -7,8 +7,8 @@ from typing import Any
 from tfsteps.cluster.api import Resource
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.pod import Volume
-from tfsteps.systems.base import Places
 from tfsteps.systems.kubernetes.board import Board
+from tfsteps.systems.places import Places
 from tfsteps.systems.t9k.options import T9kOptions
 
 BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")
@@ -35,8 +35,7 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
 
 def spec(job: TrainingJob, options: T9kOptions, places: Places) -> dict[str, Any]:
     """Return `spec.tensorboardSpec`; the object that T9k makes of it is called like the job."""
-    own = job.tensorboard
-    logs = posixpath.join(places.output, own.log_dir) if own and own.log_dir else places.logs
+    own, logs = job.tensorboard, places.tensorboard(job)
     images = [own and own.image, job.image, *(role.image for _, role in job.roles.items())]
     found: dict[str, Any] = {"image": next(image for image in images if image)}
     claim = _claim(job, logs)

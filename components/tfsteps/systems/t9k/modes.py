@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.identity import PREFIX
-from tfsteps.spec import Problem, TrainingJob
+from tfsteps.spec import Problem, Role, RoleName, TrainingJob
 from tfsteps.systems.base import State
 from tfsteps.systems.kubernetes.entry import exporting
 from tfsteps.systems.kubernetes.kind import Verdict
@@ -13,6 +13,8 @@ from tfsteps.systems.t9k.options import T9kOptions
 PAUSED = f"{PREFIX}paused"
 """Annotation of a job that tfsteps paused; a paused one without it was paused by the platform, or by a person."""
 
+_HOSTS = r'"evaluator": *\[[^]]*\]'
+_WITHOUT_EVALUATOR = f"""$(printf %s "$TF_CONFIG" | sed -e 's/{_HOSTS}, *//' -e 's/, *{_HOSTS}//')"""
 _OVER_TIME = "MaxDurationExceeded"  # what the platform calls a queue's maxDuration that has passed
 
 
@@ -37,15 +39,20 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
     ]
 
 
-def run_mode(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
+def run_mode(job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `spec.runMode`; empty = the job runs at once.
 
     A gang of ours begins paused: `kind.RELEASE` ends that once its PodGroup is there.
+
+    Args:
+        job: The job.
+        options: Its options.
+        programs: The rendered container of each role.
     """
     mode: dict[str, Any] = {}
     if options.debug:
         mode["debug"] = {"enabled": True, **_debugged(job, options)}
-    resume = _resume_specs(job, options)
+    resume = _resume_specs(job, options, programs)
     if options.suspend or resume or (job.gang and not job.queue):
         held = options.suspend or bool(job.gang and not job.queue)
         mode["pause"] = {"enabled": held, **({"resumeSpecs": resume} if resume else {})}
@@ -63,24 +70,47 @@ def _debugged(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
     return {"replicaSpecs": specs} if specs else {}
 
 
-def _resume_specs(job: TrainingJob, options: T9kOptions) -> list[dict[str, Any]]:
-    """Return what replicas run after a pause where it is not what they ran before; it cannot be changed later."""
+def _resume_specs(
+    job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return what replicas run after a pause; it cannot be changed later.
+
+    What is left out comes from the first of `replicaSpecs`, says one of the manuals, so that with several roles each
+    is told what it ran before.
+    """
     found = []
+    several = len(job.roles.items()) > 1
     for name, role in job.roles.items():
         command, args = options.resume_commands.get(name), options.resume_args.get(name)
+        ran = programs[name] if several and programs[name].get("command") else {}
         spec: dict[str, Any] = {"type": name, "skipInitContainer": options.resume_skip_init_containers}
         if command:
-            spec["command"] = told_index(list(command)) if role.replicas > 1 else list(command)
+            spec["command"] = told(job, role, list(command))
+        elif ran:
+            spec["command"] = ran["command"]
         if args is not None:
             spec["args"] = list(args)
-        if command or args is not None or options.resume_skip_init_containers:
+        elif ran:
+            spec["args"] = list(ran.get("args") or [])
+        if len(spec) > 2 or options.resume_skip_init_containers:
             found.append(spec)
     return found
 
 
-def told_index(command: list[str]) -> list[str]:
-    """Return a command that is told TFSTEPS_INDEX: a pod's name ends with it, and no label is known to hold it."""
-    return exporting(command, {"TFSTEPS_INDEX": "${TFSTEPS_POD##*-}"})
+def told(job: TrainingJob, role: Role, command: list[str]) -> list[str]:
+    """Return a command that is told its index, and a TF_CONFIG that TensorFlow takes, where it is not without.
+
+    A pod's name ends with the index, and no label is known to hold it.
+    """
+    variables = {"TFSTEPS_INDEX": "${TFSTEPS_POD##*-}"} if role.replicas > 1 else {}
+    if needs_correction(job):
+        variables["TF_CONFIG"] = _WITHOUT_EVALUATOR
+    return exporting(command, variables) if variables else command
+
+
+def needs_correction(job: TrainingJob) -> bool:
+    """Tell whether the platform's TF_CONFIG may hang the job: an evaluator in its cluster hangs the chief of `ps`."""
+    return job.roles.ps is not None and job.roles.evaluator is not None
 
 
 def pause(*, paused: bool) -> dict[str, Any]:

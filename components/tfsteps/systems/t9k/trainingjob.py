@@ -10,13 +10,14 @@ from typing import Any
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import PREFIX, Identity
 from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubernetes import gang
 from tfsteps.systems.kubernetes.board import Board
 from tfsteps.systems.kubernetes.entry import container_of, has_command
 from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, BaseKind, Change, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.rights import Right
 from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL, image_problems, pod_template, restart_policy
+from tfsteps.systems.places import Places
 from tfsteps.systems.t9k import board, modes
 from tfsteps.systems.t9k.options import T9kOptions
 
@@ -44,7 +45,7 @@ class TensorFlowTrainingJob(BaseKind):
     def rights(self, job: TrainingJob) -> list[Right]:
         """Return what it takes to read the TensorBoard, and to make a gang that is not T9k's own."""
         reading = [Right("get", board.BOARDS)] if job.tensorboard else []
-        return [*reading, *gang.rights(job), Right("patch", self.resource)] if _grouped(job) else reading
+        return [*reading, *gang.rights(job)] if _grouped(job) else reading
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TensorFlowTrainingJob cannot do."""
@@ -55,6 +56,7 @@ class TensorFlowTrainingJob(BaseKind):
             *_scheduling(job),
             *board.problems(job, options),
             *modes.problems(job, options),
+            *_uncorrected(job),
         ]
 
     def warnings(self, job: TrainingJob) -> list[str]:
@@ -66,6 +68,10 @@ class TensorFlowTrainingJob(BaseKind):
             found.append("`tensorboard.keep_for` and `idle` are not used: the platform ends what nobody visits.")
         if job.gang and job.queue and job.gang.timeout:
             found.append("`gang.timeout` is not used: the queue's scheduler has a time of its own.")
+        bare = [name for name, role in job.roles.items() if not has_command(job, role)]
+        if bare and len(job.roles.items()) > 1:
+            who = ", ".join(bare)
+            found.append(f"After a pause the platform may run the first role's command in {who}: add a `command`.")
         nameless = [name for name, role in job.roles.items() if role.replicas > 1 and not has_command(job, role)]
         if nameless:
             who = ", ".join(nameless)
@@ -88,7 +94,8 @@ class TensorFlowTrainingJob(BaseKind):
             spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
         if job.tensorboard:
             spec["tensorboardSpec"] = board.spec(job, options, places)
-        if mode := modes.run_mode(job, options):
+        programs = {each["type"]: container_of(each["template"], CONTAINER) for each in specs}
+        if mode := modes.run_mode(job, options, programs):
             spec["runMode"] = mode
         noted = {modes.PAUSED: "true"} if options.suspend else {}
         metadata = {
@@ -162,8 +169,8 @@ def _env(role: Role) -> list[dict[str, Any]]:
 def _replica_spec(job: TrainingJob, name: RoleName, role: Role, job_name: str, pod: dict[str, Any]) -> dict[str, Any]:
     pod["metadata"]["labels"][_JOB] = job_name
     container = container_of(pod, CONTAINER)
-    if role.replicas > 1 and container.get("command"):
-        container["command"] = modes.told_index(container["command"])
+    if container.get("command"):
+        container["command"] = modes.told(job, role, container["command"])
     if _grouped(job):
         pod = gang.gang_pod(pod, job, job_name)
     return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": pod}
@@ -175,6 +182,18 @@ def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
         "backoffLimit": job.backoff,
         "cleanUpPolicy": _CLEAN_UP[options.clean_up],
     }
+
+
+def _uncorrected(job: TrainingJob) -> list[Problem]:
+    """Return the roles whose TF_CONFIG cannot be corrected, though it may list the evaluator."""
+    wrong = "is missing; the platform's TF_CONFIG may list the evaluator, which hangs a chief of parameter servers"
+    return [
+        Problem(
+            path=("roles", name, "command"), wrong=wrong, fix="Add `command:` with what the image's entrypoint does"
+        )
+        for name, role in job.roles.items()
+        if modes.needs_correction(job) and not has_command(job, role)
+    ]
 
 
 # --- scheduling

@@ -22,7 +22,9 @@ CAPABILITIES = {
     "shared_memory": done("a volume in memory at /dev/shm"),
     "placement": native("the pods' nodeSelector and tolerations"),
     "pod_patch": native("the pod template"),
-    "gpu": native("the resource nvidia.com/gpu; the operator adds its configured volumes and variables to it"),
+    "gpu": native(
+        "the resource nvidia.com/gpu, or `gpu_resource`; the operator adds its configured volumes and variables to it"
+    ),
     "gpu_type": native("a node selector by the label `systems.tfjob-v1alpha1.gpu_label`"),
     "queue": refused("a TfJob starts at once"),
     "priority": refused("PriorityClass"),
@@ -30,6 +32,7 @@ CAPABILITIES = {
     "deadlines": done("by the launcher"),
     "keep_for": done("by the janitor"),
     "on_end": done("the Kubernetes Jobs that still run are suspended: the operator ends none; the rest as anywhere"),
+    "on_evicted": done("by a Kubernetes Job that owns it until the time is over"),
     "pause": done("the replicas' Kubernetes Jobs are suspended; not with `api: kubeflow.org`"),
     "created_suspended": refused("a TfJob starts at once"),
     "hold": done("the command is replaced by a sleep"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tfsteps.spec import Problem, TrainingJob
+from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.kubernetes.entry import has_command
 from tfsteps.systems.kubernetes.indexed import restart_problems
 from tfsteps.systems.kubernetes.template import image_problems, priority_problems
@@ -48,7 +48,7 @@ def _commands(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
         if not (own_program or has_command(job, role)):
             yield Problem(
                 path=("roles", name, "command"),
-                wrong=f"{wrong}cannot be mended",
+                wrong=f"{wrong}cannot be corrected",
                 fix="Add `command:` with what the image's entrypoint does",
             )
 
@@ -103,7 +103,7 @@ def _tensorboard(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
     if options.api == "kubeflow.org":
         fix = "Remove it, or write `systems.tfjob-v1alpha1.api: tensorflow.org`"
         yield Problem(path=("tensorboard",), wrong="is not possible: tf-operator 0.1.0 has none", fix=fix)
-    elif not ("://" in (job.output_dir or "") or any(not volume.empty_dir for volume in job.volumes)):
+    elif not (is_uri(job.output_dir or "") or any(not volume.empty_dir for volume in job.volumes)):
         wrong = "has nothing to read: the event files are gone with the replicas' pods"
         fix = "Mount a claim with `volumes: [{pvc: ..., mount: ...}]`, or let `output_dir` be a gs:// address"
         yield Problem(path=("tensorboard",), wrong=wrong, fix=fix)

@@ -4,8 +4,9 @@ import pathlib
 
 from tfsteps.identity import Identity
 from tfsteps.spec import Problem, TrainingJob, options_of
-from tfsteps.systems.base import Handle, OnEnd, Places, Scope
+from tfsteps.systems.base import Handle, Note, OnEnd, Scope
 from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.systems.places import Places
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
@@ -46,6 +47,10 @@ class TfJobSystem:
     def start(self, job: TrainingJob, identity: Identity, places: Places) -> Handle:
         """Create the job, or adopt it, as any on Kubernetes."""
         return self._of(job).start(job, identity, places)
+
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+        """Annotate the job object."""
+        self._of(job).note(job, name, uid, note)
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> Handle:
         """Return the job of that name and uid."""

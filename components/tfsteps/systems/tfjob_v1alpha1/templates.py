@@ -1,6 +1,5 @@
 """What a TfJob is made of: its replica types' pods, its TensorBoard, and the Kubernetes Job of an evaluator. Pure."""
 
-import posixpath
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +8,10 @@ import msgspec
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import Identity
 from tfsteps.spec import Role, RoleName, TrainingJob
-from tfsteps.systems.base import Places
 from tfsteps.systems.kubernetes.entry import container_of, exporting
 from tfsteps.systems.kubernetes.indexed import INDEX_ENV, indexed_job_spec
 from tfsteps.systems.kubernetes.template import CONTAINER, pod_template, tf_config
+from tfsteps.systems.places import Places
 from tfsteps.systems.tfjob_v1alpha1 import layout
 from tfsteps.systems.tfjob_v1alpha1.layout import Part
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
@@ -21,7 +20,7 @@ JOBS = Resource("batch/v1", "jobs", "Job")
 OWN = "tf_job_name"
 """Label of all that the operator makes for a job; ours is on the evaluator too."""
 
-_MENDED = "TFSTEPS_TF_CONFIG"
+_CORRECTED = "TFSTEPS_TF_CONFIG"
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -58,13 +57,13 @@ def replica(context: Context, part: Part) -> dict[str, Any]:
     config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
     index = {"fieldRef": {"fieldPath": "metadata.labels['task_index']"}}
     pod = context.pod(
-        part.role, [{"name": "TFSTEPS_TASK_INDEX", "valueFrom": index}, {"name": _MENDED, "value": config}]
+        part.role, [{"name": "TFSTEPS_TASK_INDEX", "valueFrom": index}, {"name": _CORRECTED, "value": config}]
     )
     pod["spec"]["restartPolicy"] = "Never" if (role.restart or context.job.restart) == "never" else "OnFailure"
     container = container_of(pod, CONTAINER)
     told = {
         "TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX",
-        "TF_CONFIG": f"${{{_MENDED}%INDEX*}}$TFSTEPS_INDEX${{{_MENDED}#*INDEX}}",
+        "TF_CONFIG": f"${{{_CORRECTED}%INDEX*}}$TFSTEPS_INDEX${{{_CORRECTED}#*INDEX}}",
     }
     container["command"] = exporting(container["command"], told)
     return pod
@@ -79,10 +78,9 @@ def replica_spec(context: Context, part: Part) -> dict[str, Any]:
 
 def tensorboard(context: Context) -> dict[str, Any]:
     """Return `spec.tensorboard`: it sees the volumes that the deciding replica sees."""
-    own, places = context.job.tensorboard, context.places
     pod = context.pod(context.job.deciding[0], [])
     found = {
-        "logDir": posixpath.join(places.output, own.log_dir) if own and own.log_dir else places.logs,
+        "logDir": context.places.tensorboard(context.job),
         "serviceType": context.options.tensorboard_service,
         "volumes": pod["spec"].get("volumes"),
         "volumeMounts": container_of(pod, CONTAINER).get("volumeMounts"),

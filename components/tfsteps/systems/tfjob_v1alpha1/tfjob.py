@@ -9,12 +9,13 @@ from typing import Any
 from tfsteps.cluster.api import Resource
 from tfsteps.identity import PREFIX, Identity
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubernetes.board import Board
 from tfsteps.systems.kubernetes.entry import BESIDE
 from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.rights import Right
 from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL
+from tfsteps.systems.places import Places
 from tfsteps.systems.tfjob_v1alpha1 import checks, layout, templates
 from tfsteps.systems.tfjob_v1alpha1.layout import Api
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
@@ -44,9 +45,7 @@ class TfJob(BaseKind):
     def rights(self, job: TrainingJob) -> list[Right]:
         """Return what it takes to end the Kubernetes Jobs of a TfJob, and to make the evaluator's."""
         ending = [Right("list", templates.JOBS), Right("patch", templates.JOBS)]
-        return (
-            [*ending, Right("create", templates.JOBS), Right("patch", self.resource)] if job.roles.evaluator else ending
-        )
+        return [*ending, Right("create", templates.JOBS)] if job.roles.evaluator else ending
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TfJob cannot do."""

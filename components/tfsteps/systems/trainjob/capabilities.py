@@ -32,6 +32,7 @@ CAPABILITIES = {
     "deadlines": done("by the launcher"),
     "keep_for": done("by the janitor"),
     "on_end": native("the controller ends what still runs; the launcher removes the rest"),
+    "on_evicted": done("by a Kubernetes Job that owns it until the time is over"),
     "pause": native("spec.suspend"),
     "created_suspended": native("`systems.trainjob.suspend`"),
     "hold": done("the command is replaced by a sleep"),

@@ -15,14 +15,14 @@ from tfsteps.cluster.api import Resource
 from tfsteps.cluster.logs import PODS
 from tfsteps.identity import Identity
 from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Places, Replica, State
+from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubernetes.entry import BESIDE
 from tfsteps.systems.kubernetes.indexed import INDEX, restart_problems
 from tfsteps.systems.kubernetes.kind import BaseKind, Change, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.rights import Right
-from tfsteps.systems.kubernetes.scope import SCOPE
 from tfsteps.systems.kubernetes.template import ROLE_LABEL, image_problems, pod_template
+from tfsteps.systems.places import Places
 from tfsteps.systems.trainjob import checks, ranks
 from tfsteps.systems.trainjob.options import TrainJobOptions
 from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
@@ -31,7 +31,6 @@ _NAME = 63  # of a pod, whose name ends with five random characters
 _NO_RUNTIME = "must be created before the TrainJob is created"  # so says Trainer's webhook
 _ANYONE = Identity(run="run", task="task")
 _ANYWHERE = Places(output="", model="", logs="", here=pathlib.Path())
-_NOT_OURS = (QUEUE_LABEL, SCOPE)  # labels of the job object that its pods do not get
 
 
 class TrainJob(BaseKind):
@@ -145,12 +144,12 @@ class TrainJob(BaseKind):
     def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
         """Return the labels that the launcher puts on a replica's pod, for Trainer does not."""
         labels = item["metadata"].get("labels") or {}
-        return {**{key: value for key, value in labels.items() if key not in _NOT_OURS}, ROLE_LABEL: replica.role}
+        return {**{key: value for key, value in labels.items() if key != QUEUE_LABEL}, ROLE_LABEL: replica.role}
 
     # --- pause
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
-        """Return the change of spec.suspend, which Trainer hands on to the JobSet."""
+        """Return the change of spec.suspend, which Trainer passes on to the JobSet."""
         return [Change(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
 
     # --- verdict

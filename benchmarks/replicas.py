@@ -1,0 +1,199 @@
+"""A job of a thousand replicas: how soon its end is told, and what its launcher takes, by threads and memory.
+
+No test cluster can run a thousand pods. A server in a process of its own stands for the API server: it lists the job
+and its pods, follows each pod's log over a TLS connection of its own, and ends all of them at once. All the rest is
+real: the launcher is one that adopts the job.
+"""
+
+import asyncio
+import contextlib
+import datetime as dt
+import json
+import multiprocessing
+import os
+import pathlib
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+
+import trustme
+
+from benchmarks.measure import Row
+from tests.unit.kubernetes.objects import pod, tfjob
+
+REPLICAS = {True: 100, False: 1000}
+QUIET = 3.0  # seconds from the first line of the last log to the end of all
+_DONE = b'{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}'
+LAUNCHER = """
+import json, pathlib, ssl, sys
+from tfsteps import spec
+from tfsteps.cluster import access
+from tfsteps.identity import Identity
+from tfsteps.lifecycle import first_status, resume
+from tfsteps.printer import Printer
+from tfsteps.systems import kubeflow
+server, trust, replicas, home = sys.argv[1:]
+tls = ssl.create_default_context(cafile=trust)
+access.find = lambda _context: access.Access(server, "ns", tls, lambda _refused: "t" * 900, "the server")
+job = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": int(replicas)}}})
+who, system = Identity(run="r", task="t"), kubeflow.system()
+first = first_status(job, who, system, system.places(job, who, pathlib.Path(home)), "")
+first.job, first.uid, first.namespace = "job", "u1", "ns"
+print("END", resume(job, first, system, observers=[Printer()]).state.value, flush=True)
+"""
+
+
+def rows(*, quick: bool = False) -> Iterator[Row]:
+    """Yield how long the end takes, the threads and the memory; `quick` has a hundred replicas."""
+    replicas = REPLICAS[quick]
+    with tempfile.TemporaryDirectory() as name:
+        after, threads, mebibytes = _measure(replicas, pathlib.Path(name))
+    what = f"of a job of {replicas} replicas whose logs are followed over TLS, and which end all at once"
+    yield Row("replicas_end_told_s", f"from the job's end to the launcher's last word, {what}", after, "s", 1, 1)
+    yield Row("replicas_threads", f"the most threads of the launcher, {what}", threads, "", 100, 1)
+    yield Row("replicas_memory_mib", f"the most memory of the launcher, {what}", mebibytes, "MiB", 64, 1)
+
+
+def _measure(replicas: int, folder: pathlib.Path) -> tuple[float, int, float]:
+    """Return how long after the job's end the launcher said so, its most threads, and its most memory in MiB."""
+    ours, theirs = multiprocessing.Pipe()
+    server = multiprocessing.get_context("spawn").Process(target=_serve, args=(replicas, folder, theirs), daemon=True)
+    server.start()
+    try:
+        port = ours.recv()
+        command = [sys.executable, "-c", LAUNCHER, f"https://127.0.0.1:{port}", str(folder / "ca.pem"), str(replicas)]
+        environ = {**os.environ, "TFSTEPS_HOME": str(folder / "home")}
+        with subprocess.Popen([*command, str(folder)], stdout=subprocess.PIPE, env=environ) as launcher:
+            assert launcher.stdout
+            threads = peak = 0
+            os.set_blocking(launcher.stdout.fileno(), False)
+            said = b""
+            while not (b"END " in said and said.endswith(b"\n")) and launcher.poll() is None:
+                said = (said + (launcher.stdout.read() or b""))[-(1 << 10) :]
+                now = _status(launcher.pid)
+                threads, peak = max(threads, now.get("Threads", 0)), max(peak, now.get("VmHWM", 0))
+                time.sleep(0.01)
+            told = time.monotonic()
+            if b"END succeeded" not in said:
+                raise SystemExit(f"replicas failed: {said.decode()}")
+        return told - ours.recv(), threads, peak / 1024
+    finally:
+        os.kill(server.pid or 0, signal.SIGKILL)
+        server.join()
+
+
+def _status(pid: int) -> dict[str, int]:
+    """Return the numbers that the kernel tells of a process; nothing once it has ended."""
+    with contextlib.suppress(OSError):
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+        return {
+            name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if _number(rest)
+        }
+    return {}
+
+
+def _number(text: str) -> bool:
+    return text.split()[:1] != [] and text.split(maxsplit=1)[0].isdigit()
+
+
+def _serve(replicas: int, folder: pathlib.Path, pipe: Connection) -> None:
+    """Serve until killed; send the port, and later when the job had ended."""
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    asyncio.run(_Server(replicas, pipe).serve(tls))
+
+
+class _Server:
+    """What of an API server a launcher needs that follows one job."""
+
+    def __init__(self, replicas: int, pipe: Connection) -> None:
+        self._replicas, self._pipe = replicas, pipe
+        self._following = 0
+        self._end = asyncio.Event()
+        self._said = asyncio.Event()
+
+    async def serve(self, tls: ssl.SSLContext) -> None:
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=tls, backlog=self._replicas)
+        self._pipe.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                url = urllib.parse.urlsplit(head.split()[1])
+                if length := [line for line in head.lower().splitlines() if line.startswith("content-length:")]:
+                    await reader.readexactly(int(length[0].split()[1]))
+                query = dict(urllib.parse.parse_qsl(url.query))
+                writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                if head.startswith("DELETE"):
+                    writer.write(b"%x\r\n%b\r\n" % (len(_DONE), _DONE))
+                else:
+                    await self._answer(url.path, query, writer)
+                writer.write(b"0\r\n\r\n")
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, path: str, query: dict[str, str], writer: asyncio.StreamWriter) -> None:
+        def send(data: bytes) -> None:
+            writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+        if path.endswith("/log"):
+            await self._log(query, send)
+        elif "watch" in query:
+            await self._end.wait()
+            ended = [tfjob("Succeeded")] if "tfjobs" in path else self._pods("succeeded")
+            if "tfjobs" in path:
+                await self._said.wait()
+            for item in ended:
+                send(json.dumps({"type": "MODIFIED", "object": _whole(item, jobs="tfjobs" in path)}).encode() + b"\n")
+            await writer.drain()
+            if "tfjobs" in path:
+                self._pipe.send(time.monotonic())
+            self._said.set()
+            await asyncio.sleep(3600)
+        else:
+            jobs = "tfjobs" in path
+            items = [_whole(each, jobs=jobs) for each in ([self._job()] if jobs else self._pods())]
+            kind, api = ("TFJobList", "kubeflow.org/v1") if jobs else ("PodList", "v1")
+            listed = {"kind": kind, "apiVersion": api, "metadata": {"resourceVersion": "7"}, "items": items}
+            send(json.dumps(items[0] if path.endswith("/tfjobs/job") else listed).encode())
+
+    async def _log(self, query: dict[str, str], send) -> None:
+        second = dt.datetime.fromisoformat("2026-11-21T08:00:01+00:00")
+        lines = [b"%b.5Z step %d\n" % ((second + dt.timedelta(seconds=i)).isoformat()[:19].encode(), i) for i in (0, 1)]
+        if query.get("tailLines"):
+            send(lines[1])
+        elif query["follow"] == "true":
+            send(lines[0])
+            self._following += 1
+            if self._following == self._replicas:
+                asyncio.get_running_loop().call_later(QUIET, self._end.set)
+            await self._end.wait()
+            send(lines[1])
+        else:
+            send(b"".join(lines))
+
+    def _job(self) -> dict:
+        return tfjob("Succeeded" if self._end.is_set() else "Running")
+
+    def _pods(self, status: str = "running") -> list[dict]:
+        status = "succeeded" if self._end.is_set() else status
+        return [pod(status, f"worker-{i}", f"p{i}") for i in range(self._replicas)]
+
+
+def _whole(item: dict, *, jobs: bool) -> dict:
+    kind, api = ("TFJob", "kubeflow.org/v1") if jobs else ("Pod", "v1")
+    return {
+        "kind": kind,
+        "apiVersion": api,
+        **item,
+        "metadata": {"resourceVersion": "7", "namespace": "ns", **item["metadata"]},
+    }

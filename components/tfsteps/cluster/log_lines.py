@@ -1,0 +1,346 @@
+"""From the bytes of a pod's log to lines with their times, each once: blocks of them, for one by one costs too much."""
+
+import datetime as dt
+import functools
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+LONGEST_LINE = (1 << 20) + 100
+"""Bytes of a line and the time before it: 1 MiB comes whole. Longer lines come in pieces of this size."""
+
+_LATE = dt.timedelta(milliseconds=100)  # by which a line may come after one with a later time
+_PARTIAL_SECONDS = 1.0
+_SECOND = len("2026-11-21T08:00:01")
+_MANY_SECONDS = 64
+_OBJECTS = 150  # bytes that a line takes beside its text
+_TIMELESS = b"(log incomplete: the line before has no time: the node put it there, or dropped lines)"
+_SECONDS = rb"(?:19[7-9]\d|[2-8]\d\d\d)-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d"
+_LINE = re.compile(rb"^(%b)(\.\d{9})(Z|[+-]\d\d:\d\d) (.*)\n" % _SECONDS, re.MULTILINE)  # as the kubelet writes it
+_STAMP = re.compile(rb"(%b)\.?(\d{0,9})(Z|[+-]\d\d:\d\d)(?: |$)" % _SECONDS)
+_IMPOSSIBLE = re.compile(rb"\d{4,}-\d+-\d+T\d+:\d+:\d+(?:\.\d*)?(?:Z|[+-]\d\d:\d\d)(?: |$)")
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """Consecutive lines of a container.
+
+    Attributes:
+        texts: The bytes of each, without its end.
+        stamps: When each was printed: UTC, `2026-11-21T08:00:01.500000Z`; sorted as text they are sorted by time.
+        incomplete: Whether one of them says that lines may be missing.
+        restarts: How often the container had been started again before it printed them.
+    """
+
+    texts: list[bytes]
+    stamps: list[bytes]
+    incomplete: bool = False
+    restarts: int = 0
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory they take."""
+        return sum(map(len, self.texts)) + _OBJECTS * len(self.texts)
+
+
+def note(why: str, restarts: int) -> Lines:
+    """Return the line that says that lines may be missing, of the run after so many restarts."""
+    return Lines([b"(log incomplete: %b)" % why.encode()], [_shown(_now())], incomplete=True, restarts=restarts)
+
+
+class Moved(Exception):  # noqa: N818  not an error
+    """The log does not go on behind what was read of it: its beginning is gone, or it is another one."""
+
+
+class Splitter:
+    """Cuts an answer into blocks of whole lines, as it comes.
+
+    Attributes:
+        rest: What came after the end of the last line.
+    """
+
+    def __init__(self) -> None:
+        """Begin at the beginning of an answer."""
+        self.rest = bytearray()
+        self._continued = False
+
+    def blocks(self, parts: Iterable[bytes], *, rest: bool = False) -> Iterator[tuple[bytes, bool]]:
+        """Yield what `feed` does for all of `parts`, and with `rest` what has no end as the last line."""
+        for part in parts:
+            yield from self.feed(part)
+        if rest:
+            yield from self.end()
+
+    def end(self) -> Iterator[tuple[bytes, bool]]:
+        """Yield what has no end as the last line."""
+        if self.rest:
+            yield bytes(self.rest) + b"\n", self._continued
+
+    def feed(self, part: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Yield blocks of lines, each with its end, and whether the first goes on with the line of the last block."""
+        self.rest += part
+        while self.rest.find(b"\n", 0, LONGEST_LINE + 1) < 0 and len(self.rest) > LONGEST_LINE:
+            yield bytes(self.rest[:LONGEST_LINE]) + b"\n", self._continued
+            del self.rest[:LONGEST_LINE]
+            self._continued = True
+        if end := self.rest.rfind(b"\n") + 1:
+            block = bytes(self.rest[:end])
+            del self.rest[:end]
+            if self._continued and block.startswith(b"\n"):  # nothing but the end was missing
+                block = block[1:]
+                self._continued = False
+            if block:
+                yield block, self._continued
+            self._continued = False
+
+
+class Partial:
+    """Passes on what has come of a line whose end has not: seldom, and only what is new, however often it is read."""
+
+    def __init__(self, put: Callable[[bytes], object]) -> None:
+        """Hand it on to `put`, without its time stamp."""
+        self._put = put
+        self._due = 0.0
+        self._last = (b"", 0)  # the time stamp of the line, and how much of it had come
+
+    def see(self, line: bytearray) -> None:
+        """Take note of what has come of a line."""
+        if time.monotonic() < self._due:
+            return
+        found = _STAMP.match(line)
+        stamp = found[0] if found else b""
+        if stamp == self._last[0] and len(line) <= self._last[1]:
+            return
+        self._due, self._last = time.monotonic() + _PARTIAL_SECONDS, (stamp, len(line))
+        self._put(bytes(line[len(stamp) :]))
+
+
+class _Second(msgspec.Struct):
+    """What was read of one second: how many lines, the place of the first among all lines, and what it was."""
+
+    count: int
+    first: int
+    mark: int
+
+
+class Position:
+    """How far the log of one run of a container has been read.
+
+    The API resumes by the second. So what is read again starts with a second of which some lines were seen. As many as
+    were seen since then are left out, if the first and the last of them are what they were; else the log has `Moved`.
+    Their times do not matter: standard output and error are stamped by two writers, either of which may be late
+    [source: containerd, `pkg/cri/io/logger.go`], other runtimes give many lines one time, and clocks are set back.
+
+    Attributes:
+        lines: How many were read.
+        first: When the first of them was printed, UTC, to the nanosecond; empty = none was read.
+        last: The same of the last one.
+        restarts: How often the container had been started again before this run.
+    """
+
+    def __init__(self, restarts: int = 0) -> None:
+        """Begin before the first line."""
+        self.lines = 0
+        self.first = self.last = b""
+        self.restarts = restarts
+        self._seconds: dict[bytes, _Second] = {}
+        self._begin = self._tail = 0  # the marks of the first line and the last one
+        self._equal = 0  # how many in a row had it
+        self._found: tuple[int, int] | None = None  # lines to leave out and the mark of the first, as `search` saw them
+        self._skip = 0
+        self._expected: int | None = None
+        self._whole = False  # whether to look for it in all that is there
+        self._own = 0  # lines without a proper time since the last one that has one
+        self._own_skip = 0
+
+    def resume(self) -> dict[str, str]:
+        """Return what to ask the API for; `take` expects its answer then."""
+        self._skip, self._expected, self._own_skip = 0, None, self._own
+        if not self.lines:
+            return {}
+        since = b"" if self._whole else self._since()
+        if self._found:
+            self._skip, self._expected = self._found
+        else:
+            seen = [second for at, second in self._seconds.items() if at >= since]
+            self._skip = sum(second.count for second in seen)
+            self._expected = min(seen, key=lambda second: second.first).mark
+        return {"sinceTime": f"{since.decode()}Z"} if since else {}
+
+    def take(self, block: bytes, *, continued: bool = False) -> Lines | None:
+        """Return the new ones of some whole lines; None if there are none.
+
+        Args:
+            block: Lines, each with its end.
+            continued: The first is the rest of the last one that was taken.
+
+        Raises:
+            Moved: What was read before is not where it was.
+        """
+        stamps, texts, own = self._parsed(block, continued=continued)
+        if self._expected is not None and texts:
+            own.pop(0, None)  # the rest of a line that began before the time we asked for
+            if _mark(stamps[0], texts[0]) != self._expected:
+                raise Moved
+            self._expected = None
+        if self._skip and texts:
+            passed = min(self._skip, len(texts))
+            self._skip -= passed
+            if not self._skip and _mark(stamps[passed - 1], texts[passed - 1]) != self._tail:
+                raise Moved
+            stamps, texts = stamps[passed:], texts[passed:]
+            own = {place - passed: lines for place, lines in own.items() if place >= passed and not self._skip}
+        if not texts and not own:
+            return None
+        if again := own.get(0, [])[: self._own_skip]:
+            self._own_skip -= len(again)
+            own[0] = own[0][len(again) :]
+        shown = [b"%bZ" % stamp[:26] for stamp in stamps]
+        lines = self._joined(shown, texts, own) if own else Lines(texts, shown, restarts=self.restarts)
+        if texts:
+            self._note(stamps, texts)
+        self._own += sum(len(lines) for place, lines in own.items() if place == len(texts))
+        return lines if lines.texts else None
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether what comes next is new."""
+        return not self._skip and self._expected is None
+
+    def look_everywhere(self) -> None:
+        """Have the next `resume` ask for all that is there: a clock that was set back hides lines from the API."""
+        self._whole = True
+
+    def begin_search(self) -> None:
+        """Begin to look for the last line that was read, in an answer to `resume`."""
+        self._searched = self._first_mark = 0
+        self._places: list[int] = []  # how many lines there are up to each that may be it
+
+    def search(self, block: bytes, *, continued: bool) -> None:
+        """Look for it among some whole lines, as `take` is given them."""
+        stamps, texts, _ = self._parsed(block, continued=continued)
+        marks = [_mark(*pair) for pair in zip(stamps, texts, strict=True)]
+        self._first_mark = self._first_mark or next(iter(marks), 0)
+        places = [self._searched + i for i, mark in enumerate(marks, 1) if mark == self._tail]
+        self._places += places[: self._equal - len(self._places)]
+        self._searched += len(marks)
+
+    def found(self) -> bool:
+        """Tell whether it was there. The next answer to `resume` is known to go on behind it then."""
+        if self._whole and self._first_mark == self._begin and self._searched >= self.lines:
+            self._places = [self.lines]  # nothing of it is gone: equal lines do not matter
+        self._found = (self._places[-1], self._first_mark) if self._places else None
+        return bool(self._places)
+
+    def is_last(self, blocks: Iterable[tuple[bytes, bool]]) -> bool | None:
+        """Tell whether the last line that was read is the last of `blocks`; None if there is none."""
+        mark = None
+        for block, continued in blocks:
+            stamps, texts, _ = self._parsed(block, continued=continued)
+            mark = _mark(stamps[-1], texts[-1]) if texts else mark
+        return None if mark is None else mark == self._tail
+
+    # --- the place
+
+    def _since(self) -> bytes:
+        """Return the second to read again from: by the last line's time, for the clock may have been set back."""
+        last = dt.datetime.fromisoformat(self.last[: _SECOND + len(".123456")].decode())
+        return (last - _LATE).isoformat(timespec="seconds").encode()
+
+    def _note(self, stamps: Sequence[bytes], texts: Sequence[bytes]) -> None:
+        """Remember what is needed to find the place again."""
+        if not self.first:
+            self.first, self._begin = stamps[0], _mark(stamps[0], texts[0])
+        if min(stamps)[:_SECOND] == max(stamps)[:_SECOND]:
+            self._count(stamps[0], texts[0], len(texts))
+        else:
+            for stamp, text in zip(stamps, texts, strict=True):
+                self._count(stamp, text, 1)
+        last = len(texts) - 1
+        row = 1
+        while row <= last and stamps[last - row] == stamps[last] and texts[last - row] == texts[last]:
+            row += 1
+        tail = _mark(stamps[last], texts[last])
+        self._equal = row + (self._equal if row > last and tail == self._tail else 0)
+        self._tail, self.last, self._found, self._whole = tail, stamps[last], None, False
+        self._own = self._own_skip = 0
+        if len(self._seconds) > _MANY_SECONDS:
+            since = self._since()
+            self._seconds = {at: second for at, second in self._seconds.items() if at >= since}
+
+    def _count(self, stamp: bytes, text: bytes, count: int) -> None:
+        """Count lines of one second, of which this is the first."""
+        if second := self._seconds.get(stamp[:_SECOND]):
+            second.count += count
+        else:
+            self._seconds[stamp[:_SECOND]] = _Second(count, self.lines, _mark(stamp, text))
+        self.lines += count
+
+    # --- parsing
+
+    def _parsed(self, block: bytes, *, continued: bool) -> tuple[Sequence[bytes], list[bytes], dict[int, list[bytes]]]:
+        """Return the times of the lines, their texts, and before which of them the node has put what of its own."""
+        found = _LINE.findall(block)
+        if found and len(found) == block.count(b"\n"):
+            seconds, fractions, zones, texts = zip(*found, strict=True)
+            if zones.count(zones[0]) == len(zones):
+                utc = [_utc(second, zones[0]) for second in seconds]
+                if all(utc):
+                    return [at + fraction for at, fraction in zip(utc, fractions, strict=True)], list(texts), {}
+        return self._parsed_one_by_one(block, continued=continued)
+
+    def _parsed_one_by_one(
+        self, block: bytes, *, continued: bool
+    ) -> tuple[list[bytes], list[bytes], dict[int, list[bytes]]]:
+        stamps: list[bytes] = []
+        texts: list[bytes] = []
+        own: dict[int, list[bytes]] = {}
+        for i, line in enumerate(block[:-1].split(b"\n")):
+            if continued and i == 0:
+                stamps.append(self.last or _now())
+                texts.append(line)
+            elif (found := _STAMP.match(line)) and (utc := _utc(found[1], found[3])):
+                stamps.append(b"%b.%b" % (utc, found[2].ljust(9, b"0")))
+                texts.append(line[found.end() :])
+            else:
+                own.setdefault(len(texts), []).append(line)
+        return stamps, texts, own
+
+    def _joined(self, stamps: Sequence[bytes], texts: list[bytes], own: dict[int, list[bytes]]) -> Lines:
+        """Return lines with those among them that have no proper time."""
+        found: list[tuple[bytes, bytes]] = []
+        at = _shown(self.last or _now())
+        incomplete = False
+        for i in range(len(texts) + 1):
+            for line in own.get(i, ()):
+                if stamp := _IMPOSSIBLE.match(line):
+                    found.append((at, line[stamp.end() :]))
+                else:
+                    incomplete = True
+                    found += [(at, each) for each in (line, _TIMELESS) if each]
+            if i < len(texts):
+                at = stamps[i]
+                found.append((at, texts[i]))
+        return Lines([text for _, text in found], [stamp for stamp, _ in found], incomplete, self.restarts)
+
+
+def _shown(stamp: bytes) -> bytes:
+    return b"%bZ" % stamp[: _SECOND + len(".123456")]
+
+
+def _mark(stamp: bytes, text: bytes) -> int:
+    return hash((stamp, text))
+
+
+@functools.lru_cache(256)
+def _utc(second: bytes, zone: bytes) -> bytes:
+    """Return a second as it is called in UTC; empty if there is none such."""
+    try:
+        return dt.datetime.fromisoformat((second + zone).decode()).astimezone(dt.UTC).isoformat()[:_SECOND].encode()
+    except (ValueError, OverflowError):
+        return b""
+
+
+def _now() -> bytes:
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000").encode()

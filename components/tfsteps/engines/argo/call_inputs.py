@@ -1,0 +1,119 @@
+"""What the calls of a Workflow give to our steps, and what they connect them with."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfsteps.engines.argo import graphs, inputs, launchers
+from tfsteps.engines.argo.graphs import Call
+from tfsteps.engines.argo.inputs import UNKNOWN
+from tfsteps.engines.argo.interface import Input, Interface
+from tfsteps.spec import Problem
+
+_OUTPUT = re.compile(r"\{\{\s*(?:tasks|steps)\.([^.\s{}]+)\.outputs\.parameters\.([^.\s{}]+)\s*\}\}")
+_CARRIED = {"system.Model": "STRING", "system.Metrics": "STRUCT"}
+_NAMES = {"STRING": "text", "LIST": "a list", "STRUCT": "a mapping", "NUMBER_DOUBLE": "a number"}
+_METRICS = ("metrics", "job")
+
+_Node = Mapping[str, Any]
+_Templates = Mapping[Any, _Node]
+
+
+def by_name(spec: _Node) -> dict[Any, _Node]:
+    """Return the templates of a spec by their names; empty = it has none, or is not known."""
+    return {each.get("name"): each for each in spec.get("templates") or []}
+
+
+def given(node: _Node) -> dict[str, str]:
+    """Return the arguments of a task, a step or a hook as text; UNKNOWN for one without a value."""
+    parameters = (node.get("arguments") or {}).get("parameters") or []
+    return {each["name"]: UNKNOWN if each.get("value") is None else launchers.value_of(each) for each in parameters}
+
+
+def problems(
+    target: _Node, arguments: Mapping[str, str], templates: _Templates, where: str, *, complete: bool
+) -> Iterator[str]:
+    """Yield a sentence for each wrong input of one of our steps that a template runs; none if it runs no such step.
+
+    What is wrong with the template whoever calls it is not repeated: `own_problems` reports it.
+
+    Args:
+        target: The template.
+        arguments: What it gets.
+        templates: Those that it may call.
+        where: Begins each sentence.
+        complete: Whether an input that is empty will stay so; else it may be given later.
+    """
+    template, arguments = launchers.inner(target, arguments, templates)
+    if not (interface := launchers.component(template)):
+        return
+    texts = launchers.inputs(template, arguments)
+    if not complete:
+        texts = {name: text or UNKNOWN for name, text in texts.items()}
+    elsewhere = set(own_problems(template, ""))
+    found = (
+        f": {each}" for each in [*inputs.problems(interface, texts), *_without_metrics(interface, template, texts)]
+    )
+    yield from (f"{where}{each}" for each in found if each not in elsewhere)
+
+
+def own_problems(template: _Node, where: str) -> list[str]:
+    """Return a sentence for each wrong input that a launcher's template gives itself."""
+    interface = launchers.component(template)
+    texts = launchers.inputs(template, {}) if interface else {}
+    return [f"{where}: {each}" for each in inputs.problems(interface, texts)] if interface else []
+
+
+def _without_metrics(interface: Interface, template: _Node, texts: Mapping[str, str]) -> Iterator[Problem]:
+    brought = any(texts.get(name) for name in _METRICS) or (template.get("inputs") or {}).get("artifacts")
+    if interface.name == "evaluate_gate" and not brought:
+        fix = "Give it an output of the step that trained"
+        yield Problem(path=("metrics",), wrong="is missing, and so is `job`: nothing is compared", fix=fix)
+
+
+# --- what comes from our other steps
+
+
+def miswired(
+    target: _Node,
+    arguments: Mapping[str, str],
+    templates: _Templates,
+    producers: Mapping[str, tuple[Call, _Node | None]],
+    where: str,
+) -> Iterator[str]:
+    """Yield a sentence for each input of one of our steps that gets an output of ours which it cannot use.
+
+    Args:
+        target: The template that runs the step.
+        arguments: What it gets.
+        templates: Those that it may call.
+        producers: The tasks or steps beside it, each with its template, None where that is not known.
+        where: Begins each sentence.
+    """
+    template, arguments = launchers.inner(target, arguments, templates)
+    interface = launchers.component(template)
+    texts = launchers.inputs(template, arguments) if interface else {}
+    for declared in interface.inputs if interface else ():
+        found = _OUTPUT.fullmatch(texts.get(declared.name, ""))
+        call, source = producers.get(found[1], (None, None)) if found else (None, None)
+        maker = launchers.component(source) if source else None
+        if interface and found and call and maker:
+            wrong = _misfit(interface, declared, call, maker, found[2])
+            yield from (f"{where}: {declared.name}: {found[0]} {each}" for each in wrong)
+
+
+def _misfit(interface: Interface, declared: Input, call: Call, maker: Interface, output: str) -> Iterator[str]:
+    """Yield why an input cannot use an output of another step; nothing for an output that is not there."""
+    types = {each.name: _CARRIED.get(each.type, each.type) for each in maker.outputs}
+    if output not in types:
+        return
+    kind = "LIST" if graphs.loops(call.node) else types[output]
+    allowed = f"Allowed: {_NAMES.get(declared.type, declared.type)}"
+    if declared.type not in {"STRING", kind} and graphs.loops(call.node):
+        yield f"is a list of all rounds of {call.name}. {allowed}. Connect it within the loop"
+    elif declared.type not in {"STRING", kind}:
+        fits = " or ".join(f"`{name}`" for name, each in types.items() if each == declared.type)
+        yield f"is {_NAMES.get(kind, kind)}. {allowed}. Connect it with {fits or 'another output'}"
+    elif interface.name == "wait" and maker.name != "launch":
+        why = f"is of a {maker.name} step, whose job has ended"
+        yield f"{why}. Allowed: the output `job` of a launch step. Connect it with that"

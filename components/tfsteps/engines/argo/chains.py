@@ -1,0 +1,114 @@
+"""What our steps get through chains of calls: constants that the templates in between take as inputs and pass on."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfsteps.engines.argo import call_inputs, graphs, launchers, loops, template_rules
+from tfsteps.engines.argo.inputs import UNKNOWN
+from tfsteps.engines.argo.interface import REFERENCE
+
+_ANY = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_WORKFLOW = re.compile(r"\{\{\s*workflow\.parameters\.([^\s{}]+)\s*\}\}")
+_PARAMETER = re.compile(r"\{\{.*?\b(inputs|workflow)\.parameters\b", re.DOTALL)
+_WHEN = "when"
+_MOST = 1000  # templates with different inputs: enough for what people write, and the check of anything else ends
+
+_Node = Mapping[str, Any]
+_Templates = Mapping[Any, _Node]
+_Path = tuple[str, ...]
+
+
+def problems(
+    spec: _Node,
+    others: Mapping[str, _Node],
+    starts: tuple[str, ...],
+    parameters: Mapping[str, str] | None,
+    *,
+    complete: bool,
+) -> Iterator[tuple[_Path, str]]:
+    """Yield the places of the calls that lead to one of our steps, and a wrong input that it gets by them.
+
+    Each call of a template gives it values of its own; those that only the run knows, as in loops over them, are right.
+    Of a chain that gives the same as one before nothing is reported, and nothing of a template that calls itself.
+
+    Args:
+        spec: Of the Workflow.
+        others: The specs of the templates of Workflows that are known, by their names.
+        starts: The fields of the spec that name the templates which are run.
+        parameters: The Workflow's arguments as text, by name; None = whatever they are. One that is empty is not known.
+        complete: Whether an input that is empty will stay so; else it may be given later.
+    """
+    known = _constants(parameters or {})
+    spec = _resolved(spec, known)
+    chains = _Chains({name: _resolved(other, known) for name, other in others.items()}, complete=complete)
+    templates = call_inputs.by_name(spec)
+    for field in starts:
+        target = templates.get(spec.get(field), {})
+        given = {**_constants(launchers.defaults(target)), **known} if parameters is not None else {}
+        yield from chains.graph(target, given, templates, ())
+    for name, hook in (spec.get("hooks") or {}).items():
+        yield from chains.call(hook, {}, templates, (f"spec.hooks.{name}",))
+    for template in templates.values():  # those that only others call
+        if id(template) not in chains.entered:
+            yield from chains.graph(template, {}, templates, ())
+
+
+def _constants(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value and REFERENCE not in value}
+
+
+def _resolved(node: Any, parameters: Mapping[str, str]) -> Any:
+    """Return a part of a manifest with the Workflow's parameters in their places."""
+    match node:
+        case str() if REFERENCE in node:
+            return _WORKFLOW.sub(lambda match: parameters.get(match[1], match[0]), node)
+        case Mapping():
+            return {key: value if key == _WHEN else _resolved(value, parameters) for key, value in node.items()}
+        case list():
+            return [_resolved(item, parameters) for item in node]
+    return node
+
+
+class _Chains:
+    """The calls from the starts of a Workflow on."""
+
+    def __init__(self, others: Mapping[str, _Node], *, complete: bool) -> None:
+        self._others = others
+        self._complete = complete
+        self._seen: set[tuple[int, tuple[tuple[str, str], ...]]] = set()
+        self.entered: list[int] = []  # ids of templates, in the order in which they were
+
+    def graph(
+        self, template: _Node, given: Mapping[str, str], templates: _Templates, path: _Path, outer: tuple[int, ...] = ()
+    ) -> Iterator[tuple[_Path, str]]:
+        """Follow the calls of a template; `outer` has the ids of those that lead to it."""
+        key = (id(template), tuple(sorted(given.items())))
+        if not template_rules.is_graph(template) or key in self._seen or id(template) in outer:
+            return
+        self._seen.add(key)
+        self.entered.append(id(template))
+        for call in graphs.calls(template) if len(self._seen) <= _MOST else ():
+            where = f"template {template.get('name')}, {call.name}"
+            hooks = {f"{where}.hooks.{name}": hook for name, hook in (call.node.get("hooks") or {}).items()}
+            for here, node in {where: call.node, **hooks}.items():
+                yield from self.call(node, given, templates, (*path, here), (*outer, id(template)))
+
+    def call(
+        self, node: _Node, given: Mapping[str, str], templates: _Templates, path: _Path, outer: tuple[int, ...] = ()
+    ) -> Iterator[tuple[_Path, str]]:
+        """Check what a call gives to one of our steps, or follow it."""
+        if ref := node.get("templateRef"):
+            templates = call_inputs.by_name(self._others.get(ref.get("name", ""), {}))
+        target = node.get("inline") or templates.get((ref or node).get("template"))
+        if not target or _PARAMETER.search(node.get(_WHEN) or ""):  # whether it runs may hang on the same values
+            return
+        arguments = {name: launchers.filled(value, given) for name, value in call_inputs.given(node).items()}
+        for values in loops.rounds(node, arguments):
+            if launchers.component(launchers.inner(target, values, templates)[0]):
+                found = call_inputs.problems(target, values, templates, "", complete=self._complete)
+                yield from ((path, each) for each in found)
+            else:
+                passed = {name: _ANY.sub(UNKNOWN, value) for name, value in values.items()}
+                within = {**launchers.defaults(target), **passed}
+                yield from self.graph(target, within, templates, path, outer)

@@ -1,0 +1,235 @@
+"""What the back end's driver and compiler refuse or drop, most of which kfp.local runs.
+
+Read in Kubeflow Pipelines 2.14 to 2.17: `backend/src/v2/driver/{resolve,driver,dag}.go` and
+`backend/src/v2/compiler/argocompiler/dag.go`. docs/kfp.md lists the same rules.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfsteps.engines.kfp.graph import STRING, UNKNOWN, Call, Node, kind, parameters
+
+AFTER_FAILURES = "ALL_UPSTREAM_TASKS_COMPLETED"
+STUBS = frozenset({"argostub/createpvc", "argostub/deletepvc"})
+"""Images of `CreatePVC` and `DeletePVC`: the driver does their work, and starts no container."""
+
+_LONGEST = 128 * 1024  # bytes of one argument of a process on Linux
+_TYPES = {"NUMBER_INTEGER": "NUMBER_DOUBLE", "TASK_FINAL_STATUS": "STRUCT", "TASK_CONFIG": "STRUCT"}
+_TIMES = re.compile(r"\{\{\$\.pipeline_job_(create|schedule)_time_utc\}\}")
+_PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+
+
+def problems(call: Call) -> Iterator[str]:
+    """Yield a sentence for each thing in a task that fails or goes wrong on the back end."""
+    yield from _types(call)
+    yield from _missing(call)
+    yield from _loop(call)
+    yield from _container_settings(call)
+    yield from _order(call)
+    yield from everywhere(call)
+
+
+def everywhere(call: Call) -> Iterator[str]:
+    """Yield a sentence for each thing in a task that fails on this machine as well."""
+    if not call.executor and not call.component.get("dag", {}).get("tasks"):
+        yield "it holds no task, and neither the back end nor kfp.local can run nothing; put a task in it, or remove it"
+    yield from _left_out(call)
+    size = len(json.dumps([value.constant for value in call.inputs.values() if value.constant is not UNKNOWN]))
+    if size > _LONGEST:
+        yield (
+            f"its constant inputs have {size:,} bytes, a container takes {_LONGEST:,} of all inputs in one argument; "
+            "put them into a file or an artifact"
+        )
+
+
+def warnings(call: Call) -> Iterator[str]:
+    """Yield a sentence for each thing in a task that fails on some versions of the back end only."""
+    for name, output in call.component.get("dag", {}).get("outputs", {}).get("artifacts", {}).items():
+        if len(output.get("artifactSelectors", [])) > 1:
+            yield (
+                f"OneOf of artifacts ({name}): Kubeflow Pipelines before 2.17 always takes the last branch, and fails "
+                "where another one ran; use OneOf of parameters there"
+            )
+    for name, source in call.task.get("inputs", {}).get("parameters", {}).items():
+        constant = source.get("runtimeValue", {}).get("constant")
+        if isinstance(constant, str) and _TIMES.fullmatch(constant):
+            yield f"input {name!r}: {constant} stays as it is before Kubeflow Pipelines 2.16, and fails under kfp.local"
+    if is_finalizer(call.task) and not _spares_running(call) and len(before := predecessors(call.task)) > 1:
+        yield (
+            f"a finalizer of several tasks ({', '.join(before)}) runs once after each of them, while the others may "
+            "still run; under kfp.local it runs once, after all of them"
+        )
+
+
+def _spares_running(call: Call) -> bool:
+    """Tell whether a task is our own `cleanup` of the steps beside it, which leaves alone what has not ended."""
+    scope = call.inputs.get("scope")
+    return call.step == "cleanup" and (scope is None or scope.constant == "siblings")
+
+
+# --- inputs
+
+
+def _types(call: Call) -> Iterator[str]:
+    """Compare what an input receives with its type: the driver converts to STRING and nothing else."""
+    for name, value in call.inputs.items():
+        expected = parameters(call.component).get(name, {}).get("parameterType", "")
+        if not value.type or expected in {"", STRING} or _same(value.type, expected):
+            continue
+        if value.type == STRING and value.origin.startswith("an item"):
+            yield (
+                f"input {name!r} is {expected} and receives {value.origin}, which is STRING because the type of the "
+                "list's items is not declared: the driver refuses it; declare it, such as list[dict]"
+            )
+        else:
+            yield (
+                f"input {name!r} is {expected} and receives {value.origin}, which is {value.type}: the driver refuses "
+                "it; give it a value of its type"
+            )
+
+
+def _same(one: str, other: str) -> bool:
+    return _TYPES.get(one, one) == _TYPES.get(other, other)
+
+
+def _missing(call: Call) -> Iterator[str]:
+    """Find required inputs that nobody gives."""
+    item = call.task.get("parameterIterator", {}).get("itemInput")
+    for name, parameter in parameters(call.component).items():
+        required = not parameter.get("isOptional") and "defaultValue" not in parameter
+        if required and name not in call.inputs and name != item:
+            yield f"input {name!r} is required and has no value; give it one"
+
+
+def _left_out(call: Call) -> Iterator[str]:
+    """Find what is required of inputs and artifacts that a run may leave out."""
+    declared = parameters(call.component)
+    for name, value in call.inputs.items():
+        if value.optional and not declared.get(name, {}).get("isOptional"):
+            yield (
+                f"input {name!r} is required here and receives the optional {value.optional!r}, which has no default: "
+                f"a run that leaves it out fails; give {value.optional!r} a default. Conditions, loops and exit "
+                "handlers require every input that is used in them"
+            )
+    for name, artifact in call.component.get("inputDefinitions", {}).get("artifacts", {}).items():
+        if artifact.get("isOptional") and name not in call.task.get("inputs", {}).get("artifacts", {}):
+            used = call.component.get("dag", {}).get("tasks", {})
+            if any({"componentInputArtifact": name} in _artifacts(task) for task in used.values()):
+                yield (
+                    f"the inner pipeline's optional artifact {name!r} is left out, and a task in it takes it: the "
+                    "driver fails that task; pass an artifact"
+                )
+
+
+def _artifacts(task: Node) -> list[Node]:
+    return list(task.get("inputs", {}).get("artifacts", {}).values())
+
+
+def _loop(call: Call) -> Iterator[str]:
+    """Check what a loop runs over."""
+    if "artifactIterator" in call.task:
+        yield "a ParallelFor over artifacts is not implemented by the back end; loop over parameters, such as URIs"
+    iterator = call.task.get("parameterIterator", {})
+    if raw := iterator.get("items", {}).get("raw"):
+        expected = parameters(call.component).get(iterator["itemInput"], {}).get("parameterType", STRING)
+        for position, item in enumerate(json.loads(raw)):
+            if expected != STRING and not _same(kind(item), expected):
+                yield f"item {position} of the loop is {kind(item) or 'null'}, not {expected}: the driver refuses it"
+
+
+# --- containers
+
+
+def _container_settings(call: Call) -> Iterator[str]:
+    """Find settings that the driver reads as text and receives as another type, which it takes for empty text."""
+    container = call.container
+    settings = {"image": container.get("image", ""), **container.get("resources", {})}
+    for name, setting in (*settings.items(), *settings.get("accelerator", {}).items()):
+        found = _PARAMETER.search(setting) if isinstance(setting, str) else None
+        value = call.inputs.get(found[1]) if found else None
+        declared = parameters(call.component).get(found[1], {}).get("parameterType") if found else None
+        if value and value.type not in {"", STRING} and declared != STRING:
+            effect = "no GPU is requested" if name == "resourceCount" else "the task fails"
+            yield (
+                f"{_SETTINGS.get(name, name)} receives {value.origin}, which is {value.type}: the driver reads text "
+                f"alone there, and {effect}; declare it as str"
+            )
+
+
+_SETTINGS = {
+    "image": "the image",
+    "resourceCpuLimit": "the CPU limit",
+    "resourceCpuRequest": "the CPU request",
+    "resourceMemoryLimit": "the memory limit",
+    "resourceMemoryRequest": "the memory request",
+    "resourceType": "the accelerator type",
+    "resourceCount": "the accelerator limit",
+}
+
+
+# --- order
+
+
+def is_finalizer(task: Node) -> bool:
+    """Return whether a task runs after failures of those before it, too."""
+    return bool(task.get("triggerPolicy", {}).get("strategy") == AFTER_FAILURES)
+
+
+def _order(call: Call) -> Iterator[str]:
+    """Check finalizers: the back end makes each an exit hook of the tasks before it, one hook a task."""
+    before = predecessors(call.task)
+    if finalizers := [name for name in before if is_finalizer(call.siblings.get(name, {}))]:
+        yield (
+            f"it runs after the finalizer {', '.join(finalizers)}, which the back end makes an exit hook: the run is "
+            "refused; leave that dependency out"
+        )
+    if not is_finalizer(call.task):
+        return
+    if not before:
+        yield "a finalizer without a task before it never runs; add .after(...) before ignore_upstream_failure()"
+    for name in before:
+        others = [key for key, task in call.siblings.items() if is_finalizer(task) and name in predecessors(task)]
+        own = call.name.rpartition("/")[2]
+        if own != max(others, default=own):
+            yield (
+                f"{name} has several finalizers ({', '.join(sorted(others))}), and the back end runs only "
+                f"{max(others)}; make them one task, or one inner pipeline"
+            )
+
+
+def predecessors(task: Node) -> list[str]:
+    """Return the names of the tasks that a task waits for, in no order that matters."""
+    inputs = task.get("inputs", {})
+    named = [*inputs.get("parameters", {}).values(), *inputs.get("artifacts", {}).values()]
+    producers = [
+        output["producerTask"]
+        for source in named
+        for key in ("taskOutputParameter", "taskOutputArtifact")
+        if isinstance(output := source.get(key), Mapping)
+    ]
+    found: dict[str, Any] = dict.fromkeys([*task.get("dependentTasks", []), *producers])
+    return list(found)
+
+
+def hookless(call: Call, spec: Node) -> Iterator[str]:
+    """Find finalizers behind what has no exit hook: loops, importers, and what the driver does itself."""
+    if not is_finalizer(call.task):
+        return
+    for name in predecessors(call.task):
+        task = call.siblings.get(name, {})
+        component = spec.get("components", {}).get(task.get("componentRef", {}).get("name"), {})
+        executor = spec.get("deploymentSpec", {}).get("executors", {}).get(component.get("executorLabel"), {})
+        if "parameterIterator" in task:
+            reason = "a loop"
+        elif "importer" in executor:
+            reason = "an importer"
+        elif executor.get("container", {}).get("image") in STUBS:
+            reason = "done by the driver"
+        else:
+            continue
+        yield (
+            f"the finalizer does not run after {name}, which is {reason} and has no exit hook on the back end; use "
+            "dsl.ExitHandler, or put both into an inner pipeline and the finalizer after that"
+        )

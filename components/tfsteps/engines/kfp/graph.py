@@ -1,0 +1,172 @@
+"""A compiled pipeline as calls: each task of each graph, with what is known of its inputs before the pipeline runs."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+Node = Mapping[str, Any]
+
+UNKNOWN = object()
+"""Stands for a value that only the run knows."""
+
+STRING = "STRING"
+
+
+class Value(NamedTuple):
+    """What an input receives.
+
+    Attributes:
+        type: Its type as the back end calls it, such as STRUCT; empty = only the run knows it.
+        constant: Its value, UNKNOWN if only the run knows it.
+        optional: The pipeline's input it comes from, if a run may leave that out and it has no default; else empty.
+        origin: Where it comes from, for messages.
+    """
+
+    type: str = ""
+    constant: Any = UNKNOWN
+    optional: str = ""
+    origin: str = ""
+
+
+class Call(NamedTuple):
+    """One task of a graph, called with these inputs.
+
+    Attributes:
+        name: Names of the tasks from the root to this one, joined by `/`.
+        task: As it was compiled.
+        component: What it runs: a graph or a container.
+        executor: Empty for a graph.
+        executor_label: Its name in the platform settings; empty for a graph.
+        inputs: The parameters that the task passes, by name.
+        siblings: The tasks of its graph, itself among them, by name.
+    """
+
+    name: str
+    task: Node
+    component: Node
+    executor: Node
+    executor_label: str
+    inputs: Mapping[str, Value]
+    siblings: Mapping[str, Node]
+
+    @property
+    def container(self) -> Node:
+        """The container that it starts; empty for graphs and importers."""
+        container: Node = self.executor.get("container", {})
+        return container
+
+    @property
+    def step(self) -> str:
+        """Which of our steps it runs, such as train; empty = none of them."""
+        programs = (word.split(".") for word in self.container.get("command", []))
+        return next((str(words[1]) for words in programs if words[::2] == ["tfsteps", "launcher"]), "")
+
+
+def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Call]:
+    """Yield every task, the graph before the tasks in it; a graph that is used twice yields its tasks twice.
+
+    Args:
+        spec: The compiled pipeline.
+        arguments: The inputs of a run by name, those that are left out at their defaults; None = not known yet.
+
+    Raises:
+        ValueError: A graph contains itself.
+    """
+    inputs = parameters(spec["root"])
+    given = {name: _argument(name, declared, arguments) for name, declared in inputs.items()}
+    yield from _calls(spec, spec["root"], given, ())
+
+
+def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) -> Value:
+    """Return what the pipeline's own input receives."""
+    value = UNKNOWN if arguments is None else arguments.get(name, declared.get("defaultValue", UNKNOWN))
+    optional = name if left_out(declared) and value is UNKNOWN else ""
+    if "[[" in str(value):  # such as [[ScheduledTime]], which the back end replaces in the arguments of recurring runs
+        value = UNKNOWN
+    return Value(declared["parameterType"], value, optional, f"the pipeline's {name!r}")
+
+
+def parameters(component: Node) -> Mapping[str, Node]:
+    """Return the input parameters that a component declares, by name."""
+    found: Mapping[str, Node] = component.get("inputDefinitions", {}).get("parameters", {})
+    return found
+
+
+def left_out(declared: Node) -> bool:
+    """Return whether an input can be left out and has no default then."""
+    return bool(declared.get("isOptional")) and "defaultValue" not in declared
+
+
+def kind(value: Any) -> str:
+    """Return the back end's type of a JSON value; numbers are NUMBER_DOUBLE, null is empty."""
+    match value:
+        case bool():
+            return "BOOLEAN"
+        case int() | float():
+            return "NUMBER_DOUBLE"
+        case str():
+            return STRING
+        case list():
+            return "LIST"
+        case Mapping():
+            return "STRUCT"
+        case _:
+            return ""
+
+
+def _calls(spec: Node, graph: Node, given: Mapping[str, Value], outer: tuple[tuple[str, str], ...]) -> Iterator[Call]:
+    """Yield the tasks of a graph and those within; `outer` has the task and the component of each graph around it."""
+    tasks = graph.get("dag", {}).get("tasks", {})
+    executors = spec.get("deploymentSpec", {}).get("executors", {})
+    for name, task in tasks.items():
+        used = task["componentRef"]["name"]
+        if any(used == component for _, component in outer):
+            raise ValueError(f"the graph {used} contains itself")
+        component = spec.get("components", {}).get(used, {})
+        sources = task.get("inputs", {}).get("parameters", {})
+        inputs = {key: _value(source, given, tasks, spec) for key, source in sources.items()}
+        label = component.get("executorLabel", "")
+        path = (*outer, (name, used))
+        call = Call("/".join(task for task, _ in path), task, component, executors.get(label, {}), label, inputs, tasks)
+        yield call
+        yield from _calls(spec, component, _within(call), path)
+
+
+def _value(source: Node, given: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node) -> Value:
+    """Return what a task's input receives."""
+    match source:
+        case {"runtimeValue": {"constant": str(text)}} if "{{$" in text:
+            return Value(STRING, origin="a placeholder")
+        case {"runtimeValue": {"constant": constant}}:
+            known = UNKNOWN if "{{$" in str(constant) else constant
+            return Value(kind(constant), known, origin="a constant")
+        case {"componentInputParameter": name}:
+            value = given.get(name, Value())
+            # What an expression selects is JSON of a type that only the run knows.
+            return Value(optional=value.optional) if "parameterExpressionSelector" in source else value
+        case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": key}}:
+            component = spec.get("components", {}).get(tasks[producer]["componentRef"]["name"], {})
+            declared = component.get("outputDefinitions", {}).get("parameters", {}).get(key, {})
+            looped = "parameterIterator" in tasks[producer]  # collected: the type is that of the list
+            type_ = "LIST" if looped else declared.get("parameterType", "")
+            return Value(type_, origin=f"{producer}'s output {key!r}")
+        case _:
+            return Value()
+
+
+def _within(call: Call) -> Mapping[str, Value]:
+    """Return the inputs of a graph as the tasks in it see them, of the types that it declares."""
+    seen = {}
+    item = call.task.get("parameterIterator", {}).get("itemInput")
+    for name, declared in parameters(call.component).items():
+        if name == item:
+            value = Value(origin=f"an item of the loop {call.name}")
+        elif name in call.inputs:
+            value = call.inputs[name] if declared.get("isOptional") else call.inputs[name]._replace(optional="")
+        elif "defaultValue" in declared:
+            value = Value(constant=declared["defaultValue"], origin="a default")
+        else:
+            value = Value(optional=name if left_out(declared) else "")
+        if "condition" in call.task.get("triggerPolicy", {}):  # whether it runs may hang on the same values
+            value = value._replace(constant=UNKNOWN)
+        seen[name] = value._replace(type=declared["parameterType"])
+    return seen

@@ -1,0 +1,122 @@
+"""Constant inputs of our own steps, checked by the parser that the launcher uses."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from tfsteps import spec, systems
+from tfsteps.engines.kfp.executor import whole_numbers
+from tfsteps.engines.kfp.graph import UNKNOWN, Call, Node, parameters
+from tfsteps.job_inputs import plain_job
+from tfsteps.spec import Problem, SpecError, TrainingJob
+from tfsteps.systems.base import OnEnd, Scope
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "system": tuple(systems.available()),
+    "scope": get_args(Scope),
+    "on_end": get_args(OnEnd),
+    "direction": ("at_least", "at_most"),
+}
+_JOBS = {"train", "launch"}
+_METRICS = {"job", "metrics", "artifact"}
+# What stands for inputs that only the run knows: two sets, for a problem is one only if every value leads to it.
+_ANY_JOB = {"name": "a", "image": "a:1", "command": ["a"], "roles": {"worker": {}}}
+_ANY = {
+    "spec": _ANY_JOB,
+    "name": "a",
+    "image": "a:1",
+    "command": ["a"],
+    "cpu": "1",
+    "memory": "1Gi",
+    "gpu": 1,
+    "chief": 1,
+    "workers": 1,
+    "ps": 1,
+    "evaluator": 1,
+    "restart": "never",
+    "backoff_limit": 1,
+}
+_OTHER = {**_ANY, "chief": 0, "workers": 2, "ps": 0, "evaluator": 0, "gpu": 0, "restart": "on_failure"}
+_UNREACHED = {
+    "emptyDirMounts": "empty_dir_mount reaches the launcher, not the replicas; use resources.shared_memory for "
+    "/dev/shm, or a volume with empty_dir, in `spec`",
+    "genericEphemeralVolume": "add_ephemeral_volume reaches the launcher, not the replicas; use volumes in `spec`",
+    "imagePullSecret": "set_image_pull_secrets reaches the launcher, not the replicas; use image_pull_secrets in "
+    "`spec`",
+    "securityContext": "set_security_context reaches the launcher, not the replicas; use pod.spec in `spec`",
+}
+
+
+def problems(call: Call) -> Iterator[str]:
+    """Yield a sentence for each constant that the step refuses, and each required one that is missing."""
+    if not (step := call.step):
+        return
+    known, unknown = _inputs(call)
+    for name, allowed in _CHOICES.items():
+        value = known.get(name)
+        if value and value not in allowed and (name, value) != ("system", "auto"):
+            yield f"{name}: {value!r} is unknown. Allowed: {', '.join(allowed)}. Write one of them."
+    if step in _JOBS:
+        yield from map(str, _certain(known, unknown, _of_job))
+    if step == "evaluate_gate" and known.get("metric") == "":
+        yield "metric: is empty. Name the metric to judge."
+    given = call.task.get("inputs", {})
+    if step == "evaluate_gate" and not _METRICS & {*given.get("parameters", {}), *given.get("artifacts", {})}:
+        yield "metrics: are missing. Connect `metrics`, `artifact` or `job` with what a train or wait step wrote."
+
+
+def warnings(call: Call, settings: Node) -> Iterator[str]:
+    """Yield a sentence for each setting that does not reach the replicas, and for what a job lacks on a cluster.
+
+    Args:
+        call: The task.
+        settings: What kfp.kubernetes set on it, of the platform settings.
+    """
+    if call.step not in _JOBS:
+        return
+    yield from (sentence for name, sentence in _UNREACHED.items() if settings.get(name))
+    known, unknown = _inputs(call)
+    if known.get("system", "auto") == "auto" and "system" not in unknown:
+        yield from (f"on a cluster, {problem}" for problem in _certain(known, unknown, _of_cluster))
+
+
+def _inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
+    """Return the constants that a step gets, defaults included, and the names of the inputs that only the run knows."""
+    defaults = {
+        name: declared["defaultValue"]
+        for name, declared in parameters(call.component).items()
+        if "defaultValue" in declared
+    }
+    values = {**defaults, **{name: value.constant for name, value in call.inputs.items()}}
+    known = {name: whole_numbers(value) for name, value in values.items() if value is not UNKNOWN}
+    return known, [name for name, value in values.items() if value is UNKNOWN]
+
+
+def _certain(known: Mapping[str, Any], unknown: list[str], check: Any) -> list[Problem]:
+    """Return the problems that `check` finds whatever the unknown inputs are: left out, or of either stand-in."""
+    probes = [{}, *({name: any_[name] for name in unknown if name in any_} for any_ in (_ANY, _OTHER))]
+    first, *others = [check({**known, **probe}) for probe in (probes if unknown else probes[:1])]
+    return [problem for problem in first if all(problem in other for other in others)]
+
+
+def _job(inputs: Mapping[str, Any]) -> TrainingJob:
+    return spec.from_plain(plain_job(inputs), "inputs", systems.options())
+
+
+def _of_job(inputs: Mapping[str, Any]) -> list[Problem]:
+    """Return what the launcher refuses before it looks at the cluster."""
+    try:
+        job = _job(inputs)
+    except SpecError as error:
+        return error.problems
+    system = inputs.get("system", "auto")
+    return systems.get(system).problems(job) if system in systems.available() else []
+
+
+def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem]:
+    """Return what every job system on Kubernetes refuses: `auto` is one of them in a pod."""
+    try:
+        job = _job(inputs)
+    except SpecError:
+        return []  # `problems` reports them
+    first, *others = [systems.get(name).problems(job) for name in systems.on_kubernetes()]
+    return [problem for problem in first if all(problem in other for other in others)]

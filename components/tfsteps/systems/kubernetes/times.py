@@ -1,0 +1,45 @@
+"""Times that the API server and the kubelet put into objects. Pure."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from tfsteps.systems.kubernetes.kind import PARTS
+
+_Item = TypeVar("_Item", bound=Mapping[str, Any])
+
+
+def seconds(text: str | None) -> float | None:
+    """Return an RFC 3339 time in seconds since the epoch; None if it is missing, empty, or the epoch itself.
+
+    The kubelet writes 1970-01-01T00:00:00Z where it does not know when a container started.
+    """
+    return (dt.datetime.fromisoformat(text).timestamp() or None) if text else None
+
+
+def latest(times: Iterable[str | None]) -> float | None:
+    """Return the latest of some RFC 3339 times in seconds since the epoch; None if there is none."""
+    return max((at for text in times if (at := seconds(text))), default=None)
+
+
+def by_age(items: Iterable[_Item]) -> list[_Item]:
+    """Return objects by their creation, the newest last. The API server lists them by name."""
+    return sorted(items, key=lambda item: seconds(item["metadata"].get("creationTimestamp")) or 0.0)
+
+
+def job_ended(item: Mapping[str, Any]) -> float | None:
+    """Return when an ended job ended: what it and its parts say, or when they went into their last condition.
+
+    Where no status has a time (a TfJob of v1alpha1), the operator's last change of the object is the one that ended it,
+    and the API server keeps the times of changes; None = it does not.
+    """
+    statuses = [each.get("status") or {} for each in (item, *item.get(PARTS, ()))]
+    conditions = [
+        each for status in statuses for each in status.get("conditions") or [] if each.get("status") == "True"
+    ]
+    times = [
+        *(status.get("completionTime") for status in statuses),
+        *(condition.get("lastTransitionTime") for condition in conditions),
+    ]
+    changes = [each.get("time") for each in item["metadata"].get("managedFields") or []]
+    return latest(times) or latest(changes)

@@ -1,0 +1,226 @@
+"""Takes what the replicas print from their pipes at once, so that no replica waits until its lines are dealt with.
+
+A thread moves the bytes into one file without a name, in the order they come; whoever deals with them reads them from
+there, however far behind. If the disk is full they wait in memory instead, a few MiB, and then the replicas wait.
+"""
+
+import collections
+import contextlib
+import fcntl
+import os
+import pathlib
+import selectors
+import sys
+import tempfile
+import threading
+import time
+from typing import IO, Generic, TypeVar
+
+_T = TypeVar("_T")
+
+_BLOCK = 1 << 18
+_PIPE_BYTES = 1 << 20
+_ALL_PIPES_BYTES = 1 << 24  # the kernel allows a user 64 MiB before it makes the pipes of other programs tiny
+_MEMORY = 1 << 22  # bytes that wait where the file takes none
+_MOST_CHUNKS = 10_000  # that wait: each is an object
+_SAME_TIME_SECONDS = 0.1
+_REWIND = 1 << 20
+_LINGER_SECONDS = 1.0
+_SWITCH_SECONDS = 0.0005  # the interpreter lets a thread wait ten times as long for one that computes: a full pipe
+
+
+class _Chunk(Generic[_T]):
+    """Bytes of one source that wait: in the file, or in `data`; none at all = the source's end."""
+
+    def __init__(self, source: "Source[_T]", at: float, start: int, length: int, data: bytes | None = None) -> None:
+        self.source, self.at, self.start, self.length, self.data = source, at, start, length, data
+
+
+class Source(Generic[_T]):
+    """The pipe of one process, and whose it is."""
+
+    def __init__(self, owner: _T, pipe: int) -> None:
+        """`pipe` is read without waiting from now on; the caller closes it after the source's end."""
+        self.owner = owner
+        self.pipe = pipe
+        self.give_up: float | None = None  # monotonic: its process is over, and nobody is waited for longer than this
+        os.set_blocking(pipe, False)
+
+
+class Collector(Generic[_T]):
+    """Collects the output of all sources until it is closed.
+
+    Attributes:
+        ready: A file descriptor that is readable while there is something to `take`.
+    """
+
+    def __init__(self, folder: pathlib.Path, sources: int) -> None:
+        """Keep what waits in `folder`, for at most about so many sources at a time."""
+        self._pipe_bytes = min(_PIPE_BYTES, _ALL_PIPES_BYTES // max(sources, 1))
+        self._file = _unnamed(folder)
+        self._end = 0  # of what is in the file
+        self._chunks: collections.deque[_Chunk[_T]] = collections.deque()
+        self._unread = 0  # bytes in the file that nobody has taken
+        self._in_memory = 0
+        self._closing = False
+        self._error: Exception | None = None
+        self._changed = threading.Condition()  # over everything above
+        self.ready = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._sources: set[Source[_T]] = set()
+        self._switch_before = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        self._thread = threading.Thread(target=self._run, name="output", daemon=True)
+        self._thread.start()
+
+    def add(self, owner: _T, pipe: int) -> Source[_T]:
+        """Begin to collect from a pipe."""
+        with contextlib.suppress(OSError):  # a limit of the user's
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
+        source = Source(owner, pipe)
+        with self._changed:
+            self._sources.add(source)
+        self._selector.register(pipe, selectors.EVENT_READ, source)
+        return source
+
+    def finish(self, source: Source[_T]) -> None:
+        """Say that the process of a source is over: only one that left its session can hold the pipe open."""
+        source.give_up = time.monotonic() + _LINGER_SECONDS
+        os.eventfd_write(self._wake, 1)
+
+    def take(self) -> tuple[_T, float, bytes] | None:
+        """Return (owner, time in seconds since the epoch, bytes) in the order they came; no bytes = the owner's end.
+
+        None if nothing waits.
+        """
+        with self._changed:
+            if not self._chunks:
+                if self._error:
+                    raise self._error
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self.ready)
+                return None
+            chunk = self._chunks[0]
+            length = min(chunk.length, _BLOCK)
+            start = chunk.start
+            chunk.start += length
+            chunk.length -= length
+            if not chunk.length:
+                self._chunks.popleft()
+        data = os.pread(self._file.fileno(), length, start) if chunk.data is None and self._file else chunk.data or b""
+        with self._changed:
+            if chunk.data is None:
+                self._unread -= length
+            self._in_memory -= len(chunk.data or b"")
+            self._changed.notify()
+        return chunk.source.owner, chunk.at, data
+
+    def close(self) -> None:
+        """Stop collecting; what waits is gone."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        os.eventfd_write(self._wake, 1)
+        self._thread.join()
+        sys.setswitchinterval(self._switch_before)
+        self._selector.close()
+        os.close(self._wake)
+        os.close(self.ready)
+        if self._file:
+            self._file.close()
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._collect()
+                with self._changed:
+                    self._changed.wait_for(self._has_room)
+        except Exception as error:  # noqa: BLE001  who takes is told
+            self._error = error
+            os.eventfd_write(self.ready, 1)
+
+    def _collect(self) -> None:
+        ends = [source.give_up for source in list(self._sources) if source.give_up is not None]
+        for key, _ in self._selector.select(max(0.0, min(ends) - time.monotonic()) if ends else None):
+            if key.fd == self._wake:
+                os.eventfd_read(self._wake)
+            elif not self._move(key.data):
+                self._ended(key.data)
+        for source in [each for each in self._sources if each.give_up and each.give_up <= time.monotonic()]:
+            self._move(source)
+            self._ended(source)
+
+    def _has_room(self) -> bool:
+        return self._closing or (self._in_memory < _MEMORY and len(self._chunks) < _MOST_CHUNKS)
+
+    def _move(self, source: Source[_T]) -> bool:
+        """Take what is in a pipe; False at its end."""
+        with self._changed:
+            if not self._unread and self._end >= _REWIND and self._file:
+                self._end = 0
+                os.ftruncate(self._file.fileno(), 0)
+        if self._file is None or not self._leaves_space(self._file.fileno()):
+            return self._move_to_memory(source)
+        try:
+            moved = os.splice(source.pipe, self._file.fileno(), _PIPE_BYTES, offset_dst=self._end)
+        except BlockingIOError:
+            return True
+        except OSError:  # the disk is full, or cannot do it
+            return self._move_to_memory(source)
+        self._put(_Chunk(source, time.time(), self._end, moved))
+        self._end += moved
+        return moved > 0
+
+    def _leaves_space(self, file: int) -> bool:
+        """Tell whether what waits can still be written to the log on this disk, too."""
+        if self._unread < _MEMORY:
+            return True
+        disk = os.fstatvfs(file)
+        return disk.f_bavail * disk.f_frsize > 2 * self._unread
+
+    def _move_to_memory(self, source: Source[_T]) -> bool:
+        try:
+            data = os.read(source.pipe, _BLOCK)
+        except BlockingIOError:
+            return True
+        self._put(_Chunk(source, time.time(), 0, len(data), data))
+        return bool(data)
+
+    def _put(self, chunk: _Chunk[_T]) -> None:
+        if not chunk.length:
+            return
+        with self._changed:
+            last = self._chunks[-1] if self._chunks else None
+            if (
+                last
+                and last.source is chunk.source
+                and last.data is chunk.data is None
+                and last.start + last.length == chunk.start
+                and chunk.at - last.at < _SAME_TIME_SECONDS
+            ):
+                last.length += chunk.length
+            else:
+                self._chunks.append(chunk)
+            if chunk.data is None:
+                self._unread += chunk.length
+            self._in_memory += len(chunk.data or b"")
+        os.eventfd_write(self.ready, 1)
+
+    def _ended(self, source: Source[_T]) -> None:
+        self._selector.unregister(source.pipe)
+        with self._changed:
+            self._sources.discard(source)
+            self._chunks.append(_Chunk(source, time.time(), 0, 0, b""))
+        os.eventfd_write(self.ready, 1)
+
+
+def _unnamed(folder: pathlib.Path) -> IO[bytes] | None:
+    """Return a file that is gone when it is closed; None if the disk has no room even for that."""
+    try:
+        return tempfile.TemporaryFile(dir=folder, buffering=0)
+    except OSError:
+        return None

@@ -1,0 +1,38 @@
+"""Text of replicas and other strangers, made safe to show."""
+
+import re
+
+# CSI sequences (colours, cursor), OSC sequences (titles, links), and any other escape.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)")
+_COLOUR = r"\x1b\[[0-9;:]*m"
+_COLOURS = re.compile(f"({_COLOUR})")
+# C0 and C1 controls but for the tab; marks that turn the direction of writing; line separators; parts of characters.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SUSPECT = re.compile(rb"[^\t\x20-\x7e]")
+_RESET = "\x1b[0m"
+
+
+def plain(text: str) -> str:
+    """Return one line without escape sequences and control characters, colours among them.
+
+    Of a line that was drawn over itself by carriage returns, as progress bars are, the last state counts.
+    """
+    return _CONTROL.sub("", _ESCAPES.sub("", _last_state(text)))
+
+
+def shown(line: bytes) -> str:
+    """Return one line as a terminal may get it: colours pass, and end with it; other control characters are escaped."""
+    text = line.decode(errors="backslashreplace")
+    if not _SUSPECT.search(line):
+        return text
+    parts = _COLOURS.split(_last_state(text))
+    parts[::2] = [_CONTROL.sub(_escaped, part) for part in parts[::2]]
+    return "".join([*parts, _RESET] if len(parts) > 1 else parts)
+
+
+def _last_state(text: str) -> str:
+    return next((part for part in reversed(text.split("\r")) if part), "") if "\r" in text else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()

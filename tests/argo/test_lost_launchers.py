@@ -1,0 +1,255 @@
+"""What Argo and a launcher make of a lost launcher pod: retry policy, by way of loss, by phase; and of a kept job.
+
+However Argo decides, no job is left that nobody comes for, and no two trainings of a step run side by side.
+"""
+
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.argo.world import JOBS, LONG, WORKFLOWS, job
+from tests.support.waiting import until
+from tfsteps.cluster.api import Api
+from tfsteps.cluster.logs import PODS
+from tfsteps.cluster.watch import Changed, Deleted, Listed, Watch
+from tfsteps.identity import RUN_ID
+from tfsteps.systems.kubernetes.keeper import KEEPERS
+from tfsteps.systems.kubernetes.upkeep import KEPT_UNTIL
+
+pytestmark = pytest.mark.cluster
+
+POLICIES = ("none", "OnFailure", "OnError", "OnTransientError", "Always")
+LOSSES = ("deleted", "evicted", "killed")
+TRIES_AGAIN = ("OnFailure", "Always")
+"""The policies that cover a launcher that was killed."""
+PHASES = ("just started", "replica running")
+SIDE_BY_SIDE = 15
+TRAINING = "echo up; trap 'exit 143' TERM; sleep 15 & wait $!"
+KEPT_SECONDS = 40
+CELLS = [*itertools.product(POLICIES, LOSSES, PHASES)]
+
+
+class Trainings:
+    """All jobs of a namespace as they come and go: two of a run that are both there and not being deleted are noted."""
+
+    def __init__(self, world):
+        self.jobs, self.overlaps, self.gone = {}, [], {}  # by run; runs; times by run
+        self.api = Api(world.cluster.api.access)
+        Watch(self.api, JOBS, world.namespace, self._saw)
+
+    def _saw(self, seen):
+        match seen:
+            case Listed(items=items):
+                for item in items:
+                    self._note(item)
+            case Changed(item=item):
+                self._note(item)
+            case Deleted(item=item):
+                self._note(item, gone=True)
+
+    def _note(self, item, *, gone=False):
+        meta, conditions = item["metadata"], (item.get("status") or {}).get("conditions") or []
+        ended = {each["type"] for each in conditions if each["status"] == "True"} & {"Succeeded", "Failed"}
+        of_run = self.jobs.setdefault(meta["labels"][RUN_ID], {})
+        if gone := gone or "deletionTimestamp" in meta:  # it may wait for the grace period of its pods
+            self.gone.setdefault(meta["labels"][RUN_ID], time.monotonic())
+        of_run[meta["uid"]] = "gone" if gone else min(ended, default="runs")
+        there = [state for state in of_run.values() if state in {"runs", "Succeeded"}]
+        if "runs" in there and len(there) > 1:
+            self.overlaps.append(meta["labels"][RUN_ID])
+
+    def of(self, run):
+        """Return what became of each job of a run, the oldest first."""
+        return list(self.jobs.get(run, {}).values())
+
+
+@dataclass
+class Cell:
+    """One Workflow and what is done to its launcher.
+
+    Attributes:
+        policy: Its retry policy.
+        loss: What takes its launcher away.
+        phase: When.
+        outcome: What became of Workflow, tries and jobs; empty = not known yet.
+        seconds: From the loss to the end of the Workflow, or of the job if that was later.
+    """
+
+    policy: str
+    loss: str
+    phase: str
+    outcome: str = ""
+    seconds: float = 0.0
+    left: list = field(default_factory=list)
+
+    @property
+    def name(self):
+        return f"{self.policy}-{self.loss}-{self.phase.split()[-1]}".lower()
+
+    def run(self, world, trainings):
+        """Submit, lose the launcher, and see all of it to its end."""
+        killed = self.loss == "killed"
+        script = LONG if killed and self.policy not in TRIES_AGAIN else TRAINING  # a finalizer is to find it running
+        submit(world, self.name, self.policy, script, finalizer=killed)
+        pod = running(world, self.name, replica=self.phase == "replica running")
+        since = time.monotonic()
+        lose(world, self.loss, pod)
+        phase = world.ended(self.name)
+        tries = sum(node["type"] == "Pod" and "fit" in node["displayName"] for node in world.nodes(self.name).values())
+        states = until(lambda: settled(trainings.of(world.flows[self.name]["uid"])), 60)
+        self.seconds = round(time.monotonic() - since, 1)
+        self.outcome = f"{phase}, {tries} tries"
+        self.left = states
+
+    def row(self):
+        """Return it as a row of the table in docs/argo.md."""
+        jobs = ", ".join("deleted" if state == "gone" else state.lower() for state in self.left) or "never made"
+        return f"| {self.policy} | {self.loss} | {self.phase} | {self.outcome} | {jobs} | {self.seconds:.0f} s |"
+
+
+def settled(states):
+    """Return the states of a run's jobs in a list once none runs; False while one does."""
+    return "runs" not in states and (states or ["never made"])
+
+
+def submit(world, name, policy, script=TRAINING, *, finalizer=False, **spec):
+    """Submit a Workflow of one train step that has this retry policy. Lint would refuse it: it wants Always."""
+    inputs = job(script)
+    inputs["spec"] |= spec
+    flow = world.one(name, on_exit=finalizer, inputs=inputs).to_dict()
+    template = next(each for each in flow["spec"]["templates"] if each["name"] == "train")
+    template.pop("retryStrategy", None)
+    if policy != "none":
+        template["retryStrategy"] = {"limit": 3, "retryPolicy": policy, "backoff": {"duration": "1"}}
+    world.flows[name] = world.create(WORKFLOWS, flow)["metadata"]
+
+
+def running(world, name, *, replica):
+    """Return the name of a Workflow's launcher pod once it, or a replica of its job, runs."""
+
+    def launcher():
+        return next((pod for pod in world.launchers(name) if pod["status"].get("phase") == "Running"), None)
+
+    def replicas():
+        selector = f"{RUN_ID}={world.flows[name]['uid']},training.kubeflow.org/job-role"
+        pods = world.cluster.api.list(PODS, world.namespace, labelSelector=selector)["items"]
+        return [pod for pod in pods if pod["status"].get("phase") == "Running"]
+
+    def node_runs():
+        return any(node["type"] == "Pod" and node["phase"] == "Running" for node in world.nodes(name).values())
+
+    pod = until(launcher)
+    if replica:
+        until(replicas)
+        until(node_runs)  # until then Argo makes a pod again that is lost
+    return pod["metadata"]["name"]
+
+
+def lose(world, loss, pod):
+    if loss == "deleted":
+        world.delete(PODS, pod)
+    elif loss == "evicted":
+        world.evict(pod)
+    else:
+        world.kill(pod)
+
+
+@pytest.fixture(scope="module")
+def trainings(world):
+    watched = Trainings(world)
+    yield watched
+    watched.api.stopping.set()
+
+
+# --- kept for a retry of the run
+
+
+@pytest.fixture(scope="module")
+def kept(world):
+    """Evict the launchers of two Workflows whose jobs are kept, and retry one; return when, and that one's job then."""
+    names = ("kept-adopted", "kept-forgotten")
+    for name in names:
+        submit(world, name, "none", finalizer=True, on_evicted=f"{KEPT_SECONDS}s", command=["sleep", "600"])
+    pods = [running(world, name, replica=True) for name in names]
+    for pod in pods:
+        world.evict(pod)
+    since = time.monotonic()
+    for name in names:
+        assert world.ended(name) in {"Failed", "Error"}, world.why(name)  # its finalizer has run
+    (job_then,) = world.jobs("kept-adopted")
+    retry(world, "kept-adopted")
+    return since, job_then
+
+
+def retry(world, name):
+    """Start the failed step of a Workflow again, as `argo retry` and Kubeflow Pipelines' Retry do."""
+    nodes = world.status(name)["nodes"]
+    again = {"phase": "Running", "message": None, "finishedAt": None}
+    changed = {key: again if node["type"] == "DAG" else None for key, node in nodes.items()}
+    labels = {"workflows.argoproj.io/completed": None, "workflows.argoproj.io/phase": "Running"}
+    patch = {"metadata": {"labels": labels}, "status": {**again, "nodes": changed, "conditions": None}}
+    selector = f"workflows.argoproj.io/workflow={name}"
+    for pod in world.cluster.api.list(PODS, world.namespace, labelSelector=selector)["items"]:
+        world.delete(PODS, pod["metadata"]["name"])
+    world.cluster.api.patch(WORKFLOWS, world.namespace, name, patch)
+
+
+# --- the table
+
+
+@pytest.fixture(scope="module")
+def table(world, trainings, kept):
+    """Run all cells, some side by side, and print the table."""
+    cells = [Cell(*each) for each in CELLS]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        results = list(pool.map(lambda cell: attempt(lambda: cell.run(world, trainings)), cells))
+    print(*(cell.row() for cell in cells), sep="\n")
+    return {cell.name: (cell, error) for cell, error in zip(cells, results, strict=True)}
+
+
+def attempt(what):
+    """Return the failure of `what()`; None = it went well."""
+    try:
+        what()
+    except Exception as error:  # noqa: BLE001  the cell's own test reports it
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", [Cell(*each).name for each in CELLS])
+def test_a_lost_launcher(name, table, world, trainings):
+    cell, error = table[name]
+    if error:
+        raise AssertionError(world.why(cell.name)) from error
+    run = world.flows[cell.name]["uid"]
+    assert run not in trainings.overlaps, "two trainings side by side"
+    assert trainings.of(run).count("Succeeded") <= 1, "a second training after a success"
+    if not cell.outcome.startswith("Succeeded"):
+        assert set(trainings.of(run)) <= {"gone"}, "nobody comes for a job that was left"
+    if cell.policy == "Always":
+        assert cell.outcome.startswith("Succeeded"), world.why(cell.name)
+        assert trainings.of(run) == ["Succeeded"], "the next pod adopts the job"
+
+
+def test_a_retry_of_the_run_adopts_a_kept_job(world, kept):
+    since, before = kept
+    assert [owner["kind"] for owner in before["ownerReferences"]] == [KEEPERS.kind]
+    assert KEPT_UNTIL in before["annotations"]
+    time.sleep(max(0.0, since + KEPT_SECONDS + 5 - time.monotonic()))
+    (after,) = world.jobs("kept-adopted")
+    assert (after["uid"], after.get("deletionTimestamp")) == (before["uid"], None), world.why("kept-adopted")
+    assert [owner["uid"] for owner in after["ownerReferences"]] == [world.flows["kept-adopted"]["uid"]]
+    assert KEPT_UNTIL not in after["annotations"]
+    world.patch("kept-adopted", {"shutdown": "Terminate"})
+    until(lambda: not world.jobs("kept-adopted"), 10)
+
+
+def test_a_kept_job_that_nobody_comes_for_is_deleted_by_kubernetes(world, kept, trainings, record_property):
+    until(lambda: not world.jobs("kept-forgotten"))
+    seconds = round(trainings.gone[world.flows["kept-forgotten"]["uid"]] - kept[0], 1)
+    record_property("seconds", seconds)
+    assert KEPT_SECONDS - 3 < seconds < KEPT_SECONDS + 10
+    until(lambda: not world.cluster.api.list(KEEPERS, world.namespace)["items"], 10)

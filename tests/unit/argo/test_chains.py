@@ -1,0 +1,211 @@
+"""Constants that reach our steps through the inputs of other templates are checked there, call by call."""
+
+import pytest
+import yaml
+
+from tests.unit.cli.command import tfsteps
+from tfsteps.engines.argo.lint import problems, warnings
+
+JOB = {"name": "mnist", "image": "a:1"}
+
+
+def given(**values):
+    return {"parameters": [{"name": name, "value": value} for name, value in values.items()]}
+
+
+def call(name, template, **more):
+    """Return a task that calls a template of the Workflow, or `train` of ours."""
+    target = (
+        {"templateRef": {"name": "tfsteps", "template": "train"}} if template == "train" else {"template": template}
+    )
+    return {"name": name, **target, **{key: value for key, value in more.items() if value is not None}}
+
+
+def dag(name, *tasks, **inputs):
+    """Return a template; an input that is None has no default."""
+    declared = [{"name": key, **({} if value is None else {"default": value})} for key, value in inputs.items()]
+    return {"name": name, "inputs": {"parameters": declared}, "dag": {"tasks": list(tasks)}}
+
+
+def fit(**inputs):
+    return call("fit", "train", arguments=given(**{**JOB, "workers": "1", **inputs}))
+
+
+def workflow(*templates, kind="Workflow", **parameters):
+    spec = {"entrypoint": templates[0]["name"], "templates": list(templates), "arguments": given(**parameters)}
+    return yaml.safe_dump({"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "a"}, "spec": spec})
+
+
+ONE = dag("one", fit(workers="{{inputs.parameters.n}}"), n="2")
+INNER = "template main, inner > template one, fit"
+MAIN = dag("main", call("inner", "one", arguments=given(n="{{inputs.parameters.n}}")), n="2")
+WHEN = {"when": "'{{inputs.parameters.kind}}' == 'train'"}
+ITEM = "{{item}}"
+
+WRONG = {
+    "an argument": (
+        workflow(dag("main", call("inner", "one", arguments=given(n="two"))), ONE),
+        [f"{INNER}: workers: 'two' is not of its type"],
+    ),
+    "nothing": (
+        workflow(dag("main", call("inner", "one", arguments=given(n=""))), ONE),
+        [f"{INNER}: roles: is missing. Set `workers`"],
+    ),
+    "a default": (
+        workflow(
+            dag("main", call("inner", "one")), {**ONE, "inputs": {"parameters": [{"name": "n", "default": "no"}]}}
+        ),
+        [f"{INNER}: workers: 'no' is not of its type"],
+    ),
+    "three templates": (
+        workflow(dag("main", call("go", "middle")), dag("middle", *MAIN["dag"]["tasks"], n="x"), ONE),
+        ["template main, go > template middle, inner > template one, fit: workers: 'x' is not of its type"],
+    ),
+    "two calls": (
+        workflow(dag("main", call("a", "one", arguments=given(n="x")), call("b", "one", arguments=given(n="y"))), ONE),
+        [
+            "template main, a > template one, fit: workers: 'x' is not of its type",
+            "template main, b > template one, fit: workers: 'y' is not of its type",
+        ],
+    ),
+    "an item of a constant loop": (
+        workflow(dag("main", call("inner", "one", arguments=given(n=ITEM), withItems=[1, "z"])), ONE),
+        [f"{INNER}: workers: 'z' is not of its type"],
+    ),
+    "a part of a value": (
+        workflow(
+            dag("main", call("inner", "one", arguments=given(n="x"))),
+            dag("one", fit(args='["-n", {{inputs.parameters.n}}]'), n=None),
+        ),
+        [f"{INNER}: args: "],
+    ),
+    "a parameter of the Workflow": (
+        workflow(dag("main", fit(workers="{{workflow.parameters.n}}")), n="two"),
+        ["template main, fit: workers: 'two' is not of its type"],
+    ),
+    "a parameter, passed down": (workflow(MAIN, ONE, n="two"), [f"{INNER}: workers: 'two' is not of its type"]),
+    "a parameter, within another template": (
+        workflow(
+            dag("main", call("inner", "one")),
+            dag("one", fit(deadlines='{"total": "{{workflow.parameters.t}}"}')),
+            t="soon",
+        ),
+        [f"{INNER}: deadlines.total: 'soon' is not a duration"],
+    ),
+    "the entrypoint's default": (
+        workflow({**MAIN, "inputs": {"parameters": [{"name": "n", "default": "two"}]}}, ONE),
+        [f"{INNER}: workers: 'two' is not of its type"],
+    ),
+    "a template that only others call": (
+        workflow(dag("main", fit()), dag("spare", call("inner", "one", arguments=given(n="x"))), ONE),
+        ["template spare, inner > template one, fit: workers: 'x' is not of its type"],
+    ),
+    "a template in line": (
+        workflow(
+            dag(
+                "main",
+                {
+                    "name": "inner",
+                    "inline": {key: value for key, value in ONE.items() if key != "name"},
+                    "arguments": given(n="x"),
+                },
+            )
+        ),
+        ["template main, inner > template None, fit: workers: 'x' is not of its type"],
+    ),
+    "a hook": (
+        workflow(
+            dag("main", {**call("inner", "one"), "hooks": {"exit": {"template": "one", "arguments": given(n="x")}}}),
+            ONE,
+        ),
+        ["template main, inner.hooks.exit > template one, fit: workers: 'x' is not of its type"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), WRONG.values(), ids=WRONG)
+def test_a_wrong_constant_is_found_at_the_end_of_its_chain(text, expected):
+    found = [each.removeprefix("Workflow a: ") for each in problems(text)]
+    assert [each[: len(start)] for each, start in zip(found, expected, strict=True)] == expected
+
+
+def test_what_is_wrong_whoever_calls_is_reported_once():
+    (found,) = problems(workflow(MAIN, dag("one", fit(memory="lots"), n="2")))
+    assert "template one, fit: memory: 'lots'" in found
+
+
+FINE = {
+    "right ones": workflow(MAIN, ONE, n="3"),
+    "an output": workflow(dag("main", call("inner", "one", arguments=given(n="{{workflow.uid}}"))), ONE),
+    "a loop of the run": workflow(
+        dag("main", call("inner", "one", arguments=given(n=ITEM), withParam="{{workflow.parameters.l}}")), ONE, l=""
+    ),
+    "an item that is the outer loop's": workflow(
+        dag("main", call("inner", "one", arguments=given(n=ITEM), withSequence={"count": "2"})),
+        dag("one", {**fit(workers="{{inputs.parameters.n}}"), "withItems": ["x"]}, n=None),
+    ),
+    "an input of the same name in another template": workflow(
+        dag("main", call("go", "middle", arguments=given(m="x"))),
+        dag("middle", call("inner", "one", arguments=given(n="{{inputs.parameters.unknown}}")), m=None, unknown=None),
+        dag("one", fit(workers="{{inputs.parameters.n}}"), n=None, unknown="x"),
+    ),
+    "a condition on the same inputs": workflow(
+        dag("main", call("inner", "one", arguments=given(kind="evaluate", n=""))),
+        dag("one", {**fit(workers="{{inputs.parameters.n}}"), **WHEN}, n=None, kind=None),
+    ),
+    "a condition on a parameter": workflow(
+        dag("main", {**fit(workers="{{workflow.parameters.n}}"), "when": "{{workflow.parameters.n}} > 0"}), n="-1"
+    ),
+    "an expression": workflow(
+        dag("main", call("inner", "one", arguments=given(n="{{=asInt(workflow.parameters.n) + 1}}"))), ONE, n="x"
+    ),
+    "a template that calls itself": workflow(
+        dag("main", call("again", "main", arguments=given(n="x{{inputs.parameters.n}}"), when="{{workflow.uid}}"), n="")
+    ),
+    "a library": workflow(ONE, kind="WorkflowTemplate"),
+    "one to be given later": workflow(MAIN, ONE, n=""),
+}
+
+
+@pytest.mark.parametrize("text", FINE.values(), ids=FINE)
+def test_what_only_the_run_knows_is_right(text):
+    found = [each for each in problems(text) if "needs an argument" not in each]
+    assert found == []
+
+
+def test_what_a_default_lacks_is_a_warning_for_it_may_be_given():
+    text = workflow(dag("main", call("inner", "one", arguments=given(n="{{workflow.parameters.n}}"))), ONE, n="0")
+    assert problems(text) == []
+    (warning,) = warnings(text)
+    assert f"{INNER}: roles: is missing" in warning
+
+
+def test_many_templates_with_many_values_end():
+    calls = [call(f"c{i}", "{}", arguments=given(n=f"{{{{inputs.parameters.n}}}}{i}")) for i in range(3)]
+    levels = [dag(f"l{level}", *[{**each, "template": f"l{level + 1}"} for each in calls], n="") for level in range(30)]
+    assert problems(workflow(*levels, dag("l30", fit(env='{"A": "{{inputs.parameters.n}}"}'), n=""), n="1")) == []
+
+
+# --- submit
+
+
+@pytest.fixture
+def flow(tmp_path):
+    file = tmp_path / "flow.yaml"
+    file.write_text(workflow(MAIN, ONE, n="2"))
+    return file
+
+
+def test_arguments_of_a_submission_are_checked(flow):
+    code, out, err = tfsteps("submit", "--dry-run", flow, "-p", "n=two")
+    assert (code, out) == (2, "")
+    assert f"{flow}: Workflow a: {INNER}: workers: 'two' is not of its type" in err
+    code, _, err = tfsteps("submit", "--dry-run", flow, "-p", "n=0")
+    assert (code, "roles: is missing" in err) == (2, True), "nothing will be given later"
+
+
+def test_an_argument_in_place_of_a_wrong_default(flow):
+    flow.write_text(workflow(MAIN, ONE, n="two"))
+    assert tfsteps("lint", flow)[0] == 2
+    code, out, err = tfsteps("submit", "--dry-run", flow, "-p", "n=3")
+    assert (code, "value: '3'" in out) == (0, True), err

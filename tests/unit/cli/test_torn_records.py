@@ -1,0 +1,97 @@
+"""Run folders as full disks, crashes and editors leave them: the commands show what is whole, and never a traceback."""
+
+import datetime as dt
+import io
+import random
+import re
+
+import pytest
+
+from tests.support.log_lines import log_line
+from tests.unit.cli.command import tfsteps
+from tests.unit.cli.statuses import saved
+from tfsteps.log_file import read_log
+from tfsteps.systems.base import State
+
+LINES = [("worker-0", b"a"), ("worker-1", b"b b"), ("worker-0", b"\xff\x00")]
+COMMANDS = (
+    ("logs", "r1"),
+    ("logs", "r1", "--timestamps"),
+    ("logs", "r1", "--role", "worker", "--index", "0", "--tail", "1"),
+    ("show", "r1"),
+    ("show", "r1", "--output", "json"),
+    ("runs",),
+    ("runs", "--output", "json"),
+    ("report", "r1"),
+    ("debug", "r1"),
+    ("stop", "r1"),
+)
+VALUES = (b"-1", b"1e400", b"1e300", b"-1e17", b"null", b'""', b"[]", b"{}", b"99999999999999999999", b"1.5")
+STRANGE = ("²".encode(), b"\xed\xa0\x80", "\u202e".encode(), b"\x1b]0;x\x07", b"\\ud800", b"\n", b"/../", b"pid x")
+
+
+def ran(*command):
+    """Run a command that may refuse; any exception fails the test."""
+    code, _, err = tfsteps(*command)
+    assert code in (0, 2, 13), (code, err)
+    assert "Traceback" not in err
+    return code
+
+
+def test_a_torn_line_is_passed_over_and_the_others_are_shown():
+    attempt = saved(*LINES[:2], state=State.SUCCEEDED)
+    line = log_line(1_750_000_000.0, "worker-0", b"torn")
+    with attempt.log.open("ab") as file:
+        for cut in range(len(line) - 5):
+            file.write(line[:cut] + b"\n")
+        file.write(bytes(10) + b"\n2026-02-31T00:00:00.000000Z worker-0 x\n" + log_line(2e9, "worker-1", b"after"))
+    code, out, err = tfsteps("logs", "r1", "--timestamps")
+    assert (code, err) == (0, "")
+    assert [text.split("] ")[1] for text in out.splitlines()] == ["a", "b b", "after"]
+
+
+def garbled(data, dice):
+    """Return `data` as it may be after a crash."""
+    for _ in range(dice.randint(1, 4)):
+        place, length = dice.randrange(len(data) + 1), dice.randint(0, 40)
+        match dice.randrange(6):
+            case 0:
+                data = data[:place]
+            case 1:
+                data = data[:place] + data[place + length :]
+            case 2:
+                data = data[:place] + dice.randbytes(length) + data[place + length :]
+            case 3:
+                data = data[:place] + bytes(length) + data[place + length :]
+            case 4:
+                numbers = list(re.finditer(rb"(?<=:)[0-9.]+", data))
+                if numbers:
+                    number = dice.choice(numbers)
+                    data = data[: number.start()] + dice.choice(VALUES) + data[number.end() :]
+            case 5:
+                data = data[:place] + dice.choice(STRANGE) + data[place:]
+    return data
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_garbled_record_gives_a_traceback(seed):
+    dice = random.Random(seed)
+    state = dice.choice(list(State))
+    attempt = saved(*LINES, state=state, message="m", warnings=["w"], uid="u", namespace=dice.choice(["", "n"]))
+    (attempt.folder / "job.json").write_text('{"name": "m", "command": ["x"], "roles": {"worker": {}}}')
+    for name in dice.sample(["status.json", "log", "job.json"], dice.randint(1, 3)):
+        file = attempt.folder / name
+        file.write_bytes(garbled(file.read_bytes(), dice))
+    if not dice.randrange(4):
+        (attempt.folder.parent / dice.choice(["²", "007", "-1", "x"])).mkdir()
+    for command in COMMANDS:
+        ran(*command)
+
+
+def test_any_log_can_be_read():
+    dice = random.Random(7)
+    log = b"".join(log_line(1_750_000_000.0 + n, "worker-0", dice.randbytes(9).replace(b"\n", b"")) for n in range(20))
+    for _ in range(2000):
+        for stamp, replica, _text in read_log(io.BytesIO(garbled(log, dice))):
+            assert dt.datetime.fromisoformat(stamp).astimezone()
+            assert int(replica.rpartition("-")[2]) >= 0

@@ -1,0 +1,170 @@
+"""Inputs of our own steps are checked by lint as the launcher checks them; what only the run knows is no problem."""
+
+# ruff: noqa: B006, UP045  as authors of pipelines write, and kfp reads, signatures
+
+from typing import Optional
+
+import pytest
+from kfp import dsl, kubernetes
+
+from tests.support.kfp_compiler import compiled
+from tfsteps.engines.kfp import step_rules
+from tfsteps.engines.kfp.lint import local_problems, problems, warnings
+from tfsteps.evaluate_gate import launcher as gate
+from tfsteps.kfp import cleanup, evaluate_gate, launch, train, train_and_finalize, wait
+
+GOOD = {"name": "mnist", "image": "mnist:1", "command": ["python", "train.py"], "workers": 2}
+
+
+def without(*names):
+    return {name: value for name, value in GOOD.items() if name not in names}
+
+
+@pytest.mark.parametrize("step", [train, launch, train_and_finalize])
+def test_a_good_job(step, tmp_path):
+    text = compiled(lambda: step(**GOOD), tmp_path)
+    assert problems(text) == []
+    assert warnings(text) == []
+
+
+@pytest.mark.parametrize("step", [train, launch, train_and_finalize])
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (without("name"), "name: is missing"),
+        (without("workers"), "roles: is missing"),
+        ({**GOOD, "name": "My job"}, "name: 'My job'"),
+        ({**GOOD, "cpu": "two"}, "resources.cpu: 'two' is not an amount of CPU"),
+        ({**GOOD, "deadlines": {"total": "3q"}}, "deadlines.total: '3q' is not a duration"),
+        ({**GOOD, "deadlines": {"totla": "3h"}}, "deadlines.totla"),
+        ({**GOOD, "restart": "nope"}, "restart: 'nope' is not one of the choices"),
+        ({**GOOD, "env": {"TF_CONFIG": "{}"}}, "env.TF_CONFIG"),
+        ({**GOOD, "spec": {"volums": []}}, "volums"),
+        ({**GOOD, "evaluator": 2}, "roles.evaluator.replicas"),
+        ({**GOOD, "system": "slurm"}, "system: 'slurm' is unknown. Allowed: local, kubeflow"),
+        ({**without("image"), "system": "kubeflow"}, "roles.worker.image: is missing"),
+        ({**without("command"), "system": "local"}, "roles.worker.command: is missing"),
+    ],
+)
+def test_a_constant_that_the_launcher_refuses(step, inputs, says, tmp_path):
+    found = problems(compiled(lambda: step(**inputs), tmp_path))
+    task = "train-and-finalize/train" if step is train_and_finalize else step.component_spec.name
+    assert any(problem.startswith(f"task {task}: {says}") for problem in found), found
+
+
+def test_every_problem_is_told(tmp_path):
+    found = problems(compiled(lambda: train(**{**without("name"), "cpu": "two", "restart": "nope"}), tmp_path))
+    assert len(found) == 3, found
+
+
+def given(name: str, spec: Optional[dict] = None, image: str = "", workers: int = 1, settings: dict = {}):
+    train(name=name, image=image, workers=workers, env=settings, evaluator=1, command=["a"])
+    train_and_finalize(spec=spec)
+    train(spec=spec, workers=workers, system=image)
+
+
+def test_what_only_the_run_knows_is_no_problem(tmp_path):
+    text = compiled(given, tmp_path)
+    assert problems(text) == []
+    assert warnings(text) == []
+
+
+def test_a_constant_beside_what_only_the_run_knows(tmp_path):
+    def pipeline(spec: dict, workers: int):
+        train(spec=spec, workers=workers, cpu="two")
+
+    [problem] = problems(compiled(pipeline, tmp_path))
+    assert problem.startswith("task train: resources.cpu: 'two'")
+
+
+def test_no_image(tmp_path):
+    text = compiled(lambda: train(**without("image")), tmp_path)
+    assert problems(text) == [], "it runs on this machine"
+    [warning] = warnings(text)
+    assert warning.startswith("task train: on a cluster, roles.worker.image: is missing")
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda: cleanup(scope="all"), "scope: 'all' is unknown. Allowed: siblings, "),
+        (lambda: cleanup(on_end="stop"), "on_end: 'stop' is unknown"),
+        (lambda: cleanup(system="slurm"), "system: 'slurm' is unknown"),
+        (
+            lambda: evaluate_gate(metric="a", threshold=1.0, direction="up", metrics={"a": 1}),
+            "direction: 'up' is unknown. Allowed: at_least, at_most",
+        ),
+        (lambda: evaluate_gate(metric="", threshold=1.0, metrics={"a": 1}), "metric: is empty"),
+        (lambda: evaluate_gate(metric="a", threshold=1.0), "metrics: are missing"),
+    ],
+)
+def test_other_steps(function, says, tmp_path):
+    [problem] = problems(compiled(function, tmp_path))
+    assert says in problem
+
+
+def test_good_steps(tmp_path):
+    def pipeline(scope: str = "run"):
+        done = wait(job=launch(**GOOD).outputs["job"])
+        evaluate_gate(metric="accuracy", threshold=0.9, job=done.outputs["job"])
+        evaluate_gate(metric="accuracy", threshold=0.9, direction="at_most", artifact=done.outputs["metrics"])
+        cleanup(scope=scope, system="kubeflow").after(done).ignore_upstream_failure()
+
+    text = compiled(pipeline, tmp_path)
+    assert problems(text) == []
+    assert warnings(text) == []
+
+
+def test_the_directions_are_those_of_the_launcher():
+    assert step_rules._CHOICES["direction"] == gate._DIRECTIONS
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        (lambda task: kubernetes.empty_dir_mount(task, "shm", "/dev/shm", "Memory", "1Gi"), "empty_dir_mount reaches"),
+        (
+            lambda task: kubernetes.add_ephemeral_volume(task, "scratch", "/scratch", ["ReadWriteOnce"], "1Gi"),
+            "add_ephemeral_volume reaches",
+        ),
+        (lambda task: kubernetes.set_image_pull_secrets(task, ["registry"]), "set_image_pull_secrets reaches"),
+        (lambda task: kubernetes.set_security_context(task, run_as_user=1000), "set_security_context reaches"),
+        (lambda task: kubernetes.mount_pvc(task, pvc_name="data", mount_path="/data"), ""),
+        (lambda task: kubernetes.add_toleration(task, key="gpu", operator="Exists"), ""),
+    ],
+)
+def test_settings_that_do_not_reach_the_replicas(setting, says, tmp_path):
+    text = compiled(lambda: setting(train(**GOOD)), tmp_path)
+    assert problems(text) == []
+    found = warnings(text)
+    assert len(found) == bool(says), found
+    assert all(warning.startswith(f"task train: {says}") for warning in found), found
+    assert warnings(compiled(lambda: setting(wait(job={})), tmp_path)) == [], "it has no replicas"
+
+
+# --- arguments of a run
+
+
+def runs(workers: int = 2, name: str = "mnist", mode: str = "train"):
+    train(name=name, image="mnist:1", command=["a"], workers=workers)
+    with dsl.If(mode == "all"):
+        train(name=name, image="mnist:1", command=["a"], workers=workers)
+
+
+ARGUMENTS = [
+    (None, []),
+    ({}, []),
+    ({"workers": 3, "name": "other"}, []),
+    ({"name": "run-[[Index]]"}, []),
+    ({"workers": -1}, ["task train: roles.worker.replicas: -1 is out of range"]),
+    ({"workers": 0}, ["task train: roles: is missing"]),
+    ({"name": "My job", "workers": 0}, ["task train: name: 'My job'", "task train: roles: is missing"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), ARGUMENTS)
+def test_arguments_of_a_run(arguments, says, tmp_path):
+    text = compiled(runs, tmp_path)
+    for check in (problems, local_problems):
+        found = check(text, arguments)
+        assert [each[: len(start)] for each, start in zip(found, says, strict=True)] == says

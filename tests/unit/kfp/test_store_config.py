@@ -1,0 +1,91 @@
+"""How a bucket of Kubeflow Pipelines is reached: the rules of its own launcher for the ConfigMap `kfp-launcher`."""
+
+import pytest
+
+from tfsteps.engines.kfp.store_config import SecretRef, StoreError, settings, split
+
+URI = "minio://mlpipeline/v2/artifacts/p/run/train/salt/report"
+OWN = SecretRef(secret_name="mlpipeline-minio-artifact", access_key_key="accesskey", secret_key_key="secretkey")
+DEFAULT = """
+s3:
+  default:
+    endpoint: store.example:9000
+    region: eu-central-1
+    disableSSL: true
+    forcePathStyle: false
+    credentials:
+      fromEnv: false
+      secretRef: {secretName: keys, accessKeyKey: a, secretKeyKey: s}
+"""
+OVERRIDES = (
+    DEFAULT
+    + """
+  Overrides:
+  - {bucketName: other, keyPrefix: v2, credentials: {fromEnv: true}}
+  - {bucketName: runs, keyPrefix: v2/team, endpoint: team.example, disableSSL: false, credentials: {fromEnv: true}}
+  - {bucketName: runs, keyPrefix: v2, credentials: {secretRef: {secretName: second, accessKeyKey: a, secretKeyKey: s}}}
+"""
+)
+
+
+@pytest.mark.parametrize("config", [{}, {"providers": ""}, {"providers": "s3: {}"}, {"providers": "minio:"}])
+def test_without_a_provider_minio_is_the_store_of_the_installation(config):
+    found = settings(URI, config, "minio-service.kubeflow:9000")
+    assert (found.url, found.region, found.secret) == ("http://minio-service.kubeflow:9000", "minio", OWN)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_without_a_provider_a_bucket_of_a_cloud_is_reached_as_the_environment_says(scheme):
+    found = settings(f"{scheme}://runs/a", {}, "")
+    assert (found.url, found.region, found.secret) == ("", "", None)
+
+
+def test_the_default_of_a_provider():
+    found = settings("s3://runs/v2/a", {"providers": DEFAULT}, "")
+    assert (found.url, found.region, found.force_path_style) == ("http://store.example:9000", "eu-central-1", False)
+    assert found.secret == SecretRef(secret_name="keys", access_key_key="a", secret_key_key="s")
+
+
+@pytest.mark.parametrize(
+    ("uri", "url", "secret"),
+    [
+        ("s3://runs/v2/team/a", "https://team.example", None),
+        ("s3://runs/v2/a", "http://store.example:9000", "second"),
+        ("s3://runs/v1/a", "http://store.example:9000", "keys"),
+        ("s3://other/v2/a", "http://store.example:9000", None),
+    ],
+)
+def test_the_first_override_that_fits_counts(uri, url, secret):
+    found = settings(uri, {"providers": OVERRIDES}, "")
+    assert found.url == url
+    assert (found.secret and found.secret.secret_name) == secret
+    assert found.region == "eu-central-1"
+
+
+@pytest.mark.parametrize("endpoint", ["s3.amazonaws.com", "https://s3.amazonaws.com", "S3.amazonaws.com/"])
+def test_amazon_is_reached_by_its_region(endpoint):
+    text = DEFAULT.replace("store.example:9000", endpoint)
+    assert settings("s3://runs/a", {"providers": text}, "").url == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "cannot be read"),
+        ("just text", "cannot be read"),
+        ("s3: {default: {disableSSL: 3}}", "cannot be read"),
+        ("s3: {default: {endpoint: a}}", "no credentials for s3://runs"),
+        ("s3: {default: {credentials: {fromEnv: false}}}", "no credentials"),
+        ("s3: {overrides: [{bucketName: runs, credentials: {fromEnv: true}}]}", "no default for s3"),
+        (DEFAULT + "  overrides: [{bucketName: runs}]", "no credentials"),
+    ],
+)
+def test_a_config_map_that_says_nothing_of_use(text, message):
+    with pytest.raises(StoreError, match=message):
+        settings("s3://runs/v2/a", {"providers": text}, "")
+
+
+def test_what_is_no_address_in_an_object_store():
+    assert split(URI) == ("minio", "mlpipeline", "v2/artifacts/p/run/train/salt/report")
+    for uri in ("", "/tmp/report", "oci://registry/a", "s3://bucket", "s3://bucket/"):
+        assert split(uri) == ("", "", "")

@@ -1,0 +1,80 @@
+"""What a Workflow object tells a launcher: which steps have ended, and whether a lost pod is made again."""
+
+import base64
+import gzip
+import json
+
+import pytest
+
+from tfsteps.systems.kubernetes.workflow import has_ended, is_pending, retries_lost_pod
+
+ID, NAME = "wf-1", "wf.fit(0)"
+
+
+def workflow(strategy=None, phase="Running", **node):
+    """Return a Workflow whose only pod is that of the template `train`, its step tried again by `strategy`."""
+    retry = {"id": "wf-0", "name": "wf.fit", "type": "Retry", "phase": "Running"}
+    pod = {"id": ID, "name": NAME, "type": "Pod", "phase": phase, "templateName": "train", **node}
+    template = {"name": "train", **({"retryStrategy": strategy} if strategy else {})}
+    return {"metadata": {}, "spec": {"templates": [template]}, "status": {"nodes": {"wf-0": retry, ID: pod}}}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "expected"),
+    [
+        ({"retryPolicy": "Always"}, NAME, True),
+        ({"retryPolicy": "Always", "limit": "3"}, NAME, True),
+        ({"retryPolicy": "OnError"}, NAME, False),  # by timing, its exit code makes it Failed
+        ({"expression": "lastRetry.status == 'Error'", "limit": 3}, NAME, True),
+        ({"retryPolicy": "OnFailure", "expression": "true"}, NAME, False),
+        ({"retryPolicy": "OnTransientError"}, NAME, False),
+        ({"limit": 3}, NAME, False),
+        ({"retryPolicy": "Always", "limit": "{{inputs.parameters.tries}}"}, NAME, True),
+        ({"retryPolicy": "Always", "limit": 3}, "wf.fit(2)", True),
+        ({"retryPolicy": "Always", "limit": 3}, "wf.fit(3)", False),
+        ({"retryPolicy": "Always", "limit": 0}, NAME, False),
+        (None, NAME, True),  # it has one, for its node has the number of a try
+        (None, "wf.fit", False),
+    ],
+)
+def test_whether_a_lost_pod_is_made_again(strategy, name, expected):
+    assert retries_lost_pod(workflow(strategy, name=name), ID, name) is expected
+
+
+def test_where_a_template_may_be():
+    strategy = {"retryPolicy": "OnFailure"}
+    template = {"name": "train", "retryStrategy": strategy}
+    reference = {"templateRef": {"name": "tfsteps", "template": "train"}, "templateName": ""}
+    for node, spec, status in (
+        (reference, {}, {"storedTemplates": {"namespaced/tfsteps/train": template}}),
+        ({}, {}, {"storedWorkflowTemplateSpec": {"templates": [template]}}),
+        ({}, {"templateDefaults": {"retryStrategy": strategy}}, {}),
+        ({}, {}, {"storedWorkflowTemplateSpec": {"templateDefaults": {"retryStrategy": strategy}}}),
+    ):
+        item = workflow(**node)
+        item["spec"], item["status"] = spec, {**item["status"], **status}
+        assert not retries_lost_pod(item, ID, NAME)
+
+
+def test_a_pending_node():
+    assert is_pending(workflow(phase="Pending"), ID)
+    assert not is_pending(workflow(), ID)
+    assert not is_pending({"metadata": {}}, ID)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("phase", "expected"), [("Running", False), ("Failed", True), ("Omitted", True)])
+def test_whether_a_step_has_ended(phase, expected, packed):
+    item = workflow()
+    nodes = item["status"]["nodes"]
+    nodes["wf-0"]["phase"] = phase
+    if packed:
+        text = base64.b64encode(gzip.compress(json.dumps(nodes).encode())).decode()
+        item["status"] = {"compressedNodes": text}
+    assert has_ended(item, "wf.fit") is expected
+    assert not has_ended(item, "wf.other")
+
+
+@pytest.mark.parametrize("status", [{}, None, {"offloadNodeStatusVersion": "fnv:1"}, {"compressedNodes": "bm9uZQ=="}])
+def test_a_workflow_whose_nodes_are_elsewhere(status):
+    assert has_ended({"metadata": {}, "status": status}, "wf.fit")

@@ -1,0 +1,179 @@
+"""Coroutines on a few threads: what they wait for comes, in time, and nothing of them is left at the end."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.support.waiting import until
+from tfsteps.cluster import event_loop
+from tfsteps.cluster.event_loop import EventLoop, pause, readable
+
+
+@pytest.fixture
+def loop():
+    loop = EventLoop()
+    yield loop
+    loop.close()
+    until(lambda: not [each for each in threading.enumerate() if each.name in {"event loop", "worker 1"}])
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_a_task_goes_on_when_its_socket_has_something_to_read(loop, pair):
+    ours, theirs = pair
+    heard = []
+
+    async def listen():
+        while await readable(ours, 60):
+            if not (part := ours.recv(10)):
+                break
+            heard.append(part)
+        heard.append("end")
+
+    loop.run(listen(), heard.append)
+    for i in range(100):
+        theirs.send(b"%d" % i)
+        until(lambda i=i: len(heard) == i + 1)
+    theirs.close()
+    until(lambda: heard[-1] == "end")
+
+
+def test_a_silent_socket_is_waited_for_as_long_as_was_said(loop, pair):
+    told = []
+
+    async def listen():
+        began = time.monotonic()
+        told.append(await readable(pair[0], 0.3))
+        told.append(time.monotonic() - began)
+        told.append(await readable(pair[0], 60))
+
+    loop.run(listen(), told.append)
+    until(lambda: len(told) == 2)
+    assert told[0] is False
+    assert told[1] >= 0.3
+    pair[1].send(b"x")
+    until(lambda: told[2:] == [True])
+
+
+def test_a_pause_ends_when_its_task_is_woken_even_if_that_was_before(loop):
+    told = []
+    go = threading.Event()
+
+    async def sleep():
+        go.wait()
+        told.append(await pause(60))
+        told.append(await pause(0.05))
+        told.append(await pause(60))
+
+    task = loop.run(sleep(), told.append)
+    task.wake()
+    go.set()
+    until(lambda: len(told) == 2)
+    assert told == [True, False]
+    task.wake()
+    until(lambda: len(told) == 3)
+    assert told == [True, False, True]
+
+
+def test_a_task_that_is_woken_is_not_disturbed_in_its_wait_for_a_socket(loop, pair):
+    told = []
+
+    async def listen():
+        told.append("waits")
+        told.append(await readable(pair[0], 60))
+        told.append(await pause(60))
+
+    task = loop.run(listen(), told.append)
+    until(lambda: told)
+    task.wake()
+    time.sleep(0.2)
+    assert told == ["waits"]
+    pair[1].send(b"x")
+    until(lambda: told == ["waits", True, True])
+
+
+def test_calls_come_later_in_their_order(loop):
+    called = []
+    for seconds in (0.2, 0.1, 0.0):
+        loop.call_later(seconds, lambda seconds=seconds: called.append(seconds))
+    until(lambda: called == [0.0, 0.1, 0.2])
+
+
+def test_what_a_task_raises_is_told(loop):
+    told = []
+
+    async def fail():
+        await pause(0)
+        raise ValueError("no")
+
+    loop.run(fail(), told.append)
+    until(lambda: told == ["ValueError: no"])
+
+
+def test_thousands_of_waits_take_a_few_threads_and_no_more_timers_than_tasks(loop):
+    ended = []
+
+    async def turns(number):
+        for _ in range(20):
+            await pause(0.001 * (number % 5))
+        ended.append(number)
+
+    before = threading.active_count()
+    for number in range(2000):
+        loop.run(turns(number), ended.append)
+    assert threading.active_count() <= before + event_loop._WORKERS + 1
+    until(lambda: len(ended) == 2000)
+    assert sorted(ended) == list(range(2000))
+    assert len(loop._timers) <= 2 * 2000
+
+
+def test_a_wait_that_is_begun_again_and_again_keeps_one_timer(loop, pair):
+    ours, theirs = pair
+    heard = []
+
+    async def listen():
+        while await readable(ours, 3600):
+            heard.append(ours.recv(1))
+
+    loop.run(listen(), heard.append)
+    for i in range(200):
+        theirs.send(b"x")
+        until(lambda i=i: len(heard) > i)
+    assert len(loop._timers) == 1
+
+
+def test_a_loop_that_is_closed_closes_what_waits_and_what_runs(pair):
+    loop, closed, begun, go = EventLoop(), [], threading.Event(), threading.Event()
+
+    async def waits(what):
+        try:
+            await what
+        finally:
+            closed.append("waited")
+
+    async def runs():
+        try:
+            begun.set()
+            go.wait()
+            await pause(60)
+        finally:
+            closed.append("ran")
+
+    for coroutine in (waits(readable(pair[0], 60)), waits(pause(60)), runs()):
+        loop.run(coroutine, closed.append)
+    until(lambda: sum(task.waits is not None for task in loop._tasks) == 2)
+    begun.wait()  # one that has not begun has nothing to end
+    loop.close()
+    until(lambda: closed == ["waited", "waited"])
+    go.set()
+    until(lambda: closed == ["waited", "waited", "ran"])
+    loop.close()
+    assert not loop._tasks

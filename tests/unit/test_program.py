@@ -1,0 +1,100 @@
+"""The last message of a step: what Kubernetes keeps of it, and what a person needs to read there."""
+
+import json
+
+import pytest
+
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import program
+from tfsteps.cluster import access
+from tfsteps.exits import Exit
+from tfsteps.program import Ending
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.train import launcher
+
+OUTPUTS = {"outputFile": "/minio/bucket/root/pipeline/run/task/0b9a/output_metadata.json"}
+
+
+@pytest.fixture
+def message(tmp_path, monkeypatch, capsys):
+    """Return a function that runs a step's program: its exit code, its termination message and its last line."""
+    file = tmp_path / "termination-log"
+    file.touch()
+    monkeypatch.setattr(program, "_TERMINATION_LOG", file)
+
+    def run(main, inputs):
+        code = main(["--executor_input", json.dumps({"inputs": {"parameterValues": inputs}, "outputs": OUTPUTS})])
+        last = capsys.readouterr().out.splitlines()[-1]
+        assert last == file.read_text()
+        return code, last
+
+    return run
+
+
+def test_a_single_problem_is_in_the_message(message):
+    job = {"name": "a", "command": ["true"], "roles": {"worker": {"replicas": 0}}}
+    code, text = message(launcher.main, {"spec": job})
+    assert code == 2
+    assert text.startswith("Nothing was created: roles.worker.replicas: 0 is out of range. Allowed: ")
+    assert text.endswith(f"Step exit code 2: {Exit.USAGE.meaning}.")
+
+
+def test_several_problems_are_all_in_the_message(message):
+    code, text = message(launcher.main, {"spec": {"name": "A_b", "roles": {"worker": {"replicas": 0}}, "colour": 1}})
+    assert code == 2
+    for part in ("(1) ", "(2) ", "(3) ", "name: 'A_b'", "roles.worker.replicas: 0", "colour: "):
+        assert part in text
+
+
+def test_more_problems_than_a_message_holds_are_counted(message):
+    env = {f"{i} ü{'x' * 40}": "" for i in range(200)}
+    code, text = message(launcher.main, {"spec": {"name": "a", "roles": {"worker": {}}, "env": env}})
+    assert (code, len(text.encode()) <= 4096) == (2, True)
+    shown = text.count(") env")
+    assert shown > 5
+    assert f"... and {200 - shown} more. Step exit code 2: " in text
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "語", "😀"])
+def test_a_long_message_is_cut_between_characters_and_keeps_the_exit_code(character):
+    text = Ending(f"{character * 5000}.", Exit.FAILED).message
+    assert 4096 - 4 < len(text.encode()) <= 4096
+    assert text.rstrip(character).startswith(character)
+    assert text.endswith(f"{character} ... Step exit code 10: the job failed.")
+
+
+def test_a_message_is_one_line_and_can_be_written_as_utf_8():
+    assert Ending("worker-0 failed:\n  \udcff.", Exit.PLATFORM).message == (
+        "worker-0 failed: \\udcff. Step exit code 13: the platform's fault, not the job's; a retry is safe."
+    )
+    assert Ending("a succeeded.", Exit.SUCCEEDED).message == "a succeeded."
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_a_job_that_exists_is_not_said_to_have_failed_to_launch(message, monkeypatch, created):
+    job = {"name": "a", "image": "i", "command": ["true"], "roles": {"worker": {}}}
+
+    def evicted(self):
+        raise LaunchError("this pod is being evicted; the job goes on", retryable=True)
+
+    def script(asked):
+        if asked.path.endswith("reviews"):
+            return Answer(201, {"status": {"resourceRules": [], "allowed": True}})
+        if asked.method == "POST":
+            if not created and "dryRun" not in asked.query:
+                return refusal(422, "Invalid")
+            return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}})
+        return refusal(404, "NotFound") if asked.path.count("tfjobs/") else Answer(body={"items": []})
+
+    monkeypatch.setattr(KubernetesJob, "events", evicted)
+    with serve(script) as server:
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        code, text = message(launcher.main, {"spec": job, "system": "kubeflow"})
+    if created:
+        assert code == 13
+        assert text.startswith("The job was launched, but its launcher did not follow it to its end: this pod is being")
+    else:
+        assert code == 2
+        assert text.startswith("The job could not be launched: ")

@@ -1,0 +1,225 @@
+"""The deadlines of a job on a cluster: whatever clocks, old logs and outages say, a healthy job is not ended."""
+
+import datetime as dt
+import pathlib
+import threading
+import time
+
+import pytest
+
+from tests.support.waiting import until
+from tests.unit.kubernetes.objects import pod, tfjob
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import deadlines, spec
+from tfsteps.cluster import access
+from tfsteps.cluster.api import Api
+from tfsteps.identity import Identity
+from tfsteps.lifecycle import first_status, resume
+from tfsteps.systems import kubeflow
+from tfsteps.systems.base import PartialLine, State, Tick
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.job import KubernetesJob
+
+VERSION = {"resourceVersion": "1"}
+MINUTES, HOURS = 60.0, 3600.0
+
+
+def job(**deadlines):
+    return spec.from_plain({"name": "job", "image": "t:1", "roles": {"worker": {}}, "deadlines": deadlines})
+
+
+def stamped(seconds, text=""):
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ") + text
+
+
+class Cluster:
+    """A running TFJob of one pod, which ends when it is told to, or is deleted.
+
+    Attributes:
+        ended: Set it, and the job has succeeded.
+        away: While it is set, every question is answered with 503.
+        unreadable: While it is set, and the job runs, its log cannot be read.
+        deleted: Set when the job is deleted.
+    """
+
+    def __init__(self, age=0.0, ahead=0.0, log=()):
+        self.ended, self.away, self.deleted = threading.Event(), threading.Event(), threading.Event()
+        self.unreadable = threading.Event()
+        self._item = tfjob("Running")
+        self._item["metadata"]["creationTimestamp"] = stamped(time.time() + ahead - age)
+        self._log = log
+
+    def script(self, asked):
+        if asked.method == "DELETE":
+            if "tfjobs" in asked.path:
+                self.deleted.set()
+            return Answer(body={})
+        if self.away.is_set():
+            return refusal(503)
+        if asked.path.endswith("/log"):
+            if self.unreadable.is_set() and not self.ended.is_set():
+                return refusal(500, message="dial tcp 10.0.0.7:10250: connect: no route to host")
+            return Answer(parts=self._printed() if asked.query["follow"] == "true" else [], body=b"")
+        if "watch" in asked.query:
+            return Answer(parts=self._changes() if "tfjobs" in asked.path else ["hang"])
+        return self._asked_now(asked)
+
+    def _asked_now(self, asked):
+        if asked.path.endswith("/tfjobs/job"):
+            return refusal(404, "NotFound", about="job") if self.deleted.is_set() else Answer(body=self._now())
+        return Answer(body={"metadata": VERSION, "items": self._items("tfjobs" in asked.path)})
+
+    def _items(self, jobs):
+        if not jobs:
+            return [pod("running")]
+        return [] if self.deleted.is_set() else [self._now()]
+
+    def _now(self):
+        return {**tfjob("Succeeded" if self.ended.is_set() else "Running"), "metadata": self._item["metadata"]}
+
+    def _printed(self):
+        yield from self._log
+        self._wait()
+
+    def _wait(self):
+        until(lambda: any(event.is_set() for event in (self.ended, self.away, self.deleted)))
+
+    def _changes(self):
+        """Say the job's end when it comes, or break off."""
+        self._wait()
+        if not self.away.is_set():
+            yield {"type": "DELETED" if self.deleted.is_set() else "MODIFIED", "object": self._now()}
+
+
+@pytest.fixture
+def follow(monkeypatch):
+    """Return a function that follows a cluster's job to its end, meanwhile calling something with the server."""
+
+    def run(cluster, deadlines, meanwhile, ahead=0.0):
+        with serve(cluster.script) as server:
+            server.ahead = ahead
+            monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+            monkeypatch.setattr(access, "find", lambda _context: server.access())
+            wanted, who, system = job(**deadlines), Identity(run="r", task="t"), kubeflow.system()
+            first = first_status(wanted, who, system, system.places(wanted, who, pathlib.Path("/")), "")
+            first.job, first.uid, first.namespace = "job", "u1", "ns"
+            threading.Thread(target=meanwhile, args=[server], daemon=True).start()
+            return resume(wanted, first, system)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [stamped(time.time() - 2 * HOURS, " listening\n").encode()],
+        [stamped(time.time() + 3 * HOURS, " from tomorrow\n").encode()],
+        [b"rpc error: no stamp\n"],
+        [b"1970-01-01T00:00:00Z the clock is not set\n"],
+    ],
+    ids=["hours ago", "hours ahead", "none", "1970"],
+)
+def test_the_stamp_of_a_line_ends_no_job(log, follow):
+    cluster = Cluster(age=2 * HOURS, log=log)
+
+    def meanwhile(server):
+        until(lambda: any(asked.path.endswith("/log") for asked in server.asked))
+        cluster.deleted.wait(2)
+        cluster.ended.set()
+
+    status = follow(cluster, {"running": "15m", "no_progress": "10m"}, meanwhile)
+    assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
+
+
+def test_time_in_which_the_api_server_is_away_does_not_count(follow):
+    cluster = Cluster()
+
+    def meanwhile(server):
+        until(lambda: [asked for asked in server.asked if "watch" in asked.query][1:])
+        cluster.away.set()
+        time.sleep(4)
+        cluster.ended.set()
+        cluster.away.clear()
+
+    status = follow(cluster, {"running": "3s", "no_progress": "3s"}, meanwhile)
+    assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
+
+
+def test_time_in_which_the_log_cannot_be_read_is_not_without_progress(follow):
+    cluster = Cluster()
+    cluster.unreadable.set()
+
+    def meanwhile(server):
+        until(lambda: any(asked.path.endswith("/log") for asked in server.asked))
+        cluster.deleted.wait(4)
+        cluster.ended.set()
+
+    status = follow(cluster, {"no_progress": "2s"}, meanwhile)
+    assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
+
+
+@pytest.mark.parametrize("ahead", [0, 3 * HOURS, -15 * MINUTES, -2e9])
+def test_the_age_of_an_adopted_job_is_told_by_the_servers_clock_alone(ahead, follow):
+    cluster = Cluster(age=2 * HOURS, ahead=ahead)
+    status = follow(cluster, {"total": "1h"}, lambda _: None, ahead)
+    assert (status.reason, cluster.deleted.is_set()) == ("DeadlineExceeded", True)
+    assert "`total` passed after 1h" in status.message
+    cluster = Cluster(age=2 * HOURS, ahead=ahead)
+
+    def meanwhile(server):
+        until(lambda: any(asked.path.endswith("/log") for asked in server.asked))
+        cluster.deleted.wait(2)
+        cluster.ended.set()
+
+    assert follow(cluster, {"total": "130m"}, meanwhile, ahead).state is State.SUCCEEDED
+
+
+def test_a_new_job_has_no_age():
+    with serve(Cluster().script) as server:
+        api = Api(server.access())
+        assert api.server_time() is None
+        api.request("GET", "/pods")
+        item = tfjob()
+        item["metadata"]["creationTimestamp"] = stamped(time.time())
+        assert KubernetesJob(api, TFJob(), item, job(), None).age == 0
+        item["metadata"]["creationTimestamp"] = stamped(time.time() + HOURS)
+        assert KubernetesJob(api, TFJob(), item, job(), None).age == 0
+
+
+def test_an_unfinished_line_is_told_and_ticks_go_on_beside_a_flood_of_lines():
+    stamp = stamped(time.time()).encode()
+    flood = [b"".join(stamp + b" line %d\n" % number for number in range(part, part + 50)) for part in range(200)]
+    paced = [each for part in flood for each in (part, 0.02)]
+    cluster = Cluster(log=[*paced, stamp + b"  1%\r 45%"])
+    ticks = 0
+    with serve(cluster.script) as server:
+        found = KubernetesJob(Api(server.access()), TFJob(), tfjob(), job(), None)
+        for event in found.events():
+            ticks += isinstance(event, Tick)
+            if isinstance(event, PartialLine) and event.text == b" 45%":
+                cluster.ended.set()
+    assert ticks >= 4, "in four seconds of lines without a pause"
+
+
+class Pending(Cluster):
+    """A TFJob whose pods nobody makes."""
+
+    def _items(self, jobs):
+        return super()._items(jobs) if jobs else []
+
+    def _now(self):
+        return {**tfjob("Succeeded" if self.ended.is_set() else "Created"), "metadata": self._item["metadata"]}
+
+
+def test_a_job_that_stays_pending_is_reported_and_goes_on(follow, monkeypatch):
+    monkeypatch.setattr(deadlines, "_NOTICE_SECONDS", 1.0)
+    cluster = Pending()
+
+    def wait(_server):
+        time.sleep(3)
+        cluster.ended.set()
+
+    status = follow(cluster, {}, wait)
+    assert status.state is State.SUCCEEDED
+    told = [(each.state, each.message) for each in status.transitions if "Still pending after 1s" in each.message]
+    assert [state for state, _ in told] == [State.PENDING]

@@ -1,0 +1,56 @@
+"""Which incarnation of a rank printed a line, as its agent tells between the lines."""
+
+import json
+
+from tests.wire.scripted import Answer, serve
+from tfsteps import spec
+from tfsteps.cluster.access import Access
+from tfsteps.systems.base import LogLines, ReplicaChanged
+from tfsteps.systems.hai.client import Client
+from tfsteps.systems.hai.job import HaiJob
+from tfsteps.systems.hai.ranks.wire import MARK
+
+JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
+ENDED = {"chain_id": "c", "nb_name": "job", "chain_status": "finished", "worker_status": "failed", "stop_code": 129}
+
+
+def printed(*lines):
+    """Return a rank's log: text that the program printed, and mappings that its agent told."""
+    texts = [line if isinstance(line, str) else MARK + json.dumps(line) for line in lines]
+    return "".join(f"[2026-01-01 00:00:00.000000] {text}\n" for text in texts)
+
+
+def follow(log):
+    answers = iter([log])
+
+    def script(asked):
+        if asked.path.endswith("/log"):
+            return Answer(body={"success": 1, "data": next(answers, ""), "last_seen": None})
+        return Answer(body={"success": 1, "result": {"task": ENDED}})
+
+    with serve(script) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        client = Client(Access(server=url, namespace="", tls=None, token=lambda _: "t", name="HAI"))
+        return list(HaiJob(client, JOB, name="job", chain_id="c", created=0.0, host=None).events())
+
+
+def test_lines_belong_to_the_program_that_was_started_last_also_on_another_node():
+    crashed = {"event": "ended", "code": 3}
+    seen = follow(
+        printed(
+            {"event": "begun"},
+            {"event": "started"},
+            "of the first",
+            crashed,
+            {"event": "started"},
+            "of the second",
+            {"event": "begun"},  # HAI took the node away
+            {"event": "started"},
+            "of the third",
+            crashed,
+        )
+    )
+    lines = {text: event.incarnation for event in seen if isinstance(event, LogLines) for text in event.texts}
+    assert lines == {b"of the first": 0, b"of the second": 1, b"of the third": 2}
+    failed = [event for event in seen if isinstance(event, ReplicaChanged) and event.state == "failed"]
+    assert [(event.incarnation, event.restarts, event.exit_code) for event in failed] == [(0, 0, 3), (2, 1, 3)]

@@ -1,0 +1,89 @@
+"""What a launcher holds in memory, and writes to its disk, whatever comes."""
+
+import json
+import subprocess
+import sys
+
+import msgspec
+
+from tests.unit.kubernetes.objects import pod, tfjob
+from tests.wire.scripted import Answer, serve
+from tests.wire.test_job import events, listed
+from tfsteps.identity import Identity
+from tfsteps.logbook import Logbook
+from tfsteps.recorder import Recorder
+from tfsteps.records import Attempt, Status
+from tfsteps.systems.base import JobChanged, State
+
+MIB = 1 << 20
+LINES = 30
+LAUNCHER = """
+import json, pathlib, sys
+from tfsteps import spec
+from tfsteps.cluster.access import Access
+from tfsteps.cluster.api import Api
+from tfsteps.logbook import Logbook
+from tfsteps.printer import Printer
+from tfsteps.systems.base import LogLines
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.job import KubernetesJob
+api = Api(Access(sys.argv[1], "ns", None, lambda _refused: "", "the test's cluster"))
+logbook, printer = Logbook(pathlib.Path(sys.argv[2])), Printer()
+job = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
+for event in KubernetesJob(api, TFJob(), json.loads(sys.argv[3]), job, None).events():
+    if isinstance(event, LogLines):
+        logbook.write(event)
+        printer.lines(event)
+status = pathlib.Path("/proc/self/status").read_text()
+print([int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")][0], file=sys.stderr)
+"""
+
+
+def test_lines_of_one_mebibyte_and_a_slow_reader_take_little_memory(tmp_path):
+    def script(asked):
+        if asked.path.endswith("/log"):
+            if "tailLines" in asked.query:
+                return Answer(parts=[line(LINES - 1)])
+            first = int(asked.query.get("sinceTime", "2026-01-01T00:00:00Z")[14:19].replace(":", ""), 10)
+            first = first // 100 * 60 + first % 100
+            return Answer(parts=(line(number) for number in range(first, LINES)))
+        if asked.path.endswith("/tfjobs"):
+            return events(0.5, ("MODIFIED", tfjob("Failed"))) if "watch" in asked.query else listed(tfjob("Running"))
+        return events() if "watch" in asked.query else listed(pod("out of memory"))
+
+    def line(number):
+        return b"2026-01-01T00:%02d:%02d.500000000Z " % divmod(number, 60) + bytes([128 + number]) * MIB + b"\n"
+
+    log = tmp_path / "log"
+    with serve(script) as server:
+        command = [sys.executable, "-c", LAUNCHER, server.access().server, str(log), json.dumps(tfjob())]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as launcher:
+            printed = 0
+            while part := launcher.stdout.read(1 << 16):  # as slow as this is, the server is faster
+                printed += len(part)
+            said = launcher.stderr.read()
+            assert said.strip().isdigit(), said.decode()
+            peak = int(said)
+    assert launcher.returncode == 0
+    assert printed > LINES * 4 * MIB
+    assert log.stat().st_size > LINES * MIB
+    assert peak < 64 << 10, "KiB"
+
+
+def test_thousands_of_messages_write_little(tmp_path):
+    status = Status(identity=Identity(run="r", task="t"), job="j", system="kubeflow")
+    attempt = Attempt(tmp_path)
+    attempt.claim().close()
+    written = []
+    attempt.write = lambda status: written.append(len(msgspec.json.encode(status)))
+    logbook = Logbook(attempt.log)
+    recorder = Recorder(status, attempt, logbook, [])
+    for number in range(12_000):
+        message = f"0/{number} nodes are available: insufficient nvidia.com/gpu"
+        recorder.see(JobChanged(at=number, state=State.PENDING, reason="Unschedulable", message=message))
+    logbook.close()
+    assert recorder.status.message == message
+    assert sum(written) < 20 * MIB
+    transitions = recorder.status.transitions
+    assert [transitions[0].at, transitions[-1].at] == [0, 11_999]
+    assert len(transitions) < 1000

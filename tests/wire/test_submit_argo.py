@@ -1,0 +1,177 @@
+"""`tfsteps submit` to Argo as the API server sees it: everything is created, or a second call goes on."""
+
+import pytest
+import yaml
+
+from tests.unit.cli.command import tfsteps, unread
+from tests.unit.cli.jobs_on_cluster import write_kubeconfig
+from tests.wire.scripted import Answer, refusal, serve
+
+CRON_JOB = ("--every", "6h", "--scheduler", "cronjob")
+PARTS = ["serviceaccounts", "roles", "rolebindings", "configmaps", "cronjobs"]
+
+
+class Store:
+    """Keeps what is created, and refuses what is there already; `refused` is a plural that it takes no more of."""
+
+    def __init__(self):
+        self.objects = {}
+        self.refused = ""
+
+    @property
+    def plurals(self):
+        return [plural for plural, _ in self.objects]
+
+    def __call__(self, asked):
+        if asked.method == "GET":
+            plural, name = asked.path.split("/")[-2:]
+            there = self.objects.get((plural, name))
+            return Answer(body=there) if there else refusal(404, "NotFound", about=name)
+        plural, meta = asked.path.rpartition("/")[2], asked.body["metadata"]
+        name = meta.get("name") or f"{meta['generateName']}x7k2p"
+        if (plural, name) in self.objects:
+            return refusal(409, "AlreadyExists", about=name)
+        filled = {"name": name, "namespace": "ml", "uid": f"uid-{plural}", "resourceVersion": "1"}
+        made = {**asked.body, "metadata": {**meta, **filled}}
+        if "dryRun" not in asked.query:
+            if plural == self.refused:
+                return refusal(403, "Forbidden")
+            self.objects[plural, name] = made
+        return Answer(201, made)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    there = Store()
+    with serve(there) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        yield there
+
+
+@pytest.fixture
+def workflow(tmp_path):
+    container = {"image": "busybox:1.37", "command": ["true"]}
+    spec = {"entrypoint": "main", "templates": [{"name": "main", "container": container}]}
+    metadata = {"generateName": "nightly-"}
+    body = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
+    file = tmp_path / "nightly.yaml"
+    file.write_text(yaml.safe_dump(body))
+    return file
+
+
+def test_closed_output_does_not_stop_the_creation(store, workflow):
+    assert (unread("submit", workflow, *CRON_JOB), store.plurals) == (141, PARTS)
+
+
+def test_a_second_call_creates_what_the_first_left_out(store, workflow):
+    store.refused = "rolebindings"
+    code, out, err = tfsteps("submit", workflow, *CRON_JOB)
+    assert (code, out, store.plurals) == (2, "", PARTS[:2])
+    assert "Role nightly created in ml\nnot everything was created; run the same command again" in err
+    store.refused = ""
+    code, out, _ = tfsteps("submit", workflow, *CRON_JOB)
+    assert (code, store.plurals) == (0, PARTS)
+    assert out.splitlines()[:3] == [
+        "ServiceAccount nightly is already in ml",
+        "Role nightly is already in ml",
+        "RoleBinding nightly created in ml",
+    ]
+    assert tfsteps("submit", workflow, *CRON_JOB)[0] == 0
+
+
+@pytest.mark.parametrize("change", ["another", "not ours", "being deleted"])
+def test_another_object_of_that_name_is_refused(store, workflow, change):
+    assert tfsteps("submit", workflow, "--every", "6h")[0] == 0
+    (there,) = store.objects.values()
+    if change == "not ours":
+        there["metadata"].pop("annotations")
+    if change == "being deleted":
+        there["metadata"]["deletionTimestamp"] = "2026-11-24T00:00:00Z"
+    code, out, err = tfsteps("submit", workflow, "--every", "1h" if change == "another" else "6h")
+    assert (code, out) == (2, "")
+    assert "CronWorkflow nightly is in ml already; delete it, or choose another --name" in err
+
+
+def test_a_missing_claim_is_reported_before_anything_is_created(store, workflow):
+    claims = ["here", "gone", "{{workflow.parameters.claim}}", "{{inputs.parameters.x}}"]
+    body = yaml.safe_load(workflow.read_text())
+    body["spec"]["arguments"] = {"parameters": [{"name": "claim"}]}
+    template = body["spec"]["templates"][0] | {"inputs": {"parameters": [{"name": "x", "value": "y"}]}}
+    mounted = [{"name": f"v{i}", "persistentVolumeClaim": {"claimName": name}} for i, name in enumerate(claims)]
+    body["spec"] |= {"volumes": mounted[:2], "templates": [{**template, "volumes": mounted[2:]}]}
+    workflow.write_text(yaml.safe_dump(body))
+    store.objects["persistentvolumeclaims", "here"] = {"kind": "PersistentVolumeClaim", "metadata": {"name": "here"}}
+    for options in ((), ("--every", "6h"), CRON_JOB):
+        code, _, err = tfsteps("submit", workflow, "-p", "claim=typo", *options)
+        found = sorted(line.partition(" is missing on test: ")[0] for line in err.splitlines() if "warning: " in line)
+        assert (code, found) == (0, [f"warning: PersistentVolumeClaim ml/{name}" for name in ("gone", "typo")]), err
+
+
+NAMED = {
+    "serviceAccountName": "{{workflow.parameters.x}}",
+    "volumes": [
+        {"name": "s", "secret": {"secretName": "files"}},
+        {"name": "o", "secret": {"secretName": "o", "optional": True}},
+        {"name": "c", "projected": {"sources": [{"configMap": {"name": "parts"}}]}},
+    ],
+}
+CONTAINER = {
+    "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "here", "key": "k"}}}, {"name": "B", "value": "b"}],
+    "envFrom": [{"configMapRef": {"name": "whole"}}, {"secretRef": {"name": "{{inputs.parameters.x}}"}}],
+}
+WITHOUT = ["ServiceAccount ml/who", "Secret ml/files", "ConfigMap ml/parts", "ConfigMap ml/whole"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("submit",), ("lint", "--on", "kubernetes"), ("lint", "--on", "kubernetes", "-n", "ml"), ("lint",)],
+    ids=" ".join,
+)
+def test_whatever_pods_name_and_is_missing_is_reported(store, workflow, command):
+    body = yaml.safe_load(workflow.read_text())
+    template = body["spec"]["templates"][0]
+    template |= {
+        "container": template["container"] | CONTAINER,
+        "inputs": {"parameters": [{"name": "x", "value": "y"}]},
+    }
+    template["metadata"] = {"labels": {"env": "prod"}}
+    body["spec"] |= {**NAMED, "arguments": {"parameters": [{"name": "x", "value": "who"}]}}
+    body["metadata"] |= {"namespace": "other"} if "-n" in command else {}
+    workflow.write_text(yaml.safe_dump(body))
+    store.objects["secrets", "here"] = {"kind": "Secret", "metadata": {"name": "here"}}
+    code, _, err = tfsteps(command[0], workflow, *command[1:])
+    expected = [] if command == ("lint",) else WITHOUT
+    found = [each for each in WITHOUT if f"{each} is missing on test: " in err]
+    assert (code, found, err.count("is missing")) == (0, expected, len(expected)), err
+    assert err.count("pods that run as it are refused") == err.count("ServiceAccount")
+
+
+def test_a_cluster_that_is_not_there_ends_a_lint_that_asks_it(workflow, monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert tfsteps("lint", workflow)[0] == 0
+    assert tfsteps("lint", workflow, "-n", "ml")[0] == 2, "no cluster is asked by accident"
+    body = yaml.safe_load(workflow.read_text())
+    body["spec"]["serviceAccountName"] = "who"
+    workflow.write_text(yaml.safe_dump(body))
+    code, _, err = tfsteps("lint", workflow, "--on", "kubernetes")
+    assert (code, "kubeconfig" in err) == (2, True), err
+
+
+def test_a_run_is_never_taken_for_an_earlier_one(store, workflow):
+    assert tfsteps("submit", workflow, "--name", "once")[0] == 0
+    code, _, err = tfsteps("submit", workflow, "--name", "once")
+    assert (code, "Workflow once is in ml already" in err) == (2, True)
+
+
+@pytest.mark.parametrize("context", [(), ("--context", "test")])
+def test_the_commands_that_are_printed_lead_to_the_run(store, workflow, context):
+    code, out, _ = tfsteps("submit", workflow, *context)
+    options = "".join(f" {word}" for word in context)
+    assert (code, out.splitlines()) == (
+        0,
+        [
+            "Workflow nightly-x7k2p created in ml",
+            f"Watch it: kubectl{options} --namespace ml get workflow nightly-x7k2p --watch",
+            f"Its jobs: tfsteps show uid-workflows --on kubernetes{options} --namespace ml",
+        ],
+    )
