@@ -50,7 +50,11 @@ def template(name: str) -> str:
 
 
 def _answers(*command: str) -> bool:
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    """Tell whether a command succeeds; one that is not installed does not."""
+    try:
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 def _get(path: str) -> bool:
@@ -209,7 +213,10 @@ def log_tail(name: str, lines: int = 15) -> str:
 
 
 def _ip(*args: str, check: bool = True) -> bool:
-    return subprocess.run(["ip", *args], check=check, capture_output=True).returncode == 0
+    if not check:
+        return _answers("ip", *args)
+    subprocess.run(["ip", *args], check=True, capture_output=True)
+    return True
 
 
 def prepare() -> None:
