@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.argo.world import JOBS, LONG, WORKFLOWS, job
+from tests.preflight.conftest import HELD
 from tests.support.waiting import until
 from tfsteps.cluster.api import Api
 from tfsteps.cluster.logs import PODS
@@ -27,7 +28,6 @@ TRIES_AGAIN = ("OnFailure", "Always")
 """The policies that cover a launcher that was killed."""
 PHASES = ("just started", "replica running")
 SIDE_BY_SIDE = 15
-TRAINING = "echo up; trap 'exit 143' TERM; sleep 15 & wait $!"
 KEPT_SECONDS = 40
 CELLS = [*itertools.product(POLICIES, LOSSES, PHASES)]
 
@@ -92,12 +92,12 @@ class Cell:
     def run(self, world, trainings):
         """Submit, lose the launcher, and see all of it to its end."""
         killed = self.loss == "killed"
-        script = LONG if killed and self.policy not in TRIES_AGAIN else TRAINING  # a finalizer is to find it running
+        script = LONG if killed and self.policy not in TRIES_AGAIN else HELD  # a finalizer is to find it running
         submit(world, self.name, self.policy, script, finalizer=killed)
         pod = running(world, self.name, replica=self.phase == "replica running")
         since = time.monotonic()
         lose(world, self.loss, pod)
-        phase = world.ended(self.name)
+        phase = released(world, self.name)
         tries = sum(node["type"] == "Pod" and "fit" in node["displayName"] for node in world.nodes(self.name).values())
         states = until(lambda: settled(trainings.of(world.flows[self.name]["uid"])), 60)
         self.seconds = round(time.monotonic() - since, 1)
@@ -115,7 +115,7 @@ def settled(states):
     return "runs" not in states and (states or ["never made"])
 
 
-def submit(world, name, policy, script=TRAINING, *, finalizer=False, **spec):
+def submit(world, name, policy, script=HELD, *, finalizer=False, **spec):
     """Submit a Workflow of one train step that has this retry policy. Lint would refuse it: it wants Always."""
     inputs = job(script)
     inputs["spec"] |= spec
@@ -133,19 +133,34 @@ def running(world, name, *, replica):
     def launcher():
         return next((pod for pod in world.launchers(name) if pod["status"].get("phase") == "Running"), None)
 
-    def replicas():
-        selector = f"{RUN_ID}={world.flows[name]['uid']},training.kubeflow.org/job-role"
-        pods = world.cluster.api.list(PODS, world.namespace, labelSelector=selector)["items"]
-        return [pod for pod in pods if pod["status"].get("phase") == "Running"]
-
     def node_runs():
         return any(node["type"] == "Pod" and node["phase"] == "Running" for node in world.nodes(name).values())
 
     pod = until(launcher)
     if replica:
-        until(replicas)
+        until(lambda: replicas(world, name))
         until(node_runs)  # until then Argo makes a pod again that is lost
     return pod["metadata"]["name"]
+
+
+def replicas(world, name):
+    """Return the names of the pods of a Workflow's jobs that run."""
+    selector = f"{RUN_ID}={world.flows[name]['uid']},training.kubeflow.org/job-role"
+    pods = world.cluster.api.list(PODS, world.namespace, labelSelector=selector)["items"]
+    return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running"]
+
+
+def released(world, name):
+    """Return a Workflow's phase once it has ended; whatever it trains meanwhile is released."""
+
+    def phase():
+        for pod in replicas(world, name):
+            world.cluster.kubectl("exec", "-n", world.namespace, pod, "--", "touch", "/tmp/released", whatever=True)
+        time.sleep(0.5)  # some others ask as well
+        found = world.status(name).get("phase")
+        return found in {"Succeeded", "Failed", "Error"} and found
+
+    return until(phase)
 
 
 def lose(world, loss, pod):

@@ -220,7 +220,7 @@ def _(world: World) -> None:
     launcher.ends(10, State.FAILED)
     # of two containers, whose logs are read side by side; a TfJob's own Job may make the pod once more
     assert set(launcher.lines()) == {("worker-0/fetch", "fetched"), ("worker-0/init-data", "no such bucket")}
-    assert "worker-0: init container init-data failed with exit code 3 (Error)" in launcher.status.message
+    assert "container init-data failed with exit code 3" in launcher.digest.summary
     assert (launcher.digest.exit_code, set(launcher.digest.tail)) == (3, {"no such bucket"})
 
 

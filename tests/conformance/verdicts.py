@@ -18,6 +18,9 @@ _WORKER = {"worker": {}}
 _WORKERS = {"worker": {"replicas": 2}}
 _WSUM = "done wsum 6.147475360"  # what two replicas of the stand-in arrive at
 
+# Each incarnation takes some seconds: as soon as the second one has ended, a kubelet removes the log of the first.
+_FAILS_ONCE = {"FAIL_AT": 20, "FAIL_TASK": "worker-0", "RESUME": 1, "STEP_SLEEP": 0.2}
+
 
 def sh(script: str) -> dict[str, Any]:
     """Return fields of a job that runs a shell script in every replica."""
@@ -129,7 +132,7 @@ ROWS = {
             "restart": "on_failure",
             "volumes": SHARED,  # a restart may be a new pod
             "output_dir": "/shared/tfsteps-conformance/{run_id}",
-            **standin(FAIL_AT=20, FAIL_TASK="worker-0", FAIL_CODE=7, RESUME=1),
+            **standin(**_FAILS_ONCE, FAIL_CODE=7),
         },
         prints=["injected failure", "replicas 1 from step 20", "done wsum"],
         restarts=1,
@@ -142,7 +145,7 @@ ROWS = {
             "restart": "exit_code",
             "volumes": SHARED,
             "output_dir": "/shared/tfsteps-conformance/{run_id}",
-            **standin(FAIL_AT=20, FAIL_TASK="worker-0", FAIL_CODE=130, RESUME=1),
+            **standin(**_FAILS_ONCE, FAIL_CODE=130),
         },
         prints=["injected failure", "replicas 1 from step 20", "done wsum"],
         restarts=1,
