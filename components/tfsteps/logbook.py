@@ -7,9 +7,7 @@ from typing import IO
 from tfsteps.log_file import log_block
 from tfsteps.records import open_private
 from tfsteps.systems.base import LogLines
-from tfsteps.tails import Tail
-
-_KEPT = 2  # incarnations whose last lines are at hand
+from tfsteps.tails import Tails
 
 
 class Logbook:
@@ -27,14 +25,14 @@ class Logbook:
         with contextlib.suppress(FileNotFoundError):
             path.replace(path.with_name(f"{path.name}.1"))
         self._file: IO[bytes] = open_private(path, "ab", buffering=0)
-        self._tails: dict[str, dict[int, Tail]] = {}  # by incarnation
+        self._tails = Tails()
         self._broken = False
 
     def write(self, lines: LogLines) -> None:
         """Save each line as a whole, or count it as lost."""
         if not lines.texts:
             return
-        self._tail(lines).add(lines.texts)
+        self._tails.add(lines)
         data = log_block(lines)
         self.lost += len(lines.texts) - data[: self._save(data)].count(b"\n")
 
@@ -53,29 +51,9 @@ class Logbook:
             self._broken = not data.endswith(b"\n", 0, done)
         return max(0, done - before)
 
-    def last_lines(self, replica: str, incarnation: int) -> list[str]:
-        """Return the last lines of one incarnation of a replica, from 0; of its other containers those up to it.
-
-        Empty for one that printed nothing, or too long ago.
-        """
-        tails = self._tails.get(replica, {})
-        if "/" in replica:  # an init container or a sidecar, which runs on while the program is started again
-            incarnation = max((number for number in tails if number <= incarnation), default=0)
-        tail = tails.get(incarnation)
-        return tail.lines() if tail else []
-
-    def _tail(self, lines: LogLines) -> Tail:
-        """Return what keeps the tail of the lines' incarnation; those of the last two are kept.
-
-        Lines that tell no incarnation are the newest one's; those of one that is not kept any more are dropped.
-        """
-        tails = self._tails.setdefault(lines.source, {})
-        newest = max(tails, default=0)
-        number = newest if lines.incarnation is None else lines.incarnation
-        tail = tails.setdefault(number, Tail())
-        if len(tails) > _KEPT:
-            del tails[min(tails)]
-        return tail
+    def last_lines(self, source: str, incarnation: int) -> list[str]:
+        """Return the last lines of one incarnation of a replica or container, as `Tails.last_lines` does."""
+        return self._tails.last_lines(source, incarnation)
 
     def close(self) -> None:
         """Close the file."""

@@ -76,7 +76,7 @@ class Recorder:
             case ReplicaChanged():
                 self._incarnations.see(event)
             case JobChanged():
-                self._job(event)
+                change_state(self.status, event, self._incarnations.started)
         if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
             self._save()
         else:
@@ -111,15 +111,22 @@ class Recorder:
             message = f"the status ({self.status.state}) cannot be saved: {self._unsaved}; free some space there"
             raise LaunchError(message, retryable=True) from self._unsaved
 
-    def _job(self, event: JobChanged) -> None:
-        status = self.status
-        status.state, status.reason, status.message = event.state, event.reason, event.message
-        if event.state is State.RUNNING and status.started is None:
-            status.started = event.at
-        if event.state.terminal:
-            status.started = status.started or self._incarnations.started
-            status.ended = event.at
-        now = Transition(at=event.at, state=event.state, reason=event.reason, message=event.message)
-        status.transitions.append(now)
-        if len(status.transitions) > 2 * _TRANSITIONS:  # a scheduler may have another message each second
-            del status.transitions[_TRANSITIONS]
+
+def change_state(status: Status, event: JobChanged, started: float | None = None) -> None:
+    """Put a job's new state into its status.
+
+    Args:
+        status: Changed in place.
+        event: The new state.
+        started: When all replicas had started, in seconds since the epoch, if an ended job was never seen running.
+    """
+    status.state, status.reason, status.message = event.state, event.reason, event.message
+    if event.state is State.RUNNING and status.started is None:
+        status.started = event.at
+    if event.state.terminal:
+        status.started = status.started or started
+        status.ended = event.at
+    now = Transition(at=event.at, state=event.state, reason=event.reason, message=event.message)
+    status.transitions.append(now)
+    if len(status.transitions) > 2 * _TRANSITIONS:  # a scheduler may have another message each second
+        del status.transitions[_TRANSITIONS]

@@ -28,6 +28,9 @@ from tfsteps.identity import Identity, short_hash
 from tfsteps.spec import RoleName
 from tfsteps.systems.base import ReplicaState, State
 
+ABANDONED = "LauncherDied"
+"""Reason of a status whose launcher was killed: what became of a job that outlives its launcher is not known."""
+
 _NAME_LENGTH = 200  # file systems take 255 bytes
 _LOCK_TRIES = 5
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
@@ -308,9 +311,9 @@ def _abandon(status: Status, at: float) -> None:
     """Make the last status of a launcher that was killed at about `at` say what is known of its job now."""
     local = status.system == "local"
     where = f" in namespace {status.namespace}" if status.namespace else ""
-    rest = ", and its replicas with it" if local else f"; the job may go on{where}"
-    status.state, status.reason, status.ended = State.LOST, "LauncherDied", max(at, status.created)
-    status.message = f"The launcher ended without a word{rest}."
+    rest = "its replicas were stopped too" if local else f"the job may go on{where}"
+    status.state, status.reason, status.ended = State.LOST, ABANDONED, max(at, status.created)
+    status.message = f"The launcher was killed; {rest}."
     status.transitions.append(
         Transition(at=status.ended, state=status.state, reason=status.reason, message=status.message)
     )

@@ -3,6 +3,7 @@
 import collections
 from collections.abc import Sequence
 
+from tfsteps.systems.base import LogLines
 from tfsteps.tracebacks import HEADER, is_chained
 
 _RECENT = 40
@@ -10,6 +11,7 @@ _WIDTH = 1000  # bytes of a line
 _MOST_LINES = 400  # since the traceback; a program that printed more after it went on, and ended for another reason
 _MOST_BYTES = 64 << 10
 _MARK = HEADER.encode()
+_KEPT = 2  # incarnations whose last lines are at hand
 
 
 class Tail:
@@ -48,6 +50,35 @@ class Tail:
         last = list(map(_cut, texts[-_RECENT:]))
         self._recent.extend(last)
         self._before = next((text for text in reversed(last) if text.strip()), self._before)
+
+
+class Tails:
+    """Keeps the last lines of the last two incarnations of each replica, and of its other containers."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._tails: dict[str, dict[int, Tail]] = {}  # by source and incarnation
+
+    def add(self, lines: LogLines) -> None:
+        """Take lines; those that name no incarnation are the newest one's."""
+        tails = self._tails.setdefault(lines.source, {})
+        newest = max(tails, default=0)
+        number = newest if lines.incarnation is None else lines.incarnation
+        tails.setdefault(number, Tail()).add(lines.texts)
+        if len(tails) > _KEPT:
+            del tails[min(tails)]
+
+    def last_lines(self, source: str, incarnation: int) -> list[str]:
+        """Return the last lines of one incarnation, from 0, of `worker-1` or of its container `worker-1/init-data`.
+
+        Of a container beside the program, those up to that incarnation. Empty for one that printed nothing, or too
+        long ago.
+        """
+        tails = self._tails.get(source, {})
+        if "/" in source:  # an init container or a sidecar, which runs on while the program is started again
+            incarnation = max((number for number in tails if number <= incarnation), default=0)
+        tail = tails.get(incarnation)
+        return tail.lines() if tail else []
 
 
 def _cut(text: bytes) -> bytes:

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 
 from tests.hai import pods
 
-STOP, INTERRUPT, FAILED, TIMEOUT, MANUAL_STOP, HOOK_RESTART = 1, 16, 128, 512, 1024, 2048
+STOP, INTERRUPT, FAILED, INIT_FAILED, TIMEOUT, MANUAL_STOP, HOOK_RESTART = 1, 16, 128, 256, 512, 1024, 2048
 MANUAL_SUCCEEDED, MANUAL_FAILED = 4096, 8192
 UNSCHEDULABLE = 32
 USER = "ada"
 _TICK_SECONDS = 0.05
+_ERROR_SECONDS = 0.3  # HAI records why a task failed after the task is finished
 _WORST = ["failed", "stopped", "created", "building", "running", "succeeded"]
 _OPS = {"stop": MANUAL_STOP, "succeed": MANUAL_SUCCEEDED, "fail": MANUAL_FAILED}
 
@@ -65,6 +66,15 @@ class Platform:
         received, final: Seconds that ranks get to answer a notice, and then to leave; 5 and 5 in reality, where no
             machine stands still.
         quota: Unfinished tasks that a user may have.
+        building: Seconds from the grant of the nodes to the start of the ranks.
+        manager_delay: Seconds from the start of the ranks to that of the task's manager.
+        unanswered: How many of the next reports of each source are dropped without an answer, as by a manager that
+            is replaced.
+        image_missing: Pods stay in `building`, as with an image that cannot be pulled.
+        unschedulable_after: Seconds after which pods that have not started count as unschedulable; 1 to 3 minutes in
+            reality.
+        manager_fault: The manager of a task cannot be made.
+        external: The user is an external one.
     """
 
     def __init__(self, folder, nodes=8, received=10.0, final=2.0):
@@ -72,6 +82,11 @@ class Platform:
         self.nodes = nodes
         self.received, self.final = received, final
         self.quota = 10000
+        self.building = self.manager_delay = 0.0
+        self.unanswered = {}
+        self.image_missing = self.manager_fault = self.external = False
+        self.unschedulable_after = 60.0
+        self.errors = {}  # what the platform records of a failed task: when, and the text
         self.tokens = {"secret-token": USER}
         self.tasks = []
         self.tags = {}
@@ -116,6 +131,8 @@ class Platform:
             if len(self.unfinished()) >= self.quota:
                 return f"未完成的任务已经超过 {self.quota} 个"
             number = next(self._ids)
+            if self.external:  # HAI sets the priority of external users to AUTO, and does not report that
+                schema = {**schema, "priority": -1}
             task = Task(number, str(uuid.uuid4()), number, schema)
             task.whole_life_state = schema["options"].get("whole_life_state", 0)
             self.tasks.append(task)
@@ -155,6 +172,23 @@ class Platform:
         """Stop as a failed check of the hardware does."""
         self._managers[task.id].stop(HOOK_RESTART)
 
+    def interrupt_at_once(self, task):
+        """Pre-empt a task whose ranks go at once: HAI has queued it again after 0.6 s."""
+        self._managers[task.id].stop(INTERRUPT)
+
+    def delete_pod(self, task, rank):
+        """Delete a pod as kubectl, an eviction or a drained node does."""
+        self._managers[task.id].delete_pod(rank)
+
+    def watchdog(self, task, text):
+        """Stop a task that printed nothing for too long: HAI marks all its pods as failed."""
+        self._managers[task.id].fail_all(TIMEOUT, text)
+
+    def error(self, task):
+        """Return what is recorded of a failed task; empty = nothing yet."""
+        at, text = self.errors.get(task.id, (0.0, ""))
+        return text if time.time() > at else ""
+
     def manager(self, task):
         return self._managers[task.id]
 
@@ -185,9 +219,11 @@ class Platform:
         task = manager.task
         with self.lock:
             again = (code & (INTERRUPT | UNSCHEDULABLE) or code >= HOOK_RESTART) and task.chain_id not in self.banned
-            task.stop_code = code if again or not code & INTERRUPT else code | MANUAL_STOP
+            task.stop_code = code  # HAI adds MANUAL_STOP to a stop during an interruption only after it stored the code
             task.worker_status = next(each for each in _WORST if each in manager.statuses())
             task.queue_status, task.end_at = "finished", time.time()
+            if manager.error:
+                self.errors[task.id] = (time.time() + _ERROR_SECONDS, manager.error)
             if again and not self._closing:
                 self.again(task)
 
@@ -203,9 +239,12 @@ class Manager(threading.Thread):
         self._codes = [""] * task.nodes
         self._code = 0
         self._notices = []
+        self._deleted = set()
+        self._up = threading.Event()
+        self.error = ""
         self._ear = None
         self._folder = platform.folder / "tasks" / str(task.id)
-        self.host = ""
+        self.host = "127." + ".".join(str(random.randrange(1, 250)) for _ in range(3))  # all listen on one port
         self.start()
 
     def statuses(self):
@@ -226,10 +265,14 @@ class Manager(threading.Thread):
             threading.Thread(target=self._suspend, args=(code,), daemon=True).start()
 
     def _suspend(self, code):
+        self._up.wait(60)  # notices are queued until the manager reads them
         self.task.suspend_code = 1
         if self.pods and pods.may_isolate():
             self.pods[0].set_flag("1")
-        pods.wait_for(lambda: self._code or self.task.suspend_code > 1, self.platform.received if self.pods else 0.0)
+        # HAI waits for all of this time, answered or not, and then takes the flag back.
+        pods.wait_for(lambda: self._code, self.platform.received if self.pods else 0.0)
+        if self.pods and pods.may_isolate() and not self._code:
+            self.pods[0].set_flag("0")
         if self.task.suspend_code < 2:
             self.stop(code)
         pods.wait_for(lambda: self._code, self.platform.final)
@@ -243,39 +286,81 @@ class Manager(threading.Thread):
             self._status = ["succeeded" if code & MANUAL_SUCCEEDED else "failed"] * self.task.nodes
         self._code = code
 
+    def delete_pod(self, rank):
+        self._deleted.add(rank)
+        self.pods[rank].delete()
+
+    def fail_all(self, code, text):
+        """Mark all pods as failed, and stop."""
+        self.error += text
+        self._status = ["failed"] * self.task.nodes
+        self.stop(code)
+
     def end(self):
         self.stop(MANUAL_STOP)
         self.join()
 
     def run(self):
+        if self.platform.manager_fault:  # HAI sets the pods to stopped, and the task to finished without a stop code
+            self._status = ["stopped"] * self.task.nodes
+            self.platform.finished(self, 0)
+            return
+        self.task.worker_status = "building"
+        pods.wait_for(lambda: self._code, self.platform.building)
+        if not (self.platform.image_missing or self._code):
+            self._start()
+        pods.wait_for(lambda: self._code, self.platform.manager_delay)  # HAI starts the pods before the manager
         self._listen()
         try:
-            self._start()
+            self._look()
+            self._judge_early_ends()
             self._watch()
         finally:
             self._ear.shutdown(socket.SHUT_RDWR)  # closing alone does not wake who accepts
             self._ear.close()
         self.platform.finished(self, self._code)
 
-    def _watch(self):
-        limit = self.task.schema["options"].get("timeout")
-        while not self._code:
-            for rank, pod in enumerate(self.pods):
-                code = pod.exit_code
-                if code is None:
-                    continue
+    def _look(self):
+        """Note which pods have ended, and how."""
+        for rank, pod in enumerate(self.pods):
+            code = pod.exit_code
+            if rank in self._deleted:
+                self._status[rank] = "stopped"
+            elif code is not None:
                 self._codes[rank] = str(code)
                 self._status[rank] = "failed" if code else "succeeded"
+        self.task.worker_status = next(each for each in _WORST if each in self._status)
+
+    def _judge_early_ends(self):
+        """Judge pods that ended before their manager: one that failed makes HAI mark all that run as failed, too."""
+        ended = [status in ("succeeded", "failed", "stopped") for status in self._status]
+        if {"failed", "stopped"} & set(self._status) and not all(ended):
+            self._status = [status if over else "failed" for status, over in zip(self._status, ended, strict=True)]
+            self._code |= INIT_FAILED
+        elif all(ended):
+            self._code |= STOP
+
+    def _watch(self):
+        limit, begun = self.task.schema["options"].get("timeout"), time.time()
+        while not self._code:
+            self._look()
+            late = limit and time.time() > self.task.begin_at + limit
             if "failed" in self._status:
                 self._code |= FAILED | STOP
-            elif set(self._status) == {"succeeded"} or (limit and time.time() > self.task.begin_at + limit):
-                self._code |= STOP
-            self.task.worker_status = next(each for each in _WORST if each in self._status)
+            elif "stopped" in self._status or set(self._status) == {"succeeded"} or late:
+                self._code |= STOP  # the code of a normal end is also that of a deleted pod, and of the timeout
+            elif "building" in self._status and time.time() > begun + self.platform.unschedulable_after:
+                self._count_as_unschedulable()
             time.sleep(_TICK_SECONDS)
-        for rank, pod in enumerate(self.pods):
+        for pod in self.pods:
             pod.delete()
-            if self._status[rank] in ("building", "running"):
-                self._status[rank] = "stopped"
+        self._status = ["stopped" if status in ("building", "running") else status for status in self._status]
+
+    def _count_as_unschedulable(self):
+        """Queue the task again: HAI does so with pods that are still building, too, and marks them as failed."""
+        self.error += f"任务状态为 unschedulable {self.task.name}"
+        self._status = ["failed" if status == "building" else status for status in self._status]
+        self._code |= UNSCHEDULABLE
 
     def _start(self):
         self._folder.mkdir(parents=True)
@@ -299,12 +384,12 @@ class Manager(threading.Thread):
         """Return the shell script of a rank: values stand in it as the submitter wrote them."""
         task, spec = self.task, self.task.schema["spec"]
         env = {
-            **spec.get("environments", {}),
             "WORLD_SIZE": task.nodes, "RANK": rank, "MARSV2_RANK": rank,
             "MASTER_ADDR": "127.0.0.1", "MASTER_IP": "127.0.0.1", "MASTER_PORT": port,
             "MARSV2_TASK_ID": task.id, "MARSV2_NB_NAME": task.name, "MARSV2_USER": USER, "CHAIN_ID": task.chain_id,
             "MARSV2_TASK_TYPE": "training", "MARSV2_WHOLE_LIFE_STATE": task.whole_life_state,
         }  # fmt: skip
+        env.update(spec.get("environments", {}))  # last: the user's values win over the platform's
         exports = "\n".join(f"export {key}={value}" for key, value in env.items())
         entry, parameters = spec["entrypoint"], spec.get("parameters", "")
         if spec.get("entrypoint_executable"):
@@ -323,10 +408,8 @@ class Manager(threading.Thread):
     # --- what ranks tell their manager
 
     def _listen(self):
-        while self._ear is None:  # every manager listens on one port: give each an address that no other has
-            self.host = "127." + ".".join(str(random.randrange(1, 250)) for _ in range(3))
-            with contextlib.suppress(OSError):
-                self._ear = socket.create_server((self.host, 7000))
+        self._ear = socket.create_server((self.host, 7000))
+        self._up.set()
         threading.Thread(target=self._hear, daemon=True).start()
 
     def _hear(self):
@@ -346,7 +429,10 @@ class Manager(threading.Thread):
             body += part
         what = pickle.loads(body)
         source = what["source"]
-        self.task.suspend_code = {"receive_suspend_command": 2, "go_suspend": 3}.get(source, 0)
+        if self.platform.unanswered.get(source, 0):
+            self.platform.unanswered[source] -= 1
+            return
+        self.task.suspend_code = {"receive_suspend_command": 2, "go_suspend": 3}.get(source, self.task.suspend_code)
         self.task.whole_life_state = what.get("whole_life_state", self.task.whole_life_state)
         with contextlib.suppress(OSError):  # it may have waited for long enough
             connection.sendall(pickle.dumps({"success": 1, "msg": ""}))

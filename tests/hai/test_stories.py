@@ -157,18 +157,86 @@ def test_a_failed_check_of_the_hardware_queues_it_again(world):
     assert texts(launcher) == ["up", "up", "end"]
 
 
+def test_an_interruption_shorter_than_a_look_is_told(world, gate):
+    file, until_then = gate
+    launcher = world.launch({**_WORKERS, **until_then})
+    until(lambda: launcher.started() and texts(launcher).count("up") == 2)
+    world.platform.interrupt_at_once(world.newest())
+    until(lambda: texts(launcher).count("up") == 4)
+    launcher.until(State.RUNNING)
+    file.touch()
+    launcher.ends(0, State.SUCCEEDED)
+    told = [(each.state, each.reason) for each in launcher.status.transitions if each.state is not State.QUEUED]
+    assert told == [
+        (State.PENDING, ""),
+        (State.RUNNING, ""),
+        (State.RESTARTING, "Interrupted"),
+        (State.RUNNING, ""),
+        (State.SUCCEEDED, ""),
+    ]
+
+
+def test_it_is_pending_until_the_programs_have_started(world):
+    world.platform.building = 4.0
+    launcher = world.launch({**_WORKERS, **_LONG})
+    until(lambda: world.tasks() and world.newest().worker_status == "building")
+    launcher.until(State.PENDING)
+    launcher.until_said("up")
+    launcher.until(State.RUNNING)
+    world.platform.interrupt_at_once(world.newest())
+    launcher.until(State.RESTARTING)
+    assert {replica.state for replica in launcher.status.replicas} == {ReplicaState.PENDING}
+    launcher.signal(signal.SIGTERM)
+    launcher.ends(12, State.CANCELLED)
+
+
+def test_pods_that_never_start_are_queued_again_until_the_deadline(world):
+    world.platform.image_missing, world.platform.unschedulable_after = True, 1.0
+    launcher = world.launch({**_WORKERS, **_LONG, "image": "reg.local/own/missing", "deadlines": {"pending": "15s"}})
+    launcher.ends(11, State.FAILED, "DeadlineExceeded")
+    assert State.RUNNING not in launcher.states
+    assert re.search(r"times in a row.* can pull the image reg.local/own/missing", launcher.status.message)
+    until(world.gone)
+
+
 def test_paused_and_resumed(world, system):
     launcher = world.launch({**_WORKER, **_ONCE_MORE})
     launcher.until_said("up")
     assert system.pause("run") == [launcher.status.job]
+    assert world.gone()
     assert system.pause("run") == []
     launcher.until(State.SUSPENDED)
-    assert world.gone()
     assert system.resume("run") == [launcher.status.job]
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher) == ["up", "up", "end"]
     assert [span.state for span in launcher.status.replicas[0].spans] == [ReplicaState.STOPPED, ReplicaState.SUCCEEDED]
     assert system.resume("run") == []
+
+
+def test_resumed_while_its_ranks_are_being_ended(world, system, capsys):
+    world.platform.received = world.platform.final = 2.0
+    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+    launcher.until_said("line 0")
+    chain = world.newest().chain_id
+    world.platform.tags[chain].append(schema.PAUSED)  # as of a `pause` that was killed
+    world.platform.stop(world.newest(), "stop")
+    assert system.resume("run") == [launcher.status.job]
+    assert "waiting until HAI has ended" in capsys.readouterr().err
+    assert len(world.tasks()) == 2
+    launcher.signal(signal.SIGTERM)
+    launcher.ends(12, State.CANCELLED)
+
+
+def test_a_pause_that_takes_too_long_says_so(world, system, monkeypatch):
+    monkeypatch.setattr("tfsteps.systems.hai.platform._PAUSE_SECONDS", 1.0)
+    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+    launcher.until_said("line 0")
+    with pytest.raises(LaunchError, match=r"has not ended .* within 1 s") as error:
+        system.pause("run")
+    assert error.value.retryable
+    launcher.until(State.SUSPENDED)
+    launcher.signal(signal.SIGTERM)
+    launcher.ends(12, State.CANCELLED)
 
 
 def test_paused_too_late(world, system):
@@ -246,6 +314,50 @@ def test_parameter_servers_and_workers_that_never_end_are_ended_with_the_chief_a
 def test_the_timeout_of_the_platform_is_no_success(world):
     launcher = world.launch({**_WORKER, **_LONG, "systems": {"hai": {"timeout": "3s"}}})
     launcher.ends(10, State.FAILED, "Timeout")
+
+
+# --- ended by the platform
+
+
+def test_a_deleted_pod_is_the_platform_s_fault(world):
+    launcher = world.launch({**_WORKERS, **_LONG})
+    launcher.until(State.RUNNING)
+    world.platform.delete_pod(world.newest(), 1)
+    launcher.ends(13, State.LOST, "PodDeleted")
+    assert (world.newest().stop_code, world.newest().worker_status) == (1, "stopped")
+    assert launcher.digest.fault == "platform"
+
+
+def test_a_manager_that_cannot_be_made_is_the_platform_s_fault(world):
+    world.platform.manager_fault = True
+    launcher = world.launch({**_WORKERS, **_LONG})
+    launcher.ends(13, State.LOST, "StartFailed")
+    assert launcher.digest.fault == "platform"
+
+
+def test_a_program_that_fails_before_the_manager_is_there_is_blamed(world):
+    world.platform.manager_delay = 8.0
+    launcher = world.launch({**_WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] && exec sleep 600; echo bad; exit 3")})
+    launcher.ends(10, State.FAILED, "ReplicaFailed")
+    assert world.newest().stop_code == 256
+    assert (launcher.digest.replica, launcher.digest.exit_code) == ("worker-1", 3)
+
+
+def test_what_the_platform_recorded_of_a_failure_is_shown(world):
+    launcher = world.launch({**_WORKERS, **_LONG})
+    launcher.until(State.RUNNING)
+    world.platform.watchdog(world.newest(), "有任务容器遇到错误\nlog of rank 1 is silent")
+    launcher.ends(10, State.FAILED, "Watchdog")
+    assert "printed nothing" in launcher.digest.summary
+    shown = " ".join(launcher.status.warnings)
+    assert "a pod could not be started (有任务容器遇到错误); log of rank 1 is silent" in shown
+
+
+def test_another_priority_than_asked_for_is_a_warning(world):
+    world.platform.external = True
+    launcher = world.launch({**_WORKER, **sh("echo up"), "priority": 50})
+    launcher.ends(0, State.SUCCEEDED)
+    assert any("priority -1 in place of 20" in warning for warning in launcher.status.warnings)
 
 
 def test_the_finalizer_stops_what_is_left_and_nothing_twice(world, system):
@@ -488,6 +600,42 @@ def test_a_task_that_hai_has_forgotten_is_lost(world):
     manager.end()
 
 
+@pytest.mark.parametrize("status", [404, 408, 401, 403])
+def test_a_proxy_or_a_token_that_fails_for_a_moment(world, gate, status):
+    file, until_then = gate
+    launcher = world.launch({**_WORKER, **until_then})
+    launcher.until(State.RUNNING)
+    world.server.statuses = [status] * 3
+    until(lambda: not world.server.statuses)
+    file.touch()
+    launcher.ends(0, State.SUCCEEDED)
+    assert texts(launcher) == ["up", "end"]
+
+
+@pytest.mark.parametrize("status", [404, 408])
+def test_a_proxy_that_fails_while_a_task_is_created(world, system, status):
+    assert system.attempt("run", "task") == 0
+    world.server.statuses = [status]
+    begun(system)
+    assert len(world.tasks()) == 1
+    system.clean_up(Identity(run="run", task="end"), "run", None)
+
+
+@pytest.mark.parametrize("status", [404, 401, 403])
+def test_a_task_that_can_no_longer_be_followed_goes_on(world, system, monkeypatch, status):
+    monkeypatch.setattr("tfsteps.systems.hai.job.PATIENCE_SECONDS", 3.0)
+    handle = begun(system)
+    events = handle.events()
+    until(lambda: next(events) and world.pods())
+    world.server.statuses = [status] * 1000
+    with pytest.raises(LaunchError, match="goes on") as error:
+        list(events)
+    assert error.value.retryable
+    assert world.pods() == 1
+    world.server.statuses = []
+    system.clean_up(Identity(run="run", task="end"), "run", None)
+
+
 # --- how often it asks
 
 
@@ -527,7 +675,13 @@ def test_launched_by_one_step_and_waited_for_by_another(world, system, monkeypat
 def pod(system, monkeypatch):
     """Return the pod that the launcher is in, as its cluster tells of it."""
     told = types.SimpleNamespace(
-        owner={"name": "wf"}, step="wf.fit", terminating=False, warnings=[], failure="", gone=False
+        owner={"name": "wf"},
+        workflow=("default", "wf", "uid"),
+        step="wf.fit",
+        terminating=False,
+        warnings=[],
+        failure="",
+        gone=False,
     )
     told.leaves_job = lambda _api: told.gone
     system.__dict__["_host"] = told

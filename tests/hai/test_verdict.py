@@ -10,6 +10,13 @@ _RUN = {"chain_status": "running"}
 _END = {"chain_status": "finished"}
 
 
+def _ran(length):
+    """Return fields of a task with a timeout of an hour that ended after `length`; times name no zone."""
+    schema = {"resource": {"image": "registry/project/image"}, "options": {"timeout": 3600}}
+    times = {"begin_at": "2026-01-01T00:00:00", "end_at": f"2026-01-01 {length}"}
+    return {"config_json": {"schema": schema}, **times}
+
+
 @pytest.mark.parametrize(
     ("task", "state", "reason"),
     [
@@ -41,7 +48,25 @@ _END = {"chain_status": "finished"}
         ({**_END, "worker_status": "failed", "stop_code": 256}, State.FAILED, "InitFailed"),
         ({**_END, "worker_status": "stopped", "stop_code": 1024}, State.CANCELLED, "Stopped"),
         ({**_END, "worker_status": "stopped", "stop_code": 1040}, State.CANCELLED, "Stopped"),
-        ({**_END, "worker_status": "stopped", "stop_code": 1}, State.FAILED, "Timeout"),
+        # a rank failed, and only a stop kept HAI from queueing the task again
+        ({**_END, "worker_status": "failed", "stop_code": 144}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "failed", "stop_code": 32}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "failed", "stop_code": 2048 + 128}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "failed", "stop_code": 1}, State.FAILED, "ReplicaFailed"),
+        ({**_END, "worker_status": "failed", "stop_code": 1024 + 128}, State.FAILED, "ReplicaFailed"),
+        ({**_END, "worker_status": "failed", "stop_code": 512 + 128}, State.FAILED, "Watchdog"),
+        ({**_END, "worker_status": "failed", "stop_code": 8192 + 128}, State.FAILED, "MarkedFailed"),
+        ({**_END, "worker_status": "stopped", "stop_code": 1041}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "stopped", "stop_code": 16}, State.CANCELLED, "Stopped"),
+        ({**_END, "worker_status": "stopped", "stop_code": 1}, State.LOST, "PodDeleted"),
+        ({**_END, "worker_status": "stopped", "stop_code": 0}, State.LOST, "StartFailed"),
+        ({**_END, **_ran("00:59:59.5"), "worker_status": "stopped", "stop_code": 1}, State.FAILED, "Timeout"),
+        ({**_END, **_ran("00:59:50"), "worker_status": "stopped", "stop_code": 1}, State.LOST, "PodDeleted"),
+        (
+            {**_END, **_ran("01:00:09"), "worker_status": "stopped", "stop_code": 1024 + 1},
+            State.CANCELLED,
+            "Stopped",
+        ),
         ({**_END, "worker_status": "canceled", "stop_code": 0}, State.CANCELLED, "Stopped"),
         ({**_END, "worker_status": "canceled", "tags": [PAUSED]}, State.SUSPENDED, "Paused"),
         ({**_END, "worker_status": "stopped", "stop_code": 1024, "tags": [PAUSED]}, State.SUSPENDED, "Paused"),
@@ -53,3 +78,11 @@ _END = {"chain_status": "finished"}
 def test_what_a_task_says(task, state, reason):
     found = verdict(task)
     assert (found.state, found.reason) == (state, reason)
+
+
+def test_pods_that_do_not_start_again_and_again_point_at_the_image():
+    task = {"chain_status": "suspended", **_ran("00:00:00")}
+    once, three = (verdict({**task, "stop_code_list": [128, *codes, 0]}).message for codes in ([32], [32, 33, 32]))
+    assert "image" not in once
+    assert "3 times in a row" in three
+    assert "registry/project/image" in three

@@ -54,7 +54,8 @@ class HaiWorld:
         """Start a launcher. Another `home` stands for another machine."""
         name = f"{quote(task)[:50]}-{home}-{attempt}"
         file, said = self.folder / f"{name}.json", self.folder / f"{name}.txt"
-        options = {"workspace": str(_ROOT / "tests/programs"), "finish": "1s", "grace": "2s"}
+        quick = {"finish": "1s", "grace": "2s", "sigterm_delay": "1s"}
+        options = {"workspace": str(_ROOT / "tests/programs"), **quick}
         fields = {
             "name": "case",
             "deadlines": {"total": "3m"},

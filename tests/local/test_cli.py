@@ -294,7 +294,7 @@ def test_stop_after_the_launcher_was_killed_says_that_the_job_is_lost():
     until(lambda: not any(map(alive, pids)))
     stopped = tfsteps("stop", "r1")
     assert stopped.returncode == 0
-    assert re.match(r"already ended: script lost after \S+: The launcher ended without a word", stopped.stdout)
+    assert re.match(r"already ended: script lost after \S+: The launcher was killed", stopped.stdout)
     first = replica_rows("r1")
     assert "stopped" in first[0]
     time.sleep(1.1)

@@ -5,10 +5,11 @@ import json
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.cluster.access import Access
-from tfsteps.systems.base import LogLines, ReplicaChanged
+from tfsteps.systems.base import JobChanged, LogLines, ReplicaChanged
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.hai.ranks.wire import MARK
+from tfsteps.systems.hai.schema import replicas
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 ENDED = {"chain_id": "c", "nb_name": "job", "chain_status": "finished", "worker_status": "failed", "stop_code": 129}
@@ -20,18 +21,18 @@ def printed(*lines):
     return "".join(f"[2026-01-01 00:00:00.000000] {text}\n" for text in texts)
 
 
-def follow(log):
+def follow(log, last_seen=None):
     answers = iter([log])
 
     def script(asked):
         if asked.path.endswith("/log"):
-            return Answer(body={"success": 1, "data": next(answers, ""), "last_seen": None})
+            return Answer(body={"success": 1, "data": next(answers, ""), "last_seen": last_seen})
         return Answer(body={"success": 1, "result": {"task": ENDED}})
 
     with serve(script) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         client = Client(Access(server=url, namespace="", tls=None, token=lambda _: "t", name="HAI"))
-        return list(HaiJob(client, JOB, name="job", chain_id="c", created=0.0, host=None).events())
+        return list(HaiJob(client, replicas(JOB), name="job", chain_id="c", created=0.0, host=None).events())
 
 
 def test_lines_belong_to_the_program_that_was_started_last_also_on_another_node():
@@ -54,3 +55,16 @@ def test_lines_belong_to_the_program_that_was_started_last_also_on_another_node(
     assert lines == {b"of the first": 0, b"of the second": 1, b"of the third": 2}
     failed = [event for event in seen if isinstance(event, ReplicaChanged) and event.state == "failed"]
     assert [(event.incarnation, event.restarts, event.exit_code) for event in failed] == [(0, 0, 3), (2, 1, 3)]
+
+
+def test_a_launcher_that_comes_late_says_when_the_ranks_printed_and_when_their_programs_ended():
+    log = printed({"event": "begun"}, {"event": "started"}, "a line", {"event": "ended", "code": 3})
+    utc = 1767225600.0 - 8 * 3600  # of the lines, on a platform whose clock is eight hours ahead
+    seen = {"id": 1, "timestamp": "2026-01-01T00:00:00", "offset": 0, "mtime": utc + 3}
+    events = follow(log, seen)
+    lines = [event for event in events if isinstance(event, LogLines)]
+    assert [stamp for event in lines for stamp in event.stamps] == [b"2025-12-31T16:00:00.000000Z"]
+    assert {event.at for event in events if isinstance(event, ReplicaChanged)} == {utc}
+    ends = [event.at for event in events if isinstance(event, JobChanged)]
+    assert ends == sorted(ends)
+    assert min(ends) > utc + 3600  # when it was seen

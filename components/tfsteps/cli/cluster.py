@@ -1,7 +1,7 @@
 """Jobs on a cluster for the commands: watched, explained, stopped."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,33 +57,69 @@ def _failed_at(item: "JobPod") -> float:
     return (failure and failure.finished) or item.created
 
 
-def follow_jobs(runs: "Runs", jobs: Sequence["Job"], observers: Sequence[Observer]) -> list["Job"]:
-    """Tell `observers` of every change of some jobs until all have ended or are gone; return them as they were last."""
-    last = {job.status.uid: job for job in jobs}
-    shown: dict[str, bytes] = {}
-    for found in runs.follow(jobs[0].status.identity.run):
-        there = {job.status.uid: job for job in found}
-        last = {uid: there.get(uid) or job.deleted() for uid, job in last.items()}
-        for uid, job in last.items():
-            if shown.get(uid) != (now := msgspec.json.encode(job.status)):
-                shown[uid] = now
-                for each in observers:
-                    each.changed(job.status)
-        if all(job.status.state.terminal for job in last.values()):
-            break
-    return list(last.values())
+class ClusterBackend:
+    """Jobs on a cluster, for the commands."""
 
+    def __init__(self, runs: "Runs") -> None:
+        """Work on what has been launched on one cluster."""
+        self.runs = runs
 
-def stop_jobs(runs: "Runs", jobs: Sequence["Job"], *, now: bool) -> None:
-    """Delete those jobs that have not ended, and wait until their pods are gone."""
-    running = [job for job in jobs if not job.status.state.terminal]
-    for job in running:  # before anything is printed: standard output may be closed
-        runs.stop(job, now=now)
-    for job in jobs:
-        if job not in running:
-            print(f"already ended: {verdict(job.status)}")
-    for job in running:
-        _wait(runs, job)
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return self.runs.where
+
+    def jobs(self, run: str = "") -> "list[Job]":
+        """Return the jobs of a run, or of all of them if it is empty, the oldest first."""
+        return self.runs.jobs(run)
+
+    def explained(self, job: "Job") -> Status:
+        """Return the status of a job, with why it failed if it did."""
+        return explained(self.runs, job)
+
+    def follow(self, jobs: Sequence["Job"], observers: Sequence[Observer]) -> list[Status]:
+        """Tell `observers` of every change until all jobs have ended or are gone; return their last statuses."""
+        last = {job.status.uid: job for job in jobs}
+        shown: dict[str, bytes] = {}
+        for found in self.runs.follow(jobs[0].status.identity.run):
+            there = {job.status.uid: job for job in found}
+            last = {uid: there.get(uid) or job.deleted() for uid, job in last.items()}
+            for uid, job in last.items():
+                if shown.get(uid) != (now := msgspec.json.encode(job.status)):
+                    shown[uid] = now
+                    for observer in observers:
+                        observer.changed(job.status)
+            if all(job.status.state.terminal for job in last.values()):
+                break
+        return [self.explained(job) for job in last.values()]
+
+    def stop(self, jobs: Sequence["Job"], *, now: bool) -> None:
+        """Delete those jobs that have not ended, and wait until their pods are gone."""
+        running = [job for job in jobs if not job.status.state.terminal]
+        for job in running:
+            self.runs.stop(job, now=now)
+        for job in jobs:
+            if job not in running:
+                print(f"already ended: {verdict(job.status)}")
+        for job in running:
+            _wait(self.runs, job)
+
+    def print_log(
+        self,
+        jobs: Sequence["Job"],
+        wanted: Callable[[str], bool],
+        *,
+        timestamps: bool,
+        tail: int | None,
+        follow: Callable[[Sequence["Job"]], Sequence["Job"]] | None,
+    ) -> None:
+        """Print what the pods of some jobs have printed."""
+        from tfsteps.cli.cluster_log import ClusterLog  # noqa: PLC0415
+
+        log = ClusterLog(self.runs, jobs, wanted, timestamps=timestamps)
+        log.print(tail)
+        if follow:
+            log.follow(follow)
 
 
 def _wait(runs: "Runs", job: "Job") -> None:

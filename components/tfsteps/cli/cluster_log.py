@@ -52,8 +52,8 @@ class ClusterLog:
         self._out.writelines(lines if tail is None else collections.deque(lines, maxlen=tail))
         self._out.flush()
 
-    def follow(self, task: str | None, attempt: int | None) -> None:
-        """Print what comes, of the newest attempt of each task unless it is given, until all jobs have ended."""
+    def follow(self, meant: Callable[[Sequence["Job"]], Sequence["Job"]]) -> None:
+        """Print what comes until all jobs have ended; `meant` returns those of all jobs of the run that are."""
         timer = threading.Timer(_LAST_LINES_SECONDS, self._news.put, [None])
         timer.daemon = True
         opened = closed = 0
@@ -67,7 +67,7 @@ class ClusterLog:
                     closed += 1
                     self._out.write(f"{lost}\n".encode() if lost else b"")
                 case _:
-                    self._take(_meant(news, task, attempt))
+                    self._take(meant(news))
                     opened = self._read()
             over = all(job.status.state.terminal for job in self._jobs)
             if self._news.empty():
@@ -133,14 +133,3 @@ class ClusterLog:
 
 def _name(each: "JobPod", container: "Container") -> str:
     return f"{each.replica}/{container.name}" if container.name else str(each.replica)
-
-
-def _meant(jobs: Sequence["Job"], task: str | None, attempt: int | None) -> list["Job"]:
-    """Return those of a run's jobs that were asked for; unlike at the start, none is no error."""
-    of_task = [job for job in jobs if task in (None, job.status.identity.task)]
-    newest = {job.status.identity.task: job for job in of_task}
-    return (
-        [job for job in of_task if job.status.identity.attempt == attempt]
-        if attempt is not None
-        else [*newest.values()]
-    )

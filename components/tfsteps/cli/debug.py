@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tfsteps.cli.cluster import explained
+from tfsteps.cli.backends import find_jobs
+from tfsteps.cli.cluster import ClusterBackend
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
 from tfsteps.cli.hold import launch_held
@@ -17,7 +18,7 @@ from tfsteps.cli.outputs import REPLICA_COLUMNS, headline, print_table, replica_
 from tfsteps.cli.plan import choose
 from tfsteps.cli.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.text import clean, local_time
-from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, Place, cluster, find_jobs
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, Place, cluster, located
 from tfsteps.log_file import read_log
 from tfsteps.records import Attempt, Status
 from tfsteps.systems.base import ReplicaState
@@ -47,7 +48,10 @@ def debug(
     ] = None,
     on: Annotated[
         On | None,
-        typer.Option(help="Runs launched from this machine, or those on a cluster.", show_default="local"),
+        typer.Option(
+            help="Runs launched from this machine, those on a cluster, or those on HAI Platform.",
+            show_default="local; hai for a run that its launcher on this machine left there",
+        ),
     ] = None,
     context: Context = "",
     namespace: Namespace = "",
@@ -69,14 +73,22 @@ def debug(
         launch_held(run, hold, name, where)
     if system is not None:
         raise CommandError(f"--system {system} says where to launch a job; add --hold, or leave it out")
-    _show(run, task, attempt, Place(on or On.LOCAL, context, namespace, all_namespaces))
+    _show(run, task, attempt, located(run, task, on, context, namespace, everywhere=all_namespaces))
 
 
 def _show(run: str, task: str | None, attempt: int | None, place: Place) -> None:
     if place.on is On.KUBERNETES:
-        with cluster(place) as there:
+        with cluster(place) as runs:
+            there = ClusterBackend(runs)
             for job in find_jobs(there, place, run, task, attempt):
-                _print(explained(there, job), _of_cluster(there, job), _kubectl(job, place))
+                _print(there.explained(job), _of_cluster(runs, job), _kubectl(job, place))
+        return
+    if place.on is On.HAI:
+        from tfsteps.cli.hai import hai  # noqa: PLC0415  local runs need no HTTP
+
+        with hai() as platform:
+            for task_there in find_jobs(platform, place, run, task, attempt):
+                _print(platform.explained(task_there), platform.sections(task_there), platform.commands(task_there))
         return
     for each in find_attempts(find_run(run), task, attempt):
         if (status := read(each)) is None:

@@ -119,7 +119,7 @@ class Shells:
 
     def _reachable(self, replica: ReplicaStatus) -> bool:
         """Tell whether a shell finds something: a process at once, a container when it runs."""
-        return self._place.on is On.LOCAL or replica.state is ReplicaState.RUNNING
+        return self._place.on is not On.KUBERNETES or replica.state is ReplicaState.RUNNING
 
     def _shell(self, status: Status, where: str) -> str:
         first, second, *_ = [*where.split(), ""]

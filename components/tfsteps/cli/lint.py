@@ -1,5 +1,6 @@
 """`tfsteps lint`: what an engine would stumble over in a compiled pipeline."""
 
+import enum
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -9,8 +10,14 @@ from tfsteps.cli.compiled import Compiled, Engine, read
 from tfsteps.cli.errors import CommandError, tell, warn
 from tfsteps.cli.where import Context, Namespace, On, Place, cluster
 
+
+class _On(enum.StrEnum):
+    LOCAL = On.LOCAL.value
+    KUBERNETES = On.KUBERNETES.value
+
+
 _OnOption = Annotated[
-    On, typer.Option("--on", help="kubernetes: look on a cluster, too, for the objects that the pipelines name.")
+    _On, typer.Option("--on", help="kubernetes: look on a cluster, too, for the objects that the pipelines name.")
 ]
 
 
@@ -20,7 +27,7 @@ def lint(
         typer.Argument(metavar="COMPILED.yaml...", help="Compiled pipelines, YAML or JSON; `-` reads standard input."),
     ],
     *,
-    on: _OnOption = On.LOCAL,
+    on: _OnOption = _On.LOCAL,
     context: Context = "",
     namespace: Namespace = "",
 ) -> None:
@@ -34,7 +41,7 @@ def lint(
     ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
     stays Pending. Objects that may not be read are not checked.
     """
-    place = Place(on, context, namespace)
+    place = Place(On(on), context, namespace)
     count = 0
     for file in compiled:
         found = read(file)

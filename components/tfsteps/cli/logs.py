@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import datetime as dt
+import functools
 import pathlib
 import sys
 import time
@@ -11,13 +12,13 @@ from typing import IO, Annotated
 
 import typer
 
-from tfsteps.cli.cluster_log import ClusterLog
+from tfsteps.cli.backends import backend, find_jobs, meant
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
 from tfsteps.cli.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.text import clean, printable
 from tfsteps.cli.watch import POLL_SECONDS
-from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, located
 from tfsteps.log_file import read_log
 from tfsteps.records import Attempt, Status
 from tfsteps.spec import ROLES
@@ -35,7 +36,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its local time.")] = False,
     tail: Annotated[int | None, typer.Option(min=0, help="Begin with the last lines, as many as this.")] = None,
-    on: OnOption = On.LOCAL,
+    on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -46,15 +47,13 @@ def logs(
     before the replica if there are several.
     """
     wanted = _Wanted(role, index)
-    place = Place(on, context, namespace, all_namespaces)
-    if on is On.KUBERNETES:
-        with cluster(place) as there:
+    place = located(run, task, on, context, namespace, everywhere=all_namespaces)
+    if place.on is not On.LOCAL:
+        with backend(place) as there:
             jobs = find_jobs(there, place, run, task, attempt)
             wanted.check(job.status for job in jobs)
-            theirs = ClusterLog(there, jobs, wanted, timestamps=timestamps)
-            theirs.print(tail)
-            if follow:
-                theirs.follow(task, attempt)
+            more = functools.partial(meant, task=task, attempt=attempt) if follow else None
+            there.print_log(jobs, wanted, timestamps=timestamps, tail=tail, follow=more)
         return
     name = find_run(run)
     found = find_attempts(name, task, attempt)  # says what is wrong before anything is printed

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tfsteps import systems
+from tfsteps.cli.backends import backend, find_jobs
+from tfsteps.cli.cluster import ClusterBackend
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
 from tfsteps.cli.outputs import verdict
 from tfsteps.cli.runs import RunId, Task
 from tfsteps.cli.watch import POLL_SECONDS
-from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, located
 from tfsteps.systems.base import State
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def pause(
     run: RunId,
     *,
     task: Task = None,
-    on: OnOption = On.LOCAL,
+    on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -34,31 +36,32 @@ def pause(
     The job stays, its launcher waits, and its deadlines go on; `tfsteps resume` starts the replicas again, from their
     last checkpoint if they write any.
     """
-    _change(run, task, Place(on, context, namespace, all_namespaces), paused=True)
+    _change(run, task, located(run, task, on, context, namespace, everywhere=all_namespaces), paused=True)
 
 
 def resume(
     run: RunId,
     *,
     task: Task = None,
-    on: OnOption = On.LOCAL,
+    on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
     """Start the replicas of a job again that is paused, or was created suspended."""
-    _change(run, task, Place(on, context, namespace, all_namespaces), paused=False)
+    _change(run, task, located(run, task, on, context, namespace, everywhere=all_namespaces), paused=False)
 
 
 def _change(run: str, task: str | None, place: Place, *, paused: bool) -> None:
     """Pause or resume those jobs of a run that can be. CommandError if none can, before anything is changed."""
-    if place.on is On.LOCAL:
-        _change_elsewhere(find_run(run), task, paused=paused)
+    if place.on is not On.KUBERNETES:
+        name, where = _run_elsewhere(run, task, place)
+        _change_elsewhere(name, task, where, paused=paused)
         return
     from tfsteps.systems.kubernetes import parts  # noqa: PLC0415  local runs need no HTTP
 
     with cluster(place) as there:
-        jobs = find_jobs(there, place, run, task)
+        jobs = find_jobs(ClusterBackend(there), place, run, task)
         against = {job.status.uid: next(_against(job, paused=paused), "") for job in jobs}
         said = [f"task {job.status.identity.task} {against[job.status.uid]}" for job in jobs if against[job.status.uid]]
         if len(said) == len(jobs):
@@ -85,12 +88,21 @@ class _Pausable(Protocol):
         """Let those that are paused go on, and return their names."""
 
 
-def _change_elsewhere(run: str, task: str | None, *, paused: bool) -> None:
-    """Pause or resume a run that was launched from this machine to somewhere else. CommandError if it cannot be."""
-    statuses = [status for each in find_attempts(run, task) if (status := read(each))]
+def _run_elsewhere(run: str, task: str | None, place: Place) -> tuple[str, set[str]]:
+    """Return the id of a run, and the names of the job systems that its jobs are on. CommandError for a cluster's."""
+    if place.on is On.HAI:
+        with backend(place) as there:
+            return find_jobs(there, place, run, task)[0].status.identity.run, {On.HAI.value}
+    name = find_run(run)
+    statuses = [status for each in find_attempts(name, task) if (status := read(each))]
     if any(status.namespace for status in statuses):
-        raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
-    named = {status.system: systems.get(status.system) for status in statuses if status.system in systems.available()}
+        raise CommandError(f"run {name}: its jobs are on a cluster; add --on kubernetes")
+    return name, {status.system for status in statuses}
+
+
+def _change_elsewhere(run: str, task: str | None, where: set[str], *, paused: bool) -> None:
+    """Pause or resume a run on the job systems `where`. CommandError if it cannot be."""
+    named = {name: systems.get(name) for name in sorted(where) if name in systems.available()}
     able = {name: system for name, system in named.items() if isinstance(system, _Pausable)}
     if not able:
         stop = f"`tfsteps stop {run}` ends them"

@@ -10,11 +10,13 @@ import msgspec
 import yaml
 
 from tfsteps import records, spec, systems
+from tfsteps.cli.backends import backend
 from tfsteps.cli.errors import CommandError, tell, warn
 from tfsteps.cli.find import LATEST
 from tfsteps.cli.outputs import print_json
 from tfsteps.cli.where import AUTO, DEFAULT_SYSTEMS, On, Place, cluster
 from tfsteps.identity import Identity, name_problem, new_run_id
+from tfsteps.records import Status
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.streams import read_input, takes_any
 from tfsteps.systems.base import System
@@ -73,11 +75,10 @@ def choose(on: On | None, system: str | None, context: str, namespace: str) -> t
     if system is None:
         on = on or On.LOCAL
         return DEFAULT_SYSTEMS[on], Place(on, context, namespace)
-    on_cluster = system in (AUTO, *systems.on_kubernetes())
-    if on is not None and (on is On.KUBERNETES) is not on_cluster:
+    its = On.KUBERNETES if system in (AUTO, *systems.on_kubernetes()) else On.HAI if system == On.HAI else On.LOCAL
+    if on not in (None, its):
         raise CommandError(f"--system {system} is not --on {on}; leave one out")
-    # runs elsewhere, such as on hai, are launched and recorded here
-    return system, Place(On.KUBERNETES if on_cluster else On.LOCAL, context, namespace)
+    return system, Place(its, context, namespace)
 
 
 def make_plan(
@@ -99,7 +100,7 @@ def make_plan(
         place: Where to run it.
         run_id: Id of the run; None = a new one.
         task: Name of the task; None = the job's.
-        adopt: Take over a job that runs on a cluster.
+        adopt: Take over a job that outlived its launcher.
         dry_run: Ask no cluster for anything.
         change: Given the job and the job system's name, returns what is to run in its place; None = the job itself.
 
@@ -142,14 +143,14 @@ def _fitting(place: Place, *, dry_run: bool) -> str:
 
 
 def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
-    """Return the attempt's number: one more than any known here or to the cluster, or that of the running job."""
+    """Return the attempt's number: one more than any known here or there, or that of the running job."""
     if any(earlier.alive() for earlier in records.attempts(run, task)):
         raise _running_already(run, task, "")
     number = records.next_attempt(run, task)
     if place.on is On.LOCAL:
         return number
-    with cluster(place) as runs:
-        earlier = [job.status for job in runs.jobs(run) if job.status.identity.task == task]
+    with backend(place) as there:
+        earlier: list[Status] = [job.status for job in there.jobs(run) if job.status.identity.task == task]
     if running := [status for status in earlier if not status.state.terminal]:
         if adopt and running[-1].system != system:
             other = running[-1].system

@@ -33,7 +33,10 @@ def run(
     job: JobFile,
     *,
     on: Annotated[
-        On | None, typer.Option(help="Processes of this machine, or jobs of a cluster.", show_default="local")
+        On | None,
+        typer.Option(
+            help="Processes of this machine, jobs of a cluster, or tasks of HAI Platform.", show_default="local"
+        ),
     ] = None,
     system: Annotated[
         str | None,
@@ -47,7 +50,9 @@ def run(
     task: Annotated[str | None, typer.Option(help="Name of the task within the run. Left out: the job's.")] = None,
     adopt: Annotated[
         bool,
-        typer.Option("--adopt", help="On a cluster: if the task's job runs already, its launcher gone, go on with it."),
+        typer.Option(
+            "--adopt", help="On a cluster or HAI: if the task's job runs already, its launcher gone, go on with it."
+        ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")] = False,
     output: Annotated[
@@ -71,7 +76,7 @@ def run(
     name, place = choose(on, system, context, namespace)
     if adopt and (place.on is On.LOCAL or run_id is None):
         raise CommandError(
-            "--adopt needs --on kubernetes and the --run-id of the job; a local job ends with its launcher"
+            "--adopt needs --on kubernetes or hai and the --run-id of the job; a local job ends with its launcher"
         )
     plan = make_plan(job, name, place, run_id, task, adopt=adopt, dry_run=dry_run)
     if dry_run:
@@ -84,7 +89,7 @@ def run(
     for warning in plan.system.warnings(plan.job):
         warn(warning)
     wanted = keep_tensorboard if tensorboard is None else tensorboard
-    offered = tensorboard is not False and place.on is On.LOCAL
+    offered = tensorboard is not False and place.on is not On.KUBERNETES
     with _tensorboard(plan, asked=wanted, offered=offered) as board:
         with _observer(output, timestamps=timestamps) as looking:
             status = _launch(plan, looking, board.url if board else "")

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tfsteps import records
-from tfsteps.cli.cluster import explained, follow_jobs
+from tfsteps.cli.backends import backend, find_jobs, jobs_of
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import LATEST, find_attempts, find_run, read
 from tfsteps.cli.outputs import (
@@ -24,18 +24,7 @@ from tfsteps.cli.outputs import (
 )
 from tfsteps.cli.text import clean, duration, iso
 from tfsteps.cli.watch import follow, observer
-from tfsteps.cli.where import (
-    AllNamespaces,
-    Context,
-    Namespace,
-    On,
-    OnOption,
-    Place,
-    cluster,
-    find_jobs,
-    jobs_of,
-    workflow_of,
-)
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, located
 from tfsteps.exits import Exit
 from tfsteps.lifecycle import Observer
 from tfsteps.pipeline_record import PipelineRecord
@@ -66,17 +55,17 @@ def runs(
     ] = None,
     *,
     output: OutputOption = Output.TEXT,
-    on: OnOption = On.LOCAL,
+    on: Annotated[On, typer.Option(help="Runs launched from this machine, on a cluster, or on HAI.")] = On.LOCAL,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
     """List all runs, the newest first."""
     place = Place(on, context, namespace, all_namespaces)
-    if on is On.KUBERNETES:
-        with cluster(place) as there:
+    if on is not On.LOCAL:
+        with backend(place) as there:
             jobs = there.jobs() if run is None else jobs_of(there, place, run)
-            found, where = [(job.status, workflow_of(job)) for job in jobs], there.where
+            found, where = [(job.status, job.workflow) for job in jobs], there.where
     else:
         names = records.runs() if run is None else [find_run(run)]
         found = [(status, "") for name in names for each in records.attempts(name) if (status := read(each))]
@@ -101,7 +90,7 @@ def show(
     attempt: AttemptNumber = None,
     output: OutputOption = Output.TEXT,
     follow_: Annotated[bool, typer.Option("--follow", "-f", help="Show it live until it has ended.")] = False,
-    on: OnOption = On.LOCAL,
+    on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -110,13 +99,13 @@ def show(
 
     Its replicas, where its results are, and why it failed if it did.
     """
-    place = Place(on, context, namespace, all_namespaces)
-    if on is On.LOCAL and _shown_as_pipeline(find_run(run), task, output):
+    place = located(run, task, on, context, namespace, everywhere=all_namespaces)
+    if place.on is On.LOCAL and _shown_as_pipeline(find_run(run), task, output):
         return
     with observer(final=False) if follow_ and output is Output.TEXT else contextlib.nullcontext() as looking:
         observers = [looking] if looking else []
-        if on is On.KUBERNETES:
-            found = _on_cluster(place, run, task, attempt, observers, live=follow_)
+        if place.on is not On.LOCAL:
+            found = _remote(place, run, task, attempt, observers, live=follow_)
         else:
             found = _here(find_run(run), task, attempt, observers, live=follow_)
     if not found:  # `read` has said why
@@ -157,14 +146,12 @@ def _here(
     return [status for each in find_attempts(run, task, attempt) if (status := read(each))]
 
 
-def _on_cluster(
+def _remote(
     place: Place, run: str, task: str | None, attempt: int | None, observers: Sequence[Observer], *, live: bool
 ) -> list[Status]:
-    with cluster(place) as there:
+    with backend(place) as there:
         jobs = find_jobs(there, place, run, task, attempt)
-        if live:
-            jobs = follow_jobs(there, jobs, observers)
-        return [explained(there, job) for job in jobs]
+        return there.follow(jobs, observers) if live else [there.explained(job) for job in jobs]
 
 
 def print_status(status: Status) -> None:

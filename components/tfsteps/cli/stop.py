@@ -3,19 +3,20 @@
 import os
 import signal
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from tfsteps.cli.cluster import stop_jobs
+from tfsteps.cli.backends import backend, find_jobs
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.find import find_attempts, find_run, read
 from tfsteps.cli.outputs import verdict
 from tfsteps.cli.runs import RunId, Task
 from tfsteps.cli.watch import POLL_SECONDS
-from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, Place, cluster, find_jobs
+from tfsteps.cli.where import AllNamespaces, Context, Namespace, On, OnOption, located
 from tfsteps.printer import Printer
-from tfsteps.records import Attempt, Status
+from tfsteps.records import ABANDONED, Attempt, Status
 from tfsteps.systems.base import ReplicaState
 
 _HINT_SECONDS = 15.0  # longer than the default grace period
@@ -26,16 +27,16 @@ def stop(
     *,
     task: Task = None,
     now: Annotated[bool, typer.Option("--now", help="Kill the replicas, without a grace period.")] = False,
-    on: OnOption = On.LOCAL,
+    on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
     """Stop a run and wait until it has ended."""
-    place = Place(on, context, namespace, all_namespaces)
-    if on is On.KUBERNETES:
-        with cluster(place) as there:
-            stop_jobs(there, find_jobs(there, place, run, task), now=now)
+    place = located(run, task, on, context, namespace, everywhere=all_namespaces)
+    if place.on is not On.LOCAL:
+        with backend(place) as there:
+            there.stop(find_jobs(there, place, run, task), now=now)
         return
     name = find_run(run)
     attempts = find_attempts(name, task)
@@ -43,12 +44,21 @@ def stop(
     for attempt in running:
         _signal(attempt)
     printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
-    for attempt in attempts:
-        status = read(attempt)
-        if status and attempt not in running:
-            printer.say(f"already ended: {verdict(status)}")
+    ended = [status for attempt in attempts if attempt not in running and (status := read(attempt))]
+    for status in ended:
+        printer.say(f"already ended: {verdict(status)}")
     for attempt in running:
         _wait(attempt, f"tfsteps stop {name} --now", printer, now=now)
+    if left := [status for status in ended if status.reason == ABANDONED and status.system != On.LOCAL]:
+        raise _left_elsewhere(name, left)
+
+
+def _left_elsewhere(run: str, left: Sequence[Status]) -> CommandError:
+    """Return an error that says where the jobs of killed launchers are to be stopped."""
+    on = On.HAI if left[0].system == On.HAI else On.KUBERNETES
+    where = f"--on {on}" + (f" --namespace {left[0].namespace}" if left[0].namespace else "")
+    tasks = ", ".join(status.identity.task for status in left)
+    return CommandError(f"run {run}: {tasks} may go on, its launcher was killed; `tfsteps stop {run} {where}` stops it")
 
 
 def _signal(attempt: Attempt) -> None:

@@ -1,4 +1,4 @@
-"""Here or on a cluster: the options that say so, and the jobs that are found there."""
+"""On this machine, on a cluster or on HAI Platform: the options that say so."""
 
 import contextlib
 import enum
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tfsteps import systems
+from tfsteps import records, systems
 from tfsteps.cli.errors import CommandError
-from tfsteps.cli.find import choose_attempts, match_run
+from tfsteps.cli.find import find_attempts, find_run
 from tfsteps.exits import Exit
 
 if TYPE_CHECKING:
-    from tfsteps.systems.kubernetes.runs import Job, Runs
+    from tfsteps.systems.kubernetes.runs import Runs
 
-_WORKFLOW = ("argoproj.io/v1alpha1", "Workflow")
 _PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
 
 
@@ -26,14 +25,22 @@ class On(enum.StrEnum):
 
     LOCAL = "local"
     KUBERNETES = "kubernetes"
+    HAI = "hai"
 
 
 AUTO = "auto"
 """In place of a job system's name: the one that fits the cluster."""
 
-DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: AUTO}
+DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: AUTO, On.HAI: "hai"}
 
-OnOption = Annotated[On, typer.Option("--on", help="Runs launched from this machine, or those on a cluster.")]
+OnOption = Annotated[
+    On | None,
+    typer.Option(
+        "--on",
+        help="Runs launched from this machine, those on a cluster, or those on HAI Platform.",
+        show_default="local; hai for a run that its launcher on this machine left there",
+    ),
+]
 Context = Annotated[
     str, typer.Option(metavar="NAME", help="Context of the kubeconfig, for --on kubernetes.", show_default="current")
 ]
@@ -50,7 +57,7 @@ class Place(msgspec.Struct, frozen=True):
     """Where a command is to look, as its options say.
 
     Attributes:
-        on: Here or on a cluster.
+        on: This machine, a cluster, or HAI Platform.
         context: Of the kubeconfig; empty = its current one.
         namespace: Empty = the context's.
         everywhere: In all namespaces.
@@ -65,7 +72,7 @@ class Place(msgspec.Struct, frozen=True):
         """Refuse options that contradict one another."""
         if self.everywhere and self.namespace:
             raise CommandError(f"--all-namespaces and --namespace {self.namespace} cannot both hold; leave one out")
-        if self.on is On.LOCAL and (self.context or self.namespace or self.everywhere):
+        if self.on is not On.KUBERNETES and (self.context or self.namespace or self.everywhere):
             raise CommandError("--context, --namespace and --all-namespaces are about a cluster; add --on kubernetes")
 
     @property
@@ -100,40 +107,25 @@ def cluster(place: Place) -> Iterator["Runs"]:
         raise CommandError(str(error), Exit.PLATFORM if error.unavailable else Exit.USAGE) from error
 
 
-def find_jobs(runs: "Runs", place: Place, run: str, task: str | None = None, attempt: int | None = None) -> list["Job"]:
-    """Return the jobs of a run on a cluster: the attempt `attempt` of each task, None = the newest; or of one task.
+def located(
+    run: str, task: str | None, on: On | None, context: str, namespace: str, *, everywhere: bool = False
+) -> Place:
+    """Return where a command is to look for a run: as its options say, else where its launcher here left it.
 
     Raises:
-        CommandError: There is no such run, task or attempt; names the nearest.
-        ApiError: The cluster does not say.
+        CommandError: The options contradict one another.
     """
-    jobs = jobs_of(runs, place, run)
-    return choose_attempts(jobs[0].status.identity.run, jobs, lambda job: job.status.identity, task, attempt)
+    if on is None and not (context or namespace or everywhere) and _left_on_hai(run, task):
+        on = On.HAI
+    return Place(on or On.LOCAL, context, namespace, everywhere)
 
 
-def jobs_of(runs: "Runs", place: Place, run: str) -> list["Job"]:
-    """Return all jobs on a cluster of the run called `run`: its id, the beginning of one, or its Workflow's name.
-
-    Raises:
-        CommandError: There is no such run; names the nearest.
-        ApiError: The cluster does not say.
-    """
-    every = runs.jobs()
-    known = list(dict.fromkeys(job.status.identity.run for job in every))
-    named: dict[str, list[str]] = {}
-    for job in every:
-        ids = named.setdefault(workflow_of(job), [])
-        ids += [id_ for id_ in [job.status.identity.run] if id_ not in ids]
-    named.pop("", None)
-    ids = named.get(run, []) if run not in known else []
-    if len(ids) > 1:  # Workflows of one name in several namespaces, or steps with run ids of their own
-        raise CommandError(f"Workflow {run!r} has several runs: {', '.join(ids)}; write the id of one")
-    name = ids[0] if ids else match_run(run, known, runs.where, place.options, named)
-    return [job for job in every if job.status.identity.run == name]
-
-
-def workflow_of(job: "Job") -> str:
-    """Return the name of the Workflow that a job belongs to; empty = it belongs to none."""
-    owners = job.item["metadata"].get("ownerReferences") or []
-    ours = (str(each["name"]) for each in owners if (each["apiVersion"], each["kind"]) == _WORKFLOW)
-    return next(ours, "")
+def _left_on_hai(run: str, task: str | None) -> bool:
+    """Tell whether tasks of HAI were left by launchers that were killed, and no launcher of the run is alive here."""
+    if not records.runs():
+        return False
+    with contextlib.suppress(CommandError, OSError):  # the command says what is wrong
+        attempts = find_attempts(find_run(run), task)
+        left = [status for attempt in attempts if (status := attempt.status()).reason == records.ABANDONED]
+        return any(status.system == On.HAI for status in left) and not any(attempt.alive() for attempt in attempts)
+    return False

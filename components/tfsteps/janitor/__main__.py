@@ -1,6 +1,7 @@
 """`python -m tfsteps.janitor`: a pass over all jobs every minute, or one."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -9,11 +10,15 @@ from tfsteps.cluster import access
 from tfsteps.cluster.api import Api
 from tfsteps.cluster.errors import Stopped
 from tfsteps.exits import Exit
+from tfsteps.janitor.hai import HaiSweep
 from tfsteps.janitor.sweep import Sweep
+from tfsteps.janitor.workflows import Workflows
 from tfsteps.printer import Printer
 from tfsteps.spec import format_duration
 from tfsteps.spec.units import parse_duration
 from tfsteps.stopping import on_termination
+from tfsteps.systems.hai import access as hai_access
+from tfsteps.systems.hai.client import Client
 
 _LONGEST_SECONDS = 86400.0
 _PATIENCE_SECONDS = 30.0  # the next pass tries again
@@ -30,15 +35,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.USAGE
     namespace = "" if given.all_namespaces else given.namespace or api.access.namespace
 
+    try:
+        hai = _hai(api)
+    except access.AccessError as error:
+        say(f"The janitor cannot start: {error}.")
+        return Exit.USAGE
+
     def clean() -> Exit:
-        sweep = Sweep(api, systems.kinds(), namespace, say, dry_run=given.dry_run)
         try:
-            count = sweep.run()
+            counts = [Sweep(api, systems.kinds(), namespace, say, dry_run=given.dry_run).run()]
+            if hai:
+                workflows = Workflows(api, namespace)
+                counts.append(HaiSweep(hai, workflows, namespace, say, dry_run=given.dry_run).run())
         except Stopped:
             return Exit.PLATFORM
-        if given.once or not count.served:
-            say(f"{count}." if count.served else "The cluster knows no kind of job: no operator is installed.")
-        return Exit.PLATFORM if count.failures else Exit.SUCCEEDED
+        if not counts[0].served:
+            say("The cluster knows no kind of job: no operator is installed.")
+        served = [str(count) for count in counts if count.served]
+        if given.once and served:
+            say(f"{'; '.join(served)}.")
+        return Exit.PLATFORM if any(count.failures for count in counts) else Exit.SUCCEEDED
 
     with on_termination(api.stopping.set):
         if given.once:
@@ -49,6 +65,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             clean()
             api.stopping.wait(given.period)
     return Exit.SUCCEEDED
+
+
+def _hai(api: Api) -> Client | None:
+    """Return the client of HAI Platform if this process is given an address; None = it is not. AccessError as `find`.
+
+    A client's file alone is not enough: on a person's machine it is there for other reasons.
+    """
+    if not any(os.environ.get(name) for name in (hai_access.LAUNCHER_SERVER, hai_access.SERVER)):
+        return None
+    client = Client(hai_access.find(), patience=_PATIENCE_SECONDS)
+    client.stopping = api.stopping
+    return client
 
 
 def _arguments() -> argparse.ArgumentParser:

@@ -17,8 +17,8 @@ from tfsteps.systems.kubernetes.workflow import WORKFLOWS, terminating
 PATIENCE_SECONDS = 60.0
 """How long after a deadline a launcher has to act on it: what it says to people is better than what we could."""
 
-_NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"  # it goes into URLs
-_Name = Annotated[str, msgspec.Meta(pattern=_NAME)]
+NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"  # of an object, which goes into URLs
+_Name = Annotated[str, msgspec.Meta(pattern=NAME)]
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -94,9 +94,18 @@ def _because(left: str, what: Literal["job", "pods"], state: str) -> Due | None:
 
 
 def _overdue(item: Mapping[str, Any], now: float) -> str:
-    """Return whether the job's deadline `total` is over and its launcher, if it has one, did not see to it."""
-    limit = upkeep(item).deadline
     created = dt.datetime.fromisoformat(item["metadata"]["creationTimestamp"]).timestamp()
+    return overdue(upkeep(item).deadline, created, now)
+
+
+def overdue(limit: float | None, created: float, now: float) -> str:
+    """Return whether a job's deadline `total` has passed and its launcher did not act on it; empty = no.
+
+    Args:
+        limit: The deadline, in seconds; None = there is none.
+        created: When the job was created, in seconds since the epoch.
+        now: The same.
+    """
     if limit is None or (late := now - created - limit) < PATIENCE_SECONDS:
         return ""
     return f"its deadline `total` of {format_duration(limit)} passed {format_duration(late)} ago"
@@ -111,7 +120,7 @@ def owner_of(item: Mapping[str, Any]) -> "Owner | None":
     """Return the Workflow that owns an object; None = it is of no Workflow. ValueError for metadata of no object."""
     owners = metadata_of(item).owner_references or []
     ours = [owner for owner in owners if (owner.api_version, owner.kind) == (WORKFLOWS.api, WORKFLOWS.kind)]
-    return next((owner for owner in ours if re.match(_NAME, owner.name)), None)
+    return next((owner for owner in ours if re.match(NAME, owner.name)), None)
 
 
 def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:

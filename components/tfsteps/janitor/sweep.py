@@ -29,20 +29,24 @@ class Count(msgspec.Struct):
 
     Attributes:
         jobs: How many were looked at.
-        due: How many objects were to be deleted.
+        due: How many of those, or of their pods, were to be deleted or stopped.
         failures: How many things could not be done; each was said.
         served: How many kinds of job the cluster knows.
+        what: What was looked at.
+        act: What is done with it.
     """
 
     jobs: int = 0
     due: int = 0
     failures: int = 0
     served: int = 0
+    what: str = "jobs"
+    act: str = "deletions"
 
     def __str__(self) -> str:
         """Return it as people read it."""
         failed = f", {self.failures} failed" if self.failures else ""
-        return f"{self.jobs} jobs looked at, {self.due} deletions due{failed}"
+        return f"{self.jobs} {self.what} looked at, {self.due} {self.act} due{failed}"
 
 
 class Sweep:

@@ -1,13 +1,14 @@
 """Which Workflows are over, and which of their steps have a pod: whether somebody may still come for a job."""
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.cluster.api import Api
 from tfsteps.cluster.errors import ApiError
 from tfsteps.cluster.logs import PODS
-from tfsteps.janitor.rules import Owner, end_of, owner_of
+from tfsteps.janitor.rules import NAME, Owner, end_of, owner_of
 from tfsteps.systems.kubernetes.host import step_of
 from tfsteps.systems.kubernetes.upkeep import upkeep
 from tfsteps.systems.kubernetes.workflow import WORKFLOWS
@@ -30,9 +31,16 @@ class Workflows:
     def left(self, item: Mapping[str, Any]) -> str:
         """Return why nobody will come for a job any more, as the end of a sentence; empty = somebody may."""
         owner = owner_of(item)
-        if owner is None:
-            return ""
-        node, workflow = upkeep(item).launcher, _key(item, owner)
+        return self.over(item["metadata"]["namespace"], owner, upkeep(item).launcher) if owner else ""
+
+    def over(self, namespace: str, owner: Owner, node: str) -> str:
+        """Return why nobody will come for what a node of a Workflow launched; empty = somebody may.
+
+        ValueError for names that are none of Kubernetes.
+        """
+        if not (re.match(NAME, namespace) and re.match(NAME, owner.name)):
+            raise ValueError(f"{namespace}/{owner.name} is no name of an object")
+        workflow = namespace, owner.name, owner.uid
         if (workflow, node) in self._steps:
             return ""
         end = self._end(workflow)

@@ -169,12 +169,13 @@ class Platform:
 def test_a_platform_that_is_no_cluster_pauses_by_itself(monkeypatch):
     platform = Platform()
     monkeypatch.setattr(systems, "get", lambda name: {"hai": platform}[name])
-    saved(run="far", system="hai")
-    assert said("pause", "far") == ["a, b paused"]
-    assert refused("pause", "far") == "error: run far: nothing of it runs on hai\n"
-    assert said("resume", "far") == ["a, b resumed"]
-    assert refused("resume", "far") == "error: run far: nothing of it is paused on hai\n"
-    assert "hai pauses and resumes whole runs; leave it out" in refused("pause", "far", "--task", "mnist")
+    _, lock = saved(run="far", system="hai", hold=True)
+    with lock:
+        assert said("pause", "far") == ["a, b paused"]
+        assert refused("pause", "far") == "error: run far: nothing of it runs on hai\n"
+        assert said("resume", "far") == ["a, b resumed"]
+        assert refused("resume", "far") == "error: run far: nothing of it is paused on hai\n"
+        assert "hai pauses and resumes whole runs; leave it out" in refused("pause", "far", "--task", "mnist")
 
 
 def test_local_runs_are_not_paused(tmp_path, monkeypatch):

@@ -105,3 +105,31 @@ def test_a_claim_of_the_task_where_spec_mounts_another():
         SpecError, match=r"inputs: task_config\.volumes\./data: is set on the task, and `spec` has other"
     ):
         plain_job({"spec": {**JOB, "volumes": [other]}}, partial_job(MOUNTED))
+
+
+TOKEN = {"name": "hai", "secret": {"secretName": "hai-token"}}
+CREDENTIALS = {"name": "bucket", "secret": {"secretName": "bucket"}}
+
+
+def test_what_is_the_launchers_own_does_not_reach_the_replicas():
+    variables = [
+        {"name": "TFSTEPS_HAI_SERVER", "value": "http://hai"},
+        {"name": "TFSTEPS_HAI_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hai", "key": "token"}}},
+        {"name": "TFSTEPS_HAI_TOKEN_FILE", "value": "/data/hai/token"},
+        {"name": "EPOCHS", "value": "3"},
+    ]
+    mounts = [
+        {"name": "data", "mountPath": "/data"},
+        {"name": "hai", "mountPath": "/data/hai/"},
+        {"name": "bucket", "mountPath": "/bucket"},
+    ]
+    partial = partial_job({"env": variables, "volumes": [PVC, TOKEN, CREDENTIALS], "volumeMounts": mounts})
+    assert partial["env"] == {"EPOCHS": "3"}
+    kept = [{"mount": "/data", "pvc": "datasets"}, {"mount": "/bucket", "secret": "bucket"}]
+    assert partial["volumes"] == kept
+
+
+def test_a_claim_that_holds_the_token_too_reaches_the_replicas():
+    variables = [{"name": "TFSTEPS_HAI_TOKEN_FILE", "value": "/data/token"}]
+    partial = partial_job({"env": variables, **MOUNTED})
+    assert partial == {"volumes": [{"mount": "/data", "pvc": "datasets"}]}

@@ -1,9 +1,11 @@
 """From `dsl.TaskConfig`, what an author set on a task, to the same words of a job description.
 
 The driver hands it over as Kubernetes JSON, with the names of a pod spec; everything is None where nothing was set, and
-under kfp.local.
+under kfp.local. What is meant for the launcher is left out: variables TFSTEPS_*, and a mounted Secret that holds the
+file which one of them names.
 """
 
+import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,7 +27,7 @@ def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
         "node_selector": config.get("nodeSelector") or {},
         "tolerations": [_toleration(each) for each in config.get("tolerations") or []],
         "env": dict(_env(config.get("env") or [])),
-        "volumes": list(_volumes(config.get("volumes") or [], config.get("volumeMounts") or [])),
+        "volumes": list(_volumes(config)),
         "pod": {"spec": {"affinity": config["affinity"]}} if config.get("affinity") else {},
     }
     return {field: value for field, value in found.items() if value}
@@ -68,15 +70,32 @@ def _env(variables: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
                 )
 
 
-def _volumes(volumes: list[Mapping[str, Any]], mounts: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    sources = {volume["name"]: volume for volume in volumes}
+def _volumes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    sources = {volume["name"]: volume for volume in config.get("volumes") or []}
+    mounts = config.get("volumeMounts") or []
+    launchers = [_holding(mounts, str(variable.get("value"))) for variable in _launchers(config)]
     for mount in mounts:
-        found: dict[str, Any] = {"mount": mount["mountPath"], **_source(sources[mount["name"]])}
+        source = sources[mount["name"]]
+        if "secret" in source and mount in launchers:
+            continue
+        found: dict[str, Any] = {"mount": mount["mountPath"], **_source(source)}
         if mount.get("subPath"):
             found["sub_path"] = mount["subPath"]
         if mount.get("readOnly"):
             found["read_only"] = True
         yield found
+
+
+def _launchers(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the variables that are meant for the launcher."""
+    return [variable for variable in config.get("env") or [] if variable["name"].startswith(_OURS)]
+
+
+def _holding(mounts: list[Mapping[str, Any]], file: str) -> Mapping[str, Any] | None:
+    """Return the mount in which a file is: the innermost one. None = it is in no mount, or no file."""
+    folders = {pathlib.PurePosixPath(mount["mountPath"]): mount for mount in mounts}
+    path = pathlib.PurePosixPath(file)
+    return next((folders[folder] for folder in (path, *path.parents) if folder in folders), None)
 
 
 def _source(volume: Mapping[str, Any]) -> dict[str, Any]:

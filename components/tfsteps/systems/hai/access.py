@@ -2,12 +2,18 @@
 
 import os
 import pathlib
+import re
 import ssl
 from typing import Any
 
 from tfsteps.cluster.access import Access, AccessError, Token
 
-SERVER, TOKEN, TOKEN_FILE = "MARSV2_SERVER", "MARSV2_USER_TOKEN", "TFSTEPS_HAI_TOKEN_FILE"
+SERVER, TOKEN = "MARSV2_SERVER", "MARSV2_USER_TOKEN"
+"""The variables of HAI's own client."""
+
+LAUNCHER_SERVER, LAUNCHER_TOKEN, TOKEN_FILE = "TFSTEPS_HAI_SERVER", "TFSTEPS_HAI_TOKEN", "TFSTEPS_HAI_TOKEN_FILE"
+"""The launcher's own variables, which never reach the replicas; they come first."""
+
 _CONFIG = "HFAI_CLIENT_CONFIG"
 _DEFAULT = pathlib.Path("~/.hfai/conf.yml")
 
@@ -15,20 +21,25 @@ _DEFAULT = pathlib.Path("~/.hfai/conf.yml")
 def find() -> Access:
     """Return the platform's address and the user's token, which is never part of a message.
 
-    The address: $MARSV2_SERVER, else `url` in the client's file. The token: the file that $TFSTEPS_HAI_TOKEN_FILE
-    names, which is read for every request; else $MARSV2_USER_TOKEN, else `token` in the client's file. That file is
-    $HFAI_CLIENT_CONFIG, else ~/.hfai/conf.yml.
+    The address: $TFSTEPS_HAI_SERVER, else $MARSV2_SERVER, else `url` in the client's file. The token: the file that
+    $TFSTEPS_HAI_TOKEN_FILE names, which is read for every request; else $TFSTEPS_HAI_TOKEN, else $MARSV2_USER_TOKEN,
+    else `token` in the client's file. That file is $HFAI_CLIENT_CONFIG, else ~/.hfai/conf.yml; it is read only where
+    one of both is missing.
 
     Raises:
         AccessError: One of them is missing, or cannot be used.
     """
-    own: dict[str, Any] = {}
-    if not (os.environ.get(SERVER) and (os.environ.get(TOKEN) or os.environ.get(TOKEN_FILE))):
-        own = _client_file()
-    server = _url(str(os.environ.get(SERVER) or own.get("url") or ""))
-    token = _token(str(os.environ.get(TOKEN) or own.get("token") or ""))
+    server, token = _variable(LAUNCHER_SERVER, SERVER), _variable(LAUNCHER_TOKEN, TOKEN)
+    config = {} if server and (token or os.environ.get(TOKEN_FILE)) else _client_file()
+    server = _url(server or str(config.get("url") or ""))
+    source = _token(token or str(config.get("token") or ""))
     tls = ssl.create_default_context() if server.startswith("https://") else None
-    return Access(server=server, namespace="", tls=tls, token=token, name=f"HAI at {server}")
+    return Access(server=server, namespace="", tls=tls, token=source, name=f"HAI at {server}")
+
+
+def _variable(*names: str) -> str:
+    """Return the first of some variables that has a value; empty = none has."""
+    return next(filter(None, map(os.environ.get, names)), "")
 
 
 def _token(given: str) -> Token:
@@ -38,18 +49,18 @@ def _token(given: str) -> Token:
             raise AccessError(f"{TOKEN_FILE} names {file}, which is not there; mount the Secret with the token")
         return lambda _refused: file.read_text().strip()
     if not given:
-        where = f"set {TOKEN}, or {TOKEN_FILE} to a file with it, or `token` in {_path()}"
+        where = f"set {TOKEN} or {LAUNCHER_TOKEN}, or {TOKEN_FILE} to a file with it, or `token` in {_path()}"
         raise AccessError(f"there is no token for HAI; {where}")
     return lambda _refused: given
 
 
 def _url(text: str) -> str:
     if not text:
-        raise AccessError(f"there is no address of HAI; set {SERVER}, or `url` in {_path()}")
-    url = text if "://" in text else f"http://{text}"
-    if not url.startswith(("http://", "https://")):
-        raise AccessError(f"{text!r} is no address of HAI: write http://host or https://host into {SERVER}")
-    return url.rstrip("/")
+        raise AccessError(f"there is no address of HAI; set {SERVER} or {LAUNCHER_SERVER}, or `url` in {_path()}")
+    if not re.fullmatch(r"https?://[^/\s]+(/\S*)?", text):
+        where = f"{LAUNCHER_SERVER}, {SERVER}, or `url` in {_path()}"
+        raise AccessError(f"{text!r} is no address of HAI: write http://host or https://host into {where}")
+    return text.rstrip("/")
 
 
 def _path() -> pathlib.Path:

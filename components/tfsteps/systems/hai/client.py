@@ -14,6 +14,7 @@ from tfsteps.cluster.errors import ApiError, UnexpectedAnswerError
 from tfsteps.cluster.lean_urllib3 import HTTPError, urllib3
 from tfsteps.cluster.response import retry_after
 from tfsteps.systems.hai.access import SERVER, TOKEN
+from tfsteps.systems.hai.messages import newest, translated
 
 Op = Literal["stop", "succeed", "fail", "suspend"]
 Task = Mapping[str, Any]
@@ -23,6 +24,8 @@ _READ_SECONDS = 10.0
 _DONE = (1, 2)  # what the platform's own client takes for a success
 _PAGE = 100
 _SHOWN = 300  # characters of the platform's own words
+_NO_TASK = "no task of user"  # begins what the platform says of a task that it does not know
+_NOT_FOUND, _TIMEOUT = 404, 408  # HAI itself answers neither: a proxy does, while servers behind it are replaced
 
 
 class _Pod(msgspec.Struct):
@@ -39,6 +42,7 @@ class _Task(msgspec.Struct):
     status: str | None = msgspec.field(name="chain_status", default=None)
     code: int | str | None = msgspec.field(name="stop_code", default=None)
     codes: list[int | str] | None = msgspec.field(name="stop_code_list", default=None)
+    ids: list[int | str] | None = msgspec.field(name="id_list", default=None)
     pods: list[_Pod] | None = msgspec.field(name="_pods_", default=None)
 
 
@@ -66,6 +70,7 @@ class _Tagged(msgspec.Struct):
 class _Log(msgspec.Struct):
     data: str | None = None
     last_seen: dict[str, Any] | None = None
+    error: str | None = msgspec.field(name="error_msg", default=None)
 
 
 class RefusedError(ApiError):
@@ -76,17 +81,26 @@ class Client(Api):
     """A client of one platform. Requests are tried again, and given up, as those to a Kubernetes API server are.
 
     The token goes in the body, where the platform looks for it too, so that no proxy on the way writes it down.
+
+    Attributes:
+        warnings: What the platform changed of the task that was created last; empty = nothing.
     """
 
     def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = _READ_SECONDS) -> None:
         """Connect at the first request; each is tried again for `patience` seconds, and waits so long for an answer."""
         super().__init__(access, patience, read_seconds)
+        self.warnings: list[str] = []
 
     # --- one call an endpoint
 
     def create_task(self, schema: Task) -> Task:
         """Create a task and return it as the platform does: its tags and chain_status are not filled in yet."""
-        return dict(self.request("POST", "/operating/task/create", {}, schema, an_answer(_Created))["task"])
+        task = dict(self.request("POST", "/operating/task/create", {}, schema, an_answer(_Created))["task"])
+        asked, given = schema.get("priority"), task.get("priority")
+        if None not in (asked, given) and given != asked:
+            why = "HAI lets external users have AUTO (-1) alone"
+            self.warnings = [f"HAI made the task with priority {given} in place of {asked}: {why}."]
+        return task
 
     def query(self, **selector: str) -> Task | None:
         """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
@@ -96,11 +110,11 @@ class Client(Api):
         """Return the newest task of a chain; asked once."""
         return self._found(self.once, {"chain_id": chain_id})
 
-    def tagged(self, tag: str) -> Iterator[Task]:
-        """Yield the user's tasks that have a tag, the newest first, page by page."""
+    def tagged(self, tag: str, *, pods: bool = False) -> Iterator[Task]:
+        """Yield the user's tasks that have a tag, the newest first, page by page; with `pods` also theirs."""
         page, seen = 1, 0
         while True:
-            query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": "false"}
+            query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": str(pods).lower()}
             result = self.request("POST", "/query/task/list", query, check=an_answer(_Tagged))["result"]
             yield from result["tasks"]
             page, seen = page + 1, seen + len(result["tasks"])
@@ -111,6 +125,19 @@ class Client(Api):
         """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Asked once."""
         query = {"chain_id": chain_id, "rank": str(rank), "last_seen": msgspec.json.encode(last_seen).decode()}
         return self.once("POST", "/query/task/log", query, check=an_answer(_Log))
+
+    def recorded(self, chain_id: str, last_seen: Mapping[str, Any] | None) -> list[str]:
+        """Return what the platform itself recorded of the newest task of a chain, in lines; empty = nothing.
+
+        The answer holds the log of rank 0 since `last_seen`, too, which is not used.
+        """
+        error = str(self.log_once(chain_id, 0, last_seen).get("error_msg") or "")
+        lines = [line.strip() for line in (*error.splitlines(), *newest(self.system_log(chain_id)))]
+        return [translated(line) for line in dict.fromkeys(filter(None, lines))]
+
+    def system_log(self, chain_id: str) -> str:
+        """Return what the platform itself says about a chain; empty = nothing."""
+        return str(self.request("POST", "/query/task/sys_log", {"chain_id": chain_id}).get("data") or "")
 
     def stop(self, chain_id: str, op: Op = "stop") -> None:
         """End a chain; nothing if it has ended."""
@@ -160,16 +187,21 @@ class Client(Api):
                 return answer
         except ShapeError as error:
             wrong, answer = error, {}
-        said = str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN]
+        said = translated(str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN])
         if response.status == 200 and "success" in answer:
             raise RefusedError(said or "it does not say why", 200)
         if response.status in (401, 403):
-            hint = f"check the token in {TOKEN}, and the address in {SERVER}"
-            raise ApiError(f"{self.access.name} refused: {said or response.status}; {hint}", response.status)
+            hint = f"; check the token in {TOKEN}, and the address in {SERVER}"
+            about_token = not said.startswith(_NO_TASK)
+            raise ApiError(
+                f"{self.access.name} refused: {said or response.status}{hint if about_token else ''}", response.status
+            )
         if response.status < 400:
             raise UnexpectedAnswerError(f"POST {path}", wrong or f"HTTP {response.status}", response.data)
         message = f"{path}: HTTP {response.status} {said}".strip()
-        raise ApiError(message, response.status, retry_after=retry_after(response.headers))
+        refused = ApiError(message, response.status, retry_after=retry_after(response.headers))
+        refused.transient = response.status == _TIMEOUT or (response.status == _NOT_FOUND and self._accepted)
+        raise refused
 
     def _post(
         self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any]

@@ -1,19 +1,23 @@
 """A task of HAI, from its creation on: its events, its logs, its end. One loop that asks, and never too often."""
 
+import contextlib
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
+
+import msgspec
 
 from tfsteps.cluster import access
 from tfsteps.cluster.answers import MALFORMED
 from tfsteps.cluster.api import PATIENCE_SECONDS, Api
 from tfsteps.cluster.errors import ApiError
-from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import (
     TICK_SECONDS,
     Cause,
     Event,
+    JobChanged,
     LaunchError,
     LogLines,
     PartialLine,
@@ -23,8 +27,8 @@ from tfsteps.systems.base import (
     one_line,
 )
 from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.logs import RankLog
-from tfsteps.systems.hai.schema import PAUSED, labels, replicas
+from tfsteps.systems.hai.logs import Entry, RankLog, event_time, gaps
+from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.hai.tracker import Tracker
 from tfsteps.systems.kubernetes.host import Host
 from tfsteps.systems.kubernetes.kind import Verdict
@@ -44,6 +48,9 @@ _DENIED_SECONDS = 20.0  # for which a stop that is denied is tried again: a pod 
 _URGENT_SECONDS = 3.0  # for an answer to the stop: the next signal is heard only then
 _ROUNDING_SECONDS = 2.0  # the platform tells its time in whole seconds
 _LAST_READS = 20
+_WITH_MESSAGES = (State.FAILED, State.LOST)
+_MESSAGE_PAUSES = (0.0, 1.0)  # seconds before each look for them
+_SHOWN = 2000  # characters of them
 _NO_TASK = 401  # what HAI answers who asks for the log of a task that it does not know
 
 
@@ -81,11 +88,22 @@ class HaiJob:
     namespace = ""
 
     def __init__(
-        self, client: Client, job: TrainingJob, *, name: str, chain_id: str, created: float, host: Host | None
+        self,
+        client: Client,
+        replicas: Sequence[Replica],
+        *,
+        name: str,
+        chain_id: str,
+        created: float,
+        host: Host | None = None,
     ) -> None:
-        """Take over the task; nothing is asked before `events`. `host` is our pod, if we are in one."""
+        """Take over the task, whose ranks are `replicas`; nothing is asked before `events` or `look`.
+
+        `host` is our pod, if we are in one.
+        """
         self.name, self.uid, self.created = name, chain_id, created
         self.warnings = host.warnings if host else []
+        self.warnings += client.warnings
         self.tensorboard_url = ""
         self._began = time.monotonic()
         self._age: float | None = None
@@ -96,7 +114,7 @@ class HaiJob:
         self._host = host
         if host:
             self._cluster = Api(access.find(), patience=0, read_seconds=_URGENT_SECONDS)
-        self._replicas = replicas(job)
+        self._replicas = replicas
         self._logs = [RankLog() for _ in self._replicas]
         self._tracker = Tracker(self._replicas)
         self._task: Mapping[str, Any] | None = None
@@ -130,6 +148,24 @@ class HaiJob:
             said = f"task {self.name} goes on, but an answer of HAI is not understood: {error!r}"
             raise LaunchError(said, retryable=True) from error
 
+    def look(self) -> list[Event]:
+        """Return what has happened so far, in order, without waiting; of an ended task the last is its end.
+
+        Raises:
+            ApiError: The platform does not answer, or refuses.
+        """
+        events = list(self._look())
+        ended = self._tracker.final is not None
+        for rank in range(len(self._replicas)):
+            for _ in range(_LAST_READS if ended else 1):  # one that runs may print for ever
+                found = list(self._read_log(rank, whole=ended))
+                events += found
+                if not found:
+                    break
+        if ended:
+            events += [*self._tracker.ended(self._task, time.time()), self._tracker.last()]
+        return events
+
     def _followed(self) -> Iterator[Event]:
         polls = self._polls()
         while not self._tracker.final:
@@ -146,6 +182,8 @@ class HaiJob:
         if not self._hurried:
             yield from self._drain()
         yield from self._tracker.ended(self._task, time.time())
+        if self._tracker.last().state in _WITH_MESSAGES and not self._hurried:
+            self._read_messages()
         yield self._tracker.last()
 
     def stop(self, cause: Cause) -> None:
@@ -213,19 +251,27 @@ class HaiJob:
 
     def _read_log(self, rank: int, *, whole: bool = False) -> Iterator[Event]:
         log, replica = self._logs[rank], self._replicas[rank]
-        answer = self._client.log_once(self.uid, rank, log.last_seen)
         before = log.rest
-        yield from self._lines(replica, log.read(answer, whole=whole))
+        ask = functools.partial(self._client.log_once, self.uid, rank)
+        yield from self._lines(replica, log.read(ask, whole=whole))
         if log.rest and log.rest != before:
             yield PartialLine.of(time.time(), replica, log.rest)
 
-    def _lines(self, replica: Replica, found: Iterator[bytes | dict[str, Any]]) -> Iterator[Event]:
+    def _lines(self, replica: Replica, entries: Sequence[Entry]) -> Iterator[Event]:
         now = time.time()
-        for each in found:
-            if isinstance(each, bytes):
-                yield LogLines(now, replica, [each], incarnation=self._tracker.incarnation(replica))
-            else:
-                yield from self._tracker.told(replica, each, now)
+        for _, group in itertools.groupby(entries, lambda entry: isinstance(entry[1], bytes)):
+            found = list(group)
+            if texts := [what for _, what in found if isinstance(what, bytes)]:
+                stamps = [stamp for stamp, _ in found]
+                incarnation = self._tracker.incarnation(replica)
+                yield LogLines(now, replica, texts, stamps if all(stamps) else [], incarnation=incarnation)
+                continue
+            for stamp, what in found:
+                if isinstance(what, bytes):
+                    continue
+                for event in self._tracker.told(replica, what, event_time(stamp, now)):
+                    # The job's own changes are told in the order in which they are seen.
+                    yield msgspec.structs.replace(event, at=now) if isinstance(event, JobChanged) else event
 
     def _drain(self) -> Iterator[Event]:
         """Yield what the ranks printed last; for one whose log cannot be read, that."""
@@ -237,7 +283,18 @@ class HaiJob:
                     if not found:
                         break
             except ApiError as error:
+                self._logs[rank].incomplete = True
                 yield one_line(time.time(), replica, f"(log incomplete: {error})".encode())
+        self.warnings += gaps(str(self._replicas[rank]) for rank, log in enumerate(self._logs) if log.incomplete)
+
+    def _read_messages(self) -> None:
+        """Add what the platform recorded of the failed task to the warnings; it does so some moments after its end."""
+        for pause in _MESSAGE_PAUSES:
+            time.sleep(pause)
+            with contextlib.suppress(ApiError):  # it explains the end, and does not decide it
+                if lines := self._urgent.recorded(self.uid, self._logs[0].last_seen):
+                    self.warnings.append(f"HAI recorded of task {self.name}: {'; '.join(lines)[:_SHOWN]}")
+                    return
 
     # --- ending
 

@@ -1,11 +1,18 @@
-"""What a rank prints: from the platform's text to lines, each once and in order, and to what its agent tells.
+"""What a rank prints: from the platform's answers to lines, each once and in order, and to what its agent tells.
 
-The platform tells where to go on (`last_seen`), joins what all tasks of a chain printed, puts a time before each line,
-and cuts lines after 4096 characters.
+HAI keeps what a rank prints in a few files, which it overwrites in turn, and stamps each line. A request names a line,
+`last_seen`, by its time stamp and its offset in its file; the answer is what follows it. The answer ends within a line
+more often than not, and its own `last_seen` is the last line that begins in it, ended or not.
+
+So a request names a whole line before the last one that was taken, and the answer begins with lines that are known.
+Where it does not, lines were overwritten, or the clock was set back: the whole log is read, and the place looked for.
 """
 
+import datetime as dt
+import functools
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,49 +22,328 @@ from tfsteps.systems.hai.ranks.wire import MARK
 NOTHING_YET = "还没产生日志"
 """The platform's words in place of a log that is not there yet."""
 
-_STAMP = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}\] ?")
+_STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{6})\] ")
+_STAMP_LENGTH = len("[2026-01-02 03:04:05.000001] ")
+_WITHIN = re.compile(rf"[^\n]{_STAMP.pattern}")  # a stamp that does not begin a line
+_CUT = re.compile(r"\.\.\.\([^\n()]* \d+\W已被截断\)$", re.MULTILINE)  # what the server ends a line with that it cuts
+_REPLACED = "\ufffd"  # in place of one to three bytes that are not UTF-8
 _BAR, _IMAGE = "[HFAI_PRINT:TQDM]", "[HFAI_PRINT:IMAGE]"
+_FILE_BYTES = 1 << 20  # less than a file of a log has; HAI's have 2 MiB
+_NOWHERE = 1 << 40  # an offset behind the end of every file
+_COMPARED = 300  # characters that tell a line from another
+_QUARTER_SECONDS = 900  # clocks are a multiple of it ahead of UTC, or behind
+_ZONE_SECONDS = 15 * 3600
+_LATE_SECONDS = 60.0
+_NAMED = 5  # replicas in a warning
+_GAP = "lines may be missing here: HAI had overwritten the one before when the log was read again"
+_BEGINNING = "its beginning is missing: HAI had overwritten it when the log was read"
+
 Told = dict[str, Any]
+Seen = Mapping[str, Any]
+Ask = Callable[[Seen | None], Mapping[str, Any]]
+Entry = tuple[bytes, bytes | Told]
+"""When something was printed, as `log_file.stamp` writes times, empty = not known; a line, or what the agent tells."""
 
 
 class RankLog:
     """How far the log of one rank has been read.
 
     Attributes:
-        last_seen: What to hand back to the platform; None = from the beginning.
+        last_seen: The line to name to the platform; None = from the beginning.
         rest: What the last answer had of a line that has not ended yet; empty = nothing.
+        incomplete: Whether an entry says that lines may be missing.
     """
 
     def __init__(self) -> None:
         """Begin before the first line."""
-        self.last_seen: Mapping[str, Any] | None = None
+        self.last_seen: Seen | None = None
         self.rest = b""
-        self._known = 0  # lines of the next answer that were seen already
+        self.incomplete = False
+        self._length = (0, True)  # of the line that `last_seen` names, as `_size` has it
+        self._taken: list[int] = []  # marks of the lines behind it that were taken
+        self._last = ""  # time stamp of the last of them
+        self._before: Seen | None = None  # the platform's `last_seen` in the answer before
+        self._final = ""  # a line without an end that was taken because the rank has ended
+        self._ahead: int | None = None  # seconds by which the rank's clock is ahead of UTC; None = not known
 
-    def read(self, answer: Mapping[str, Any], *, whole: bool = False) -> Iterator[bytes | Told]:
-        """Yield the new lines of an answer, and between them what the agent tells.
-
-        A line that was still being written when the platform read it would never be told in full: it goes on behind it.
-        So the place moves on only with an answer that ends with a line's end.
+    def read(self, ask: Ask, *, whole: bool = False) -> list[Entry]:
+        """Return what is new: lines, and between them what the agent tells.
 
         Args:
-            answer: Of the platform.
+            ask: Asks the platform for what follows a line, None = for all; up to three times.
             whole: The rank has ended: what comes last is a line, too.
         """
-        text = str(answer.get("data") or "")
-        if text == NOTHING_YET:
-            return
-        *lines, rest = text.split("\n")
-        self.rest = b"" if whole else _unfinished(rest)
-        new = lines[self._known :]
-        if whole or not rest:
-            self._known = 0
-            self.last_seen = answer.get("last_seen") or self.last_seen
-            new += [rest] if rest else []
+        page = self._joined(ask, _Page(ask(self.last_seen)), whole=whole)
+        first = page.find(self._taken, anywhere=not self.last_seen) if page else None
+        asked = self.last_seen
+        if first is None and self.last_seen:
+            page, asked = _Page(ask(None)), None
+            first = page.find(self._taken, anywhere=True)
+        if not page or not page.text:
+            return []
+        why = "" if first is not None else _GAP
+        if first is None:
+            first = page.later(self._last)
+        elif not self._taken and not page.begins:
+            why = _BEGINNING
+        lines = page.lines[: page.ended if not whole else None]
+        entries = self._entries(page, lines[first:], why, whole=whole)
+        self.rest = b"" if whole else _unfinished(page.rest)
+        if lines:
+            self._last = _stamp(lines[-1]) or self._last
+            self._move(page, lines, asked)
+        return entries
+
+    # --- the place to go on from
+
+    def _move(self, page: "_Page", lines: Sequence[str], asked: Seen | None) -> None:
+        """Name the last line that can be named before the last of `lines`, which were taken."""
+        server = page.seen
+        if server and asked and server.get("id") != asked.get("id") and page.follows(asked, self._length):
+            server = {**server, "id": asked.get("id")}  # the newer task has printed nothing yet
+        places = itertools.chain(page.places(server), page.place(self._before))
+        last = len(lines) - 1
+        for i, seen in places:
+            if i < last and _stamp(lines[i]) < _stamp(lines[last]):
+                self.last_seen, self._length, first = seen, _size(lines[i] + "\n"), i + 1
+                break
         else:
-            self._known = len(lines)
-        for line in new:
-            yield from _parsed(line)
+            self.last_seen, first = asked, 0
+        self._taken = [_mark(line) for line in lines[first:]]
+        self._before = server or self._before
+
+    def _joined(self, ask: Ask, page: "_Page", *, whole: bool) -> "_Page | None":
+        """Return a page with the line joined that goes on in the next file; None if it cannot be.
+
+        The platform leaves out what a file has before its first stamp, unless it is asked for what is newer than that.
+        """
+        seen = page.seen
+        if not self.last_seen or not seen or not page.doubtful:
+            return page
+        if page.follows(self.last_seen, self._length):
+            return page
+        if seen.get("id") != self.last_seen.get("id") or len(page.text) > _FILE_BYTES:
+            return None  # more than one line may be cut
+        if page.at is None:  # the newer file has one line so far: what is before that cannot be asked for yet
+            return None if whole else page.without_last(seen)
+        if seen["offset"] == 0:
+            return page
+        earlier = dt.datetime.fromisoformat(seen["timestamp"]) - dt.timedelta(microseconds=1)
+        place = {"timestamp": earlier.isoformat(timespec="microseconds"), "offset": _NOWHERE}
+        return page.joined(_Page(ask({**self.last_seen, **place})))
+
+    # --- from lines to entries
+
+    def _entries(self, page: "_Page", lines: Sequence[str], why: str, *, whole: bool) -> list[Entry]:
+        self._ahead = page.ahead if page.ahead is not None else self._ahead
+        last = [page.rest] if whole and page.rest != self._final and not _begins_stamp(page.rest) else []
+        self._final = page.rest if whole else ""
+        entries: list[Entry] = []
+        if why:
+            self.incomplete = True
+            stamps = (_STAMP.match(line) for line in lines)
+            at = self._time(next(filter(None, stamps), None))
+            entries.append((at, f"(log incomplete: {why})".encode()))
+        at = b""
+        for line, following in itertools.pairwise([*lines, *last, ""]):
+            stamp = _STAMP.match(line)
+            at = self._time(stamp) or at
+            text = line[stamp.end() :] if stamp else line
+            if text == "\r" and following[_STAMP_LENGTH:].startswith(MARK):
+                continue  # the agent's: it ends a line that the program may have left without an end
+            entries += [(at, what) for what in _parsed(text)]
+        return entries
+
+    def _time(self, stamp: re.Match[str] | None) -> bytes:
+        if stamp is None or self._ahead is None:
+            return b""
+        second = _utc(stamp[1], self._ahead)
+        return second and b"%b%bZ" % (second, stamp[2].encode())
+
+
+class _Page:
+    """An answer of the platform.
+
+    Attributes:
+        text: All of it; empty = there is nothing.
+        lines: The whole lines, each with its time stamp, but for the rest of a line whose beginning is gone.
+        rest: What follows the last line's end.
+        seen: The platform's `last_seen`.
+        at: Where in `text` the line begins that it names; None = it is not to be seen.
+    """
+
+    def __init__(self, answer: Mapping[str, Any]) -> None:
+        """Take an answer apart."""
+        text = str(answer.get("data") or "")
+        self.text = "" if text == NOTHING_YET else text
+        *lines, self.rest = self.text.split("\n")
+        # The platform puts an empty line between the tasks of a chain, or ends one that has begun so.
+        self.lines = [line for line in lines if not _begins_stamp(line)]
+        self.seen: Seen | None = answer.get("last_seen")
+        self.at = self._at(_shown(self.seen))
+
+    def _at(self, stamp: str) -> int | None:
+        at = self.text.rfind(f"\n{stamp}") + 1 if stamp else 0
+        return at if stamp and (at or self.text.startswith(stamp)) else None
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether one of the lines may be two: it has a stamp within, or the server has cut it."""
+        return bool(_WITHIN.search(self.text) or _CUT.search(self.text))
+
+    @property
+    def begins(self) -> bool:
+        """Whether this can be the beginning of a log: the agent tells of its own first."""
+        if self.lines and not _stamp(self.lines[0]):
+            return False
+        first = self.text.find(MARK)
+        if first < 0:
+            return len(self.text) < _FILE_BYTES
+        told = _told(self.text[first + len(MARK) :].partition("\n")[0])
+        return told is None or told.get("event") == "begun"
+
+    @property
+    def ended(self) -> int:
+        """How many lines can be taken: not a last one that may be the agent's."""
+        return len(self.lines) - (self.lines[-1:] != [] and self.lines[-1][_STAMP_LENGTH:] == "\r")
+
+    @property
+    def ahead(self) -> int | None:
+        """By how many seconds the rank's clock is ahead of UTC: the file's own time is that of its last line."""
+        seen = self.seen
+        if not seen or self.at is None or not isinstance(mtime := seen.get("mtime"), int | float):
+            return None
+        stamped = dt.datetime.fromisoformat(seen["timestamp"]).replace(tzinfo=dt.UTC).timestamp()
+        ahead = round((stamped - mtime) / _QUARTER_SECONDS) * _QUARTER_SECONDS
+        return ahead if abs(ahead) <= _ZONE_SECONDS else None
+
+    def find(self, taken: Sequence[int], *, anywhere: bool) -> int | None:
+        """Return where the lines begin that follow those that were `taken`; None if these are not there."""
+        marks = [_mark(line) for line in self.lines[: len(taken)]]
+        if marks == taken:
+            return len(taken)
+        if anywhere:
+            for i in range(len(self.lines), 0, -1):
+                if _mark(self.lines[i - 1]) == taken[-1]:
+                    return i
+        return None
+
+    def later(self, stamp: str) -> int:
+        """Return where the lines begin that are later than `stamp`."""
+        return next((i for i in range(len(self.lines), 0, -1) if "" < _stamp(self.lines[i - 1]) <= stamp), 0)
+
+    # --- places: offsets in files
+
+    def follows(self, seen: Seen, length: tuple[int, bool]) -> bool:
+        """Tell whether what stands before `at` follows a line, of some length, in the same file."""
+        if self.at is None or not self.seen:
+            return False
+        least, exact = _size(self.text[: self.at])
+        more = int(self.seen["offset"]) - int(seen["offset"]) - length[0] - least
+        return more == 0 if exact and length[1] else 0 <= more < _FILE_BYTES
+
+    def places(self, seen: Seen | None) -> Iterator[tuple[int, Seen]]:
+        """Yield lines before the one that `seen` names, the last one first, each with what names it."""
+        if self.at is None or not seen:
+            return
+        behind = sum(not _begins_stamp(line) for line in self.text[self.at :].split("\n")[:-1])
+        offset = seen["offset"]
+        for i in range(len(self.lines) - behind - 1, -1, -1):
+            size, exact = _size(self.lines[i] + "\n")
+            offset -= size
+            if not exact or offset < 0 or not (stamp := _stamp(self.lines[i])):
+                return
+            yield i, {**seen, "timestamp": stamp.replace(" ", "T"), "offset": offset}
+
+    def place(self, seen: Seen | None) -> Iterator[tuple[int, Seen]]:
+        """Yield the line that `seen` names, if it is among these."""
+        stamp = _shown(seen)[1:-2]
+        for i in range(len(self.lines) - 1, -1, -1):
+            if seen and _stamp(self.lines[i]) == stamp:
+                yield i, seen
+                return
+
+    # --- lines that are cut over two files
+
+    def without_last(self, seen: Seen) -> "_Page | None":
+        """Return it up to the line whose rest is not to be seen, as one that has not ended; None if that is nowhere."""
+        lines = self.text.split("\n")
+        for i in range(len(lines) - 1, -1, -1):
+            if _shown(seen) in lines[i] or _CUT.search(lines[i]):
+                return _Page({"data": "\n".join(lines[: i + 1])})
+        return None
+
+    def joined(self, newer: "_Page") -> "_Page | None":
+        """Return it with all of the `newer` file in place of what it has of that; None if they do not fit."""
+        rest, *others = newer.text.split("\n")
+        if _stamp(rest):  # no line is cut; or it is left out again, where all of the newer file has one stamp
+            return self if f"[{_stamp(rest)}] " < _shown(self.seen) else None
+        if len(others) < 2:
+            return None
+        if f"\n{others[0][:_COMPARED]}" in f"\n{self.text}":
+            return self  # the line that is cut is the one that was named
+        stamp, following = others[0][:_STAMP_LENGTH], others[1][:_STAMP_LENGTH]
+        heads: list[str] = []
+        for found in re.finditer(re.escape(f"\n{following}"), self.text):  # more than one line may have this stamp
+            end = found.start()
+            begin = self.text.rfind("\n", 0, end) + 1
+            there = self.text.rfind(stamp, begin + 1, end)
+            if there > 0:
+                heads.insert(0, self.text[:there] + rest)
+            elif _CUT.search(self.text[begin:end]):  # before its rest, or before it can be told
+                heads.append(self.text[:end])
+        return _Page({"data": "\n".join([heads[0], *others]), "last_seen": newer.seen}) if heads else None
+
+
+def event_time(stamp: bytes, now: float) -> float:
+    """Return when an agent told something: `now`, where that was read as soon as it was told."""
+    at = dt.datetime.fromisoformat(stamp.decode()).timestamp() if stamp else now
+    return at if now - at > _LATE_SECONDS else now
+
+
+def gaps(names: Iterable[str]) -> list[str]:
+    """Return the warning that names the replicas whose log may lack lines; empty = none may."""
+    names = list(names)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    lines = "where its lines `(log incomplete: ...)` say so: " + ", ".join(names[:_NAMED]) + more
+    return [f"The log may lack lines, {lines}."] if names else []
+
+
+def _stamp(line: str) -> str:
+    """Return the time stamp of a line; empty = it has none."""
+    found = _STAMP.match(line)
+    return found[1] + found[2] if found else ""
+
+
+def _shown(seen: Seen | None) -> str:
+    """Return the beginning of the line that the platform names; empty = it names none."""
+    timestamp = (seen or {}).get("timestamp")
+    return f"[{dt.datetime.fromisoformat(timestamp).isoformat(' ', 'microseconds')}] " if timestamp else ""
+
+
+def _begins_stamp(text: str) -> bool:
+    """Tell whether a line ends before the end of its time stamp."""
+    return len(text) < _STAMP_LENGTH and "[0000-00-00 00:00:00.000000]".startswith(re.sub(r"\d", "0", text))
+
+
+def _mark(line: str) -> int:
+    return hash(line[:_COMPARED])
+
+
+def _size(text: str) -> tuple[int, bool]:
+    """Return how many bytes a text has in its file at the least, and whether these are all."""
+    whole = _CUT.sub("", text)
+    replaced = whole.count(_REPLACED)
+    return len(whole.encode()) - 2 * replaced, not replaced and whole == text
+
+
+@functools.lru_cache(256)
+def _utc(second: str, ahead: int) -> bytes:
+    """Return a second of a clock as it is called in UTC; empty if there is none such."""
+    try:
+        return (dt.datetime.fromisoformat(second) - dt.timedelta(seconds=ahead)).isoformat().encode()
+    except (ValueError, OverflowError):
+        return b""
 
 
 def _unfinished(line: str) -> bytes:
@@ -65,12 +351,9 @@ def _unfinished(line: str) -> bytes:
     return _plain((line[stamp.end() :] if stamp else line).partition(MARK)[0]).encode()
 
 
-def _parsed(line: str) -> Iterator[bytes | Told]:
+def _parsed(text: str) -> Iterator[bytes | Told]:
     """Yield the text of a line, what an agent tells by it, or both, one after the other."""
-    stamp = _STAMP.match(line)
-    text = (line[stamp.end() :] if stamp else line).removesuffix("\r")
-    if not stamp and not text:
-        return  # the platform puts it between the tasks of a chain
+    text = text.removesuffix("\r")
     before, mark, rest = text.partition(MARK)
     told = _told(rest) if mark else None
     if told is None:

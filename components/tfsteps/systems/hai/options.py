@@ -14,7 +14,7 @@ Workspace = Annotated[str, Meta(pattern=r"^[^\s]{1,255}$", description="a path o
 Mode = Annotated[int, Meta(ge=0, le=10, description="a whole number from 0 to 10")]
 
 
-class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Service(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A service beside the training program, as HAI has them.
 
     Attributes:
@@ -61,16 +61,19 @@ class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         workspace: Folder on the shared file system where the ranks start; empty = the job's `working_dir`.
         group: Group of nodes, `group` or `group#zone`; the job's `queue` is the same. Empty = the platform's default.
-        spot: Use nodes that may be taken away at any time (resource.is_spot).
+            The zone has no effect on the open-source platform.
+        spot: Use nodes that may be taken away at any time (resource.is_spot). No effect on the open-source platform.
         suspend: Create the task stopped; `tfsteps resume` starts it.
         mount_code: How the code is mounted, a number that the platform knows.
         py_venv: Python environment that is loaded before the program, `name` or `name[owner]`.
-        services: Services beside the program.
-        sidecar: Sidecars, in the platform's own form.
+        services: Services beside the program. On the open-source platform the image has to hold the platform's own
+            package `ambient`.
+        sidecar: Sidecars, in the platform's own form. No effect on the open-source platform.
         timeout: Seconds after which the platform ends one run of the task; empty = `deadlines.total`.
-        watchdog_time: Seconds without output after which the platform takes a rank for hung; empty = its own 1800.
+        watchdog_time: Seconds without output after which the platform takes a rank for hung; empty = its own 1800. On
+            the open-source platform the image has to hold the platform's own package `ambient`.
         override_node_resource: What a rank gets of its node.
-        assigned_nodes: Names of the nodes to run on.
+        assigned_nodes: Names of the nodes to run on. No effect on the open-source platform.
         shared_in_group: Members of the user's group see the task.
         whole_life_state: A number that the program finds in MARSV2_WHOLE_LIFE_STATE and can set.
         record_git_revision: Note the workspace's git revision.
@@ -78,6 +81,8 @@ class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         grace: Seconds between SIGTERM and SIGKILL when a program is ended because the job goes on without it, or anew.
         finish: Seconds that evaluators and mirrored workers get to end by themselves once the deciding replica has
             succeeded; parameter servers never do, and are ended at once.
+        sigterm_delay: Seconds from the notice of a suspension, the file TFSTEPS_SUSPEND_FILE, to SIGTERM; the platform
+            ends the ranks 10 seconds after the notice.
     """
 
     workspace: Workspace | None = None
@@ -98,6 +103,7 @@ class HaiOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     profile: dict[str, Any] = {}
     grace: Duration = 10.0
     finish: Duration = 30.0
+    sigterm_delay: Duration = 5.0
 
 
 OPTIONS = HaiOptions

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope
 from tfsteps.systems.hai import access, rules, schema
 from tfsteps.systems.hai.client import Client, RefusedError, Task
 from tfsteps.systems.hai.job import HaiJob
+from tfsteps.systems.hai.runs import stop_task
 from tfsteps.systems.hai.schema import PAUSED, STOPPED
 from tfsteps.systems.hai.verdict import verdict
 from tfsteps.systems.kubernetes.host import Host, next_attempt
@@ -23,6 +25,7 @@ from tfsteps.systems.places import Places, join
 _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems
 _LOOKS = 5  # for the tags of a task that another launcher has just made
 _LOOK_SECONDS = 0.5
+_PAUSE_SECONDS = 60.0
 
 
 class HaiSystem:
@@ -79,6 +82,8 @@ class HaiSystem:
             StoppedError: `give_up` was called meanwhile, or before, and the platform did not answer.
         """
         wanted = schema.render(job, identity, places, self._step or identity.task)
+        if self._host and self._host.workflow:
+            wanted["options"]["tags"].append(schema.workflow_tag(*self._host.workflow))
         try:
             found = self._existing(wanted) or self._create(wanted)
         except RefusedError as error:
@@ -87,11 +92,12 @@ class HaiSystem:
             raise LaunchError(f"the task was not created: {error}", retryable=error.unavailable) from error
         except Stopped:
             raise StoppedError(self._withdraw(wanted)) from None
-        return self.attach(job, str(found["nb_name"]), str(found["chain_id"]), _created(found))
+        return self.attach(job, str(found["nb_name"]), str(found["chain_id"]), schema.created(found) or time.time())
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> HaiJob:
         """Return the task of that chain; nothing is asked before its `events`."""
-        return HaiJob(self._client, job, name=name, chain_id=uid, created=created, host=self._host)
+        ranks = schema.replicas(job)
+        return HaiJob(self._client, ranks, name=name, chain_id=uid, created=created, host=self._host)
 
     def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
         """Tag the task."""
@@ -115,7 +121,7 @@ class HaiSystem:
         try:
             for each in self._unfinished(identity.run):
                 if scope == "run" or self._is_sibling(identity, each):
-                    self._stop(each)
+                    stop_task(self._client, each)
                     stopped.append(str(each["nb_name"]))
         except ApiError as error:
             raise LaunchError(f"what is left on HAI is not known: {error}", retryable=error.unavailable) from error
@@ -133,34 +139,59 @@ class HaiSystem:
         return list(self._client.tagged(tag))
 
     def pause(self, run: str) -> list[str]:
-        """Stop the unfinished tasks of a run so that `resume` lets them go on, and return their names.
+        """Stop the unfinished tasks of a run so that `resume` lets them go on, and return their names once they ended.
 
         The tag that says so comes first: a launcher that follows the task is not to take its end for one.
+
+        Raises:
+            LaunchError: One has not ended within a minute.
         """
         paused = []
         for each in self._unfinished(run):
-            if PAUSED not in schema.labels(each):
+            if verdict(each).state is not State.SUSPENDED:
                 self._client.tag(each["chain_id"], PAUSED, on=True)
                 self._client.stop(each["chain_id"])
-                paused.append(str(each["nb_name"]))
-        return paused
+                paused.append(each)
+        for each in paused:
+            self._until_ended(each)
+        return [str(each["nb_name"]) for each in paused]
 
     def resume(self, run: str) -> list[str]:
         """Queue the paused tasks of a run again, and return their names.
 
         Raises:
-            LaunchError: One is still being stopped, which takes HAI some seconds.
+            LaunchError: One is still being stopped after a minute, or HAI refuses to queue it.
         """
         resumed = []
         for each in self.tasks(run):
-            state = verdict(each).state
-            if PAUSED in schema.labels(each) and not state.terminal:  # it may have ended before the stop came
-                if state is not State.SUSPENDED:
-                    raise LaunchError(f"{each['nb_name']} is still being stopped; try again", retryable=True)
-                self._client.resume(each["chain_id"])
+            # it may have ended before the stop came
+            if PAUSED in schema.labels(each) and self._until_ended(each) is State.SUSPENDED:
+                try:
+                    self._client.resume(each["chain_id"])
+                except RefusedError as error:
+                    raise LaunchError(f"{each['nb_name']} is paused: {error}", retryable=False) from error
                 self._client.tag(each["chain_id"], PAUSED, on=False)
                 resumed.append(str(each["nb_name"]))
         return resumed
+
+    def _until_ended(self, task: Task) -> State:
+        """Wait until a task that is being paused has ended, at most a minute, and return its state then.
+
+        Raises:
+            LaunchError: It has not.
+        """
+        name, end = task["nb_name"], time.monotonic() + _PAUSE_SECONDS
+        said = False
+        while (state := verdict(task).state) is not State.SUSPENDED and not state.terminal:
+            if not said:
+                sys.stderr.write(f"waiting until HAI has ended the ranks of {name}, which takes it 10 s and more\n")
+                said = True
+            if time.monotonic() > end:
+                fix = "look at its log on HAI, then try again"
+                raise LaunchError(f"HAI has not ended {name} within {_PAUSE_SECONDS:.0f} s; {fix}", retryable=True)
+            time.sleep(_LOOK_SECONDS)
+            task = self._client.query(chain_id=task["chain_id"]) or task
+        return state
 
     # --- creating
 
@@ -216,13 +247,6 @@ class HaiSystem:
             if not verdict(each).state.terminal and STOPPED not in schema.labels(each):
                 yield each
 
-    def _stop(self, task: Task) -> None:
-        """Stop a task for good."""
-        if PAUSED in schema.labels(task):
-            self._client.tag(task["chain_id"], PAUSED, on=False)
-        self._client.stop(task["chain_id"])
-        self._client.tag(task["chain_id"], STOPPED, on=True)
-
     def _is_sibling(self, identity: Identity, task: Task) -> bool:
         """Tell whether a finalizer cleans up a task: one of a step of its Workflow, else of its own task's folder."""
         step = schema.launcher(task)
@@ -247,11 +271,3 @@ class HaiSystem:
     @functools.cached_property
     def _host(self) -> Host | None:
         return Host.find(Api(cluster.find())) if cluster.in_cluster() else None
-
-
-def _created(task: Task) -> float:
-    """Return when a task was created, as its tags say; now if they do not."""
-    try:
-        return float(schema.labels(task)[schema.CREATED])
-    except (KeyError, ValueError):
-        return time.time()

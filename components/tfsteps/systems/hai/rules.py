@@ -2,17 +2,22 @@
 
 import json
 import pathlib
+import re
 from collections.abc import Iterator
 
 from tfsteps.identity import Identity
 from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, format_bytes
 from tfsteps.spec.problems import Path, problem
-from tfsteps.systems.hai import schema
+from tfsteps.systems.hai import access, schema
 from tfsteps.systems.places import Places, unread_metrics
 
 _IMAGE_PARTS = 3
 _LONGEST_PLAN = 100_000  # bytes; the kernel takes a variable of 128 KiB
 _LONGEST_WORKSPACE = 255
+_PLATFORM_ENV = re.compile(r"MASTER_(ADDR|IP|PORT)|RANK|WORLD_SIZE|CHAIN_ID|MARSV2_.*", re.DOTALL)
+_ACCESS_ENV = {access.SERVER: access.LAUNCHER_SERVER, access.TOKEN: access.LAUNCHER_TOKEN}
+_GROUP = re.compile(r"[^\s#]+(#[^\s#]+)?")
+_RESERVED = {"ssh", "jupyter"}  # services of the platform itself
 _UNUSED = ("annotations", "service_account", "image_pull_secrets", "image_pull_policy")
 
 
@@ -37,10 +42,28 @@ def warnings(job: TrainingJob) -> list[str]:
         found.append("`on_end: delete` and `keep_for` are not used: pods are gone at the end, records of tasks stay.")
     if job.on_evicted:
         found.append("`on_evicted` is not used: nobody would end the task after the time.")
+    found += _without_effect(job)
     if not (job.output_dir or schema.workspace(job, schema.options_for(job))):
         lost = "neither `output_dir` nor a workspace is set: what the ranks write is lost with their pods"
         found.append(f"No folder is shared, for {lost}.")
     return found + unread_metrics(job)
+
+
+def _without_effect(job: TrainingJob) -> Iterator[str]:
+    """Yield a sentence about the options that the open-source platform takes, and does nothing for."""
+    options = schema.options_for(job)
+    unused = {
+        "assigned_nodes": options.assigned_nodes,
+        "the zone after `#` in the group": "#" in (options.group or job.queue or ""),
+        "spot": options.spot,
+        "sidecar": options.sidecar,
+    }
+    if names := [name for name, value in unused.items() if value]:
+        yield f"Not used by the open-source HAI Platform, whose nodes are chosen by group alone: {', '.join(names)}."
+    needs = {"watchdog_time": options.watchdog_time, "services": options.services}
+    if names := [name for name, value in needs.items() if value]:
+        where = "the image holds the platform's own package `ambient` (/marsv2/scripts/ambient)"
+        yield f"On the open-source HAI Platform, {' and '.join(names)} work only where {where}."
 
 
 def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
@@ -58,7 +81,7 @@ def _job(job: TrainingJob) -> Iterator[Problem]:
         fix = "Remove it"
         wrong = f"is not to be had: HAI grants all {members} nodes together"
         yield problem(("gang", "min_available"), wrong, fix, job.gang.min_available, str(members))
-    if job.queue and any(each.isspace() for each in job.queue):
+    if job.queue and not _GROUP.fullmatch(job.queue):
         yield problem(("queue",), "is not a group", "Write the group's name", repr(job.queue), "`group`, `group#zone`")
 
 
@@ -93,6 +116,8 @@ def _services(job: TrainingJob) -> Iterator[Problem]:
         path = ("systems", schema.NAME, "services", i)
         if service.name in seen:
             yield problem((*path, "name"), "is used twice", "Choose another name", repr(service.name))
+        if service.name in _RESERVED:
+            yield problem((*path, "name"), "is reserved for HAI's own service", "Choose another name", service.name)
         seen.add(service.name)
         if service.type == "local" and service.port:
             yield problem((*path, "port"), "does not go with type local", "Remove it", service.port)
@@ -111,7 +136,7 @@ def _place(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
         yield problem((*path, "volumes"), "is not to be had: the platform's own table says what is mounted", fix)
     for name in ("node_selector", "tolerations"):
         if getattr(place, name):
-            fix = "Write `queue: group#zone`, or name nodes in systems.hai.assigned_nodes"
+            fix = "Remove it, and write the group of such nodes in `queue`"
             yield problem((*path, name), "is not to be had: HAI chooses nodes by group", fix)
     if place.pod:
         fix = "Remove it; see the options below systems.hai"
@@ -131,8 +156,15 @@ def _resources(path: Path, need: Resources | None) -> Iterator[Problem]:
 
 
 def _environment(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
+    """Variables with a value, and none of those that the platform sets: a user's value would take its place there."""
     for name, value in place.env.items():
-        if isinstance(value, EnvSource):
+        if _PLATFORM_ENV.fullmatch(name):
+            fix = "Remove it, or use another name"
+            if name in _ACCESS_ENV:
+                fix = f"Remove it; for the launcher, on a pipeline's task, name it {_ACCESS_ENV[name]}"
+            shown = repr(value) if isinstance(value, str) and name not in _ACCESS_ENV else None
+            yield problem((*path, name), "is set by HAI on each rank, and the ranks need its value", fix, shown)
+        elif isinstance(value, EnvSource):
             fix = "Write the value, or let the program read a file on the shared file system, or MARSV2_* variables"
             yield problem((*path, name), "has a source that HAI does not know: no Secret, ConfigMap or pod field", fix)
 

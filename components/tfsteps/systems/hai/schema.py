@@ -1,4 +1,4 @@
-"""From a job to the task that HAI is asked to create (its schema, version 2). Pure: same job, same task."""
+"""From a job to the task that HAI is asked to create (its schema, version 2). Same job, same task, but for a secret."""
 
 import base64
 import functools
@@ -6,6 +6,7 @@ import io
 import json
 import math
 import pathlib
+import secrets
 import shlex
 import urllib.parse
 import zipfile
@@ -40,9 +41,12 @@ PAUSED, STOPPED = f"{PREFIX}paused", f"{PREFIX}stopped"
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
 """Tags as the annotations of those names on Kubernetes; the first has the step as its value, quoted."""
 
+WORKFLOW, DEADLINE = f"{PREFIX}workflow", f"{PREFIX}deadline"
+"""Tags for the janitor: the Workflow that launched it, as namespace/name/uid; `deadlines.total` in seconds."""
+
 _WATCHDOG_SECONDS = 1800.0  # HAI's own
 _NAME_LIMIT = 63  # HAI takes 511; longer ones are no pleasure to type
-_AGENT, _PLAN = "TFSTEPS_AGENT", "TFSTEPS_PLAN"
+_AGENT, PLAN, _SECRET = "TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET"
 _ENTRYPOINT = "python3"
 _BOOTSTRAP = (
     "import base64,io,os,sys,tempfile,zipfile;"
@@ -53,7 +57,8 @@ _BOOTSTRAP = (
     "sys.exit(main(here))"
 )
 _FOR_PROGRAMS = "tfsteps_suspend.py"  # they import it under this name
-_TO_SHOW = "(the folder systems/hai/ranks of tfsteps, zipped)"
+_TO_SHOW = {_AGENT: "(the folder systems/hai/ranks of tfsteps, zipped)", _SECRET: "(random, another one for each task)"}
+_READ_ONLY = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")  # in the shell of HAI's scripts
 
 
 def options_for(job: TrainingJob) -> HaiOptions:
@@ -110,15 +115,15 @@ def render(job: TrainingJob, identity: Identity, places: Places, step: str) -> d
     }
     told = msgspec.json.encode(shown(body), order="deterministic")  # the same over versions of the agent
     body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(told)})
-    body["options"]["tags"].append(launcher_tag(step))
+    body["options"]["tags"] += [launcher_tag(step), tag(DEADLINE, f"{job.deadlines.total:g}")]
     if options.suspend:
         body["options"]["tags"].append(PAUSED)
     return body
 
 
 def shown(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's schema for people, without the text of the agent."""
-    spec = {**body["spec"], "environments": {**body["spec"]["environments"], _AGENT: _TO_SHOW}}
+    """Return a task's schema for people, without the text of the agent and the secret."""
+    spec = {**body["spec"], "environments": {**body["spec"]["environments"], **_TO_SHOW}}
     return {**body, "spec": spec}
 
 
@@ -140,6 +145,35 @@ def launcher_tag(step: str) -> str:
 def launcher(task: Mapping[str, Any]) -> str:
     """Return the step that launches or follows a task; empty = not known."""
     return urllib.parse.unquote(labels(task).get(LAUNCHER, ""))
+
+
+def workflow_tag(namespace: str, name: str, uid: str) -> str:
+    """Return the tag that says which Workflow a task belongs to."""
+    return tag(WORKFLOW, f"{namespace}/{name}/{uid}")
+
+
+def workflow(task: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return namespace, name and uid of the Workflow that a task belongs to; all empty = it belongs to none."""
+    parts = labels(task).get(WORKFLOW, "").split("/")
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
+
+
+def created(task: Mapping[str, Any]) -> float | None:
+    """Return when a task was created, in seconds since the epoch, as its tags say; None = they do not."""
+    return _number(labels(task).get(CREATED, ""))
+
+
+def deadline(task: Mapping[str, Any]) -> float | None:
+    """Return `deadlines.total` of a task, in seconds from its creation; None = not known."""
+    return _number(labels(task).get(DEADLINE, ""))
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 < number < float("inf") else None
 
 
 def labels(task: Mapping[str, Any]) -> dict[str, str]:
@@ -181,11 +215,12 @@ def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
 def _environments(job: TrainingJob, identity: Identity, places: Places, options: HaiOptions) -> dict[str, str]:
     """Return the variables of every rank, quoted: HAI writes them as they are into a shell file.
 
-    It also trims the lines of that file, so a value of several lines goes by the plan.
+    It also trims the lines of that file. What the file cannot hold, programs get by the plan, as all the others. By the
+    secret rank 0 recognizes the other ranks; it is not part of the hash by which a task is recognized.
     """
-    plain = {name: value for name, value in _plain(job.env).items() if "\n" not in value}
+    plain = {name: value for name, value in _plain(job.env).items() if "\n" not in value and name not in _READ_ONLY}
     plan = rank_plan(job, identity, places, options)
-    ours = {_AGENT: _agent_text(), _PLAN: json.dumps(plan)}
+    ours = {_AGENT: _agent_text(), PLAN: json.dumps(plan), _SECRET: secrets.token_hex(16)}
     return {name: shlex.quote(value) for name, value in {**plain, **ours}.items()}
 
 
@@ -205,6 +240,7 @@ def rank_plan(job: TrainingJob, identity: Identity, places: Places, options: Hai
         "backoff": job.backoff,
         "grace": options.grace,
         "finish": options.finish,
+        "sigterm_delay": options.sigterm_delay,
         "silence": (options.watchdog_time or _WATCHDOG_SECONDS) / 3,
         "env": {**_plain(job.env), **own},
         "roles": {name: _role(job, name, options) for name, _ in job.roles.items()},

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 
 from tfsteps.systems.base import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
-from tfsteps.systems.hai.verdict import verdict
+from tfsteps.systems.hai.verdict import requeued, verdict
 from tfsteps.systems.kubernetes.kind import Verdict
 
 _UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED, ReplicaState.STOPPED, ReplicaState.FAILED}
-_HELD = {State.QUEUED, State.SUSPENDED, State.RESTARTING}
+_BY_A_RANK = {"ReplicaFailed", "InitFailed"}  # ends that a rank's agent may explain
 
 
 class _Rank(msgspec.Struct):
@@ -23,6 +23,7 @@ class _Rank(msgspec.Struct):
         restarts: How often it was started again where nobody took its node.
         incarnation: Which of its incarnations runs, or ran last, from 0, on whichever node; -1 = none has run.
         place: Its pod, or node.
+        task: Id of the task of the chain whose log is being read; empty = its agent has not reported yet.
     """
 
     shown: ReplicaChanged | None = None
@@ -30,6 +31,7 @@ class _Rank(msgspec.Struct):
     restarts: int = 0
     incarnation: int = -1
     place: str = ""
+    task: str = ""
 
 
 class Tracker:
@@ -50,7 +52,10 @@ class Tracker:
         self._said: Verdict | None = None
         self._ran = False  # all replicas ran at once
         self._again = ""  # why programs are being started again
-        self._failed: Mapping[str, Any] | None = None  # what ended the job, as the agents tell
+        self._why = Verdict(State.PENDING)  # why HAI queued the chain again, until all programs run
+        self._newest = ""  # id of the newest task of the chain
+        self._earlier: set[str] = set()  # ids of those before it
+        self._failed: tuple[str, Mapping[str, Any]] | None = None  # task, and what ended the job as its agents report
 
     # --- the task
 
@@ -59,15 +64,31 @@ class Tracker:
         if task is None:
             self._end(self.stopping or Verdict(State.LOST, "Deleted", "HAI knows no such task any more."), now)
             return
+        yield from self._chain(task, now)
         self._places(task)
         self._verdict = verdict(task)
         if self.stopping and self._verdict.state is State.SUSPENDED:
             self._verdict = self.stopping
-        if self._verdict.state in _HELD:
+        if self._verdict.state is State.SUSPENDED:
             for replica in self._ranks:
                 yield from self._withdrawn(replica, now)
         if self._verdict.state.terminal:
             self._end(self._verdict, now, task)
+        yield from self.state(now)
+
+    def _chain(self, task: Mapping[str, Any], now: float) -> Iterator[Event]:
+        """Yield that HAI has queued the chain again since the last look, also where it runs again by now."""
+        ids = [str(number) for number in task.get("id_list") or [task.get("id", "")]]
+        before, self._newest, self._earlier = self._newest, ids[-1], set(ids[:-1])
+        if before in ("", self._newest):
+            return
+        self._verdict = self._why = requeued(task)
+        self._again = ""
+        for replica, rank in self._ranks.items():
+            if rank.task != self._newest:  # else its agent was read before the task
+                yield from self._withdrawn(replica, now)
+                rank.place = ""
+                yield from self._show(replica, ReplicaState.PENDING, now) if rank.shown else ()
         yield from self.state(now)
 
     def give_up(self, verdict: Verdict, now: float) -> None:
@@ -77,54 +98,67 @@ class Tracker:
     def _end(self, found: Verdict, now: float, task: Mapping[str, Any] | None = None) -> None:
         if self.final:
             return
-        if self.stopping and found.state is State.CANCELLED:
+        if self.stopping and found.state in (State.CANCELLED, State.LOST):
             found = self.stopping
-        culprit = self._culprit(task) if found.state is State.FAILED else None
+        culprit = self._culprit(task) if found.reason in _BY_A_RANK else None
         self.final = JobChanged(at=now, state=found.state, reason=found.reason, message=found.message, replica=culprit)
 
     def last(self) -> JobChanged:
         """Return the end of the job, as the agents explain it, whose last words are read after it."""
         assert self.final
-        if self._failed is None or self.final.reason != "ReplicaFailed":
+        if self.final.reason not in _BY_A_RANK:
             return self.final
-        said = self._failed
-        return msgspec.structs.replace(
-            self.final,
-            reason=str(said.get("reason", "")),
-            message=str(said.get("message", "")),
-            replica=self._by_name.get(str(said.get("replica")), self.final.replica),
-        )
+        if self._failed and self._failed[0] not in self._earlier:
+            told = self._failed[1]
+            reason, message = str(told.get("reason", "")), str(told.get("message", ""))
+            culprit = self._by_name.get(str(told.get("replica")), self.final.replica)
+            return msgspec.structs.replace(self.final, reason=reason, message=message, replica=culprit)
+        for rank in self._ranks.values() if self.final.reason == "InitFailed" else ():
+            if rank.shown and rank.shown.state is ReplicaState.FAILED:
+                message = f"{rank.shown.replica} ended with exit code {rank.shown.exit_code}."
+                culprit = rank.shown.replica
+                return msgspec.structs.replace(self.final, reason="ReplicaFailed", message=message, replica=culprit)
+        return self.final
 
     def _culprit(self, task: Mapping[str, Any] | None) -> Replica | None:
-        """Return whose pod failed; None if none did."""
+        """Return whose pod failed; None if none did. HAI also marks pods as failed that did not: they have no code."""
         ranks = list(self._ranks)
-        for pod in (task or {}).get("_pods_") or []:
-            if str(pod.get("status", "")).startswith("failed"):
-                return ranks[int(pod["job_id"])]
-        return None
+        pods = [pod for pod in (task or {}).get("_pods_") or [] if str(pod.get("status", "")).startswith("failed")]
+        pods.sort(key=lambda pod: not _exit_code(pod))
+        return ranks[int(pods[0]["job_id"])] if pods else None
 
     def _places(self, task: Mapping[str, Any]) -> None:
         ranks = list(self._ranks.values())
         for pod in task.get("_pods_") or []:
             rank = int(pod.get("job_id", -1))
-            if 0 <= rank < len(ranks) and pod.get("node"):
+            of_newest = str(pod.get("task_id", self._newest)) == self._newest
+            if 0 <= rank < len(ranks) and pod.get("node") and of_newest:
                 ranks[rank].place = f"{pod.get('pod_id')} on {pod['node']}"
 
     # --- the ranks
 
     def told(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
-        """Yield what follows from the words of a rank's agent."""
+        """Yield what follows from a report of a rank's agent. Those of earlier tasks of the chain change no state."""
+        rank, event = self._ranks[replica], what.get("event")
+        if event == "begun":
+            rank.task, rank.starts = str(what.get("id", "")), 0
+        elif event == "started":
+            rank.restarts += rank.starts > 0
+            rank.starts += 1
+            rank.incarnation += 1
+        if rank.task not in self._earlier:
+            yield from self._reported(replica, what, now)
+            yield from self.state(now)
+
+    def _reported(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
         rank = self._ranks[replica]
         match what.get("event"):
             case "begun":
-                yield from self._withdrawn(replica, now)
-                rank.starts = 0
+                if rank.shown and rank.shown.state is ReplicaState.RUNNING:
+                    yield from self._withdrawn(replica, now)
                 rank.place = rank.place or str(what.get("host", ""))
                 yield from self._show(replica, ReplicaState.PENDING, now)
             case "started":
-                rank.restarts += rank.starts > 0
-                rank.starts += 1
-                rank.incarnation += 1
                 yield from self._show(replica, ReplicaState.RUNNING, now)
             case "ended":
                 code = int(what.get("code", 0))
@@ -135,8 +169,7 @@ class Tracker:
             case "again":
                 self._again = str(what.get("why", ""))
             case "failed":
-                self._failed = what
-        yield from self.state(now)
+                self._failed = rank.task, what
 
     def ended(self, task: Mapping[str, Any] | None, now: float) -> Iterator[Event]:
         """Yield the end of each rank whose agent could not tell it: the platform's pods say how."""
@@ -146,11 +179,10 @@ class Tracker:
             if shown is not None and shown.state not in _UP:
                 continue
             pod = pods.get(number, {})
-            code = str(pod.get("exit_code") or "")
-            status = str(pod.get("status") or "")
-            told = {"code": int(code)} if code.lstrip("-").isdigit() else {}
-            if status.startswith("failed"):
-                yield from self._show(replica, ReplicaState.FAILED, now, told)
+            code, status = _exit_code(pod), str(pod.get("status") or "")
+            marked = code is None and self.final is not None and self.final.reason != "ReplicaFailed"
+            if status.startswith("failed") and not marked:
+                yield from self._show(replica, ReplicaState.FAILED, now, {} if code is None else {"code": code})
             elif status.startswith("succeeded"):
                 yield from self._show(replica, ReplicaState.SUCCEEDED, now, {"code": 0})
             elif shown is not None:
@@ -161,10 +193,11 @@ class Tracker:
         return max(self._ranks[replica].incarnation, 0)
 
     def _withdrawn(self, replica: Replica, now: float) -> Iterator[Event]:
-        """Yield that the platform took a rank's node away while its program was there."""
+        """Yield that the platform took a rank's node away. A program that failed before did not end the job."""
         shown = self._ranks[replica].shown
-        if shown and shown.state in _UP:
-            yield from self._show(replica, ReplicaState.STOPPED, now)
+        if shown and (shown.state in _UP or shown.state is ReplicaState.FAILED):
+            known = {"code": shown.exit_code, "cpu": shown.cpu_seconds, "memory": shown.memory_bytes}
+            yield from self._show(replica, ReplicaState.STOPPED, now, known)
 
     def _show(
         self, replica: Replica, state: ReplicaState, now: float, told: Mapping[str, Any] | None = None
@@ -206,6 +239,13 @@ class Tracker:
         if self._again:
             return Verdict(State.RESTARTING, "ReplicaFailed", self._again)
         if all(state in _STARTED for state in states):
-            self._ran = True
+            self._ran, self._why = True, Verdict(State.PENDING)
             return Verdict(State.RUNNING)
-        return Verdict(State.RESTARTING if self._ran else State.PENDING, self._verdict.reason, self._verdict.message)
+        why = self._verdict if self._verdict.reason else self._why
+        return Verdict(State.RESTARTING if self._ran else State.PENDING, why.reason, why.message)
+
+
+def _exit_code(pod: Mapping[str, Any]) -> int | None:
+    """Return the exit code that the platform has of a pod; None = none, as of one that it marked as ended."""
+    text = str(pod.get("exit_code") or "")
+    return int(text) if text.lstrip("-").isdigit() else None

@@ -1,9 +1,10 @@
-"""What a task says about its job. Pure.
+"""The state of a job, from the newest task of its chain. Pure.
 
 A chain is one job: pre-empted or restarted, it goes on as a new task of the same chain, and the old one is `finished`.
 So `chain_status` says whether it has ended; only then `worker_status`, of the newest task, says how.
 """
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,45 +12,56 @@ from tfsteps.systems.base import State
 from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.kubernetes.kind import Verdict
 
-INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 16, 32, 128, 256, 512
+STOP, INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 1, 16, 32, 128, 256, 512
 MANUAL_STOP, HOOK_RESTART, MANUAL_SUCCEEDED, MANUAL_FAILED = 1024, 2048, 4096, 8192
-_AGAIN = {  # bits of stop_code that queue a task again, and what they mean
+_REQUEUED = {  # bits of stop_code that queue a task again, and what they mean
     INTERRUPT: ("Interrupted", "HAI took the nodes away, and has queued the task again."),
-    UNSCHEDULABLE: ("Unschedulable", "The pods found no place on their nodes; HAI has queued the task again."),
+    UNSCHEDULABLE: ("Unschedulable", "The pods did not start in time on their nodes; HAI has queued the task again."),
     HOOK_RESTART: ("HookRestart", "A check of the hardware failed; HAI has queued the task again."),
 }
+_ENDED_BY_STOP = MANUAL_STOP | INTERRUPT | UNSCHEDULABLE | HOOK_RESTART
 _FAILED = {
     MANUAL_FAILED: ("MarkedFailed", "Somebody marked the task as failed on HAI."),
     TIMEOUT: ("Watchdog", "A rank printed nothing for as long as the platform's watchdog allows."),
-    INIT_FAILED: ("InitFailed", "The platform could not start the pods."),
+    INIT_FAILED: ("InitFailed", "A pod ended before HAI's manager of the task had started, or could not be started."),
 }
 _RUNNING = ("running", "succeeded")
+_ROUNDS = 2  # tasks in a row whose pods did not start, after which the image is the likely cause
+_ROUNDING_SECONDS = 2.0  # HAI counts the timeout in whole seconds
 
 
 def verdict(task: Mapping[str, Any]) -> Verdict:
-    """Return where a task's chain stands."""
+    """Return the state of a task's chain."""
     match task.get("chain_status"):
         case "waiting_init":
             return Verdict(State.QUEUED)
         case "suspended":
-            return _queued_again(task)
+            return requeued(task)
         case "running":
             return _scheduled(task)
-        case "finished" if PAUSED in labels(task) and task.get("worker_status") in ("stopped", "canceled"):
-            return Verdict(State.SUSPENDED, "Paused", "`tfsteps resume` lets it go on.")
         case "finished":
             return _finished(task)
         case other:
             return Verdict(State.UNKNOWN, "UnknownStatus", f"HAI says that the task is {other!r}.")
 
 
-def _queued_again(task: Mapping[str, Any]) -> Verdict:
-    codes = task.get("stop_code_list") or []
-    last = int(codes[-2]) if len(codes) > 1 else 0  # the last one is of the task that waits
-    for bit, (reason, message) in _AGAIN.items():
-        if last & bit:
-            return Verdict(State.RESTARTING, reason, message)
+def requeued(task: Mapping[str, Any]) -> Verdict:
+    """Return why a chain was queued again: the end of the task before its newest one."""
+    codes = [int(code) for code in task.get("stop_code_list") or []][:-1]
+    for bit, (reason, message) in _REQUEUED.items():
+        if codes and codes[-1] & bit:
+            return Verdict(State.RESTARTING, reason, _unschedulable(task, codes) if bit == UNSCHEDULABLE else message)
     return Verdict(State.RESTARTING, "Resumed", "The task waits for nodes to go on.")
+
+
+def _unschedulable(task: Mapping[str, Any], codes: list[int]) -> str:
+    rounds = next((i for i, code in enumerate(reversed(codes)) if not code & UNSCHEDULABLE), len(codes))
+    message = _REQUEUED[UNSCHEDULABLE][1]
+    if rounds < _ROUNDS:
+        return message
+    image = _schema(task, "resource").get("image") or "of the task"
+    hint = f"HAI also counts pods that are still being made: check that the nodes can pull the image {image}"
+    return f"{message} This happened {rounds} times in a row. {hint}."
 
 
 def _scheduled(task: Mapping[str, Any]) -> Verdict:
@@ -62,24 +74,68 @@ def _scheduled(task: Mapping[str, Any]) -> Verdict:
 
 
 def _finished(task: Mapping[str, Any]) -> Verdict:
+    """Return the end of a chain; one that was stopped to be resumed later is suspended."""
+    ended = _ended(task)
+    if PAUSED in labels(task) and (ended.state is State.CANCELLED or task.get("worker_status") == "stopped"):
+        return Verdict(State.SUSPENDED, "Paused", "`tfsteps resume` lets it go on.")
+    return ended
+
+
+def _ended(task: Mapping[str, Any]) -> Verdict:
     code, status = int(task.get("stop_code") or 0), task.get("worker_status")
     match status:
         case "succeeded":
             manual = "Somebody marked the task as succeeded on HAI." if code & MANUAL_SUCCEEDED else ""
             return Verdict(State.SUCCEEDED, "MarkedSucceeded" if manual else "", manual)
-        case "failed":
-            return _failed(code)
         case "canceled":
             return Verdict(State.CANCELLED, "Stopped", "Somebody stopped the task while it was queued.")
-        case "stopped" if code & (MANUAL_STOP | INTERRUPT):
-            return Verdict(State.CANCELLED, "Stopped", "Somebody stopped the task on HAI.")
-        case "stopped":  # STOP alone is also the code of a normal end
-            return Verdict(State.FAILED, "Timeout", "HAI ended the run: its `timeout` had passed.")
+        case "failed":
+            return _failed(code)
+        case "stopped" if code & _ENDED_BY_STOP:
+            return _stopped()
+        case "stopped":
+            return _taken_away(task, code)
     return Verdict(State.FAILED, "UnknownEnd", f"HAI says that the task ended as {status!r} (stop code {code}).")
+
+
+def _stopped() -> Verdict:
+    return Verdict(State.CANCELLED, "Stopped", "Somebody stopped the task on HAI.")
 
 
 def _failed(code: int) -> Verdict:
     for bit, (reason, message) in _FAILED.items():
         if code & bit:
             return Verdict(State.FAILED, reason, message)
+    requeues = code & (_ENDED_BY_STOP ^ MANUAL_STOP)  # only a stop keeps HAI from queueing such a task again
+    if requeues or (code & MANUAL_STOP and not code & FAILED):
+        return _stopped()
     return Verdict(State.FAILED, "ReplicaFailed", "A rank failed, and HAI ended the task.")
+
+
+def _taken_away(task: Mapping[str, Any], code: int) -> Verdict:
+    """Return the end of a task that nobody stopped. Its stop code is that of a normal end, or none."""
+    if _timed_out(task):
+        return Verdict(State.FAILED, "Timeout", "HAI ended the run: its `timeout` had passed.")
+    if code & STOP:
+        message = "A pod was deleted, or its node was drained or lost, and HAI ended the task; or the user is inactive."
+        return Verdict(State.LOST, "PodDeleted", message)
+    message = "HAI ended the task before it started: its manager could not be made, or the user is inactive."
+    return Verdict(State.LOST, "StartFailed", message)
+
+
+def _timed_out(task: Mapping[str, Any]) -> bool:
+    """Tell whether the newest task of a chain has run for its whole `timeout`."""
+    limit = float(_schema(task, "options").get("timeout") or 0)
+    try:
+        begin, end = (dt.datetime.fromisoformat(str(task.get(name))) for name in ("begin_at", "end_at"))
+    except ValueError:
+        return False
+    return limit > 0 and (end - begin).total_seconds() > limit - _ROUNDING_SECONDS
+
+
+def _schema(task: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    """Return a part of the schema that a task was created with; empty where the platform does not show it."""
+    try:
+        return dict(task["config_json"]["schema"][part])
+    except (KeyError, TypeError, ValueError):
+        return {}

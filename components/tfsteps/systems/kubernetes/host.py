@@ -67,6 +67,11 @@ class Host:
             self._this: dict[str, Any] = {"fieldSelector": f"metadata.name={name}"}
             Watch(api, WORKFLOWS, self._namespace, self._saw_workflow, sought=(name, uid), **self._this)
 
+    @property
+    def workflow(self) -> tuple[str, str, str] | None:
+        """Namespace, name and uid of the Workflow; None = there is none."""
+        return (self._namespace, self.owner["name"], self.owner["uid"]) if self.owner else None
+
     @classmethod
     def find(cls, api: Api) -> "Host | None":
         """Return the pod of this process; None outside of pods, or where we may not read pods."""

@@ -23,7 +23,9 @@ from tfsteps.systems.kubernetes.kind import Kind
 from tfsteps.systems.kubernetes.pods import Container
 from tfsteps.systems.kubernetes.status import JobPod, job_pods, status
 from tfsteps.systems.kubernetes.tracker import STOPPED
+from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
+_WORKFLOW = (WORKFLOWS.api, WORKFLOWS.kind)
 _LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
 _UNSEEN = {403, 404}  # a kind that we may not see, or that the cluster has not
 
@@ -35,6 +37,13 @@ class Job(msgspec.Struct, frozen=True):
     item: Mapping[str, Any]
     pods: Sequence[JobPod]
     status: Status
+
+    @property
+    def workflow(self) -> str:
+        """The name of the Workflow that it belongs to; empty = it belongs to none."""
+        owners = self.item["metadata"].get("ownerReferences") or []
+        ours = (str(each["name"]) for each in owners if (each["apiVersion"], each["kind"]) == _WORKFLOW)
+        return next(ours, "")
 
     def deleted(self, *, stopped: bool = False) -> "Job":
         """Return the same job, now that its object is gone: `stopped`, or as it says itself."""

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
-import select
+import selectors
 import shutil
 import signal
 import socket
@@ -17,11 +17,17 @@ import time
 from typing import Any
 
 from .coordinator import Coordinator
-from .wire import Line, address, free_port, replicas, say, whose
+from .manager import Manager
+from .wire import Line, address, free_port, replicas, say, secret, whose
 
 _POLL_SECONDS = 0.2
 _RETRY_SECONDS = 0.5
+_ANSWER_SECONDS = 10.0  # for the coordinator to accept the connection, and to welcome this rank
 _LEAVE_SECONDS = 10.0
+_REMEMBER_SECONDS = 5.0  # for the manager to take a number that the program wants to be remembered, at the end
+_SUSPENDED_REMEMBER_SECONDS = 3.0  # the same in a suspension, of which 10 seconds are left at the most
+_LONGEST = 1 << 20  # bytes of a line from the coordinator: the addresses of 10,000 ranks
+_OURS = ("TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET")
 
 
 class Agent:
@@ -39,55 +45,75 @@ class Agent:
         self._silent_until = time.monotonic() + plan["silence"]
         self._folder = folder
         self._notice = pathlib.Path(folder, "suspended")
+        self._remember_file = pathlib.Path(folder, "remembered")
+        self._remembered: int | None = None
+        self._manager = Manager()
         self._ends: list[tuple[int, Any]] = []  # wait status and resource usage of a program that has ended
         self._woken, self._wake = os.pipe()
 
     def run(self) -> int:
         """Do what the coordinator says, until it says with which exit code to end; return that."""
         say(event="begun", replica=self._name, id=os.environ.get("MARSV2_TASK_ID", ""), host=socket.gethostname())
-        line = self._join()
-        sources: list[Any] = [line.connection, self._woken]
+        line, messages = self._join()
+        selector = selectors.DefaultSelector()
+        selector.register(line.connection, selectors.EVENT_READ)
+        selector.register(self._woken, selectors.EVENT_READ)
         while True:
-            ready = select.select(sources, [], [], _POLL_SECONDS)[0]
+            for message in messages:
+                if "exit" in message:
+                    return self._leave(int(message["exit"]))
+                self._obey(message)
+            self._look_after()
+            ready = [key.fileobj for key, _ in selector.select(_POLL_SECONDS)]
             if self._woken in ready:
                 os.read(self._woken, 1)
                 self._tell_end(line, *self._ends.pop())
-            if line.connection in ready:
-                try:
-                    messages = line.receive()
-                except ConnectionError:
-                    return self._orphaned()
-                for message in messages:
-                    if "exit" in message:
-                        self._kill()
-                        return int(message["exit"])
-                    self._obey(message)
-            self._look_after()
+            try:
+                messages = line.receive() if line.connection in ready else []
+            except ConnectionError:
+                return self._orphaned()
 
     def _look_after(self) -> None:
-        """Kill a program that was asked to end long enough ago; show that a parameter server lives.
+        """Report the program's number; kill one that was asked to end long enough ago; show that a server lives.
 
-        It prints nothing, and the platform takes a rank that is silent for hung.
+        A parameter server prints nothing, and the platform takes a rank that is silent for hung.
         """
+        self._report_number()
         if self._stop_asked and time.monotonic() > self._kill_at:
             self._kill()
         if self._role == "ps" and time.monotonic() > self._silent_until:
             self._silent_until = time.monotonic() + self._plan["silence"]
             say(event="alive", replica=self._name)
 
-    def _join(self) -> Line:
-        """Connect to the coordinator, which may come up later, and tell where this rank's TensorFlow will listen."""
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    def _report_number(self) -> None:
+        """Report the number that the program wants to be remembered, if it is a new one."""
+        with contextlib.suppress(OSError, ValueError):  # mostly there is none
+            number = int(self._remember_file.read_text())
+            if number != self._remembered:
+                self._remembered = number
+                self._manager.report("set_whole_life_state", whole_life_state=number)
+
+    def _join(self) -> tuple[Line, list[dict[str, Any]]]:
+        """Return the connection to the coordinator, which may come up later, and what it has sent already.
+
+        Until it has welcomed this rank, whatever goes wrong is tried again: another program may have its address.
+        """
+        port = free_port()
         while True:
-            try:
-                connection = socket.create_connection((host, port), 10)
-            except OSError:
-                time.sleep(_RETRY_SECONDS)
-                continue
-            connection.settimeout(None)
-            line = Line(connection)
-            line.send(rank=self._rank, task=whose(), address=address(connection.getsockname()[0], free_port()))
-            return line
+            with contextlib.suppress(OSError):
+                return self._welcomed(port)
+            time.sleep(_RETRY_SECONDS)
+
+    def _welcomed(self, port: int) -> tuple[Line, list[dict[str, Any]]]:
+        """Connect, and tell where this rank's TensorFlow will listen. OSError if it is not the coordinator."""
+        coordinator = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        line = Line(socket.create_connection(coordinator, _ANSWER_SECONDS), _LONGEST)
+        own = address(line.connection.getsockname()[0], port)
+        line.send(rank=self._rank, secret=secret(), task=whose(), address=own)
+        welcome, *messages = line.receive() or [{}]
+        if welcome != {"welcome": True}:
+            raise ConnectionError("not the coordinator")
+        return line, messages
 
     def _obey(self, message: dict[str, Any]) -> None:
         if "start" in message:
@@ -97,6 +123,7 @@ class Agent:
         elif "notice" in message:
             self._notice.touch()
             say(event="notice", replica=self._name)
+        elif "terminate" in message:
             self._signal(signal.SIGTERM)
 
     def _start(self, cluster: dict[str, list[str]]) -> None:
@@ -123,7 +150,7 @@ class Agent:
         os.write(self._wake, b"!")
 
     def _environment(self, role: dict[str, Any], cluster: dict[str, list[str]]) -> dict[str, str]:
-        env = {key: value for key, value in os.environ.items() if key not in ("TFSTEPS_AGENT", "TFSTEPS_PLAN")}
+        env = {key: value for key, value in os.environ.items() if key not in _OURS}
         env.setdefault("PYTHONUNBUFFERED", "1")
         env.update(self._plan["env"])
         env.update(role["env"])
@@ -134,7 +161,7 @@ class Agent:
         task = {"type": self._role, "index": self._index}
         env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
         env["TFSTEPS_ROLE"], env["TFSTEPS_INDEX"] = self._role, str(self._index)
-        env["TFSTEPS_SUSPEND_FILE"] = str(self._notice)
+        env["TFSTEPS_SUSPEND_FILE"], env["TFSTEPS_REMEMBER_FILE"] = str(self._notice), str(self._remember_file)
         return env
 
     def _tell_end(self, line: Line, status: int, usage: Any) -> None:
@@ -148,6 +175,9 @@ class Agent:
         suspended = self._notice.exists()
         event = "stopped" if suspended or (self._stop_asked and code) else "ended"
         say(event=event, replica=self._name, code=code, cpu=round(cpu, 2), memory=memory)
+        self._report_number()
+        if suspended:  # the platform ends all pods once all programs have ended
+            self._manager.wait(_SUSPENDED_REMEMBER_SECONDS)
         line.send(ended=code, stopped=self._stop_asked)
 
     def _stop(self, grace: float) -> None:
@@ -163,6 +193,12 @@ class Agent:
     def _kill(self) -> None:
         self._signal(signal.SIGKILL)
 
+    def _leave(self, code: int) -> int:
+        self._kill()
+        self._report_number()
+        self._manager.wait(_REMEMBER_SECONDS)
+        return code
+
     def _orphaned(self) -> int:
         """Rank 0 is gone: the platform ends the task. Be gone too, in case it does not."""
         self._signal(signal.SIGTERM)
@@ -174,7 +210,8 @@ class Agent:
 def main(folder: str) -> int:
     """Be one rank, and on rank 0 the coordinator too; return the exit code.
 
-    Environment: TFSTEPS_PLAN, of `schema.py`; the platform's MASTER_ADDR, MASTER_PORT, RANK, CHAIN_ID, MARSV2_*.
+    Environment: TFSTEPS_PLAN and TFSTEPS_SECRET, of `schema.py`; the platform's MASTER_ADDR, MASTER_PORT, RANK,
+    CHAIN_ID, MARSV2_*.
 
     Args:
         folder: Of this rank alone: where this package was unpacked. It is removed.

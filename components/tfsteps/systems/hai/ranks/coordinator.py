@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import math
 import os
-import select
 import signal
-import socket
 import time
 import traceback
 from typing import Any
 
+from .listener import Listener
+from .manager import Manager
 from .notice import Flag
-from .tfsteps_suspend import tell_manager
-from .wire import Line, replicas, say, whose
+from .wire import replicas, say
 
 _POLL_SECONDS = 0.05
 _RETRYABLE_FROM = 128  # with `restart: exit_code`
@@ -28,13 +27,8 @@ class Coordinator:
         """Listen, so that no rank has to ask twice."""
         self._plan = plan
         self._ranks = replicas(plan)
-        self._server = socket.socket()
-        self._server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._server.bind(("", int(os.environ["MASTER_PORT"])))
-        self._server.listen(1024)
-        self._lines: dict[socket.socket, Line] = {}
-        self._members: dict[int, Line] = {}
-        self._rank_of: dict[socket.socket, int] = {}
+        self._listener = Listener(int(os.environ["MASTER_PORT"]), len(self._ranks))
+        self._manager = Manager()
         self._addresses: dict[int, str] = {}
         self._running: set[int] = set()
         self._done: set[int] = set()  # ranks whose program has succeeded
@@ -42,7 +36,7 @@ class Coordinator:
         self._timers: list[tuple[float, set[int]]] = []
         self._used: dict[str, int] = {}  # restarts, by role with a limit of its own; the rest under the empty name
         self._phase = "active"
-        self._end_at = self._servers_end_at = 0.0
+        self._end_at = self._servers_end_at = self._sigterm_at = 0.0
         self._flag = Flag()
 
     def run(self) -> None:
@@ -55,37 +49,23 @@ class Coordinator:
 
     def _go(self) -> None:
         while True:
-            ready = select.select([self._server, *self._lines], [], [], _POLL_SECONDS)[0]
-            for each in ready:
-                if each is self._server:
-                    connection = self._server.accept()[0]
-                    self._lines[connection] = Line(connection)
+            for rank, message in self._listener.receive(_POLL_SECONDS):
+                if "ended" in message:
+                    self._ended(rank, message["ended"], stopped=message["stopped"])
                 else:
-                    self._read(each)
+                    self._joined(rank, message["address"])
             self._tick()
 
-    def _read(self, connection: socket.socket) -> None:
-        try:
-            messages = self._lines[connection].receive()
-        except (ConnectionError, ValueError):
-            del self._lines[connection]  # a rank that is gone: the platform ends the task
-            connection.close()
-            return
-        for message in messages:
-            if "rank" in message:
-                self._welcome(connection, message)
-            elif connection in self._rank_of:
-                self._ended(self._rank_of[connection], message["ended"], stopped=message["stopped"])
+    @property
+    def _complete(self) -> bool:
+        return len(self._addresses) == len(self._ranks)
 
-    def _welcome(self, connection: socket.socket, message: dict[str, Any]) -> None:
-        """Take in a rank of this very task; start all once they are complete."""
-        rank = message["rank"]
-        if message.get("task") != whose() or rank not in range(len(self._ranks)) or rank in self._members:
-            return
-        self._members[rank], self._rank_of[connection] = self._lines[connection], rank
-        self._addresses[rank] = message["address"]
-        if len(self._members) == len(self._ranks):
-            self._start(set(range(len(self._ranks))))
+    def _joined(self, rank: int, address: str) -> None:
+        """Take in a rank; start all once they are complete. One whose connection broke before that joins again."""
+        again = self._complete
+        self._addresses[rank] = address
+        if self._complete:
+            self._start({rank} & self._running if again else set(range(len(self._ranks))))
 
     def _start(self, ranks: set[int]) -> None:
         cluster: dict[str, list[str]] = {}
@@ -94,12 +74,14 @@ class Coordinator:
                 cluster.setdefault(role, []).append(self._addresses[rank])
         for rank in sorted(ranks):
             self._running.add(rank)
-            self._members[rank].send(start=cluster)
+            self._listener.send(rank, start=cluster)
 
     # --- judging
 
     def _ended(self, rank: int, code: int, *, stopped: bool) -> None:
-        self._running.discard(rank)
+        if rank not in self._running:
+            return
+        self._running.remove(rank)
         awaited = any(rank in group for group, _ in self._again)  # it ended by itself before it was asked to
         if self._phase == "active" and not stopped and not awaited:
             if code == 0:
@@ -156,7 +138,7 @@ class Coordinator:
         say(event="failed", replica=self._name(rank), reason=reason, message=f"{what}.")
         self._phase, self._end_at = "failing", time.monotonic() + _LEAVE_SECONDS
         self._stop(set(self._running))
-        self._members[rank].send(exit=code)
+        self._listener.send(rank, exit=code)
 
     def _finish(self) -> None:
         """Let the others leave: servers have no end of their own, the rest gets some time."""
@@ -182,7 +164,7 @@ class Coordinator:
         for group in due if self._phase == "active" else ():
             self._done -= group
             self._start(group)
-        if self._phase == "active" and len(self._members) == len(self._ranks) and self._flag.up():
+        if self._phase == "active" and self._complete and self._flag.up():
             self._suspend()
         elif self._phase == "finishing":
             self._finishing(now)
@@ -200,31 +182,39 @@ class Coordinator:
             self._leave(0)
 
     def _suspend(self) -> None:
-        """Pass the notice on to every program: a file appears, and SIGTERM comes."""
-        self._phase = "suspending"
-        self._end_at = 0.0
-        _tell("receive_suspend_command")
-        for line in self._members.values():
-            line.send(notice=True)
+        """Pass the notice on: a file appears on every rank at once, and some seconds later SIGTERM comes.
+
+        Not if a program has attached the platform's flag: the platform sends no SIGTERM, and such a program relies on
+        that on every rank. The answer to the manager has the pods live for the whole time.
+        """
+        self._phase, self._end_at = "suspending", 0.0
+        self._sigterm_at = math.inf if self._flag.polled else time.monotonic() + self._plan["sigterm_delay"]
+        self._manager.report("receive_suspend_command")
+        for rank in range(len(self._ranks)):
+            self._listener.send(rank, notice=True)
 
     def _suspending(self, now: float) -> None:
         """Once all programs have left, the platform need not wait: it ends the pods, and queues the task again."""
+        if now > self._sigterm_at:
+            self._sigterm_at = math.inf
+            for rank in self._running:
+                self._listener.send(rank, terminate=True)
         if not self._running and not self._end_at:
             self._end_at = now + _LEAVE_SECONDS
             say(event="leaving", replica=self._name(0))
-            _tell("go_suspend")
+            self._manager.report("go_suspend")
         elif self._end_at and now > self._end_at:
             self._leave(128 + signal.SIGTERM)
 
     def _leave(self, code: int) -> None:
         """Tell every rank to end, this one last."""
         self._phase = "left"
-        for rank in sorted(self._members, reverse=True):
-            self._members[rank].send(exit=code)
+        for rank in reversed(range(len(self._ranks))):
+            self._listener.send(rank, exit=code)
 
     def _stop(self, ranks: set[int]) -> None:
         for rank in ranks & self._running:
-            self._members[rank].send(stop=self._plan["grace"])
+            self._listener.send(rank, stop=self._plan["grace"])
 
     # --- names
 
@@ -236,9 +226,3 @@ class Coordinator:
 
     def _policy(self, rank: int) -> str:
         return str(self._plan["roles"][self._ranks[rank][0]]["restart"])
-
-
-def _tell(source: str) -> None:
-    """Tell the manager as the training program would; without its ear, it ends the pods in its own time."""
-    with contextlib.suppress(OSError):
-        tell_manager(source=source)

@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import pathlib
 
 _KEY = 7123378543 & 0xFFFFFFFF  # of the shared memory where rank 0 is told; a key has 32 bits
 
 
 class Flag:
-    """One byte of shared memory that the platform sets to `1` when the task is about to be suspended."""
+    """One byte of shared memory that the platform sets to `1` when the task is about to be suspended.
+
+    Attributes:
+        polled: Whether a program on this rank had attached the byte before it was set: HAI's own client does when it
+            is imported. Such a program needs no other notice.
+    """
 
     def __init__(self) -> None:
         """Attach to it, creating it as the platform would; without shared memory there are no notices."""
-        self._address = 0
+        self.polled = False
+        self._address = self._id = 0
         with contextlib.suppress(OSError, AttributeError):
             libc = ctypes.CDLL(None)
             libc.shmat.restype = ctypes.c_void_p
             libc.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
-            known = libc.shmget(ctypes.c_int(_KEY), ctypes.c_size_t(1), 0o1777)  # IPC_CREAT, for everybody
-            found = libc.shmat(known, None, 0) if known >= 0 else None
+            self._id = libc.shmget(ctypes.c_int(_KEY), ctypes.c_size_t(1), 0o1777)  # IPC_CREAT, for everybody
+            found = libc.shmat(self._id, None, 0) if self._id >= 0 else None
             self._address = found if found not in (None, ctypes.c_void_p(-1).value) else 0
+        self._before = self._attached()  # by this process, and by what the platform may run
 
     def up(self) -> bool:
         """Tell whether it is set."""
-        return bool(self._address) and ctypes.string_at(self._address, 1) == b"1"
+        if not self._address:
+            return False
+        if ctypes.string_at(self._address, 1) == b"1":
+            return True
+        self.polled = self._attached() > self._before  # not once it is set: the platform's script attaches it for that
+        return False
+
+    def _attached(self) -> int:
+        """Return how many processes have attached it; 0 = not known."""
+        with contextlib.suppress(OSError):
+            rows = [line.split() for line in pathlib.Path("/proc/sysvipc/shm").read_text().splitlines()]
+            return sum(int(row[6]) for row in rows if row[1] == str(self._id))  # key, shmid, perms, size, cpid, lpid
+        return 0

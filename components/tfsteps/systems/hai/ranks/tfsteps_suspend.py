@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import pathlib
-import pickle
-import socket
-from typing import Any, NoReturn
+import threading
+from typing import NoReturn
+
+_LARGEST = 2**31 - 1  # HAI keeps 32 bits
 
 
 def suspended() -> bool:
-    """Tell whether HAI has announced that it will take the nodes away, within seconds."""
+    """Tell whether HAI has announced that it will take the nodes away, 10 seconds after that at the latest."""
     return pathlib.Path(os.environ["TFSTEPS_SUSPEND_FILE"]).exists()
 
 
@@ -20,20 +22,28 @@ def leave() -> NoReturn:
 
 
 def remembered() -> int:
-    """Return the number that was remembered last, in this run of the task or an earlier one; 0 = none."""
-    return int(os.environ.get("MARSV2_WHOLE_LIFE_STATE") or 0)
+    """Return the number that this rank remembered last, else the one that an earlier run of the task did; 0 = none."""
+    try:
+        return int(pathlib.Path(os.environ["TFSTEPS_REMEMBER_FILE"]).read_text())
+    except FileNotFoundError:
+        return int(os.environ.get("MARSV2_WHOLE_LIFE_STATE") or 0)
 
 
 def remember(number: int) -> None:
-    """Keep a whole number for the next run of the task: HAI's whole-life state. OSError if its manager is away."""
-    tell_manager(source="set_whole_life_state", whole_life_state=number)
+    """Keep a whole number for the next run of the task: HAI's whole-life state.
 
+    Returns at once. The rank's wrapper sends the latest number to HAI's manager, within 0.2 s, and tries again until
+    it answers; when the program has ended, for 5 s more (3 s in a suspension).
 
-def tell_manager(**what: Any) -> None:
-    """Tell the task's manager something in the platform's own form; what it answers is not looked at."""
-    user = os.environ.get("MARSV2_USER", "").replace("_", "-")
-    host = "{}-{}-manager-0".format(user, os.environ.get("MARSV2_TASK_ID", ""))
-    body = pickle.dumps(what)
-    with socket.create_connection((host, 7000), 1.0) as connection:
-        connection.sendall(str(len(body) + 8).rjust(8).encode() + body)
-        connection.recv(1024)
+    Raises:
+        TypeError: It is not a whole number.
+        ValueError: It has more than 32 bits.
+        OSError: The rank's temporary folder cannot be written.
+    """
+    value = operator.index(number)
+    if not -_LARGEST <= value <= _LARGEST:
+        raise ValueError(f"{value} has more than the 32 bits that HAI keeps")
+    file = pathlib.Path(os.environ["TFSTEPS_REMEMBER_FILE"])
+    written = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
+    written.write_text(str(value))
+    written.replace(file)

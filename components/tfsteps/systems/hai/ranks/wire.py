@@ -1,4 +1,4 @@
-"""What agents and coordinator say to each other, JSON objects one a line, and what they tell the launcher."""
+"""Messages between agents and coordinator, JSON objects one a line, and what both tell the launcher."""
 
 from __future__ import annotations
 
@@ -21,25 +21,29 @@ def say(**what: Any) -> None:
 
 
 class Line:
-    """A connection that carries JSON objects, one a line."""
+    """A connection that carries JSON objects, one a line.
 
-    def __init__(self, connection: socket.socket) -> None:
-        """Take over the connection."""
+    Attributes:
+        connection: The socket.
+    """
+
+    def __init__(self, connection: socket.socket, longest: int) -> None:
+        """Take over the connection; a line of more than `longest` bytes is refused."""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.connection = connection
+        self._longest = longest
         self._rest = b""
 
     def send(self, **message: Any) -> None:
-        """Send an object; nothing if the other side is gone, which `receive` will tell."""
+        """Send an object; nothing if the other side is gone, which `receive` reports."""
         with contextlib.suppress(OSError):
             self.connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]]:
-        """Return the objects that have come, when there is something to read.
+        """Return the objects that have arrived, after waiting for data as long as the socket's timeout.
 
         Raises:
-            ConnectionError: The other side is gone.
-            ValueError: It sends something else.
+            ConnectionError: The other side is gone, sends something else, or a line that is too long.
         """
         try:
             data = self.connection.recv(1 << 16)
@@ -47,11 +51,20 @@ class Line:
             data = b""
         if not data:
             raise ConnectionError("the other side is gone")
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        messages = [json.loads(each) for each in whole]
-        if not all(isinstance(each, dict) for each in messages):
-            raise ValueError("not an object")
-        return messages
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if any(len(line) > self._longest for line in (*lines, self._rest)):
+            raise ConnectionError(f"a line is longer than {self._longest} bytes")
+        return [_parsed(line) for line in lines]
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):  # the second of deeply nested lists
+        message = None
+    if not isinstance(message, dict):
+        raise ConnectionError("a line is not a JSON object")
+    return message
 
 
 def replicas(plan: dict[str, Any]) -> list[tuple[str, int]]:
@@ -62,6 +75,11 @@ def replicas(plan: dict[str, Any]) -> list[tuple[str, int]]:
 def whose() -> list[str]:
     """Return what tells this run of this task from another one whose rank 0 had the same address."""
     return [os.environ.get("CHAIN_ID", ""), os.environ.get("MARSV2_TASK_ID", "")]
+
+
+def secret() -> str:
+    """Return what only the ranks of this task have."""
+    return os.environ["TFSTEPS_SECRET"]
 
 
 def address(host: str, port: int) -> str:

@@ -1,0 +1,116 @@
+"""The port of rank 0. Anybody in the cluster can connect to it; only ranks of this run of the task get through."""
+
+from __future__ import annotations
+
+import hmac
+import resource
+import selectors
+import socket
+import time
+from typing import Any
+
+from .wire import Line, secret, whose
+
+_LONGEST = 4096  # bytes of a line from a rank; its messages have less than 300
+_GREETING_SECONDS = 10.0  # from the connection to a complete greeting
+_UNGREETED = 256  # connections without a greeting, beside one for each rank; above that the oldest is closed
+_SHARE = 0.5  # of the file descriptors of this process, for such connections: the rank's own agent needs some
+_SEND_SECONDS = 5.0  # after which a rank that does not read is left alone
+_ACCEPT_PAUSE_SECONDS = 0.05
+
+
+class Listener:
+    """Accepts the connections of the ranks, and carries their messages.
+
+    The first message of a connection is its greeting: `rank`, `secret`, `task`, `address`. Connections that greet
+    wrongly, late or not at all are closed, as is every one that sends something else than an agent does.
+    """
+
+    def __init__(self, port: int, ranks: int) -> None:
+        """Listen on every interface."""
+        self._server = socket.socket()
+        self._server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._server.bind(("", port))
+        self._server.listen(1024)
+        self._server.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._server, selectors.EVENT_READ)
+        self._ranks = ranks
+        self._most = min(_UNGREETED + ranks, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * _SHARE))
+        self._ungreeted: dict[Line, float] = {}  # until when each may greet, the oldest first
+        self._rank_of: dict[Line, int] = {}
+        self._lines: dict[int, Line] = {}
+
+    def receive(self, seconds: float) -> list[tuple[int, dict[str, Any]]]:
+        """Wait for messages, at most some seconds; return each with its rank, greetings too.
+
+        A rank that greets again takes the place of its earlier connection, of which only the other end may know that
+        it is broken. Agents do so only until they have been welcomed.
+        """
+        received = []
+        for key, _ in self._selector.select(seconds):
+            if key.data is None:
+                self._accept()
+            elif key.data in self._ungreeted or key.data in self._rank_of:  # not closed a moment ago
+                received += self._read(key.data)
+        now = time.monotonic()
+        for line in [line for line, until in self._ungreeted.items() if until < now]:
+            self._close(line)
+        return received
+
+    def send(self, rank: int, **message: Any) -> None:
+        """Send a message to a rank; nothing if it is not connected."""
+        if rank in self._lines:
+            self._lines[rank].send(**message)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._server.accept()
+        except OSError:  # no file descriptor is free, or the other side is gone: do not spin
+            time.sleep(_ACCEPT_PAUSE_SECONDS)
+            return
+        connection.settimeout(_SEND_SECONDS)
+        line = Line(connection, _LONGEST)
+        self._ungreeted[line] = time.monotonic() + _GREETING_SECONDS
+        self._selector.register(connection, selectors.EVENT_READ, line)
+        if len(self._ungreeted) > self._most:
+            self._close(next(iter(self._ungreeted)))
+
+    def _read(self, line: Line) -> list[tuple[int, dict[str, Any]]]:
+        try:
+            messages = line.receive()
+        except ConnectionError:
+            self._close(line)
+            return []
+        received = []
+        for message in messages:
+            if not (self._greeted(line, message) if line in self._ungreeted else _is_end(message)):
+                self._close(line)
+                break
+            received.append((self._rank_of[line], message))
+        return received
+
+    def _greeted(self, line: Line, message: dict[str, Any]) -> bool:
+        """Take a rank in, and tell it so."""
+        rank, given = message.get("rank"), str(message.get("secret")).encode(errors="replace")
+        if not hmac.compare_digest(given, secret().encode()) or message.get("task") != whose():
+            return False
+        if not (type(rank) is int and 0 <= rank < self._ranks and isinstance(message.get("address"), str)):
+            return False
+        if rank in self._lines:
+            self._close(self._lines[rank])
+        del self._ungreeted[line]
+        self._rank_of[line], self._lines[rank] = rank, line
+        line.send(welcome=True)
+        return True
+
+    def _close(self, line: Line) -> None:
+        self._ungreeted.pop(line, None)
+        self._lines.pop(self._rank_of.pop(line, -1), None)
+        self._selector.unregister(line.connection)
+        line.connection.close()
+
+
+def _is_end(message: dict[str, Any]) -> bool:
+    """Tell whether a message says how a program has ended, which is all that a rank that has greeted sends."""
+    return type(message.get("ended")) is int and isinstance(message.get("stopped"), bool)

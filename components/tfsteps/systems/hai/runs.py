@@ -1,0 +1,210 @@
+"""The tasks of all runs on one HAI Platform, found by their tags: whoever started them, and from wherever."""
+
+import datetime as dt
+import json
+import queue
+import shlex
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
+from tfsteps.records import ReplicaStatus, Status
+from tfsteps.systems.base import Event, Replica, ReplicaState, State
+from tfsteps.systems.hai import schema
+from tfsteps.systems.hai.client import Client, Task
+from tfsteps.systems.hai.job import HaiJob
+from tfsteps.systems.hai.verdict import verdict
+
+_MANAGED_BY = "app.kubernetes.io/managed-by=tfsteps"
+_POD_STATES = {
+    "created": ReplicaState.PENDING,
+    "building": ReplicaState.PENDING,
+    "unschedulable": ReplicaState.PENDING,
+    "running": ReplicaState.RUNNING,
+    "succeeded": ReplicaState.SUCCEEDED,
+    "failed": ReplicaState.FAILED,
+    "stopped": ReplicaState.STOPPED,
+}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a task tells its ranks, as far as commands need it.
+
+    Attributes:
+        replicas: Of each rank, in order.
+        env: The variables that all ranks share.
+    """
+
+    replicas: Sequence[Replica]
+    env: Mapping[str, str]
+
+    @classmethod
+    def of(cls, task: Task) -> "Plan | None":
+        """Return the plan that a task carries in its schema; None for one that tfsteps did not make."""
+        try:
+            environment = task["config_json"]["schema"]["spec"]["environments"][schema.PLAN]
+            plan = json.loads(shlex.split(environment)[0])
+            ranks = [Replica(name, i) for name, role in plan["roles"].items() for i in range(role["replicas"])]
+            return cls(ranks, {str(name): str(value) for name, value in plan["env"].items()})
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            return None
+
+
+class HaiRun(msgspec.Struct, frozen=True):
+    """One task, as it was when it was looked at; `task` is the newest of its chain."""
+
+    task: Task
+    plan: Plan
+    status: Status
+
+    @property
+    def workflow(self) -> str:
+        """The name of its Workflow; empty = it belongs to none."""
+        return schema.workflow(self.task)[1]
+
+    @property
+    def chain(self) -> str:
+        """The id of its chain."""
+        return str(self.task["chain_id"])
+
+
+class HaiRuns:
+    """What has been launched on one platform by the user whose token it is.
+
+    Attributes:
+        client: The platform.
+    """
+
+    def __init__(self, client: Client) -> None:
+        """Ask nothing yet."""
+        self.client = client
+
+    @property
+    def where(self) -> str:
+        """For messages: `on HAI at http://hai.example`."""
+        return f"on {self.client.access.name}"
+
+    def jobs(self, run: str = "") -> list[HaiRun]:
+        """Return the tasks of a run, or of all of them if it is empty, the oldest first.
+
+        Tasks that carry our tag and not what our tasks carry are passed over.
+
+        Raises:
+            ApiError: They cannot be listed.
+        """
+        tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
+        found = [(task, plan) for task in self.client.tagged(tag, pods=True) if (plan := Plan.of(task))]
+        jobs = [HaiRun(task, plan, _status(task, plan, time.time())) for task, plan in found]
+        return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
+
+    def look(self, job: HaiRun) -> list[Event]:
+        """Return what has happened to a task so far, in order, by its ranks' logs; of an ended one the last is its end.
+
+        Raises:
+            ApiError: The platform does not answer, or refuses.
+        """
+        return self._handle(job).look()
+
+    def follow(self, jobs: Sequence[HaiRun]) -> Iterator[tuple[int, Event]]:
+        """Yield what happens to tasks, with the position of the task in `jobs`, until all have ended.
+
+        Raises:
+            LaunchError: One of them can no longer be followed.
+        """
+        news: queue.Queue[tuple[int, Event | Exception | None]] = queue.Queue(maxsize=1000)
+
+        def read(position: int, job: HaiRun) -> None:
+            try:
+                for event in self._handle(job).events():
+                    news.put((position, event))
+                news.put((position, None))
+            except Exception as error:  # noqa: BLE001  raised again by who reads
+                news.put((position, error))
+
+        for position, job in enumerate(jobs):
+            threading.Thread(target=read, args=(position, job), daemon=True).start()
+        going = len(jobs)
+        while going:
+            match news.get():
+                case _, None:
+                    going -= 1
+                case _, Exception() as error:
+                    raise error
+                case position, event:
+                    yield position, event
+
+    def refreshed(self, job: HaiRun) -> HaiRun:
+        """Return a task as it is now; as it was, `lost`, if the platform knows no such task any more.
+
+        Raises:
+            ApiError: The platform does not answer, or refuses.
+        """
+        if (task := self.client.query(chain_id=job.chain)) is None:
+            return msgspec.structs.replace(job, status=msgspec.structs.replace(job.status, state=State.LOST))
+        return HaiRun(task, job.plan, _status(task, job.plan, time.time()))
+
+    def messages(self, job: HaiRun) -> str:
+        """Return what the platform says about a task itself, its system log; empty = nothing."""
+        return self.client.system_log(job.chain)
+
+    def _handle(self, job: HaiRun) -> HaiJob:
+        return HaiJob(
+            self.client, job.plan.replicas, name=job.status.job, chain_id=job.chain, created=job.status.created
+        )
+
+
+def stop_task(client: Client, task: Task) -> None:
+    """Stop a task for good, a paused one too.
+
+    Raises:
+        ApiError: The platform does not answer, or refuses.
+    """
+    if schema.PAUSED in schema.labels(task):
+        client.tag(task["chain_id"], schema.PAUSED, on=False)
+    client.stop(task["chain_id"])
+    client.tag(task["chain_id"], schema.STOPPED, on=True)
+
+
+def _status(task: Task, plan: Plan, now: float) -> Status:
+    """Return how a task stands as the list of tasks tells it; the logs of its ranks, which tell more, are not read."""
+    seen, env = verdict(task), plan.env
+    replicas = [ReplicaStatus(role=each.role, index=each.index) for each in plan.replicas]
+    for pod in task.get("_pods_") or []:
+        rank, state = int(pod.get("job_id", -1)), str(pod.get("status") or "").removesuffix("_terminating")
+        if 0 <= rank < len(replicas):
+            replicas[rank].state = _POD_STATES.get(state, ReplicaState.PENDING)
+    tags = schema.labels(task)
+    number = tags.get(ATTEMPT, "")
+    return Status(
+        identity=Identity(
+            run=env.get("TFSTEPS_RUN_ID") or tags.get(RUN_ID, ""),
+            task=env.get("TFSTEPS_TASK") or tags.get(TASK, ""),
+            attempt=int(number) if number.isdigit() else 0,
+            pipeline=tags.get(f"{PREFIX}pipeline", ""),
+        ),
+        job=str(task["nb_name"]),
+        uid=str(task["chain_id"]),
+        system=schema.NAME,
+        deciding=str(plan.replicas[0]),
+        state=seen.state,
+        reason=seen.reason,
+        message=seen.message,
+        created=schema.created(task) or _seconds(task.get("created_at")) or now,
+        ended=(_seconds(task.get("end_at")) or now) if seen.state.terminal else None,
+        output=env.get("TFSTEPS_OUTPUT_DIR", ""),
+        logs=env.get("TFSTEPS_LOG_DIR", ""),
+        model=env.get("TFSTEPS_MODEL_DIR", ""),
+        replicas=replicas,
+    )
+
+
+def _seconds(text: Any) -> float | None:
+    """Return a time as the platform's tables write it, which name no zone, in seconds since the epoch; None = none."""
+    try:
+        return dt.datetime.fromisoformat(str(text)).replace(tzinfo=dt.UTC).timestamp()
+    except ValueError:
+        return None

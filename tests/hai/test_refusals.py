@@ -1,0 +1,93 @@
+"""What HAI refuses, and what it says then: the same jobs by the rules of the job system and by the server."""
+
+import pathlib
+
+import pytest
+
+from tests.hai.server import Server
+from tfsteps import spec
+from tfsteps.cluster.access import Access
+from tfsteps.cluster.errors import ApiError
+from tfsteps.identity import Identity
+from tfsteps.systems import hai
+from tfsteps.systems.hai import schema
+from tfsteps.systems.hai.client import Client, RefusedError
+from tfsteps.systems.hai.messages import newest, translated
+from tfsteps.systems.hai.options import OPTIONS
+
+
+@pytest.fixture
+def client(tmp_path):
+    server = Server(tmp_path, nodes=0)
+    yield Client(Access(server=server.url, namespace="", tls=None, token=lambda _: "secret-token", name="HAI"), 0.0)
+    server.close()
+
+
+def job(*services, **fields):
+    options = {"systems": {"hai": {"services": services}}} if services else {}
+    plain = {"name": "case", "roles": {"worker": {}}, "command": ["true"], "working_dir": "/ws", **options, **fields}
+    return spec.from_plain(plain, "test", {"hai": OPTIONS})
+
+
+def rendered(asked):
+    identity = Identity(run="run", task="task")
+    return schema.render(asked, identity, hai.system().places(asked, identity, pathlib.Path()), "task")
+
+
+def test_a_service_whose_type_is_left_out_is_a_local_one(client):
+    body = rendered(job({"name": "a", "startup_script": "sleep 1"}))
+    assert client.create_task(body)["chain_id"]
+    del body["services"][0]["type"]
+    with pytest.raises(RefusedError, match="may not have services of this type"):
+        client.create_task({**body, "name": "other"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "words", "answer"),
+    [
+        (job(queue="a#b#c"), "queue: 'a#b#c' is not a group", "HTTP 500"),
+        (job(queue="a#"), "queue: 'a#' is not a group", ""),
+        (job({"name": "ssh", "type": "tcp", "port": 22}), "is reserved for HAI", "reserved"),
+    ],
+)
+def test_what_hai_refuses_or_does_not_survive_is_refused_before(client, asked, words, answer):
+    assert words in "\n".join(map(str, hai.system().problems(asked)))
+    if answer:
+        with pytest.raises(ApiError, match=answer):
+            client.create_task(rendered(asked))
+
+
+def test_options_without_effect_on_the_open_source_platform_are_warned_of():
+    options = {"assigned_nodes": ["n1"], "spot": True, "sidecar": [1], "watchdog_time": "1h"}
+    said = "\n".join(hai.system().warnings(job(queue="a#b", systems={"hai": options})))
+    for name in ("assigned_nodes", "zone", "spot", "sidecar", "watchdog_time"):
+        assert name in said
+    assert not hai.system().warnings(job(queue="a"))
+
+
+def test_nodes_are_chosen_by_group_alone():
+    said = "\n".join(map(str, hai.system().problems(job(node_selector={"a": "b"}))))
+    assert "`queue`" in said
+    assert "assigned_nodes" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("该 token 已经过期了", "the token has expired (该 token 已经过期了)"),
+        ("用户没有使用内建镜像 [x] 的权限", "the user may not use this image"),
+        ("something new", "something new"),
+        ("", ""),
+    ],
+)
+def test_known_messages_are_translated_and_others_shown_as_they_are(text, meaning):
+    assert translated(text).startswith(meaning)
+
+
+def test_the_system_log_of_the_newest_task_is_taken():
+    line = "=" * 20
+    first = f"id: 1\n----------\nsyslog:\nold\n\n{line}\n"
+    second = f"id: 3 (current)\n----------\nsyslog:\nnew\noom log:\nkilled\n\n{line}\n"
+    assert newest(f"{line}\n{first}{second}") == ["new", "killed"]
+    assert newest(f"{line}\n{first}id: 3 (current)\n----------\nsyslog:\n\n\n{line}\n") == []
+    assert newest("") == []

@@ -1,0 +1,34 @@
+"""`tfsteps stop` of runs whose launcher, on this machine, was killed."""
+
+import re
+
+import pytest
+
+from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.statuses import saved
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("status", "where"),
+    [
+        ({"system": "kubeflow", "namespace": "ml"}, "--on kubernetes --namespace ml"),
+        ({"system": "jobset"}, "--on kubernetes"),
+    ],
+)
+def test_a_job_that_may_go_on_somewhere_else_is_an_error_that_says_where(status, where):
+    saved(run="r1", **status)
+    code, out, err = tfsteps("stop", "r1")
+    assert code == 2
+    assert out.startswith("already ended: mnist lost")
+    assert err == f"error: run r1: mnist may go on, its launcher was killed; `tfsteps stop r1 {where}` stops it\n"
+
+
+def test_local_replicas_ended_with_their_launcher():
+    saved(run="r1", system="local")
+    (line,) = said("stop", "r1")
+    assert re.match(r"already ended: mnist lost .*its replicas were stopped too", line)
