@@ -19,7 +19,7 @@ class Incarnations:
     @property
     def started(self) -> float | None:
         """When the last replica started for the first time, as the job system says; None = not all have, or unknown."""
-        return max(self._starts.values()) if len(self._starts) == len(self._replicas) else None
+        return max(self._starts.values(), default=None) if len(self._starts) == len(self._replicas) else None
 
     def see(self, event: ReplicaChanged) -> None:
         """Take in the change of a replica. KeyError if the job has no such replica."""

@@ -21,13 +21,13 @@ def printed(*lines):
     return "".join(f"[2026-01-01 00:00:00.000000] {text}\n" for text in texts)
 
 
-def follow(log, last_seen=None):
-    answers = iter([log])
+def follow(log, last_seen=None, before=()):
+    answers, tasks = iter([log]), iter(before)
 
     def script(asked):
         if asked.path.endswith("/log"):
             return Answer(body={"success": 1, "data": next(answers, ""), "last_seen": last_seen})
-        return Answer(body={"success": 1, "result": {"task": ENDED}})
+        return Answer(body={"success": 1, "result": {"task": next(tasks, ENDED)}})
 
     with serve(script) as server:
         url = f"http://127.0.0.1:{server.server_port}"
@@ -61,7 +61,7 @@ def test_a_launcher_that_comes_late_says_when_the_ranks_printed_and_when_their_p
     log = printed({"event": "begun"}, {"event": "started"}, "a line", {"event": "ended", "code": 3})
     utc = 1767225600.0 - 8 * 3600  # of the lines, on a platform whose clock is eight hours ahead
     seen = {"id": 1, "timestamp": "2026-01-01T00:00:00", "offset": 0, "mtime": utc + 3}
-    events = follow(log, seen)
+    events = follow(log, seen, [{**ENDED, "chain_status": "running", "worker_status": "running"}])
     lines = [event for event in events if isinstance(event, LogLines)]
     assert [stamp for event in lines for stamp in event.stamps] == [b"2025-12-31T16:00:00.000000Z"]
     assert {event.at for event in events if isinstance(event, ReplicaChanged)} == {utc}

@@ -29,6 +29,7 @@ from tfsteps.records import ReplicaStatus, Status
 from tfsteps.systems.base import Event, JobChanged, LogLines, ReplicaChanged, State
 from tfsteps.systems.hai import access
 from tfsteps.systems.hai.client import Client
+from tfsteps.systems.hai.messages import newest
 from tfsteps.systems.hai.runs import HaiRuns, stop_task
 from tfsteps.tails import Tails
 
@@ -106,7 +107,7 @@ class HaiBackend:
         rows = itertools.zip_longest(*columns, fillvalue="")
         title = "tasks of the chain: id, begin, end, state of the ranks, stop code"
         yield title, [["" if cell is None else str(cell) for cell in row] for row in rows]
-        yield "what HAI says", [[line] for line in self.runs.messages(job).splitlines() if line.strip()]
+        yield "what HAI says", [[line] for line in newest(self.runs.messages(job))]
 
     def commands(self, job: "HaiRun") -> list[str]:
         """Return commands that look further into a task."""

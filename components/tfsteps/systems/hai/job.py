@@ -27,7 +27,7 @@ from tfsteps.systems.base import (
     one_line,
 )
 from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.logs import Entry, RankLog, event_time, gaps
+from tfsteps.systems.hai.logs import LATE_SECONDS, Entry, RankLog, event_time, gaps
 from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.hai.tracker import Tracker
 from tfsteps.systems.kubernetes.host import Host
@@ -116,6 +116,7 @@ class HaiJob:
             self._cluster = Api(access.find(), patience=0, read_seconds=_URGENT_SECONDS)
         self._replicas = replicas
         self._logs = [RankLog() for _ in self._replicas]
+        self._late = LATE_SECONDS
         self._tracker = Tracker(self._replicas)
         self._task: Mapping[str, Any] | None = None
         self._requests = 0  # to stop, from people and engines
@@ -154,6 +155,7 @@ class HaiJob:
         Raises:
             ApiError: The platform does not answer, or refuses.
         """
+        self._late = 0.0
         events = list(self._look())
         ended = self._tracker.final is not None
         for rank in range(len(self._replicas)):
@@ -269,7 +271,7 @@ class HaiJob:
             for stamp, what in found:
                 if isinstance(what, bytes):
                     continue
-                for event in self._tracker.told(replica, what, event_time(stamp, now)):
+                for event in self._tracker.told(replica, what, event_time(stamp, now, self._late)):
                     # The job's own changes are told in the order in which they are seen.
                     yield msgspec.structs.replace(event, at=now) if isinstance(event, JobChanged) else event
 

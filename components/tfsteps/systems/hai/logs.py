@@ -33,10 +33,12 @@ _NOWHERE = 1 << 40  # an offset behind the end of every file
 _COMPARED = 300  # characters that tell a line from another
 _QUARTER_SECONDS = 900  # clocks are a multiple of it ahead of UTC, or behind
 _ZONE_SECONDS = 15 * 3600
-_LATE_SECONDS = 60.0
 _NAMED = 5  # replicas in a warning
 _GAP = "lines may be missing here: HAI had overwritten the one before when the log was read again"
 _BEGINNING = "its beginning is missing: HAI had overwritten it when the log was read"
+
+LATE_SECONDS = 60.0
+"""A report that is read later than this has the time of its line, by the clock of the rank."""
 
 Told = dict[str, Any]
 Seen = Mapping[str, Any]
@@ -295,10 +297,10 @@ class _Page:
         return _Page({"data": "\n".join([heads[0], *others]), "last_seen": newer.seen}) if heads else None
 
 
-def event_time(stamp: bytes, now: float) -> float:
-    """Return when an agent told something: `now`, where that was read as soon as it was told."""
+def event_time(stamp: bytes, now: float, late: float = LATE_SECONDS) -> float:
+    """Return when an agent told something: `now`, unless it is read more than `late` seconds after it was told."""
     at = dt.datetime.fromisoformat(stamp.decode()).timestamp() if stamp else now
-    return at if now - at > _LATE_SECONDS else now
+    return at if now - at > late else now
 
 
 def gaps(names: Iterable[str]) -> list[str]:

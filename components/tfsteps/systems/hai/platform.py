@@ -153,7 +153,7 @@ class HaiSystem:
                 self._client.stop(each["chain_id"])
                 paused.append(each)
         for each in paused:
-            self._until_ended(each)
+            self._until_ended(self._client.query(chain_id=each["chain_id"]) or each)
         return [str(each["nb_name"]) for each in paused]
 
     def resume(self, run: str) -> list[str]:

@@ -16,8 +16,11 @@ _PORTS = (20000, 32000)  # below those that the kernel gives to outgoing connect
 
 
 def say(**what: Any) -> None:
-    """Tell the launcher something."""
-    os.write(1, f"{MARK}{json.dumps(what)}\n".encode())
+    """Tell the launcher something, on a line of its own: HAI cuts a long line that the program has left without an end.
+
+    The launcher drops the line with a carriage return alone, which ends that.
+    """
+    os.write(1, f"\r\n{MARK}{json.dumps(what)}\n".encode())
 
 
 class Line:
