@@ -34,6 +34,9 @@ _TAKEN = {
     "DeletionByPodGC",
     "TerminationByKubelet",
 }
+_NOT_BY_A_REPLICA = {"DeadlineExceeded", "Timeout", "Watchdog", "MarkedFailed"}
+"""Reasons of a job that failed for something else than the end of a replica, which may have failed before."""
+
 _PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
 
 
@@ -62,8 +65,10 @@ def digest(status: Status, last_lines: Callable[[str, int], Sequence[str]], blam
     code = f" with exit code {span.exit_code}" if span.exit_code is not None else ""
     whose = f"{found.name}'s container {span.container}" if span.container else found.name
     failure = f"{whose} failed{code}{again}: {detail}{where}."
+    lost = status.state is State.LOST and span.reason not in _TAKEN
+    before = status.message and (lost or status.reason in _NOT_BY_A_REPLICA)
     return Digest(
-        summary=f"{status.message} Before that, {failure}" if status.reason == "DeadlineExceeded" else failure,
+        summary=f"{status.message} Before that, {failure}" if before else failure,
         replica=found.name,
         exit_code=span.exit_code,
         meaning=meaning,

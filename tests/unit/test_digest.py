@@ -46,6 +46,17 @@ def status(*replicas, reason="", message=""):
     )
 
 
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [(State.FAILED, "DeadlineExceeded"), (State.FAILED, "Watchdog"), (State.FAILED, "MarkedFailed"), (State.LOST, "x")],
+)
+def test_what_failed_before_the_job_ended_otherwise_is_not_its_reason(state, reason):
+    ended = status([span(5, 1), span(9, 143, ReplicaState.STOPPED)], reason=reason, message="It ended otherwise.")
+    ended.state = state
+    found = digest(ended, printed())
+    assert found.summary.startswith("It ended otherwise. Before that, worker-0 failed with exit code 1 after 1 restart")
+
+
 def test_the_first_to_fail_is_named_with_its_own_frame():
     found = digest(status([span(9, 1)], [span(5, 1)]), printed(worker_1=TRACEBACK, worker_0=["x"]))
     assert (found.replica, found.exit_code) == ("worker-1", 1)
