@@ -33,10 +33,10 @@ SHOWN = 400  # lines of a failed suite
 SUITES = {
     "conformance": (900, 1.0),
     "faults": (600, 0.9),
-    "hai": (330, 0.5),
+    "hai": (600, 0.5),
     "local": (450, 1.0),
     "pipelines": (400, 0.7),
-    "kfp_pods": (440, 0.2),
+    "kfp_pods": (490, 0.2),
     "argo": (560, 0.5),
     "job_crds": (200, 0.2),
     "kubernetes_cli": (200, 0.2),

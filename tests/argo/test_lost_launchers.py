@@ -183,7 +183,7 @@ def trainings(world):
 
 
 @pytest.fixture(scope="module")
-def kept(world):
+def kept(world, trainings):
     """Evict the launchers of two Workflows whose jobs are kept, and retry one; return when, and that one's job then."""
     for name, seconds in KEPT_SECONDS.items():
         submit(world, name, "none", finalizer=True, on_evicted=f"{seconds}s", command=["sleep", "900"])
