@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from benchmarks.measure import Row
 from tests.cluster import paths
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.watch import Changed, Listed, Seen, Watch
-from tfsteps.identity import MANAGED_BY
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.watch import Changed, Listed, Seen, Watch
+from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 JOBS = {True: 100, False: 1000}

@@ -1,7 +1,7 @@
 """What a launcher on Kubernetes costs, measured on a real API server: that of KUBECONFIG, or of `make cluster`.
 
-The launcher is the process of a pipeline step, `tfsteps.train.launcher`, with the files and packages of its pod. The
-moment at which a job object turns terminal is taken by a watch in this process; requests are counted by a TLS proxy.
+The launcher is the process of a pipeline step, `tfsteps.steps.train.launcher`, with the files and packages of its pod.
+The moment at which a job object turns terminal is taken by a watch in this process, requests by a TLS proxy.
 """
 
 import concurrent.futures
@@ -26,10 +26,10 @@ from typing import Any, Self
 from benchmarks.measure import Row
 from tests.cluster import paths
 from tests.faults.proxy import Proxy
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
-from tfsteps.identity import MANAGED_BY
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 PAIRS = 15
@@ -46,9 +46,9 @@ AS_IN_A_POD = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
 import pathlib, runpy
-from tfsteps.cluster import access
+from tfsteps.kube import access
 access.SERVICE_ACCOUNT = pathlib.Path(sys.argv.pop(1))
-runpy.run_module("tfsteps.train.launcher", run_name="__main__")
+runpy.run_module("tfsteps.steps.train.launcher", run_name="__main__")
 """
 BARE = pathlib.Path(__file__).with_name("bare_watch.py")
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from kfp import dsl
 
 from benchmarks.measure import Row, median_difference, paired, seconds
-from tfsteps.engines.kfp.local import run
+from tfsteps.engines.local.runner import run
 from tfsteps.kfp import train
 from tfsteps.systems.local.ports import free_ports
 
@@ -52,7 +52,7 @@ def _start_cpu(scratch: pathlib.Path) -> Row:
     for i in range(PAIRS):
         outputs = {"outputFile": str(scratch / f"cpu-{i}" / "outputs.json")}
         task = {"inputs": {"parameterValues": {"spec": CPU_JOB}}, "outputs": outputs}
-        command = [sys.executable, "-m", "tfsteps.train.launcher", "--executor_input", json.dumps(task)]
+        command = [sys.executable, "-m", "tfsteps.steps.train.launcher", "--executor_input", json.dumps(task)]
         out = subprocess.run(command, check=False, capture_output=True, text=True).stdout
         line = next(line for line in out.splitlines() if line.startswith("[worker-0]"))
         used.append(int(line.split()[1]) / 1e9)

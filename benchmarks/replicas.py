@@ -33,10 +33,10 @@ _DONE = b'{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succ
 LAUNCHER = """
 import json, pathlib, ssl, sys
 from tfsteps import spec
-from tfsteps.cluster import access
-from tfsteps.identity import Identity
-from tfsteps.lifecycle import first_status, resume
-from tfsteps.printer import Printer
+from tfsteps.kube import access
+from tfsteps.runs.identity import Identity
+from tfsteps.launcher.lifecycle import first_status, resume
+from tfsteps.launcher.printer import Printer
 from tfsteps.systems import kubeflow
 server, trust, replicas, home = sys.argv[1:]
 tls = ssl.create_default_context(cafile=trust)

@@ -8,7 +8,7 @@ import shutil
 import digits
 from step_program import main, shared, step
 
-from tfsteps.engines.task import Task
+from tfsteps.engines.base import Task
 
 EXPORT, REJECT = "export", "reject"
 """What `evaluate` decides."""

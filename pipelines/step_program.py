@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 from tfsteps.engines.argo.interface import Input, Interface, Kind, Output
 from tfsteps.engines.argo.task import ARGUMENT, FOLDER, ArgoTask
+from tfsteps.engines.base import Artifact, Task
 from tfsteps.engines.kfp.executor import ExecutorInput
-from tfsteps.engines.task import Artifact, Task
 from tfsteps.spec import SpecError
 
 MOUNT = "/mnt/tfsteps"

@@ -3,19 +3,19 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tfsteps.cleanup.component import cleanup
 from tfsteps.engines.kfp.component import LauncherComponent, container_spec, launcher_component
 from tfsteps.engines.kfp.lint import problems, warnings
-from tfsteps.evaluate_gate.component import evaluate_gate
 from tfsteps.image import IMAGE
-from tfsteps.launch.component import launch
-from tfsteps.train.component import train
-from tfsteps.train_and_finalize.pipeline import train_and_finalize
-from tfsteps.wait.component import wait
+from tfsteps.steps.cleanup.component import cleanup
+from tfsteps.steps.evaluate_gate.component import evaluate_gate
+from tfsteps.steps.launch.component import launch
+from tfsteps.steps.train.component import train
+from tfsteps.steps.train_and_finalize.pipeline import train_and_finalize
+from tfsteps.steps.wait.component import wait
 
 if TYPE_CHECKING:
-    from tfsteps.cli.pipeline import run_here
-    from tfsteps.engines.kfp.local import PipelineError, Step, run
+    from tfsteps.engines.local.run_here import run_here
+    from tfsteps.engines.local.runner import PipelineError, Step, run
 
 __all__ = [
     "IMAGE",
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 _LATER = {
-    "PipelineError": "tfsteps.engines.kfp.local",
-    "Step": "tfsteps.engines.kfp.local",
-    "run": "tfsteps.engines.kfp.local",
-    "run_here": "tfsteps.cli.pipeline",
+    "PipelineError": "tfsteps.engines.local.runner",
+    "Step": "tfsteps.engines.local.runner",
+    "run": "tfsteps.engines.local.runner",
+    "run_here": "tfsteps.engines.local.run_here",
 }
 
 

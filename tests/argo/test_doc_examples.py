@@ -9,8 +9,8 @@ from tests.pipelines.conftest import claim
 from tests.support.doc_examples import examples
 from tests.support.event_writer import ScalarWriter
 from tfsteps.argo import problems
-from tfsteps.cluster.api import Resource
 from tfsteps.image import IMAGE
+from tfsteps.kube.client import Resource
 
 __all__ = ["claim"]
 

@@ -13,12 +13,12 @@ import pytest
 from tests.argo.world import JOBS, LONG, WORKFLOWS, job
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.logs import PODS
-from tfsteps.cluster.watch import Changed, Deleted, Listed, Watch
-from tfsteps.identity import RUN_ID
-from tfsteps.systems.kubernetes.keeper import KEEPERS
-from tfsteps.systems.kubernetes.upkeep import KEPT_UNTIL
+from tfsteps.kube.client import Api
+from tfsteps.kube.logs import PODS
+from tfsteps.kube.watch import Changed, Deleted, Listed, Watch
+from tfsteps.runs.identity import RUN_ID
+from tfsteps.systems.kubernetes.cleanup.keeper import KEEPERS
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 
 pytestmark = pytest.mark.cluster
 

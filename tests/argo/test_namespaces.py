@@ -7,9 +7,9 @@ from tests.argo.world import BUSYBOX
 from tests.preflight.conftest import namespace_of
 from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import RUN_ID
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.identity import RUN_ID
 
 pytestmark = pytest.mark.cluster
 

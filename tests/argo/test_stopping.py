@@ -12,8 +12,8 @@ from hera.workflows import Steps
 from tests.argo.world import LONG, WORKFLOWS, job
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.logs import PODS
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
 
 pytestmark = pytest.mark.cluster
 

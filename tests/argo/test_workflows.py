@@ -9,7 +9,7 @@ from hera.workflows.models import ValueFrom, WorkflowTemplateRef
 from tests.argo.world import BUSYBOX, CLUSTER_TEMPLATES, TEMPLATES, WORKFLOWS, job
 from tests.support.waiting import until
 from tfsteps.argo import problems, workflow_template
-from tfsteps.identity import new_run_id
+from tfsteps.runs.identity import new_run_id
 
 pytestmark = pytest.mark.cluster
 

@@ -9,12 +9,12 @@ from hera.workflows import DAG, Workflow
 from tests.preflight.conftest import Cluster, release
 from tests.support.waiting import LONGEST, until
 from tfsteps import argo
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import RUN_ID
+from tfsteps.kube.client import Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTemplate")
 CLUSTER_TEMPLATES = Resource("argoproj.io/v1alpha1", "clusterworkflowtemplates", "ClusterWorkflowTemplate")
@@ -149,7 +149,7 @@ class World:
             "import os, pathlib, time\n"
             "for folder in pathlib.Path('/proc').glob('[0-9]*'):\n"
             "    words = (folder / 'cmdline').read_bytes().split(b'\\0')\n"
-            "    if words[1:3] == [b'-m', b'tfsteps.train.launcher']:\n"
+            "    if words[1:3] == [b'-m', b'tfsteps.steps.train.launcher']:\n"
             "        print(folder, flush=True)\n"
             "        time.sleep(0.5)\n"  # with the container ends what was printed last
             "        os.kill(int(folder.name), 9)\n"

@@ -15,8 +15,8 @@ from tests.support import finished
 from tests.support.event_writer import ScalarWriter
 from tests.support.finished import attempt_of, log, ran
 from tfsteps import report
-from tfsteps.event_files import ScalarReader
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
+from tfsteps.tensorboard.event_files import ScalarReader
 
 pytestmark = pytest.mark.browser
 
@@ -192,10 +192,10 @@ def test_only_success_is_green(show, make, scheme, browser):
 
 def test_a_failure_is_explained_and_its_log_is_open(show):
     page = show(finished.failed())
-    assert "ValueError: batch 311 holds <nan>" in page.one(".digest .summary").text
+    assert "ValueError: batch 311 holds <nan>" in page.one(".failure .summary").text
     assert page.one("#worker-1 pre").text.endswith("ValueError: batch 311 holds <nan>")
     assert "failed first" in page.one(".node.blamed").text
-    page.one(".digest a").click()
+    page.one(".failure a").click()
     assert page.one("#worker-1").rect["y"] > 0
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tfsteps.cluster.api import Api, Resource
+from tfsteps.kube.client import Api, Resource
 
 _MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
 _ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")

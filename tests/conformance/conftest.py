@@ -11,14 +11,15 @@ from tests.cluster import images, paths
 from tests.conformance.case import Case
 from tests.conformance.systems import System
 from tests.conformance.world import World
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _STANDIN = [
     "images/standin/Dockerfile",
     "components/tfsteps/__init__.py",
-    "components/tfsteps/event_files.py",
+    "components/tfsteps/tensorboard/__init__.py",
+    "components/tfsteps/tensorboard/event_files.py",
     "tests/support/event_writer.py",
     "tests/programs/standin.py",
 ]

@@ -10,10 +10,10 @@ import yaml
 
 from tests.cluster import node
 from tests.support.waiting import until
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
 
 _MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
 _RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime")

@@ -12,14 +12,16 @@ from tests.conformance.telling import TOLD, held, succeeded, tell
 from tests.conformance.verdicts import sh, standin
 from tests.conformance.world import World
 from tests.support.waiting import until
-from tfsteps import spec, systems
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import JobChanged, ReplicaState, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import Handle, JobChanged, ReplicaState, State
+from tfsteps.systems import registry
+from tfsteps.systems.base import Handle
 from tfsteps.systems.base import System as SystemOf
-from tfsteps.systems.places import Places
 
 _SECRETS = Resource("v1", "secrets", "Secret")
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
@@ -88,7 +90,10 @@ def _(world: World) -> None:
     tell(world, launcher, "worker-0")
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "up"), ("worker-0", "end")]
-    assert [span.state for span in launcher.status.replicas[0].spans] == [ReplicaState.STOPPED, ReplicaState.SUCCEEDED]
+    assert [incarnation.state for incarnation in launcher.status.replicas[0].incarnations] == [
+        ReplicaState.STOPPED,
+        ReplicaState.SUCCEEDED,
+    ]
     assert launcher.status.replicas[0].restarts == 0
 
 
@@ -98,7 +103,7 @@ def _(world: World) -> None:
     launcher.until(State.RUNNING)
     world.delete(world.job())
     launcher.ends(13, State.LOST, "Deleted")
-    assert "deleted by somebody" in launcher.digest.summary
+    assert "deleted by somebody" in launcher.failure.summary
     until(world.gone)
 
 
@@ -126,19 +131,19 @@ def _(world: World) -> None:
 
 def _start(world: World, fields: dict[str, Any]) -> Handle:
     """Create a job, and look at it only when its events are asked for."""
-    system = systems.get(world.system.name, namespace=world.namespace)
+    system = registry.get(world.system.name, namespace=world.namespace)
     return system.start(*_job(world, system, fields))
 
 
 def plan(world: World, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the job object as it is created, and then its parts."""
-    system = systems.get(world.system.name, namespace=world.namespace)
+    system = registry.get(world.system.name, namespace=world.namespace)
     made: list[dict[str, Any]] = system.plan(*_job(world, system, fields))
     return made
 
 
-def _job(world: World, system: SystemOf, fields: dict[str, Any]) -> tuple[TrainingJob, Identity, Places]:
-    job = spec.from_plain({"name": "case", "image": world.image, **fields}, "test", systems.options())
+def _job(world: World, system: SystemOf, fields: dict[str, Any]) -> tuple[TrainingJob, Identity, OutputPaths]:
+    job = spec.from_plain({"name": "case", "image": world.image, **fields}, "test", registry.options())
     identity = Identity(run="run", task="task")
     return job, identity, system.places(job, identity, pathlib.Path())
 
@@ -169,7 +174,7 @@ def _(world: World) -> None:
     again.ends(0, State.SUCCEEDED)
     assert [line for _, line in again.lines()] == ["up", "end"]
     assert [replica.restarts for replica in again.status.replicas] == [0]
-    assert len(again.status.replicas[0].spans) == 1
+    assert len(again.status.replicas[0].incarnations) == 1
     assert old.isdisjoint(pod["metadata"]["uid"] for pod in world.pods())
 
 
@@ -220,8 +225,8 @@ def _(world: World) -> None:
     launcher.ends(10, State.FAILED)
     # of two containers, whose logs are read side by side; a TfJob's own Job may make the pod once more
     assert set(launcher.lines()) == {("worker-0/fetch", "fetched"), ("worker-0/init-data", "no such bucket")}
-    assert "container init-data failed with exit code 3" in launcher.digest.summary
-    assert (launcher.digest.exit_code, set(launcher.digest.tail)) == (3, {"no such bucket"})
+    assert "container init-data failed with exit code 3" in launcher.failure.summary
+    assert (launcher.failure.exit_code, set(launcher.failure.tail)) == (3, {"no such bucket"})
 
 
 @_case("a sidecar that does not end", "pod_patch")
@@ -278,7 +283,7 @@ def _(world: World) -> None:
     world.api.delete(_SECRETS, world.namespace, "hub", secret["metadata"]["uid"])
     world.pause(paused=False)
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
-    assert 'CreateContainerConfigError: worker-0: secret "hub" not found' in launcher.digest.summary
+    assert 'CreateContainerConfigError: worker-0: secret "hub" not found' in launcher.failure.summary
     until(world.gone)
 
 
@@ -292,8 +297,8 @@ def _evicted(world: World, **behaviour: Any) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     world.api.request("POST", PODS.path(world.namespace, name, "eviction"), {}, eviction)
     launcher.ends(13, State.FAILED)
-    assert launcher.digest.fault == "platform"
-    assert "memory" not in launcher.digest.summary
+    assert launcher.failure.fault == "platform"
+    assert "memory" not in launcher.failure.summary
 
 
 _case("evicted")(_evicted)

@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.conformance import operators
 from tests.controllers import install as controllers
-from tfsteps import systems
-from tfsteps.cluster.api import Resource
+from tfsteps.kube.client import Resource
+from tfsteps.systems import registry
 from tfsteps.systems.capabilities import Capability
-from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.job_kind import JobKind
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class System:
     install: Callable[[], None] = lambda: None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> JobKind:
         """Its kind of object."""
-        return systems.kinds_of(self.name)[0]
+        return registry.kinds_of(self.name)[0]
 
     @property
     def resource(self) -> Resource:
@@ -45,7 +45,7 @@ class System:
     @property
     def capabilities(self) -> Mapping[str, Capability]:
         """What it can do."""
-        return systems.capabilities_of(self.name)
+        return registry.capabilities_of(self.name)
 
     def created_suspended(self) -> Mapping[str, Any]:
         """Return fields of a job file that create the job suspended."""

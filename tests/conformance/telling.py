@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.conformance.world import Launcher, World
 from tests.support.waiting import until
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
-from tfsteps.systems.base import ReplicaState
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import ReplicaState
 
 _PORT = 8080
 _SERVER = f"HTTPServer(('', {_PORT}), server.SimpleHTTPRequestHandler)"
@@ -45,7 +45,7 @@ def succeeded(launcher: Launcher, names: Container[str]) -> bool:
 def _pod(launcher: Launcher, name: str) -> str:
     """Return the name of a replica's pod; empty = it is not known yet."""
     replicas = launcher.status.replicas if launcher.started() else []
-    places = [each.spans[-1].place for each in replicas if each.name == name and each.spans]
+    places = [each.incarnations[-1].place for each in replicas if each.name == name and each.incarnations]
     return places[0].partition(" ")[0] if places else ""
 
 

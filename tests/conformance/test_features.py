@@ -13,9 +13,9 @@ from tests.conformance.test_job_systems import CASES
 from tests.conformance.world import World
 from tests.support import features
 from tests.support.waiting import until
-from tfsteps import systems
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.systems import registry
 from tfsteps.systems.capabilities import FEATURES, Level
 
 HAS = {Level.NATIVE, Level.DONE}
@@ -59,7 +59,7 @@ def worlds(kubeconfig, tmp_path_factory):
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 def test_is_accepted_or_refused(system, feature, worlds):
     world, job = worlds(system), features.job_of(system.name, feature)
-    where = systems.get(system.name, namespace=world.namespace)
+    where = registry.get(system.name, namespace=world.namespace)
     if features.level(system.name, feature) is not Level.REFUSED:
         for item in json.loads(msgspec.json.encode(where.plan(job, features.IDENTITY, features.PLACES))):
             resource = Resource(item["apiVersion"], f"{item['kind'].lower()}s", item["kind"])

@@ -7,10 +7,10 @@ from tests.conformance.systems import SYSTEMS
 from tests.conformance.verdicts import sh
 from tests.conformance.world import World
 from tests.support.waiting import until
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.systems.base import State
-from tfsteps.systems.kubernetes.parts import UNFINISHED
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.runs.events import State
+from tfsteps.systems.kubernetes.dependents import UNFINISHED
 
 pytestmark = pytest.mark.cluster
 

@@ -8,9 +8,9 @@ from tests.conformance.systems import SYSTEMS
 from tests.conformance.telling import TOLD, tell
 from tests.conformance.verdicts import SHARED
 from tests.conformance.world import World
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
+from tfsteps.runs.events import ReplicaState, State
 
 pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 

@@ -11,7 +11,7 @@ from tests.conformance.telling import held, succeeded, tell
 from tests.conformance.world import Launcher, World
 from tests.support.shell import printing
 from tests.support.waiting import until
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.runs.events import ReplicaState, State
 
 SHARED = [{"host_path": "/tmp", "mount": "/shared"}]  # the node's: it outlives pods that are made anew
 _WORKER = {"worker": {}}
@@ -312,9 +312,9 @@ def check(row: Row, launcher: Launcher) -> None:
     for pattern in row.prints:
         assert re.search(pattern, printed), printed
     if row.ends[1] is State.FAILED:
-        assert re.search(row.says, launcher.digest.summary), launcher.digest
-        assert row.fault in launcher.digest.fault, launcher.digest
-        assert row.blames in (None, (launcher.digest.replica, launcher.digest.exit_code)), launcher.digest
+        assert re.search(row.says, launcher.failure.summary), launcher.failure
+        assert row.fault in launcher.failure.fault, launcher.failure
+        assert row.blames in (None, (launcher.failure.replica, launcher.failure.exit_code)), launcher.failure
     else:
         stopped = [replica.name for replica in launcher.status.replicas if replica.state is ReplicaState.STOPPED]
         assert stopped == row.stopped, launcher.status

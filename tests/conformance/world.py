@@ -17,14 +17,15 @@ from typing import Any, Self
 from tests.conformance import account
 from tests.conformance.systems import System
 from tests.support.waiting import until
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import Identity, new_run_id
-from tfsteps.log_file import read_log
-from tfsteps.records import Attempt, Digest, Status, quote
-from tfsteps.systems.base import State
-from tfsteps.systems.kubernetes.parts import apply
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity, new_run_id
+from tfsteps.runs.log_file import read_log
+from tfsteps.runs.status import FailureSummary, Status
+from tfsteps.runs.store import Attempt, quote
+from tfsteps.systems.kubernetes.dependents import apply
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _NAMESPACES = Resource("v1", "namespaces", "Namespace")
@@ -82,9 +83,9 @@ class Launcher:
         return self.attempt.status()
 
     @property
-    def digest(self) -> Digest:
+    def failure(self) -> FailureSummary:
         """Why the job failed."""
-        found = self.status.digest
+        found = self.status.failure
         assert found, self.status
         return found
 
@@ -187,7 +188,7 @@ class World:
 
     def jobs(self) -> list[Mapping[str, Any]]:
         """Return the job objects."""
-        return list(self.system.kind.gather(self.api.list(self.system.resource, self.namespace)["items"]))
+        return list(self.system.kind.group_objects(self.api.list(self.system.resource, self.namespace)["items"]))
 
     def job(self) -> Mapping[str, Any]:
         """Wait until there is one job object, and return it."""

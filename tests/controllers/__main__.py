@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from tests.controllers import t9k, t9k_boards, tfjob_v1alpha1
 from tests.controllers.loop import give_up
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
 
 CONTROLLERS = {"t9k": [t9k.run, t9k_boards.run], "tfjob-v1alpha1": [tfjob_v1alpha1.run]}
 

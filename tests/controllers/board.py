@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.controllers.loop import ensure
-from tfsteps.cluster.api import Api, Resource
+from tfsteps.kube.client import Api, Resource
 
 _DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
 SERVICES = Resource("v1", "services", "Service")

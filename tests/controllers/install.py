@@ -10,9 +10,9 @@ import yaml
 
 from tests.cluster import images
 from tests.support.waiting import until
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
 
 NAMESPACE = "tfsteps-controllers"
 _HERE = pathlib.Path(__file__).parent
@@ -62,7 +62,7 @@ def _definitions() -> Iterator[dict[str, Any]]:
 
 def _built() -> str:
     """Return the image of the controllers, built from their files once for their content."""
-    files = [*_HERE.glob("*.py"), _HERE / "Dockerfile", *(_ROOT / "components/tfsteps/cluster").glob("*.py")]
+    files = [*_HERE.glob("*.py"), _HERE / "Dockerfile", *(_ROOT / "components/tfsteps/kube").glob("*.py")]
     content = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
     image = f"registry.local/tfsteps-controllers:{content}"
     images.provide_image(image, _ROOT, _HERE / "Dockerfile")

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 Key = tuple[str, str]
 """Namespace and name of an object."""

@@ -9,9 +9,9 @@ from typing import Any
 from tests.controllers import board, t9k_pods
 from tests.controllers.loop import Loop, ensure, itself, owner, reference, stamp
 from tests.controllers.t9k_pods import Replica
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
 
 JOBS = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
 BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")
@@ -42,7 +42,7 @@ def _reconcile(api: Api, namespace: str, name: str) -> float | None:
         raise
     if "deletionTimestamp" in job["metadata"]:
         return None
-    listed = api.each(PODS, namespace, labelSelector=f"{t9k_pods.OWNER}={name}")
+    listed = api.iterate(PODS, namespace, labelSelector=f"{t9k_pods.OWNER}={name}")
     uid = job["metadata"]["uid"]
     own = [each for each in listed if uid in [ref["uid"] for ref in each["metadata"].get("ownerReferences") or []]]
     return _Round(api, job, own).go()

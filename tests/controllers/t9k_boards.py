@@ -6,8 +6,8 @@ from typing import Any
 from tests.controllers import board
 from tests.controllers.loop import Loop, itself, reference
 from tests.controllers.t9k import BOARDS
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.errors import ApiError
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
 
 
 def run(api: Api) -> None:

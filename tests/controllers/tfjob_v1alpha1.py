@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.controllers import board, tfjob_replicas
 from tests.controllers.loop import Loop, ensure, give_up, itself, reference
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
-from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 JOBS = Resource("tensorflow.org/v1alpha1", "tfjobs", "TfJob")
 _BATCH = Resource("batch/v1", "jobs", "Job")
@@ -122,8 +122,8 @@ class _Operator:
     def _status(self, job: _Item) -> dict[str, Any]:
         """Return the status by the pods: the MASTER alone decides."""
         namespace, selector = job["metadata"]["namespace"], f"tf_job_name={job['metadata']['name']}"
-        jobs = {each["metadata"]["name"]: each for each in self._api.each(_BATCH, namespace, labelSelector=selector)}
-        pods = list(self._api.each(PODS, namespace, labelSelector=selector))
+        jobs = {each["metadata"]["name"]: each for each in self._api.iterate(_BATCH, namespace, labelSelector=selector)}
+        pods = list(self._api.iterate(PODS, namespace, labelSelector=selector))
         states: dict[str, list[str]] = {}
         for task in tfjob_replicas.tasks(job):
             kind, name = task.spec["tfReplicaType"], tfjob_replicas.name_of(job, task)

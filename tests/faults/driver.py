@@ -6,10 +6,10 @@ import sys
 import msgspec
 
 from tfsteps import spec
-from tfsteps.cluster import access, api, watch
-from tfsteps.exits import Exit, exit_code
-from tfsteps.identity import Identity
-from tfsteps.lifecycle import launch
+from tfsteps.kube import access, client, watch
+from tfsteps.launcher.exit_codes import ExitCode, exit_code
+from tfsteps.launcher.lifecycle import launch
+from tfsteps.runs.identity import Identity
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.system import KubernetesSystem
@@ -56,20 +56,20 @@ def main(argument: str) -> int:
     job = spec.from_plain(task.job)
     system = KubernetesSystem(TFJob(), namespace=task.namespace)
     try:
-        status = launch(job, Identity(run=task.run, task=task.task), system, here=pathlib.Path.cwd())
+        status = launch(job, Identity(run=task.run, task=task.task), system, base_dir=pathlib.Path.cwd())
     except LaunchError as error:
-        return _end(Said(message=str(error)), Exit.PLATFORM if error.retryable else Exit.USAGE)
+        return _end(Said(message=str(error)), ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
     said = Said(state=status.state, reason=status.reason, message=status.message, warnings=status.warnings)
     return _end(said, exit_code(status))
 
 
 def _hurry(task: Task) -> None:
     """Shorten the waits that a test would sit through: they are set for hours."""
-    api.Api.__init__.__defaults__ = (task.patience, task.read_seconds)
+    client.Api.__init__.__defaults__ = (task.patience, task.read_seconds)
     watch._QUIET_SECONDS = task.quiet_seconds
 
 
-def _end(said: Said, code: Exit) -> int:
+def _end(said: Said, code: ExitCode) -> int:
     print(msgspec.json.encode(said).decode(), flush=True)
     return code
 

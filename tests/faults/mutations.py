@@ -13,8 +13,8 @@ import tfsteps
 from tests.faults.rows import ROWS, Row
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
-_API, _WATCH, _LOGS, _LINES = (f"cluster/{name}.py" for name in ("api", "watch", "logs", "log_lines"))
-_SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "job", "host"))
+_API, _WATCH, _LOGS, _LINES = (f"kube/{name}.py" for name in ("client", "watch", "logs", "log_lines"))
+_SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "pipeline/launcher_pod"))
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,14 @@ _FRAGILE_LOG = Edit(
     _LOGS, "        if error.status not in (403, 404):\n            return None\n", "        return str(error)\n"
 )
 _PREFLIGHT_RAISES = Edit(
-    "systems/kubernetes/rights.py",
+    "systems/kubernetes/preflight/permissions.py",
     "    except ApiError:\n        return []\n    missing",
     "    except ZeroDivisionError:\n        return []\n    missing",
 )
 _CLEAN_UP_RAISES = Edit(
-    "lifecycle.py", '            status.warnings.append(f"Something is left: {error}.")\n', "            raise\n"
+    "launcher/lifecycle.py",
+    '            status.warnings.append(f"Something is left: {error}.")\n',
+    "            raise\n",
 )
 
 # --- faults, as the rows call them
@@ -126,8 +128,8 @@ MUTANTS = (
         (
             Edit(
                 _API,
-                '        send = self.once if once else self.request\n        return send("POST", ',
-                '        return self.once("POST", ',
+                '        send = self.send if once else self.request\n        return send("POST", ',
+                '        return self.send("POST", ',
             ),
             _HASTY,
         ),
@@ -148,7 +150,7 @@ MUTANTS = (
     ),
     Mutant(
         "tries again what can only be refused again",
-        (Edit("cluster/errors.py", "_UNAVAILABLE = {429,", "_UNAVAILABLE = {401, 403, 409, 410, 429,"),),
+        (Edit("kube/errors.py", "_UNAVAILABLE = {429,", "_UNAVAILABLE = {401, 403, 409, 410, 429,"),),
         {
             "look for it": "401 always|409|410",
             "create": "403 always|410",
@@ -158,7 +160,7 @@ MUTANTS = (
     Mutant(
         "takes what something else answers for the API server's refusal",
         (
-            Edit("cluster/errors.py", '{shown}; {hint}", 502)', '{shown}; {hint}", 400)'),
+            Edit("kube/errors.py", '{shown}; {hint}", 502)', '{shown}; {hint}", 400)'),
             *_FRAGILE_WATCH,
             _NO_LAST_LOOK,
             _FRAGILE_LOG,
@@ -199,8 +201,8 @@ MUTANTS = (
         (
             Edit(
                 _SYSTEM,
-                "        if findings := preflight.findings(self._api, self._kind, job, wanted):\n",
-                "        if findings := preflight.findings(self._api, self._kind, job, wanted)[:0]:\n",
+                "        if problems := findings.findings(self._api, self._kind, job, wanted):\n",
+                "        if problems := findings.findings(self._api, self._kind, job, wanted)[:0]:\n",
             ),
         ),
         {"preflight": "403 always"},
@@ -237,7 +239,7 @@ MUTANTS = (
         "takes a list that is refused for a while for refused for good",
         (
             Edit(
-                "systems/kubernetes/tracker.py",
+                "systems/kubernetes/follow/tracker.py",
                 'cannot be watched any more: {error}", retryable=retryable)',
                 'cannot be watched any more: {error}", retryable=False)',
             ),
@@ -313,7 +315,7 @@ MUTANTS = (
             Edit(
                 _API,
                 '            self.request("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)\n',
-                '            self.once("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)\n',
+                '            self.send("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)\n',
             ),
             _CLEAN_UP_RAISES,
             _HASTY,
@@ -346,14 +348,18 @@ MUTANTS = (
     ),
     Mutant(
         "holds a task's files beyond its death",
-        (Edit("records.py", 'open_private(self.folder / "lock", "ab")', 'open_private(self.folder / "lock", "xb")'),),
+        (
+            Edit(
+                "runs/store.py", 'open_private(self.folder / "lock", "ab")', 'open_private(self.folder / "lock", "xb")'
+            ),
+        ),
         {"before create": "killed"},
     ),
     Mutant(
         "gives a job another name each time",
         (
             Edit(
-                "identity.py",
+                "runs/identity.py",
                 "{short_hash(self.run, self.task, str(self.attempt))}",
                 "{short_hash(self.run, self.task, secrets.token_hex(4))}",
             ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.faults import faults
 from tests.faults.proxy import Fault, Rule
-from tfsteps.exits import Exit
+from tfsteps.launcher.exit_codes import ExitCode
 
 LINES = 20  # that a job prints, one each 50 ms
 MANY_LINES = 1200  # of a job that is stopped long before
@@ -26,7 +26,7 @@ class Expected:
         because: Words in what the launcher says.
     """
 
-    code: Exit = Exit.SUCCEEDED
+    code: ExitCode = ExitCode.SUCCEEDED
     jobs: int = 1
     job_left: bool = True
     pods_left: bool | None = False
@@ -107,7 +107,7 @@ REQUESTS: dict[str, Row] = {
         rules=(("log", faults.cue_after), ("delete job",)),
         signal="TERM",
         lines=MANY_LINES,
-        expected=Expected(code=Exit.CANCELLED, job_left=False, lines="some"),
+        expected=Expected(code=ExitCode.CANCELLED, job_left=False, lines="some"),
     ),
 }
 _ANYWHERE: dict[str, tuple[Fault, float]] = {
@@ -142,9 +142,9 @@ _MORE = {
     "log": _STREAMS,
 }
 
-_REFUSED = Expected(code=Exit.USAGE, lines="none", pods_left=None, because="as the test wants it")
+_REFUSED = Expected(code=ExitCode.USAGE, lines="none", pods_left=None, because="as the test wants it")
 _UNMADE = replace(_REFUSED, jobs=0, job_left=False, pods_left=False)
-_RETRY = replace(_REFUSED, code=Exit.PLATFORM)
+_RETRY = replace(_REFUSED, code=ExitCode.PLATFORM)
 _KEPT = Expected(pods_left=True, because="as the test wants it")
 _UNSEEN = Expected(lines="none", because="as the test wants it")
 _EXPECTED: dict[str, dict[str, Expected]] = {
@@ -152,7 +152,7 @@ _EXPECTED: dict[str, dict[str, Expected]] = {
     "preflight": {"403 always": _UNMADE},
     "create": {
         **dict.fromkeys(["403 always", "410"], _UNMADE),
-        "401 always": replace(_UNMADE, code=Exit.PLATFORM),  # the token was good a moment ago
+        "401 always": replace(_UNMADE, code=ExitCode.PLATFORM),  # the token was good a moment ago
     },
     "get after 409": {
         **dict.fromkeys(["401 always", "403 always"], _RETRY),
@@ -210,7 +210,7 @@ def _killed() -> Iterator[Row]:
 
 
 def _stopped() -> Iterator[Row]:
-    cancelled = Expected(code=Exit.CANCELLED, job_left=False, lines="some")
+    cancelled = Expected(code=ExitCode.CANCELLED, job_left=False, lines="some")
     for step, rules in _STEPS.items():
         ended = step in _ENDED
         row = Row(
@@ -224,7 +224,7 @@ def _stopped() -> Iterator[Row]:
         yield replace(row, fault="SIGTERM")
         yield replace(row, fault="SIGTERM, the step alone", in_step=True)
         yield replace(row, fault="SIGTERM, Workflow terminated", in_step=True, first="shut down")
-        left = Exit.SUCCEEDED if ended else Exit.PLATFORM
+        left = ExitCode.SUCCEEDED if ended else ExitCode.PLATFORM
         yield replace(
             row, fault="SIGTERM, pod evicted", in_step=True, first="evict", again=left, lines=LINES, expected=Expected()
         )
@@ -234,7 +234,7 @@ def _stopped() -> Iterator[Row]:
         fault="SIGTERM, API server down",
         rules=(("create job", down),),
         signal="TERM",
-        expected=Expected(code=Exit.CANCELLED, jobs=0, job_left=False, lines="none", because="is not known"),
+        expected=Expected(code=ExitCode.CANCELLED, jobs=0, job_left=False, lines="none", because="is not known"),
     )
     yield Row(
         step="running",

@@ -14,7 +14,7 @@ from tests.faults.driver import Said, Task
 from tests.faults.proxy import Proxy
 from tests.faults.rows import Row
 from tests.faults.site import IMAGE, JOBS, Site
-from tfsteps.log_file import read_log
+from tfsteps.runs.log_file import read_log
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _LIMIT_SECONDS = 150.0

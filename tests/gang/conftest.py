@@ -9,8 +9,8 @@ from tests.cluster import paths
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.world import World
 from tests.support.waiting import until
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
 
 IMAGE = os.environ.get("TFSTEPS_BUSYBOX_IMAGE", "docker.io/library/busybox:latest")
 SLOT = "tfsteps.dev/slot"

@@ -9,8 +9,8 @@ import pytest
 from tests.conformance.systems import SYSTEMS
 from tests.gang.conftest import IMAGE, SLOT, SLOTS
 from tests.support.waiting import until
-from tfsteps.systems.base import State
-from tfsteps.systems.kubernetes.gang import POD_GROUPS
+from tfsteps.runs.events import State
+from tfsteps.systems.kubernetes.render.gang import POD_GROUPS
 
 pytestmark = pytest.mark.cluster
 QUICK, LONG = "sleep 2", "trap 'exit 0' TERM; sleep 600 & wait"

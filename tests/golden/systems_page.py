@@ -1,6 +1,6 @@
 """docs/systems.md: what each job system can do, from systems/capabilities.py and the systems' own tables."""
 
-from tfsteps import systems
+from tfsteps.systems import registry
 from tfsteps.systems.capabilities import FEATURES, Level
 
 INTRO = """# Job systems
@@ -32,7 +32,7 @@ MARKS = {Level.NATIVE: "native", Level.DONE: "done", Level.REFUSED: "**refused**
 
 def page():
     """Return the page."""
-    tables = {name: systems.capabilities_of(name) for name in systems.NAMES}
+    tables = {name: registry.capabilities_of(name) for name in registry.NAMES}
     rows = [
         [feature.title, *(MARKS[table[name].level] for table in tables.values())] for name, feature in FEATURES.items()
     ]

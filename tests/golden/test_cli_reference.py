@@ -6,16 +6,16 @@ import typer
 from typer.main import get_command
 
 from tfsteps.cli.app import app
-from tfsteps.exits import Exit
+from tfsteps.launcher.exit_codes import ExitCode
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
 EXITS = {
-    Exit.SUCCEEDED: "the job succeeded, or the command did what was asked",
-    Exit.USAGE: "the job file or the command line is wrong; nothing was created",
-    Exit.FAILED: "the job failed",
-    Exit.DEADLINE: "one of the job's deadlines passed",
-    Exit.CANCELLED: "the job was stopped",
-    Exit.PLATFORM: "not the job's fault: safe to try again",
+    ExitCode.SUCCEEDED: "the job succeeded, or the command did what was asked",
+    ExitCode.USAGE: "the job file or the command line is wrong; nothing was created",
+    ExitCode.FAILED: "the job failed",
+    ExitCode.DEADLINE: "one of the job's deadlines passed",
+    ExitCode.CANCELLED: "the job was stopped",
+    ExitCode.PLATFORM: "not the job's fault: safe to try again",
 }
 SIGNALS = [(130, "Ctrl-C in a command other than `run`"), (141, "nobody reads the output any more")]
 
@@ -26,7 +26,7 @@ def test_cli_reference(golden):
 
 def page():
     """Return the reference: exit codes, then every command."""
-    assert set(EXITS) == set(Exit)
+    assert set(EXITS) == set(ExitCode)
     group = get_command(app)
     top = typer.Context(group, info_name="tfsteps")
     exits = table("exit code", "meaning", [(str(int(code)), text) for code, text in [*EXITS.items(), *SIGNALS]])

@@ -11,10 +11,10 @@ import tfsteps.kfp
 from tests.golden.component_readme import page
 from tfsteps.engines.kfp.lint import problems
 
-PACKAGE = pathlib.Path(tfsteps.__file__).parent
-COMPONENTS = sorted(file.parent for file in PACKAGE.glob("*/component.py"))
+STEPS = pathlib.Path(tfsteps.__file__).parent / "steps"
+COMPONENTS = sorted(file.parent for file in STEPS.glob("*/component.py"))
 PIPELINES = sorted(  # of components, offered as one
-    file.parent for file in PACKAGE.glob("*/pipeline.py") if "\n@dsl.pipeline" in file.read_text()
+    file.parent for file in STEPS.glob("*/pipeline.py") if "\n@dsl.pipeline" in file.read_text()
 )
 FILES = {"__init__.py", "component.py", "component.yaml", "launcher.py", "README.md"}
 PIPELINE_FILES = {"__init__.py", "pipeline.py", "pipeline.yaml", "README.md"}
@@ -34,12 +34,12 @@ def kind(folder):
 
 
 def component(folder):
-    return getattr(importlib.import_module(f"tfsteps.{folder.name}.{kind(folder)}"), folder.name)
+    return getattr(importlib.import_module(f"tfsteps.steps.{folder.name}.{kind(folder)}"), folder.name)
 
 
 def test_there_is_one():
-    assert PACKAGE / "train" in COMPONENTS
-    assert PACKAGE / "train_and_finalize" in PIPELINES
+    assert STEPS / "train" in COMPONENTS
+    assert STEPS / "train_and_finalize" in PIPELINES
 
 
 @each_component

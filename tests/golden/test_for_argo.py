@@ -14,8 +14,8 @@ from tfsteps.engines.argo.lint import problems
 from tfsteps.engines.argo.manifests import workflow_template
 from tfsteps.engines.argo.step import argo_step
 
-PACKAGE = pathlib.Path(tfsteps.__file__).parent
-COMPILED = sorted(PACKAGE.glob("*/component.yaml"))
+STEPS = pathlib.Path(tfsteps.__file__).parent / "steps"
+COMPILED = sorted(STEPS.glob("*/component.yaml"))
 
 
 def extract(file):
@@ -77,7 +77,7 @@ def test_templates(file, golden):
 def test_a_step_takes_what_the_kubeflow_component_takes(name):
     from tests.golden.test_components import component  # noqa: PLC0415  imports kfp
 
-    spec = component(PACKAGE / name).component_spec
+    spec = component(STEPS / name).component_spec
     kubeflows = {"TaskConfig", "TaskFinalStatus"}
     theirs = {
         each: value

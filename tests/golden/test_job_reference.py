@@ -4,7 +4,7 @@ import pathlib
 import re
 
 from tests.golden import job_reference
-from tfsteps import systems
+from tfsteps.systems import registry
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 
@@ -12,7 +12,7 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs"
 def test_job_reference(golden):
     examples = sorted((DOCS / "examples").iterdir())
     whole = (DOCS / "examples" / "mnist.yaml").read_text()
-    golden(DOCS / "job.md", job_reference.page(systems.options(), examples, whole))
+    golden(DOCS / "job.md", job_reference.page(registry.options(), examples, whole))
 
 
 def test_its_commands_exist():

@@ -9,10 +9,11 @@ import msgspec
 import pytest
 import yaml
 
-from tfsteps import __version__, schedule, spec, systems
+from tfsteps import __version__, schedule, spec
 from tfsteps.engines.argo.lint import problems as argo_problems
 from tfsteps.engines.kfp.lint import problems as kfp_problems
 from tfsteps.schedule import argo, cronjob, kubeflow
+from tfsteps.systems import registry
 
 PIPELINES = pathlib.Path(__file__).parents[2] / "pipelines"
 COMPILED = PIPELINES / "compiled"
@@ -101,7 +102,7 @@ def text(value):
 def test_a_job_names_the_image_of_this_version(file):
     job = spec.load(file)
     assert job.image == f"tfsteps/digits:{__version__}"
-    assert systems.get("kubeflow").problems(job) == []
+    assert registry.get("kubeflow").problems(job) == []
 
 
 def test_the_schedule_suits_every_scheduler():

@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from tests.support.features import job_of
-from tfsteps import systems
+from tfsteps.systems import registry
 from tfsteps.systems.capabilities import FEATURES
-from tfsteps.systems.kubernetes.rights import needed
+from tfsteps.systems.kubernetes.preflight.permissions import needed
 
 HERE = pathlib.Path(__file__).parents[2] / "manifests/systems"
-OTHERS = [name for name in systems.on_kubernetes() if name != "kubeflow"]  # that one is in manifests/base
+OTHERS = [name for name in registry.on_kubernetes() if name != "kubeflow"]  # that one is in manifests/base
 _KUSTOMIZATION = """# For `--system {name}`, beside manifests/base. In an overlay: `components: [../../systems/{name}]`.
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
@@ -28,12 +28,12 @@ def dumped(item):
 def role(name):
     """Return the Role: a rule for each kind of object, but for the pods, which manifests/base grants."""
     verbs = {}
-    for kind in systems.kinds_of(name):
+    for kind in registry.kinds_of(name):
         for feature in (None, *FEATURES):
             job = job_of(name, feature)
             if kind.problems(job):
                 continue
-            for right in needed(kind.resource, job, kind.rights(job)):
+            for right in needed(kind.resource, job, kind.permissions(job)):
                 verbs.setdefault((right.group, right.plural), set()).add(right.verb)
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",

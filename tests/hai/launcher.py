@@ -3,7 +3,7 @@
 import sys
 
 from tests.conformance.launcher import launched
-from tfsteps.identity import Identity
+from tfsteps.runs.identity import Identity
 from tfsteps.systems import hai
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.hai.server import Server
 from tests.wire.scripted import Answer, serve
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.errors import ApiError
+from tfsteps.kube.access import Access
+from tfsteps.kube.errors import ApiError
 from tfsteps.systems.hai.client import Client, RefusedError
 
 

@@ -178,5 +178,5 @@ def test_a_failure_is_explained_from_another_machine(commands):
     code, out, _ = commands.run("show", "r1", "--on", "hai", "--output", "json", home="elsewhere")
     (attempt,) = json.loads(out)["attempts"]
     assert (code, attempt["state"]) == (0, "failed")
-    assert (attempt["digest"]["replica"], attempt["digest"]["exit_code"]) == ("worker-1", 7)
-    assert "broken" in attempt["digest"]["tail"]
+    assert (attempt["failure"]["replica"], attempt["failure"]["exit_code"]) == ("worker-1", 7)
+    assert "broken" in attempt["failure"]["tail"]

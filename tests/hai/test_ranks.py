@@ -17,12 +17,12 @@ import pytest
 from tests.hai import pods
 from tests.hai.platform import free_port
 from tfsteps import spec
-from tfsteps.identity import Identity
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.options import OPTIONS
 from tfsteps.systems.hai.ranks.listener import _GREETING_SECONDS
 from tfsteps.systems.hai.ranks.wire import MARK
-from tfsteps.systems.places import Places
 
 _TASK = {"CHAIN_ID": "chain", "MARSV2_TASK_ID": "7"}
 _NOTHING = types.MappingProxyType({})
@@ -38,7 +38,7 @@ def start():
         options = {"grace": "1s", "finish": "1s", "watchdog_time": "3s"}
         plain = {"name": "case", **fields, "systems": {"hai": options}}
         job = spec.from_plain(plain, "test", {"hai": OPTIONS})
-        places = Places(output="out", model="model", logs="logs", here=pathlib.Path())
+        places = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
         body = schema.render(job, Identity(run="run", task="task"), places, "")
         own = {name: shlex.split(value)[0] for name, value in body["spec"]["environments"].items()}
         start.secret = own["TFSTEPS_SECRET"]

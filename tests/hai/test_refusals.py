@@ -6,9 +6,9 @@ import pytest
 
 from tests.hai.server import Server
 from tfsteps import spec
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.errors import ApiError
-from tfsteps.identity import Identity
+from tfsteps.kube.access import Access
+from tfsteps.kube.errors import ApiError
+from tfsteps.runs.identity import Identity
 from tfsteps.systems import hai
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, RefusedError

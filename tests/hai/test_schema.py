@@ -9,16 +9,16 @@ import sys
 import pytest
 
 from tfsteps import spec
-from tfsteps.identity import Identity
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import hai
 from tfsteps.systems.capabilities import FEATURES, Level
 from tfsteps.systems.hai import ranks, rules, schema
 from tfsteps.systems.hai.capabilities import CAPABILITIES
 from tfsteps.systems.hai.options import OPTIONS
 from tfsteps.systems.hai.ranks.wire import replicas
-from tfsteps.systems.places import Places
 
-_PLACES = Places(output="/ws/out", model="/ws/out/model", logs="/ws/out/logs", here=pathlib.Path())
+_PLACES = OutputPaths(output="/ws/out", model="/ws/out/model", logs="/ws/out/logs", base_dir=pathlib.Path())
 _IDENTITY = Identity(run="r1", task="train", attempt=2, pipeline="mnist")
 
 

@@ -16,11 +16,13 @@ from tests.hai import pods
 from tests.hai.platform import HOOK_RESTART, INTERRUPT
 from tests.hai.world import HaiWorld
 from tests.support.waiting import until
-from tfsteps import lifecycle, spec
-from tfsteps.cluster.access import Access
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.kube.access import Access
+from tfsteps.launcher import lifecycle
+from tfsteps.runs.events import JobChanged, ReplicaState, State
+from tfsteps.runs.identity import Identity
 from tfsteps.systems import hai
-from tfsteps.systems.base import Cause, JobChanged, LaunchError, Note, ReplicaState, State
+from tfsteps.systems.base import Cause, LaunchError, Note
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.options import OPTIONS
 
@@ -78,7 +80,10 @@ def test_a_preempted_task_goes_on_from_its_checkpoint_with_the_same_result(world
     assert (first.stop_code & INTERRUPT, second.restart_count, first.chain_id) == (INTERRUPT, 1, second.chain_id)
     assert re.search(r"replicas 2 from step [1-9]", "\n".join(texts(launcher, "worker-1")))
     assert any(_WSUM in line for line in texts(launcher, "worker-0"))
-    assert [span.state for span in launcher.status.replicas[1].spans] == [ReplicaState.STOPPED, ReplicaState.SUCCEEDED]
+    assert [incarnation.state for incarnation in launcher.status.replicas[1].incarnations] == [
+        ReplicaState.STOPPED,
+        ReplicaState.SUCCEEDED,
+    ]
     assert sum(replica.restarts for replica in launcher.status.replicas) == 0
 
 
@@ -107,8 +112,8 @@ def test_a_rank_that_does_not_answer_a_suspension_is_ended(world):
     world.platform.stop(world.newest(), "suspend")
     until(lambda: len(world.tasks()) == 2)
     assert world.tasks()[0].suspend_code == 2  # received, and no more
-    until(lambda: len(launcher.status.replicas[0].spans) == 2)
-    assert launcher.status.replicas[0].spans[0].state is ReplicaState.STOPPED
+    until(lambda: len(launcher.status.replicas[0].incarnations) == 2)
+    assert launcher.status.replicas[0].incarnations[0].state is ReplicaState.STOPPED
     launcher.signal(signal.SIGTERM)
     launcher.ends(12, State.CANCELLED)
 
@@ -153,7 +158,7 @@ def test_a_failed_check_of_the_hardware_queues_it_again(world):
     world.platform.hook_restart(world.newest())
     launcher.ends(0, State.SUCCEEDED)
     assert world.tasks()[0].stop_code == HOOK_RESTART
-    assert State.RESTARTING in launcher.states or len(launcher.status.replicas[0].spans) == 2
+    assert State.RESTARTING in launcher.states or len(launcher.status.replicas[0].incarnations) == 2
     assert texts(launcher) == ["up", "up", "end"]
 
 
@@ -209,7 +214,10 @@ def test_paused_and_resumed(world, system):
     assert system.resume("run") == [launcher.status.job]
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher) == ["up", "up", "end"]
-    assert [span.state for span in launcher.status.replicas[0].spans] == [ReplicaState.STOPPED, ReplicaState.SUCCEEDED]
+    assert [incarnation.state for incarnation in launcher.status.replicas[0].incarnations] == [
+        ReplicaState.STOPPED,
+        ReplicaState.SUCCEEDED,
+    ]
     assert system.resume("run") == []
 
 
@@ -228,7 +236,7 @@ def test_resumed_while_its_ranks_are_being_ended(world, system, capsys):
 
 
 def test_a_pause_that_takes_too_long_says_so(world, system, monkeypatch):
-    monkeypatch.setattr("tfsteps.systems.hai.platform._PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("tfsteps.systems.hai.job_system._PAUSE_SECONDS", 1.0)
     launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
     with pytest.raises(LaunchError, match=r"has not ended .* within 1 s") as error:
@@ -325,14 +333,14 @@ def test_a_deleted_pod_is_the_platform_s_fault(world):
     world.platform.delete_pod(world.newest(), 1)
     launcher.ends(13, State.LOST, "PodDeleted")
     assert (world.newest().stop_code, world.newest().worker_status) == (1, "stopped")
-    assert launcher.digest.fault == "platform"
+    assert launcher.failure.fault == "platform"
 
 
 def test_a_manager_that_cannot_be_made_is_the_platform_s_fault(world):
     world.platform.manager_fault = True
     launcher = world.launch({**_WORKERS, **_LONG})
     launcher.ends(13, State.LOST, "StartFailed")
-    assert launcher.digest.fault == "platform"
+    assert launcher.failure.fault == "platform"
 
 
 def test_a_program_that_fails_before_the_manager_is_there_is_blamed(world):
@@ -340,7 +348,7 @@ def test_a_program_that_fails_before_the_manager_is_there_is_blamed(world):
     launcher = world.launch({**_WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] && exec sleep 600; echo bad; exit 3")})
     launcher.ends(10, State.FAILED, "ReplicaFailed")
     assert world.newest().stop_code == 256
-    assert (launcher.digest.replica, launcher.digest.exit_code) == ("worker-1", 3)
+    assert (launcher.failure.replica, launcher.failure.exit_code) == ("worker-1", 3)
 
 
 def test_what_the_platform_recorded_of_a_failure_is_shown(world):
@@ -348,7 +356,7 @@ def test_what_the_platform_recorded_of_a_failure_is_shown(world):
     launcher.until(State.RUNNING)
     world.platform.watchdog(world.newest(), "有任务容器遇到错误\nlog of rank 1 is silent")
     launcher.ends(10, State.FAILED, "Watchdog")
-    assert "printed nothing" in launcher.digest.summary
+    assert "printed nothing" in launcher.failure.summary
     shown = " ".join(launcher.status.warnings)
     assert "a pod could not be started (有任务容器遇到错误); log of rank 1 is silent" in shown
 
@@ -661,7 +669,7 @@ def test_launched_by_one_step_and_waited_for_by_another(world, system, monkeypat
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
     fields = {"name": "case", **_WORKERS, **_SHORT, "working_dir": "/tmp", "deadlines": {"total": "1m"}}
     job = spec.from_plain(fields, "test", {"hai": OPTIONS})
-    first = lifecycle.begin(job, Identity(run="run", task="task"), system, here=tmp_path)
+    first = lifecycle.begin(job, Identity(run="run", task="task"), system, base_dir=tmp_path)
     assert (first.job, first.uid) == (world.newest().name, world.newest().chain_id)
     last = lifecycle.resume(job, first, hai.system())
     assert last.state is State.SUCCEEDED
@@ -685,7 +693,7 @@ def pod(system, monkeypatch):
     )
     told.leaves_job = lambda _api: told.gone
     system.__dict__["_host"] = told
-    monkeypatch.setattr("tfsteps.cluster.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
+    monkeypatch.setattr("tfsteps.kube.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
     return told
 
 

@@ -9,7 +9,7 @@ from tests.hai import pods
 from tests.hai.platform import INTERRUPT
 from tests.hai.world import HaiWorld
 from tests.support.waiting import until
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
 
 pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]
 

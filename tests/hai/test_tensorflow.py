@@ -11,7 +11,7 @@ from tests.conformance.verdicts import sh
 from tests.hai import pods
 from tests.hai.world import HaiWorld
 from tests.support.waiting import until
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.runs.events import ReplicaState, State
 
 pytestmark = [
     pytest.mark.tensorflow,
@@ -64,7 +64,7 @@ def test_a_killed_worker_starts_all_again_in_place(world):
     assert len(world.tasks()) == 1
     assert "worker-0" in said(launcher, _WSUM)
     assert [replica.restarts for replica in launcher.status.replicas] == [1, 1]
-    assert launcher.status.replicas[1].spans[0].exit_code == 137
+    assert launcher.status.replicas[1].incarnations[0].exit_code == 137
 
 
 def test_chief_and_parameter_servers_that_never_end(world):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.systems.base import JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.hai.tracker import Tracker
 
 _WORKERS = [Replica("worker", 0), Replica("worker", 1)]

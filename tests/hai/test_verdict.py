@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
 from tfsteps.systems.hai.schema import PAUSED
 from tfsteps.systems.hai.verdict import verdict
 

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from tests.conformance.world import Launcher
 from tests.hai.server import Server
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt, quote
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.store import Attempt, quote
 
 _ROOT = pathlib.Path(__file__).parents[2]
 TOKEN = "secret-token"

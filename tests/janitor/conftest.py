@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import pytest
 
 from tests.preflight.conftest import ROOT, cluster, image, namespace_of  # noqa: F401
-from tfsteps import spec, systems
-from tfsteps.cluster.errors import ApiError
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.kube.errors import ApiError
+from tfsteps.runs.identity import Identity
+from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.parts import complete
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
+from tfsteps.systems.kubernetes.dependents import complete
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 from tfsteps.systems.kubernetes.system import KubernetesSystem
-from tfsteps.systems.kubernetes.upkeep import LAUNCHER
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
 
 JOBS = TFJob.resource
 IMAGE = "docker.io/library/busybox:latest"
@@ -58,14 +59,14 @@ class Stage:
             "roles": {"worker": {}},
             **fields,
         }
-        there = KubernetesSystem(systems.kinds_of(system)[0], namespace=self.namespace)
-        job, who = spec.from_plain(described, "test", systems.options()), Identity(run="janitor", task=name)
+        there = KubernetesSystem(registry.kinds_of(system)[0], namespace=self.namespace)
+        job, who = spec.from_plain(described, "test", registry.options()), Identity(run="janitor", task=name)
         body, *parts = there.plan(job, who, there.places(job, who, self.folder))
         body["spec"].get("runPolicy", {}).pop("ttlSecondsAfterFinished", None)  # the operator would be faster than us
         if owner:
             body["metadata"]["ownerReferences"] = [owner]
             body["metadata"]["annotations"][LAUNCHER] = node
-        resource = systems.kinds_of(system)[0].resource
+        resource = registry.kinds_of(system)[0].resource
         made = self.cluster.api.create(resource, self.namespace, body)
         if parts:
             release = {"parts": parts, "release": {"spec": {"suspend": False}}}

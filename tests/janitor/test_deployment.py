@@ -11,10 +11,10 @@ from tests.janitor.conftest import IMAGE, JOBS, LONG, manifests
 from tests.preflight.conftest import ROOT, executor, grant, namespace_of
 from tests.preflight.test_workflow import jobs, pods
 from tests.support.waiting import until
-from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
-from tfsteps.systems.kubernetes.upkeep import LAUNCHER
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.kube.logs import PODS
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 
@@ -23,7 +23,7 @@ KILL = """
 import os, pathlib, signal
 for each in pathlib.Path("/proc").glob("[0-9]*"):
     told = (each / "cmdline").read_bytes().split(b"\\0")
-    if told[1:3] == [b"-m", b"tfsteps.train.launcher"]:
+    if told[1:3] == [b"-m", b"tfsteps.steps.train.launcher"]:
         os.kill(int(each.name), signal.SIGKILL)
 """
 
@@ -56,7 +56,7 @@ def submit(cluster, namespace, image, name):
     given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": outputs}}
     launcher = {
         "image": image,
-        "command": ["python", "-m", "tfsteps.train.launcher"],
+        "command": ["python", "-m", "tfsteps.steps.train.launcher"],
         "args": [ARGUMENT, msgspec.json.encode(given).decode()],
     }
     both = [{"name": "train", "template": "train"}, {"name": "other", "template": "other"}]

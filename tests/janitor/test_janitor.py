@@ -11,18 +11,18 @@ from tests.controllers import install as controllers
 from tests.janitor.conftest import IMAGE, JOBS, LONG
 from tests.preflight.conftest import ROOT
 from tests.support.waiting import until
-from tfsteps import systems
-from tfsteps.cluster.logs import PODS
-from tfsteps.systems.base import State
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import State
+from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.status import job_ended
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.query.status import job_ended
 
 KEPT_SECONDS = 2
 pytestmark = pytest.mark.cluster
 
-OTHERS = [name for name in systems.on_kubernetes() if name != "kubeflow"]
+OTHERS = [name for name in registry.on_kubernetes() if name != "kubeflow"]
 KEPT = {
     "kept": "kubeflow",
     **{f"kept-{name}": name for name in ("t9k", "tfjob-v1alpha1")},
@@ -101,7 +101,7 @@ def item(stage, job):
 
 
 def verdict(stage, job):
-    kind = next(kind for kind in systems.kinds() if kind.resource == job.get("resource", JOBS))
+    kind = next(kind for kind in registry.kinds() if kind.resource == job.get("resource", JOBS))
     return kind.verdict(item(stage, job)).state
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.conformance.conftest import _STANDIN, build, kubeconfig
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.world import World
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
 
 __all__ = ["build", "kubeconfig"]
 

@@ -9,12 +9,12 @@ from tests.conformance.verdicts import sh
 from tests.controllers.board import SERVICES
 from tests.controllers.t9k import BOARDS, MAX_DURATION
 from tests.support.waiting import until
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.watch import Changed, Listed, Watch
-from tfsteps.systems.base import State
-from tfsteps.systems.kubernetes.board import address
-from tfsteps.systems.kubernetes.kind import RELEASE
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.watch import Changed, Listed, Watch
+from tfsteps.runs.events import State
+from tfsteps.systems.kubernetes.job_kind import RELEASE
+from tfsteps.systems.kubernetes.tensorboard_link import address
 
 pytestmark = pytest.mark.cluster
 
@@ -84,8 +84,8 @@ def test_a_pause_by_the_platform_is_said_and_runs_into_the_stall_deadline(world)
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
     pauses = [each for each in launcher.status.transitions if each.state is State.SUSPENDED]
     assert [each.reason for each in pauses] == ["PausedByPlatform"]
-    assert "no_progress" in launcher.digest.summary
-    assert "maxDuration" in launcher.digest.summary
+    assert "no_progress" in launcher.failure.summary
+    assert "maxDuration" in launcher.failure.summary
     events = world.api.list(_EVENTS, world.namespace)["items"]
     assert [each["reason"] for each in events if each["involvedObject"]["kind"] == world.system.resource.kind] == [
         "MaxDurationExceeded"
@@ -177,7 +177,7 @@ def test_a_tensorboard_of_the_jobs_name(world):
     made = world.api.get(BOARDS, world.namespace, name)
     url = f"http://{name}-tensorboard.{world.namespace}.svc/"
     assert made["status"]["url"] == url
-    assert address(world.api, world.system.kind.board(world.job()), world.namespace) == url
+    assert address(world.api, world.system.kind.tensorboard_link(world.job()), world.namespace) == url
     assert made["spec"]["logDir"]["pvc"][0]["name"] == "data"
     service = world.api.get(SERVICES, world.namespace, f"{name}-tensorboard")
     assert service["spec"]["ports"][0]["port"] == 80

@@ -8,8 +8,8 @@ from tests.conformance.verdicts import SHARED, sh
 from tests.controllers.board import SERVICES
 from tests.controllers.tfjob_v1alpha1 import JOBS
 from tests.support.waiting import until
-from tfsteps.cluster.api import Resource
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.kube.client import Resource
+from tfsteps.runs.events import ReplicaState, State
 
 pytestmark = pytest.mark.cluster
 
@@ -58,7 +58,7 @@ def test_a_worker_that_kubernetes_starts_again_ends_a_job_without_restarts(world
     script = "[ $TFSTEPS_ROLE = chief ] && exec sleep 600; exit 3"
     launcher = world.launch({"roles": {"chief": {}, "worker": {}}, **sh(script)})
     launcher.ends(10, State.FAILED, "BackoffLimitExceeded")
-    assert (launcher.digest.replica, launcher.digest.exit_code) == ("worker-0", 3)
+    assert (launcher.failure.replica, launcher.failure.exit_code) == ("worker-0", 3)
 
 
 @pytest.mark.alone

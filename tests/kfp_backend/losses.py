@@ -9,7 +9,7 @@ from kfp import dsl, kubernetes
 from tests.argo.world import BUSYBOX
 from tests.kfp_backend.backend import Backend, phase
 from tfsteps.kfp import cleanup, launch, train, train_and_finalize, wait
-from tfsteps.systems.kubernetes.upkeep import LAUNCHER
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 
 TRAINS = "echo up; trap 'exit 143' TERM; sleep 100 & wait"
 FAILS_ONCE = '[ "$TFSTEPS_ATTEMPT" != 0 ] || exit 3; echo up'

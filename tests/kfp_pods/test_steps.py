@@ -14,10 +14,10 @@ from tests.preflight.conftest import HELD, release
 from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
 from tests.support.waiting import until
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 SECRETS, CONFIG_MAPS = Resource("v1", "secrets", "Secret"), Resource("v1", "configmaps", "ConfigMap")
 pytestmark = pytest.mark.cluster
@@ -32,7 +32,7 @@ def test_what_a_training_publishes_and_that_another_run_trains_again(backend):
     [(name, uid)] = backend.jobs("publishes").items()
     made = ended.parameter("job")
     assert (made["name"], made["uid"], made["state"], made["run"]) == (name, uid, "succeeded", run.id)
-    assert ended.parameter("digest") == ""
+    assert ended.parameter("failure") == ""
     model = ended.published["artifacts"]["model"]["artifacts"][0]
     assert model["metadata"]["path"] == "", "without output_dir and a claim it is lost with its pod"
     assert ended.published["files"]["logs"]
@@ -128,7 +128,7 @@ def test_a_failure_that_nobody_has_reported_is_reported_and_not_tried_again(back
     step = Step(backend.run("unreported"), "train", "train", job("unreported", f"{HELD}; exit 3"))
     pod, _ = backend.start(step, 0)
     backend.until_said(pod, "[worker-0] up")
-    backend.signal(pod, 9, "tfsteps.train.launcher")
+    backend.signal(pod, 9, "tfsteps.steps.train.launcher")
     assert backend.ended(pod).code == 1
     [made] = backend.jobs("unreported")
     release(backend.cluster, backend.namespace, made)
@@ -168,7 +168,7 @@ def test_a_finalizer_after_a_wait_step_is_for_the_job_that_it_followed(backend):
     pod, _ = backend.start(Step(run, "wait", "wait", {"job": made}))
     backend.until_said(pod, "[worker-0] up")
     assert backend.finish(Step(run, "launch.onExit.cleanup", "cleanup", {})).parameter("removed") == []
-    backend.signal(pod, 9, "tfsteps.wait.launcher")
+    backend.signal(pod, 9, "tfsteps.steps.wait.launcher")
     assert backend.ended(pod).code == 1
     assert backend.finish(Step(run, "wait.onExit.cleanup", "cleanup", {})).parameter("removed") == [made["name"]]
 
@@ -205,7 +205,7 @@ def test_cleanup_after_a_launcher_was_killed(backend):
     for pod in pods.values():
         backend.until_said(pod, "[worker-0] up")
     for name in ("inside", "next"):
-        backend.signal(pods[name], 9, "tfsteps.train.launcher")
+        backend.signal(pods[name], 9, "tfsteps.steps.train.launcher")
         assert backend.ended(pods[name]).code == 1
         [made] = backend.jobs(name)
         hook = {"inside": "handler-1.onExit.cleanup", "next": "train.onExit.cleanup"}[name]

@@ -13,9 +13,9 @@ from tests.cluster import images, paths
 from tests.preflight.conftest import Cluster, exists, release
 from tests.support.waiting import until
 from tests.unit.cli.command import COMMAND
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.identity import MANAGED_BY
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 NAMESPACES = Resource("v1", "namespaces", "Namespace")

@@ -19,7 +19,7 @@ from tests.kubernetes_cli.conftest import IMAGE
 from tests.preflight.conftest import HELD
 from tests.support.shell import printing
 from tests.support.waiting import read_until, until
-from tfsteps.exits import Exit
+from tfsteps.launcher.exit_codes import ExitCode
 
 pytestmark = pytest.mark.cluster
 ROOT = pathlib.Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_a_run_that_succeeds_prints_what_it_prints_locally(terminal, home):
     job = terminal.job(printing("echo hello"), both, roles="{worker: {replicas: 2}}")
     done = terminal.tfsteps("run", job, "--run-id", "good")
     lines = done.stdout.splitlines()
-    assert (done.returncode, done.stderr.count("warning: ")) == (Exit.SUCCEEDED, 1)
+    assert (done.returncode, done.stderr.count("warning: ")) == (ExitCode.SUCCEEDED, 1)
     assert lines[0] == "run good"
     assert sorted(line for line in lines if "hello" in line) == ["[worker-0] hello", "[worker-1] hello"]
     assert f"log          {home}/runs/good/quick/0/log" in lines
@@ -56,8 +56,8 @@ def test_a_failed_run_and_its_retry_seen_from_another_machine(terminal, tmp_path
     job = terminal.job(printing("echo oops; test $TFSTEPS_ATTEMPT = 1 || exit 3"), more="on_end: keep")
     first = terminal.tfsteps("run", job, "--run-id", "again", "--output", "json")
     outputs = json.loads(first.stdout)
-    assert (first.returncode, outputs["job"]["state"]) == (Exit.FAILED, "failed")
-    assert outputs["digest"]["exit_code"] == 3
+    assert (first.returncode, outputs["job"]["state"]) == (ExitCode.FAILED, "failed")
+    assert outputs["failure"]["exit_code"] == 3
     assert "[worker-0] oops" in first.stderr.splitlines()
 
     another_machine(monkeypatch, tmp_path)
@@ -67,7 +67,7 @@ def test_a_failed_run_and_its_retry_seen_from_another_machine(terminal, tmp_path
         assert expected in shown.stdout.splitlines()
     assert terminal.tfsteps("logs", "again").stdout == "[worker-0] oops\n"
 
-    assert terminal.tfsteps("run", job, "--run-id", "again").returncode == Exit.SUCCEEDED
+    assert terminal.tfsteps("run", job, "--run-id", "again").returncode == ExitCode.SUCCEEDED
     listed = json.loads(terminal.tfsteps("runs", "--output", "json").stdout)
     assert [(each["attempt"], each["state"]) for each in listed if each["run"] == "again"] == [
         (1, "succeeded"),
@@ -80,7 +80,7 @@ def test_a_failed_init_container_is_named_and_its_log_read_from_another_machine(
     init = {"name": "init-data", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}
     more = yaml.safe_dump({"on_end": "keep", "restart": "never", "pod": {"spec": {"initContainers": [init]}}})
     job = terminal.job("echo never", more)
-    assert terminal.tfsteps("run", job, "--run-id", "bad-init").returncode == Exit.FAILED
+    assert terminal.tfsteps("run", job, "--run-id", "bad-init").returncode == ExitCode.FAILED
 
     another_machine(monkeypatch, tmp_path)
     assert terminal.tfsteps("logs", "bad-init").stdout == "[worker-0/init-data] no such bucket\n"
@@ -110,7 +110,7 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
         another_machine(monkeypatch, tmp_path)
         assert re.search(r"busy +quick +0 +(pending|running) ", terminal.tfsteps("runs").stdout)
         refused = terminal.tfsteps("run", job, "--run-id", "busy")
-        assert refused.returncode == Exit.USAGE
+        assert refused.returncode == ExitCode.USAGE
         stop = f"`tfsteps stop busy --task quick --on kubernetes --namespace {terminal.namespace}` stops it"
         assert stop in refused.stderr
         until(lambda: "Started" in terminal.reasons("busy"))  # a kubelet may tell late
@@ -124,7 +124,7 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
             out, _ = logs.communicate(timeout=60)
             assert logs.returncode == 0
         said, _ = launcher.communicate(timeout=60)
-        assert launcher.returncode == Exit.CANCELLED
+        assert launcher.returncode == ExitCode.CANCELLED
     assert re.fullmatch(r"(stopping quick: waiting for worker-0\n)?quick cancelled after \S+\n", stopped.stdout)
     assert "`tfsteps stop` ended it" in said
     assert out
@@ -136,7 +136,7 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
     ):
         assert re.search(expected, debug.stdout, re.MULTILINE), expected
     gone = terminal.tfsteps("show", "busy")
-    assert (gone.returncode, gone.stdout) == (Exit.USAGE, "")
+    assert (gone.returncode, gone.stdout) == (ExitCode.USAGE, "")
     assert gone.stderr.startswith("error: run 'busy' is unknown")
 
 
@@ -153,7 +153,7 @@ def test_a_job_whose_launcher_was_killed_is_gone_on_with(terminal, home):
         read_until(launcher, "up")
         terminal.release("left")
         _, err = launcher.communicate(timeout=60)
-    assert launcher.returncode == Exit.SUCCEEDED, err
+    assert launcher.returncode == ExitCode.SUCCEEDED, err
     assert len(terminal.jobs("left")) == 1
     lines = (home / "runs/left/quick/0/log").read_text().splitlines()
     assert [line.split(maxsplit=2)[2] for line in lines] == ["ready", "up", "end"], "each line once"
@@ -174,7 +174,7 @@ def test_a_job_is_paused_and_resumed(terminal):
         said = read_until(launcher, "up")
         terminal.release("calm")
         said += launcher.communicate(timeout=60)[0]
-    assert launcher.returncode == Exit.SUCCEEDED
+    assert launcher.returncode == ExitCode.SUCCEEDED
     assert [line for line in said.splitlines() if line.startswith("[")] == [
         f"[worker-0] {each}" for each in ("ready", "up", "end")
     ]
@@ -201,7 +201,7 @@ def test_held_replicas_are_there_to_look_around_in(terminal, versioned, system):
         assert held.poll() is None
         held.send_signal(signal.SIGINT)
         held.communicate(timeout=60)
-    assert held.returncode == Exit.CANCELLED
+    assert held.returncode == ExitCode.CANCELLED
     assert "worker: its program is  sh -c 'exit 3'" in said
 
 
@@ -211,7 +211,7 @@ def test_show_follow_ends_with_the_job(terminal):
     ) as it:
         read_until(it, "ready")
         shown = terminal.tfsteps("show", "seen", "--follow")
-        assert it.wait(60) == Exit.FAILED
+        assert it.wait(60) == ExitCode.FAILED
     assert shown.returncode == 0
     assert re.search(r"^quick failed after \S+: worker-0 failed with exit code 4", shown.stdout, re.MULTILINE)
 
@@ -230,7 +230,7 @@ def test_ctrl_c_deletes_the_job_and_a_second_one_does_not_wait(terminal, home, s
             process.send_signal(signal.SIGINT)
         sent = time.time()
         out, err = process.communicate(timeout=60)
-    assert process.returncode == Exit.CANCELLED
+    assert process.returncode == ExitCode.CANCELLED
     assert "Traceback" not in err
     assert not terminal.jobs(run)
     assert re.match(r"quick cancelled after ", out.splitlines()[-1])
@@ -245,5 +245,5 @@ def test_ctrl_c_deletes_the_job_and_a_second_one_does_not_wait(terminal, home, s
 def test_an_unknown_run_names_the_nearest(terminal):
     for command in ("show", "logs", "stop", "debug"):
         done = terminal.tfsteps(command, "nobody")
-        assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+        assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
         assert re.match(r"error: run 'nobody' is unknown", done.stderr)

@@ -6,18 +6,20 @@ import signal
 import pytest
 
 from tests.support.waiting import until
-from tfsteps import background, spec, systems
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt, attempts
+from tfsteps import spec
+from tfsteps.launcher import background
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.store import Attempt, attempts
 from tfsteps.spec import SpecError
+from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 
 JOB = {"name": "asleep", "command": ["sleep", "600"], "roles": {"worker": {}}}
 
 
 def start(folder, attempt=0, **fields):
-    job = spec.from_plain({**JOB, **fields}, "test", systems.options())
-    return background.start(job, Identity(run="r", task="t", attempt=attempt), systems.get("local"), here=folder)
+    job = spec.from_plain({**JOB, **fields}, "test", registry.options())
+    return background.start(job, Identity(run="r", task="t", attempt=attempt), registry.get("local"), base_dir=folder)
 
 
 @pytest.fixture(autouse=True)

@@ -21,10 +21,10 @@ from tests.support.jobs import alive, pid_of
 from tests.support.waiting import read_until, until
 from tests.unit.cli.command import COMMAND
 from tests.unit.cli.terminal import Terminal
-from tfsteps import records
-from tfsteps.exits import Exit
-from tfsteps.records import Attempt
-from tfsteps.systems.base import State
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs import store
+from tfsteps.runs.events import State
+from tfsteps.runs.store import Attempt
 
 SWALLOW = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
@@ -68,7 +68,7 @@ def until_all_are_ready(process):
 
 def replicas(run):
     """Return the process ids of a run's replicas."""
-    status = records.attempts(run)[0].status()
+    status = store.attempts(run)[0].status()
     return [pid_of(status, replica.name) for replica in status.replicas]
 
 
@@ -78,7 +78,7 @@ def replicas(run):
 def test_a_run_that_succeeds(home):
     done = tfsteps("run", script("echo hello"), "--run-id", "r1")
     lines = done.stdout.splitlines()
-    assert (done.returncode, done.stderr) == (Exit.SUCCEEDED, "")
+    assert (done.returncode, done.stderr) == (ExitCode.SUCCEEDED, "")
     assert lines[0] == "run r1"
     assert sorted(line for line in lines if "hello" in line) == ["[worker-0] hello", "[worker-1] hello"]
     assert f"log          {home}/runs/r1/script/0/log" in lines
@@ -90,14 +90,14 @@ def test_a_run_that_succeeds(home):
 @pytest.mark.parametrize(
     ("code", "more", "exit_code", "last"),
     [
-        ("echo oops; exit 3", "", Exit.FAILED, r"script failed after \S+: worker-0 .*exit code 3"),
+        ("echo oops; exit 3", "", ExitCode.FAILED, r"script failed after \S+: worker-0 .*exit code 3"),
         (
             "exec sleep 600",
             "deadlines: {running: 1s}",
-            Exit.DEADLINE,
+            ExitCode.DEADLINE,
             r"script failed after .*`running` passed after 1s",
         ),
-        ("kill -TERM $PPID; exec sleep 600", "", Exit.CANCELLED, r"script cancelled after "),
+        ("kill -TERM $PPID; exec sleep 600", "", ExitCode.CANCELLED, r"script cancelled after "),
     ],
 )
 def test_a_run_that_does_not_succeed_is_never_green(code, more, exit_code, last):
@@ -128,7 +128,7 @@ def test_a_failed_run_prints_its_digest():
 def test_a_wrong_command_line_exits_2_and_creates_nothing(home, args, answer):
     script("true")
     done = tfsteps("run", *args)
-    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
     assert done.stderr.startswith(answer)
     assert not home.exists()
 
@@ -136,7 +136,7 @@ def test_a_wrong_command_line_exits_2_and_creates_nothing(home, args, answer):
 def test_a_bad_job_exits_2_with_every_problem_and_creates_nothing(home, folder):
     (folder / "bad.yaml").write_text("name: x\nrolles: {}\ncommand: 3\n")
     done = tfsteps("run", "bad.yaml")
-    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
     assert [line.split(": ")[:2] for line in done.stderr.splitlines()] == [
         ["bad.yaml:2", "rolles"],
         ["bad.yaml:3", "command"],
@@ -147,23 +147,23 @@ def test_a_bad_job_exits_2_with_every_problem_and_creates_nothing(home, folder):
 def test_a_state_folder_that_cannot_be_written_is_the_platforms_fault(home):
     home.touch()
     done = tfsteps("run", script("true"))
-    assert done.returncode == Exit.PLATFORM
+    assert done.returncode == ExitCode.PLATFORM
     assert "set TFSTEPS_HOME" in done.stderr
 
 
 def test_a_job_from_standard_input():
     text = pathlib.Path(script("pwd", roles="{worker: {}}")).read_text()
     done = tfsteps("run", "-", input=text)
-    assert done.returncode == Exit.SUCCEEDED
+    assert done.returncode == ExitCode.SUCCEEDED
     assert f"[worker-0] {pathlib.Path.cwd()}" in done.stdout.splitlines()
     bad = tfsteps("run", "-", input="name: x")
-    assert bad.returncode == Exit.USAGE
+    assert bad.returncode == ExitCode.USAGE
     assert bad.stderr.startswith("stdin:1: ")
 
 
 def test_what_is_not_used_is_warned_of_once():
     done = tfsteps("run", script("true", "image: acme/x:1"))
-    assert done.returncode == Exit.SUCCEEDED
+    assert done.returncode == ExitCode.SUCCEEDED
     assert done.stderr.count("image") == 1
     assert done.stderr.startswith("warning: ")
 
@@ -171,7 +171,7 @@ def test_what_is_not_used_is_warned_of_once():
 def test_a_dry_run_prints_yaml_and_creates_nothing(home, folder):
     done = tfsteps("run", script("true"), "--dry-run", "--run-id", "r1", "--task", "t")
     plan = yaml.safe_load(done.stdout)
-    assert (done.returncode, done.stderr) == (Exit.SUCCEEDED, "")
+    assert (done.returncode, done.stderr) == (ExitCode.SUCCEEDED, "")
     assert (plan["run"], plan["task"], plan["attempt"], plan["system"]) == ("r1", "t", 0, "local")
     assert [each["replica"] for each in plan["objects"]] == ["worker-0", "worker-1"]
     assert plan["objects"][1]["env"]["TFSTEPS_INDEX"] == "1"
@@ -186,20 +186,20 @@ def test_json_is_one_object_on_standard_output_and_the_log_is_on_the_other(code,
     outputs = json.loads(done.stdout)
     assert done.returncode == exit_code
     assert set(outputs) == {
-        *("run", "task", "attempt", "job", "model", "metrics", "logs", "tensorboard_url", "digest", "report")
+        *("run", "task", "attempt", "job", "model", "metrics", "logs", "tensorboard_url", "failure", "report")
     }
     assert set(outputs["job"]) >= {"name", "uid", "system", "namespace", "state", "started", "ended"}
     assert (outputs["run"], outputs["job"]["state"]) == ("r1", state)
-    assert (outputs["digest"] is None) == (exit_code == 0)
+    assert (outputs["failure"] is None) == (exit_code == 0)
     assert done.stderr.splitlines()[0] == "run r1"
     assert "[worker-0] hello" in done.stderr.splitlines()
 
 
 def test_the_same_run_again_is_another_attempt():
     job = script("echo attempt $TFSTEPS_ATTEMPT; test $TFSTEPS_ATTEMPT = 1", roles="{worker: {}}")
-    assert tfsteps("run", job, "--run-id", "r1").returncode == Exit.FAILED
+    assert tfsteps("run", job, "--run-id", "r1").returncode == ExitCode.FAILED
     again = tfsteps("run", job, "--run-id", "r1")
-    assert again.returncode == Exit.SUCCEEDED
+    assert again.returncode == ExitCode.SUCCEEDED
     assert "[worker-0] attempt 1" in again.stdout
     assert [row.split()[2:4] for row in tfsteps("runs").stdout.splitlines()[1:]] == [
         ["1", "succeeded"],
@@ -213,7 +213,7 @@ def test_a_reader_that_goes_away_does_not_end_the_job():
         read_until(process, "begun")
         process.stdout.close()
         assert process.stderr.read() == ""
-    assert process.returncode == Exit.FAILED
+    assert process.returncode == ExitCode.FAILED
     assert tfsteps("logs", "r1", "--tail", "1").stdout == "[worker-0] 10000\n"
 
 
@@ -231,10 +231,10 @@ def test_timestamps_come_before_each_line():
 
 @pytest.mark.parametrize("command", [("runs",), ("show", "latest"), ("logs", "latest"), ("schema",)])
 def test_output_that_cannot_be_written_is_an_error(command):
-    assert tfsteps("run", script("seq 10000", roles="{worker: {}}")).returncode == Exit.SUCCEEDED
+    assert tfsteps("run", script("seq 10000", roles="{worker: {}}")).returncode == ExitCode.SUCCEEDED
     with open("/dev/full", "w") as full:  # noqa: PTH123  a device
         done = subprocess.run([COMMAND, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == Exit.PLATFORM
+    assert done.returncode == ExitCode.PLATFORM
     assert done.stderr == "error: [Errno 28] No space left on device; see to it, then try again\n"
 
 
@@ -247,10 +247,10 @@ def test_a_running_job_is_seen_and_stopped_from_another_terminal():
         pids = replicas("r1")
         assert tfsteps("runs").stdout.splitlines()[1].split()[3] in ("pending", "running")
         refused = tfsteps("run", "job.yaml", "--run-id", "r1")
-        assert refused.returncode == Exit.USAGE
+        assert refused.returncode == ExitCode.USAGE
         assert "`tfsteps stop r1 --task script` stops it" in refused.stderr
         stopped = tfsteps("stop", "r1")
-        assert process.wait(60) == Exit.CANCELLED
+        assert process.wait(60) == ExitCode.CANCELLED
     assert (stopped.returncode, stopped.stderr) == (0, "")
     assert stopped.stdout.startswith("stopping script: waiting for ")
     assert re.match(r"script cancelled after ", stopped.stdout.splitlines()[-1])
@@ -266,7 +266,7 @@ def test_stop_now_needs_no_patience():
         begun = time.monotonic()
         assert tfsteps("stop", "r1", "--now").returncode == 0
         assert time.monotonic() - begun < 60
-        assert process.wait(60) == Exit.CANCELLED
+        assert process.wait(60) == ExitCode.CANCELLED
 
 
 def test_stop_waits_and_a_second_stop_kills():
@@ -282,7 +282,7 @@ def test_stop_waits_and_a_second_stop_kills():
             assert tfsteps("stop", "r1", "--now").returncode == 0
             assert time.monotonic() - begun < 60
             assert patient.wait(60) == 0
-        assert process.wait(60) == Exit.CANCELLED
+        assert process.wait(60) == ExitCode.CANCELLED
     assert not any(map(alive, pids))
 
 
@@ -314,7 +314,7 @@ def test_logs_and_show_follow_until_the_job_has_ended():
             assert logs.stdout.read() == "".join(f"[worker-0] {i}\n" for i in range(1, 6))
             shown = show.stdout.read()
             assert (logs.wait(60), show.wait(60)) == (0, 0)
-        assert process.wait(60) == Exit.FAILED
+        assert process.wait(60) == ExitCode.FAILED
     assert re.search(r"^script failed after .*exit code 1", shown, re.MULTILINE)
 
 
@@ -325,11 +325,11 @@ def test_logs_and_show_follow_until_the_job_has_ended():
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_a_signal_cancels_the_job_and_says_so(number, output):
     with started("run", script("echo ready; exec sleep 600"), "--run-id", "r1", "--output", output) as process:
-        until(lambda: records.attempts("r1") and b"ready" in records.attempts("r1")[0].log.read_bytes())
+        until(lambda: store.attempts("r1") and b"ready" in store.attempts("r1")[0].log.read_bytes())
         pids = replicas("r1")
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    assert process.returncode == Exit.CANCELLED
+    assert process.returncode == ExitCode.CANCELLED
     assert not any(map(alive, pids))
     assert "Traceback" not in err
     if output == "json":
@@ -352,7 +352,7 @@ def test_ctrl_c_on_a_terminal_ends_the_live_view_and_gives_the_terminal_back():
     while more := read_terminal(terminal):
         shown += more
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == Exit.CANCELLED
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == ExitCode.CANCELLED
     screen = Terminal(80).feed(shown.decode()).text()
     assert screen.startswith("run r1\n")
     assert "[worker-1] [bold]ready[/bold]" in screen.splitlines()
@@ -365,10 +365,10 @@ def test_a_closed_terminal_ends_the_job_and_its_record_says_so():
     pid, terminal = pty.fork()
     if not pid:
         os.execv(COMMAND, [COMMAND, "run", script("echo ready; exec sleep 600"), "--run-id", "r1"])
-    until(lambda: records.attempts("r1") and b"ready" in records.attempts("r1")[0].log.read_bytes())
+    until(lambda: store.attempts("r1") and b"ready" in store.attempts("r1")[0].log.read_bytes())
     os.close(terminal)
     os.waitpid(pid, 0)
-    status = records.attempts("r1")[0].status()
+    status = store.attempts("r1")[0].status()
     assert (status.state, status.message) == (State.CANCELLED, "Stopped: SIGHUP: its terminal was closed.")
 
 
@@ -397,12 +397,12 @@ def test_tensorboard_is_up_while_the_job_runs():
         url = process.stderr.readline().removeprefix("tensorboard ").strip()
         read_until(process, "ready")
         assert answers(url)
-        assert records.attempts("r1")[0].status().tensorboard_url == url
+        assert store.attempts("r1")[0].status().tensorboard_url == url
         process.terminate()
         process.communicate(timeout=60)
-    assert process.returncode == Exit.CANCELLED
+    assert process.returncode == ExitCode.CANCELLED
     assert not answers(url)
-    (attempt,) = records.attempts("r1")
+    (attempt,) = store.attempts("r1")
     assert attempt.status().tensorboard_url == ""
     assert url not in attempt.report.read_text()
 
@@ -416,7 +416,7 @@ def test_tensorboard_is_kept_until_ctrl_c_and_the_exit_code_is_the_jobs():
         assert answers(url)
         assert url in tfsteps("show", "r1").stdout
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == Exit.FAILED
+        assert process.wait(60) == ExitCode.FAILED
     assert not answers(url)
     assert url not in tfsteps("show", "r1").stdout
 
@@ -429,13 +429,13 @@ def test_the_starter_job_trains_and_goes_on_where_it_stopped():
     assert tfsteps("init", "first").returncode == 0
     done = tfsteps("run", "first/job.yaml", "--run-id", "r1", "--output", "json")
     outputs = json.loads(done.stdout)
-    assert (done.returncode, outputs["job"]["state"]) == (Exit.SUCCEEDED, State.SUCCEEDED), done.stderr
+    assert (done.returncode, outputs["job"]["state"]) == (ExitCode.SUCCEEDED, State.SUCCEEDED), done.stderr
     assert outputs["metrics"]["accuracy"] > 0.9
     assert (pathlib.Path(outputs["model"]) / "saved_model.pb").exists()
     job = pathlib.Path("first/job.yaml")
     job.write_text(job.read_text().replace('[--epochs, "5"]', '[--epochs, "6"]'))
     again = tfsteps("run", str(job), "--run-id", "r1")
-    assert again.returncode == Exit.SUCCEEDED
+    assert again.returncode == ExitCode.SUCCEEDED
     assert "[worker-1] goes on from step 100" in again.stdout
     assert "[worker-0] step 120 loss" in again.stdout
     assert "step 80 " not in again.stdout
@@ -478,5 +478,5 @@ def test_help_imports_what_reads_words_and_files_and_nothing_else():
 def test_no_id_leads_out_of_the_output_folder(option, tmp_path):
     job = script("true", more="output_dir: runs/{run_id}/{task}")
     done = tfsteps("run", job, option, "../../x")
-    assert done.returncode == Exit.USAGE
+    assert done.returncode == ExitCode.USAGE
     assert f"error: {option} '../../x' leads to another folder: give a name without `.`, `..`" in done.stderr

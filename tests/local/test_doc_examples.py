@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from tests.support.doc_examples import ROOT, examples
-from tfsteps import records
 from tfsteps.kfp import run_here
+from tfsteps.runs import store
 
 # What the examples call: a replica that ends at once, and writes the metric and the model that its job promises.
 TRAIN = """
@@ -59,6 +59,6 @@ def test_an_example_runs_to_its_end(example, tmp_path, capfd):
         assert f"{pipeline.name} succeeded after" in out
         steps = [line.split()[0] for line in out.splitlines() if " exit 0 " in line]
         assert steps == RUN[pipeline.name]
-        (attempt,) = records.attempts(out.split()[1])
+        (attempt,) = store.attempts(out.split()[1])
         assert attempt.status().state == "succeeded"
         assert ("accuracy" in out) == ("metric_tags" in example.code)

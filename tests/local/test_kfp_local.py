@@ -13,10 +13,10 @@ import pytest
 from kfp import dsl
 from kfp.local import config, logging_utils, subprocess_task_handler
 
-from tfsteps.engines.kfp.local import PipelineError, run
+from tfsteps.engines.local.runner import PipelineError, run
 from tfsteps.image import IMAGE
 from tfsteps.kfp import train
-from tfsteps.records import attempts
+from tfsteps.runs.store import attempts
 
 # Python, with the task at hand as `task`.
 PROGRAM = """
@@ -174,7 +174,7 @@ def test_train_is_a_job_of_the_run(tmp_path):
     @dsl.pipeline(name="two-jobs")
     def pipeline():
         first = train(name="first", command=["python", "-c", "print('hello')"], workers=2)
-        with dsl.If(first.outputs["digest"] == ""):
+        with dsl.If(first.outputs["failure"] == ""):
             train(name="second", command=["sh", "-c", "exit 4"], workers=1)
 
     with pytest.raises(PipelineError, match=r"step .*train-2 failed with exit code 10"):

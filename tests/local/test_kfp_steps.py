@@ -14,9 +14,9 @@ from kfp import dsl
 
 from tests.local.test_kfp_local import WhenAsleep, do, say, step
 from tests.support.waiting import until
-from tfsteps.engines.kfp.local import PipelineError
+from tfsteps.engines.local.runner import PipelineError
 from tfsteps.kfp import cleanup, evaluate_gate, launch, run, train, train_and_finalize, wait
-from tfsteps.records import attempts
+from tfsteps.runs.store import attempts
 
 ROOT = pathlib.Path(__file__).parents[2]
 HELLO = ["sh", "-c", "echo hello; sleep 0.3; echo bye"]
@@ -59,7 +59,7 @@ def test_other_work_between_launch_and_wait(tmp_path):
         launched = launch(name="hello", command=HELLO, workers=2)
         middle = say(text="between").after(launched)
         waited = wait(job=launched.outputs["job"]).after(middle)
-        say(text=waited.outputs["digest"])
+        say(text=waited.outputs["failure"])
 
     steps, lines = do(between, tmp_path, run_id="r")
     assert steps == [("launch", 0), ("say", 0), ("wait", 0), ("say-2", 0)]
@@ -104,7 +104,7 @@ def test_wait_fails_as_the_job_does(tmp_path):
     codes, error, _ = failure(tmp_path, failing)
     assert codes == {"launch": 0, "wait": 10}
     assert error.exit_code == 10
-    assert "exit code 4" in outputs(tmp_path, "wait")["digest"]
+    assert "exit code 4" in outputs(tmp_path, "wait")["failure"]
     assert outputs(tmp_path, "wait")["fault"] == "user"
 
 
@@ -179,7 +179,7 @@ def test_a_launched_job_ends_with_its_pipeline(tmp_path):
 
 def replica_of(attempt):
     """Return the process id of the first replica."""
-    return int(attempt.status().replicas[0].spans[0].place.split()[1])
+    return int(attempt.status().replicas[0].incarnations[0].place.split()[1])
 
 
 KILLED = """
@@ -203,7 +203,7 @@ def test_a_killed_pipeline_leaves_no_job(tmp_path):
     with process:
         until(lambda: process.stdout.readline() == "sleeping\n")
         [attempt] = attempts("r")
-        until(lambda: attempt.status().replicas[0].spans)
+        until(lambda: attempt.status().replicas[0].incarnations)
         launcher, replica = attempt.status().launcher, replica_of(attempt)
         assert psutil.pid_exists(replica)
         process.kill()
@@ -312,7 +312,7 @@ def test_train_and_finalize_in_a_loop_and_a_condition(tmp_path):
     def loop():
         with dsl.ParallelFor(["one", "two"]) as name:
             trained = train_and_finalize(name=name, command=HELLO, workers=1)
-            with dsl.If(trained.outputs["digest"] == ""):
+            with dsl.If(trained.outputs["failure"] == ""):
                 train_and_finalize(name="third", command=["true"], workers=1)
 
     steps, _ = do(loop, tmp_path, run_id="r")
@@ -324,7 +324,7 @@ def test_train_and_finalize_that_fails(tmp_path):
     @dsl.pipeline(name="failing")
     def failing():
         trained = train_and_finalize(name="failing", command=FAILING, workers=1)
-        say(text=trained.outputs["digest"])
+        say(text=trained.outputs["failure"])
 
     codes, error, _ = failure(tmp_path, failing, run_id="r")
     assert {name.rpartition("/")[2]: code for name, code in codes.items()} == {"train": 10, "cleanup": 0}

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from tests.support.waiting import until
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.store import Attempt
 
 RUN, TASK = "6d1f3d6e-8d5f-4c53-8b0e-3f6f5a1c2b7d", "0b9a5a3e-7f3b-4b53-9d47-1a2b3c4d5e6f"
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -29,7 +29,7 @@ def output(tmp_path):
 def started(output, *command):
     job = {"name": "last", "command": ["sh", "-c", *command], "roles": {"worker": {}}}
     given = {"inputs": {"parameterValues": {"spec": job}}, "outputs": {"outputFile": str(output)}}
-    program = [sys.executable, "-m", "tfsteps.train.launcher", "--executor_input", json.dumps(given)]
+    program = [sys.executable, "-m", "tfsteps.steps.train.launcher", "--executor_input", json.dumps(given)]
     return subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
 
 

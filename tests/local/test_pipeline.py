@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from tests.support.waiting import read_until
-from tfsteps import records
-from tfsteps.systems.base import State
+from tfsteps.runs import store
+from tfsteps.runs.events import State
 
 PIPELINES = pathlib.Path(__file__).parents[2] / "pipelines"
 
@@ -45,7 +45,7 @@ def assert_nothing_left(output):
     if found := re.search(r"^tensorboard (http\S+)$", output, re.MULTILINE):
         with pytest.raises(urllib.error.URLError):
             urllib.request.urlopen(found[1], timeout=60)
-    for attempt in records.attempts(run_id):
+    for attempt in store.attempts(run_id):
         assert attempt.status().tensorboard_url == "", "the records name no address where nothing answers"
 
 
@@ -55,8 +55,8 @@ def steps(output):
 
 
 def attempts():
-    [run_id] = records.runs()
-    return records.attempts(run_id)
+    [run_id] = store.runs()
+    return store.attempts(run_id)
 
 
 def only_attempt():
@@ -180,7 +180,7 @@ def test_an_input_that_is_not_json_is_refused():
     )
     assert done.returncode == 2
     assert "argument --settings: 'fast' is not JSON" in done.stderr
-    assert records.runs() == []
+    assert store.runs() == []
 
 
 def test_failed_training(tmp_path):
@@ -215,7 +215,7 @@ def test_killed(tmp_path):
     give_up = time.monotonic() + 60
     while time.monotonic() < give_up:
         with contextlib.suppress(AssertionError):
-            [run_id] = records.runs()
+            [run_id] = store.runs()
             assert not [p for p in psutil.process_iter() if run_of(p) == run_id]
             return
         time.sleep(0.1)

@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.jobs import PROGRAMS, alive, kill, pid_of, port_of, run_job
 from tests.support.waiting import LONGEST, until
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.store import Attempt
 
 STANDIN = "name: standin\ncommand: [python, standin.py]\nenv: {RESUME: 1}\n"
 WSUM_TWO_REPLICAS = "6.147475360"
@@ -73,8 +73,8 @@ def test_every_variable_is_there():
 def test_a_wrong_command_fails_with_its_own_words(command, code, said):
     result = run_job(f"name: wrong\nroles: {{worker: {{}}}}\ncommand: {command}")
     assert result.status.state is State.FAILED
-    assert result.status.digest.exit_code == code
-    assert said in result.status.digest.tail[-1]
+    assert result.status.failure.exit_code == code
+    assert said in result.status.failure.tail[-1]
 
 
 def test_failure_then_success_counts_the_restart(tmp_path):
@@ -89,14 +89,14 @@ def test_the_backoff_limit_ends_it():
     result = run_job(script("exit 7", more="restart: on_failure\nbackoff_limit: 2"))
     assert (result.status.state, result.status.reason) == (State.FAILED, "BackoffLimitExceeded")
     assert result.ends("worker-0") == [("failed", 7)] * 3
-    assert "after 2 restarts" in result.status.digest.summary
+    assert "after 2 restarts" in result.status.failure.summary
 
 
 def test_a_killed_worker_of_two_restarts_both_and_counts_once():
     text = f"{STANDIN}roles: {{worker: {{replicas: 2}}}}\nrestart: on_failure\nbackoff_limit: 1\n"
     result = run_job(text.replace("RESUME: 1", "RESUME: 1, FAIL_AT: 30"))
     assert result.status.state is State.SUCCEEDED
-    assert [len(replica.spans) for replica in result.status.replicas] == [2, 2]
+    assert [len(replica.incarnations) for replica in result.status.replicas] == [2, 2]
     assert result.said(f"done wsum {WSUM_TWO_REPLICAS}")
 
 
@@ -105,7 +105,7 @@ def test_all_workers_must_succeed_where_asked():
     assert run_job(text).status.state is State.SUCCEEDED
     result = run_job(f"{text}success: all_workers", attempt=1)
     assert result.status.state is State.FAILED
-    assert result.status.digest.replica == "worker-1"
+    assert result.status.failure.replica == "worker-1"
 
 
 def test_leftovers_are_ended_after_the_finish_time_and_do_not_count():
@@ -239,7 +239,7 @@ if config["task"]["type"] == "chief":
 time.sleep(600)"""
     result = run_job(python(code, more).replace("{worker: {}}", TWO_SLEEPERS))
     assert result.watcher.states == [State.PENDING, State.RUNNING, State.FAILED]
-    pid = result.replica("worker-0").spans[-1].place.split()[1]
+    pid = result.replica("worker-0").incarnations[-1].place.split()[1]
     said = f"Still pending: worker-0. NotJoined: worker-0 runs (pid {pid}) but does not listen on its TF_CONFIG port"
     assert f"`pending` passed after 3s. {said}" in result.status.message
 
@@ -351,7 +351,7 @@ def test_an_incarnation_is_not_blamed_for_what_an_earlier_one_printed(tmp_path):
         f'command: [python, -c, "{script}; raise ValueError(1)"]}}'
     )
     assert result.said("ValueError")
-    digest = result.status.digest
+    digest = result.status.failure
     assert digest
     assert (digest.exit_code, digest.exception, digest.tail) == (7, "", [])
 

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from tests.support.jobs import kill, run_job
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.runs.events import ReplicaState, State
 from tfsteps.systems.local import ports
 
 pytestmark = pytest.mark.tensorflow
@@ -37,8 +37,8 @@ def test_multi_worker_mirrored(roles):
     assert len(result.said(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
     assert (pathlib.Path(result.status.output) / "export/1/saved_model.pb").exists()
     for replica in result.status.replicas:
-        assert replica.spans[0].cpu_seconds > 1
-        assert replica.spans[0].memory_bytes > 200 * 2**20
+        assert replica.incarnations[0].cpu_seconds > 1
+        assert replica.incarnations[0].memory_bytes > 200 * 2**20
 
 
 def test_chief_ps_and_workers_that_never_return():
@@ -60,7 +60,7 @@ def test_killed_worker_restarts_all_and_gives_the_same_bits():
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1")))
     succeeded(result, "worker-0", "worker-1")
     assert result.ends("worker-1") == [("failed", 137), ("succeeded", 0)]
-    assert len(result.replica("worker-0").spans) == 2
+    assert len(result.replica("worker-0").incarnations) == 2
     assert result.said(r"restored .* step")
     assert len(result.said(f"done wsum {WSUM_TWO_REPLICAS}")) == 2
     assert State.RESTARTING in result.watcher.states
@@ -70,9 +70,9 @@ def test_killed_worker_without_restart_fails_and_names_it():
     text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\n"
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1")))
     assert result.status.state is State.FAILED
-    assert result.status.digest.replica == "worker-1"
-    assert result.status.digest.exit_code == 137
-    assert result.status.digest.fault == "platform"
+    assert result.status.failure.replica == "worker-1"
+    assert result.status.failure.exit_code == 137
+    assert result.status.failure.fault == "platform"
 
 
 def test_killed_ps_comes_back_with_the_chief_and_the_workers_stay():
@@ -80,9 +80,9 @@ def test_killed_ps_comes_back_with_the_chief_and_the_workers_stay():
     text = text.replace("[python, ps.py]", AT_FIRST_SLOW.format("ps.py"))
     result = run_job(text, (r"epoch 1 ", kill("ps-0")))
     succeeded(result, "chief-0")
-    assert len(result.replica("ps-0").spans) == 2
-    assert len(result.replica("chief-0").spans) in (2, 3)  # a worker may hold its failed connection once more
-    assert [len(result.replica(name).spans) for name in ("worker-0", "worker-1")] == [1, 1]
+    assert len(result.replica("ps-0").incarnations) == 2
+    assert len(result.replica("chief-0").incarnations) in (2, 3)  # a worker may hold its failed connection once more
+    assert [len(result.replica(name).incarnations) for name in ("worker-0", "worker-1")] == [1, 1]
 
 
 def test_workers_that_swallow_sigterm_are_killed_after_the_grace_period():
@@ -118,7 +118,7 @@ def test_a_frozen_worker_is_told_by_its_peers():
     text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\nsystems: {{local: {{grace: 1s}}}}\n"
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1", signal.SIGSTOP)))
     assert (result.status.state, result.status.reason) == (State.FAILED, "PeerLost")
-    assert result.status.digest.fault == "platform"
+    assert result.status.failure.fault == "platform"
     assert result.ends("worker-1") == [("stopped", 137)]
 
 
@@ -135,15 +135,15 @@ def test_a_port_that_was_taken_meanwhile_costs_no_restart(monkeypatch):
         result = run_job(f"{MWMS}roles: {{worker: {{replicas: 2}}}}\nenv: {ENV}}}\nsystems: {{local: {{grace: 1s}}}}\n")
     succeeded(result, "worker-0", "worker-1")
     assert len(calls) == 2
-    assert result.replica("worker-0").spans[0].reason == "PortTaken"
+    assert result.replica("worker-0").incarnations[0].reason == "PortTaken"
 
 
 def test_out_of_memory_is_told_from_other_kills():
     text = "name: oom\nroles: {worker: {resources: {memory: 700Mi}}}\ncommand: [python, oom.py]\n"
     result = run_job(text)
     assert result.status.state is State.FAILED
-    assert (result.status.reason, result.status.digest.exit_code) == ("OOMKilled", 137)
-    assert "memory limit" in result.status.digest.summary
+    assert (result.status.reason, result.status.failure.exit_code) == ("OOMKilled", 137)
+    assert "memory limit" in result.status.failure.summary
 
 
 def test_an_error_in_the_program_is_explained_not_its_echo_in_the_peers():
@@ -153,7 +153,7 @@ def test_an_error_in_the_program_is_explained_not_its_echo_in_the_peers():
     )
     result = run_job(text)
     assert result.status.state is State.FAILED
-    digest = result.status.digest
+    digest = result.status.failure
     assert digest.replica == "worker-0"
     assert "invalid literal for int()" in digest.exception
     assert re.match(r"mwms.py:\d+ in <module>", digest.frame)
@@ -172,7 +172,7 @@ def test_a_full_output_disk_fails_the_job_and_says_so(tmp_path):
         subprocess.run(["umount", str(disk)], check=True)
     assert result.status.state is State.FAILED
     assert result.said("No space left on device")
-    assert result.status.digest.replica == "worker-0"
+    assert result.status.failure.replica == "worker-0"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_full_output_disk_fails_the_job_and_says_so(tmp_path):
     ],
 )
 def test_an_error_within_a_graph_is_explained(how, exception, frame):
-    digest = run_job(f"{{name: fails, command: [python, failing.py, {how}], roles: {{worker: {{}}}}}}").status.digest
+    digest = run_job(f"{{name: fails, command: [python, failing.py, {how}], roles: {{worker: {{}}}}}}").status.failure
     assert digest
     assert exception in digest.summary
     assert digest.frame == frame

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipelines.conftest import ROOT
 from tests.support.waiting import until
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 
@@ -77,7 +77,7 @@ def test_finalizer(world, runs):
     assert world.ended("finalizer") == "Failed"
     (removed,) = world.decoded("finalizer", "cleanup", "removed")
     assert removed.startswith("diverges-")
-    assert "worker-1" in world.output("finalizer", "train", "digest")
+    assert "worker-1" in world.output("finalizer", "train", "failure")
     until(lambda: world.jobs("finalizer") == [])
 
 

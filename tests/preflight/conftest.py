@@ -14,11 +14,11 @@ from tests.cluster import images, paths
 from tests.cluster.build import build
 from tests.support.waiting import until
 from tests.support.wheel import wheel
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import new_run_id
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.identity import new_run_id
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 ROOT = pathlib.Path(__file__).parents[2]

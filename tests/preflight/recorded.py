@@ -8,9 +8,9 @@ import pathlib
 import re
 import sys
 
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.errors import ApiError
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
 
 _PATH = re.compile(
     r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/[^/]+)?"

@@ -6,15 +6,16 @@ import pytest
 
 from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
-from tfsteps import spec, systems
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.kube.client import Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.identity import Identity
+from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.kind import RoleSpec
-from tfsteps.systems.kubernetes.limits import misfits
+from tfsteps.systems.kubernetes.job_kind import RoleSpec
+from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
 
 pytestmark = pytest.mark.cluster
 
@@ -42,8 +43,8 @@ def with_rules(cluster, namespace, resource, rules):
 
 
 def start(namespace, task, fields):
-    system = systems.get("kubeflow", namespace=namespace)
-    job = spec.from_plain({**JOB, **fields}, "test", systems.options())
+    system = registry.get("kubeflow", namespace=namespace)
+    job = spec.from_plain({**JOB, **fields}, "test", registry.options())
     identity = Identity(run="r", task=task)
     return system.start(job, identity, system.places(job, identity, pathlib.Path()))
 
@@ -160,7 +161,7 @@ def test_the_api_server_agrees_on_what_can_never_fit(case, cluster):
         for given, fits in rows:
             containers = [{**each, "name": f"c{i}"} for i, each in enumerate(given)]
             template = {"spec": {"containers": containers}}
-            found = list(misfits({"worker": RoleSpec(1, template)}, *stored))
+            found = list(quota_violations({"worker": RoleSpec(1, template)}, *stored))
             refused = refusal(cluster, namespace, template)
             assert (bool(found), bool(refused)) == (not fits, not fits), (given, found, refused)
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.preflight.conftest import HELD, ROOT, exists, grant, namespace_of, release
 from tests.support.waiting import until
-from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.kube.logs import PODS
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.template import CONTAINER
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
 
 pytestmark = pytest.mark.cluster
 
@@ -23,7 +23,7 @@ import importlib.metadata, json
 print(json.dumps({each.name.lower(): each.version for each in importlib.metadata.distributions()}))
 """
 AND_SHOW_OUTPUTS = """
-python -m tfsteps.train.launcher "$@"
+python -m tfsteps.steps.train.launcher "$@"
 code=$?
 echo "outputs: $(cat /tmp/run/*/*/*/*/outputs.json)"
 exit $code
@@ -107,7 +107,7 @@ import importlib.metadata, json, os, sys
 installed = sorted(each.name for each in importlib.metadata.distributions(path=[sys.path[-1]]))
 print(json.dumps([os.getuid(), sys.prefix, installed, os.access(sys.prefix, os.W_OK)]))
 """
-LAUNCHER = ["python", "-m", "tfsteps.train.launcher"]
+LAUNCHER = ["python", "-m", "tfsteps.steps.train.launcher"]
 
 
 @pytest.mark.parametrize(("script", "expected"), [("echo up", (0, "succeeded")), ("exit 3", (10, "failed"))])
@@ -120,7 +120,7 @@ def test_a_job_to_its_end(script, expected, image, cluster, namespace):
     assert outputs["job"]["state"] == state
     assert {outputs["job"]["name"]: outputs["job"]["uid"]} == jobs(cluster, namespace, state)
     assert message.startswith(f"{outputs['job']['name']} {state} after ")
-    assert bool(outputs["digest"]) == (state == "failed")
+    assert bool(outputs["failure"]) == (state == "failed")
 
 
 def test_a_pod_that_is_taken_away_leaves_its_job_to_the_next(image, cluster, namespace):

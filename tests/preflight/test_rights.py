@@ -19,13 +19,13 @@ import yaml
 from tests.preflight.conftest import HELD, ROOT, grant, namespace_of, release
 from tests.support.shell import printing
 from tests.support.waiting import until
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
-RECORDED = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.train.launcher"]
+RECORDED = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.steps.train.launcher"]
 
 pytestmark = pytest.mark.cluster
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.preflight.conftest import HELD, executor, grant, namespace_of, release
 from tests.support.waiting import until
-from tfsteps.cluster.logs import PODS
 from tfsteps.engines.kfp.executor import ARGUMENT
+from tfsteps.kube.logs import PODS
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 
@@ -40,7 +40,7 @@ def submit(cluster, namespace, image, name, script):
     container = {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python", "-m", "tfsteps.train.launcher"],
+        "command": ["python", "-m", "tfsteps.steps.train.launcher"],
         "args": [ARGUMENT, msgspec.json.encode(given).decode()],
     }
     templates = [

@@ -10,9 +10,9 @@ import yaml
 from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
 from tests.unit.cli.command import tfsteps
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.logs import PODS
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 
@@ -103,9 +103,9 @@ def test_a_cron_workflow_fires_and_its_runs_do_not_overlap(cluster, place, since
         return [each for each in found if each.get("phase") == "Succeeded"][1:] and found
 
     found = sorted(until(ended, 2 * MINUTE), key=lambda each: each["startedAt"])
-    spans = [(at(each["startedAt"]), at(each["finishedAt"] or "2099-01-01T00:00:00Z")) for each in found]
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans)), spans
-    assert spans[1][0] - spans[0][0] >= 14, "those due in between were left out"
+    incarnations = [(at(each["startedAt"]), at(each["finishedAt"] or "2099-01-01T00:00:00Z")) for each in found]
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(incarnations)), incarnations
+    assert incarnations[1][0] - incarnations[0][0] >= 14, "those due in between were left out"
 
 
 def test_start_and_end_hold(cluster, place, since):

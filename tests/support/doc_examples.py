@@ -48,7 +48,7 @@ class Example:
 
 def examples():
     """Return all examples, in the order of their pages."""
-    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("components/tfsteps/*/README.md")]
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("components/tfsteps/steps/*/README.md")]
     found = []
     for page in sorted(pages):
         for fence in _FENCE.finditer(text := page.read_text("utf-8")):

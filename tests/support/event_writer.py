@@ -10,7 +10,7 @@ import tempfile
 import time
 from typing import Self
 
-from tfsteps.event_files import masked_crc32c
+from tfsteps.tensorboard.event_files import masked_crc32c
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _numbers = itertools.count(1)

@@ -2,10 +2,11 @@
 
 import pathlib
 
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
 from tfsteps.systems.capabilities import FEATURES, Level
-from tfsteps.systems.places import Places
 
 BASE = {
     "name": "mnist",
@@ -14,13 +15,13 @@ BASE = {
     "roles": {"worker": {}},
 }
 IDENTITY = Identity(run="0b7c1a52-7d1e-4a0f-9d52-6a1f4f0f7b11", task="train", attempt=2, pipeline="mnist pipeline")
-PLACES = Places(output="/data/out", model="/data/out/model", logs="/data/out/logs", here=pathlib.Path("/job"))
+PLACES = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=pathlib.Path("/job"))
 ASKED_FOR = [name for name, feature in FEATURES.items() if feature.job]
-CELLS = [(system, feature) for system in systems.NAMES for feature in FEATURES]
+CELLS = [(system, feature) for system in registry.NAMES for feature in FEATURES]
 
 
 def level(system, feature):
-    return systems.capabilities_of(system)[feature].level
+    return registry.capabilities_of(system)[feature].level
 
 
 def job_of(system, feature):
@@ -28,10 +29,10 @@ def job_of(system, feature):
     fields = {} if feature is None else dict(FEATURES[feature].job)
     if feature == "created_suspended" and level(system, feature) is not Level.REFUSED:
         fields["systems"] = {system: {"suspend": True}}
-    return spec.from_plain({**BASE, **fields}, "test", systems.options())
+    return spec.from_plain({**BASE, **fields}, "test", registry.options())
 
 
 def planned(system, feature):
     """Return what is created for the job that asks for a feature, as plain objects."""
     job = job_of(system, feature)
-    return systems.get(system).plan(job, IDENTITY, PLACES)
+    return registry.get(system).plan(job, IDENTITY, PLACES)

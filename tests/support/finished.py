@@ -8,9 +8,10 @@ import msgspec
 from tests.support.event_writer import ScalarWriter
 from tests.support.log_lines import log_line
 from tfsteps import spec
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt, Digest, ReplicaStatus, Span, Status, Transition
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status, Transition
+from tfsteps.runs.store import Attempt
 
 START = 1_750_000_000.0
 MIB = 1 << 20
@@ -23,12 +24,12 @@ def attempt_of(job: str, state: State, **fields) -> tuple[Attempt, Status]:
     attempt = Attempt.of(identity)
     attempt.folder.mkdir(parents=True)
     (attempt.folder / "job.json").write_bytes(msgspec.json.encode(described))
-    role, index = described.deciding
+    role, index = described.decisive_replica
     status = Status(
         identity=identity,
         job=identity.job_name(described.name, 63),
         system="local",
-        deciding=f"{role}-{index}",
+        decisive_replica=f"{role}-{index}",
         state=state,
         created=START,
         output=str(attempt.output),
@@ -46,10 +47,10 @@ def ran(
     replica: ReplicaStatus, start: float, end: float | None, state: str, code: int | None = None, *why: str
 ) -> None:
     """Add one incarnation to a replica; times in seconds since the job's creation."""
-    number = len(replica.spans)
+    number = len(replica.incarnations)
     replica.state, replica.restarts = ReplicaState(state), number
-    replica.spans.append(
-        Span(
+    replica.incarnations.append(
+        Incarnation(
             started=START + start,
             ended=None if end is None else START + end,
             state=ReplicaState(state),
@@ -115,7 +116,7 @@ def succeeded() -> Attempt:
         ran(replica, 0.4 + place * 0.1, 83.9 + place * 0.05, "succeeded", 0)
         train_log(attempt, replica.name, 2 + place * 0.01, 300)
     ran_until_stopped = status.replicas[-1]
-    ran_until_stopped.spans.clear()
+    ran_until_stopped.incarnations.clear()
     ran(ran_until_stopped, 1.1, 84.4, "stopped", 143)
     status.metrics = {"loss": 0.0934, "accuracy": 0.9758}
     status.tensorboard_url = "http://127.0.0.1:6006/"
@@ -143,7 +144,7 @@ def failed() -> Attempt:
         "ValueError: batch 311 holds <nan>",
     ]
     log(attempt, *[(64.0, "worker-1", line.encode()) for line in tail])
-    status.digest = Digest(
+    status.failure = FailureSummary(
         summary="worker-1 failed with exit code 1 after 2 restarts: ValueError: batch 311 holds <nan> at train.py:41.",
         replica="worker-1",
         exit_code=1,
@@ -168,7 +169,7 @@ def never_started() -> Attempt:
     job = "{name: mnist, command: [python, no.py], roles: {ps: {}, chief: {}, worker: {replicas: 2}}}"
     attempt, status = attempt_of(job, State.FAILED, ended=START + 0.2)
     status.reason, status.message = "StartFailed", "chief-0 could not be started: python: command not found."
-    status.digest = Digest(summary=status.message, replica="chief-0", fault="platform")
+    status.failure = FailureSummary(summary=status.message, replica="chief-0", fault="platform")
     status.transitions = changes((0, "pending"), (0.2, "failed"), reason=status.reason, message=status.message)
     attempt.write(status)
     return attempt

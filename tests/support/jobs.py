@@ -7,11 +7,12 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
-from tfsteps.lifecycle import launch
-from tfsteps.records import ReplicaStatus, Span, Status
-from tfsteps.systems.base import LogLines, PartialLine, State
+from tfsteps import spec
+from tfsteps.launcher.lifecycle import launch
+from tfsteps.runs.events import LogLines, PartialLine, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
+from tfsteps.systems import registry
 
 PROGRAMS = pathlib.Path(__file__).parents[1] / "programs"
 
@@ -60,7 +61,7 @@ class Result:
         return next(r for r in self.status.replicas if r.name == name)
 
     def ends(self, name: str) -> list[tuple[str, int | None]]:
-        return [(span.state.value, span.exit_code) for span in self.replica(name).spans]
+        return [(incarnation.state.value, incarnation.exit_code) for incarnation in self.replica(name).incarnations]
 
     def said(self, pattern: str) -> list[str]:
         return [line for line in self.watcher.printed if re.search(pattern, line)]
@@ -68,10 +69,10 @@ class Result:
 
 def run_job(text: str, *cues: tuple[str, Callable[[Status], None]], run: str = "test", attempt: int = 0) -> Result:
     """Run the job in `text` from the folder of programs; a cue is (pattern of a line or of `state <s>`, action)."""
-    job = spec.parse(text, "test", systems.options())
+    job = spec.parse(text, "test", registry.options())
     watcher = Watcher(list(cues))
     identity = Identity(run=run, task=job.name, attempt=attempt)
-    status = launch(job, identity, systems.get("local"), here=PROGRAMS, observers=[watcher])
+    status = launch(job, identity, registry.get("local"), base_dir=PROGRAMS, observers=[watcher])
     assert not watcher.cues, f"never seen: {watcher.cues}"
     return Result(status, watcher)
 
@@ -83,13 +84,13 @@ def kill(name: str, number: signal.Signals = signal.SIGKILL) -> Callable[[Status
 
 def pid_of(status: Status, name: str) -> int:
     """Return the process id of a running replica."""
-    span: Span = next(r for r in status.replicas if r.name == name).spans[-1]
-    return int(span.place.split()[1])
+    incarnation: Incarnation = next(r for r in status.replicas if r.name == name).incarnations[-1]
+    return int(incarnation.place.split()[1])
 
 
 def port_of(status: Status, name: str) -> int:
     """Return the port of a running replica."""
-    return int(next(r for r in status.replicas if r.name == name).spans[-1].place.split()[3])
+    return int(next(r for r in status.replicas if r.name == name).incarnations[-1].place.split()[3])
 
 
 def alive(pid: int) -> bool:

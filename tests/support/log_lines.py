@@ -1,6 +1,6 @@
 """Lines of a log file, written one by one."""
 
-from tfsteps import log_file
+from tfsteps.runs import log_file
 
 
 def log_line(at, source, text):

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tfsteps.deadlines import Clock, Exceeded
+from tfsteps.launcher.deadlines import Clock, Exceeded
+from tfsteps.runs.events import JobChanged, LogLines, PartialLine, Replica, ReplicaChanged, ReplicaState, State, Tick
 from tfsteps.spec import Deadlines
-from tfsteps.systems.base import JobChanged, LogLines, PartialLine, Replica, ReplicaChanged, ReplicaState, State, Tick
 
 W0 = Replica("worker", 0)
 HOURS = 3600.0

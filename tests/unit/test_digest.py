@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from tfsteps.digest import digest
-from tfsteps.exits import Exit, exit_code
-from tfsteps.identity import Identity
-from tfsteps.records import ReplicaStatus, Span, Status
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.launcher.exit_codes import ExitCode, exit_code
+from tfsteps.launcher.failure import failure_summary
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 
 TRACEBACK = """\
 step 3
@@ -22,8 +22,8 @@ ValueError: shapes (3,) and (4,) do not match.
 bye""".splitlines()
 
 
-def span(ended, code, state=ReplicaState.FAILED, reason="", memory=None):
-    return Span(started=0, ended=ended, state=state, exit_code=code, reason=reason, memory_bytes=memory)
+def incarnation(ended, code, state=ReplicaState.FAILED, reason="", memory=None):
+    return Incarnation(started=0, ended=ended, state=state, exit_code=code, reason=reason, memory_bytes=memory)
 
 
 def printed(**lines):
@@ -32,8 +32,8 @@ def printed(**lines):
 
 def status(*replicas, reason="", message=""):
     listed = [
-        ReplicaStatus(role="worker", index=i, spans=list(spans), restarts=len(spans) - 1)
-        for i, spans in enumerate(replicas)
+        ReplicaStatus(role="worker", index=i, incarnations=list(incarnations), restarts=len(incarnations) - 1)
+        for i, incarnations in enumerate(replicas)
     ]
     return Status(
         identity=Identity(run="r", task="t"),
@@ -51,14 +51,18 @@ def status(*replicas, reason="", message=""):
     [(State.FAILED, "DeadlineExceeded"), (State.FAILED, "Watchdog"), (State.FAILED, "MarkedFailed"), (State.LOST, "x")],
 )
 def test_what_failed_before_the_job_ended_otherwise_is_not_its_reason(state, reason):
-    ended = status([span(5, 1), span(9, 143, ReplicaState.STOPPED)], reason=reason, message="It ended otherwise.")
+    ended = status(
+        [incarnation(5, 1), incarnation(9, 143, ReplicaState.STOPPED)], reason=reason, message="It ended otherwise."
+    )
     ended.state = state
-    found = digest(ended, printed())
+    found = failure_summary(ended, printed())
     assert found.summary.startswith("It ended otherwise. Before that, worker-0 failed with exit code 1 after 1 restart")
 
 
 def test_the_first_to_fail_is_named_with_its_own_frame():
-    found = digest(status([span(9, 1)], [span(5, 1)]), printed(worker_1=TRACEBACK, worker_0=["x"]))
+    found = failure_summary(
+        status([incarnation(9, 1)], [incarnation(5, 1)]), printed(worker_1=TRACEBACK, worker_0=["x"])
+    )
     assert (found.replica, found.exit_code) == ("worker-1", 1)
     assert found.exception == "ValueError: shapes (3,) and (4,) do not match"
     assert found.frame == "train.py:33 in main"
@@ -70,14 +74,18 @@ def test_the_first_to_fail_is_named_with_its_own_frame():
 
 
 def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
-    found = digest(status([span(5, 1)], reason="DeadlineExceeded", message="Deadline `total` passed."), printed())
+    found = failure_summary(
+        status([incarnation(5, 1)], reason="DeadlineExceeded", message="Deadline `total` passed."), printed()
+    )
     assert found.summary == (
         "Deadline `total` passed. Before that, worker-0 failed with exit code 1: the program raised an error."
     )
 
 
 def test_the_one_that_the_system_blames_comes_first():
-    assert digest(status([span(5, 1)], [span(9, 1)]), printed(), "worker-1").replica == "worker-1"
+    assert (
+        failure_summary(status([incarnation(5, 1)], [incarnation(9, 1)]), printed(), "worker-1").replica == "worker-1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,53 +106,55 @@ def test_the_one_that_the_system_blames_comes_first():
     ],
 )
 def test_exit_codes_and_who_is_to_blame(code, reason, meaning, fault):
-    found = digest(status([span(5, code, reason=reason, memory=2 * 2**30)]), printed())
+    found = failure_summary(status([incarnation(5, code, reason=reason, memory=2 * 2**30)]), printed())
     assert (found.meaning, found.fault) == (meaning, fault)
 
 
 @pytest.mark.parametrize(
     ("reason", "code"),
     [
-        ("Evicted", Exit.PLATFORM),
-        ("EvictionByEvictionAPI", Exit.PLATFORM),
-        ("PreemptionByScheduler", Exit.PLATFORM),
-        ("NodeLost", Exit.PLATFORM),
-        ("NodeShutdown", Exit.PLATFORM),
-        ("OOMKilled", Exit.FAILED),
-        ("", Exit.FAILED),
+        ("Evicted", ExitCode.PLATFORM),
+        ("EvictionByEvictionAPI", ExitCode.PLATFORM),
+        ("PreemptionByScheduler", ExitCode.PLATFORM),
+        ("NodeLost", ExitCode.PLATFORM),
+        ("NodeShutdown", ExitCode.PLATFORM),
+        ("OOMKilled", ExitCode.FAILED),
+        ("", ExitCode.FAILED),
     ],
 )
 def test_a_replica_that_the_platform_took_away_makes_the_step_one_to_try_again(reason, code):
-    ended = status([span(9, 1)], [span(5, 137, reason=reason)], reason="TFJobFailed")
-    ended.digest = digest(ended, printed())
+    ended = status([incarnation(9, 1)], [incarnation(5, 137, reason=reason)], reason="TFJobFailed")
+    ended.failure = failure_summary(ended, printed())
     assert exit_code(ended) is code
     ended.reason = "DeadlineExceeded"
-    assert exit_code(ended) is Exit.DEADLINE
+    assert exit_code(ended) is ExitCode.DEADLINE
 
 
 def test_a_lost_job_is_the_platforms_fault():
     lost = msgspec.structs.replace(status([]), state=State.LOST)
-    assert (digest(lost, printed()).fault, exit_code(lost)) == ("platform", Exit.PLATFORM)
+    assert (failure_summary(lost, printed()).fault, exit_code(lost)) == ("platform", ExitCode.PLATFORM)
 
 
 def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
-    found = digest(status([span(1, 1), span(2, 1), span(3, 7)]), printed())
+    found = failure_summary(status([incarnation(1, 1), incarnation(2, 1), incarnation(3, 7)]), printed())
     assert found.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."
 
 
 def test_a_job_that_failed_without_a_failed_replica_says_what_is_known():
-    ended = span(5, 143, ReplicaState.STOPPED)
-    found = digest(status([ended], reason="DeadlineExceeded", message="Deadline `total` passed after 5s."), printed())
+    ended = incarnation(5, 143, ReplicaState.STOPPED)
+    found = failure_summary(
+        status([ended], reason="DeadlineExceeded", message="Deadline `total` passed after 5s."), printed()
+    )
     assert (found.summary, found.replica) == ("Deadline `total` passed after 5s.", "")
 
 
 def test_the_tail_is_twenty_lines():
-    found = digest(status([span(5, 1)]), printed(worker_0=[f"line {i}" for i in range(60)]))
+    found = failure_summary(status([incarnation(5, 1)]), printed(worker_0=[f"line {i}" for i in range(60)]))
     assert (len(found.tail), found.tail[-1]) == (20, "line 59")
 
 
 def test_only_the_incarnation_that_failed_is_quoted():
-    ended = status([span(1, 1), span(2, 7)])
-    ended.replicas[0].spans[-1].incarnation = 3  # the two before it were not seen
-    found = digest(ended, lambda _, incarnation: {0: TRACEBACK, 3: ["silent"]}[incarnation])
+    ended = status([incarnation(1, 1), incarnation(2, 7)])
+    ended.replicas[0].incarnations[-1].number = 3  # the two before it were not seen
+    found = failure_summary(ended, lambda _, incarnation: {0: TRACEBACK, 3: ["silent"]}[incarnation])
     assert (found.exception, found.tail) == ("", ["silent"])

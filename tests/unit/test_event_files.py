@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.event_writer import ScalarWriter, event, field, record, varint
-from tfsteps import event_files
-from tfsteps.event_files import ScalarReader, masked_crc32c
+from tfsteps.tensorboard import event_files
+from tfsteps.tensorboard.event_files import ScalarReader, masked_crc32c
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 

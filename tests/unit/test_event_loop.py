@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.support.waiting import until
-from tfsteps.cluster import event_loop
-from tfsteps.cluster.event_loop import EventLoop, pause, readable
+from tfsteps.kube import event_loop
+from tfsteps.kube.event_loop import EventLoop, pause, readable
 
 
 @pytest.fixture

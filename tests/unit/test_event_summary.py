@@ -14,10 +14,12 @@ import pytest
 from tests.support.event_writer import ScalarWriter
 from tests.support.finished import attempt_of
 from tests.unit.report.test_html import Reader
-from tfsteps import event_summary, report, spec
-from tfsteps.event_summary import EventSummary, set_metrics
+from tfsteps import report, spec
+from tfsteps.launcher import event_summary
+from tfsteps.launcher.event_summary import EventSummary, set_metrics
 from tfsteps.report import curves
-from tfsteps.systems.base import LaunchError, State
+from tfsteps.runs.events import State
+from tfsteps.systems.base import LaunchError
 
 FIELDS = {"name": "one", "command": ["true"], "roles": {"worker": {}}}
 LOSS = {"loss": "train/loss"}

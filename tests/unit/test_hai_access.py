@@ -2,10 +2,10 @@
 
 import pytest
 
-from tfsteps.cluster.access import AccessError
 from tfsteps.engines.argo.task import ArgoTask
 from tfsteps.engines.kfp.task_config import partial_job
-from tfsteps.job_inputs import plain_job
+from tfsteps.kube.access import AccessError
+from tfsteps.spec.step_inputs import plain_job
 from tfsteps.systems.hai import access
 
 

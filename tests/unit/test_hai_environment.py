@@ -7,13 +7,13 @@ import shlex
 import pytest
 
 from tfsteps import spec
-from tfsteps.identity import Identity
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import hai
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.options import OPTIONS
-from tfsteps.systems.places import Places
 
-_PLACES = Places(output="out", model="model", logs="logs", here=pathlib.Path())
+_PLACES = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
 _JOB = {"name": "mnist", "command": ["python", "train.py"]}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfsteps.identity import Identity, label_value, new_run_id
+from tfsteps.runs.identity import Identity, label_value, new_run_id
 
 LABEL = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 

@@ -5,8 +5,8 @@ import copy
 import pytest
 
 from tfsteps import spec
-from tfsteps.job_inputs import merged, plain_job
 from tfsteps.spec import SpecError
+from tfsteps.spec.step_inputs import merged, plain_job
 
 SPEC = {
     "name": "under",

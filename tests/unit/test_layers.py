@@ -11,7 +11,7 @@ import tfsteps
 from tests.wire.scripted import refusal, serve
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
-LAUNCHERS = sorted(f"tfsteps.{file.parent.name}.launcher" for file in PACKAGE.glob("*/launcher.py"))
+LAUNCHERS = sorted(f"tfsteps.steps.{file.parent.name}.launcher" for file in PACKAGE.glob("steps/*/launcher.py"))
 HEAVY = {
     "kfp",
     "hera",
@@ -34,9 +34,9 @@ json.dump([code, sorted({{name.partition(".")[0] for name in sys.modules}})], sy
 """
 ON_KUBERNETES = """
 import json, sys
-from tfsteps.cluster import access
+from tfsteps.kube import access
 access.find = lambda _context: access.Access("{server}", "ns", None, lambda _refused: "", "the test's cluster")
-from tfsteps.train.launcher import main
+from tfsteps.steps.train.launcher import main
 job = {{"name": "a", "image": "i", "roles": {{"worker": {{}}}}}}
 inputs = {{"parameterValues": {{"spec": job, "system": "kubeflow"}}}}
 code = main(["--executor_input", json.dumps({{"inputs": inputs, "outputs": {{"outputFile": "/a/b/c/d"}}}})])
@@ -45,7 +45,7 @@ json.dump([code, sorted({{name.partition(".")[0] for name in sys.modules}})], sy
 
 
 def test_there_is_one():
-    assert "tfsteps.train.launcher" in LAUNCHERS
+    assert "tfsteps.steps.train.launcher" in LAUNCHERS
 
 
 @pytest.mark.parametrize("module", LAUNCHERS)

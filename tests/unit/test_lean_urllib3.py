@@ -6,7 +6,7 @@ import sys
 PROGRAM = """
 import sys
 before = {name for name in sys.modules if name.startswith("importlib.metadata")}
-import tfsteps.cluster.api
+import tfsteps.kube.client
 assert {name for name in sys.modules if name.startswith("importlib.metadata")} == before == set()
 import importlib.metadata, urllib3.http2
 assert urllib3.http2.version("urllib3") == urllib3.__version__ == importlib.metadata.version("urllib3")
@@ -22,8 +22,8 @@ class Newer(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Newer())
 sys.modules.pop("importlib.metadata", None)
-import tfsteps.cluster.api
-assert tfsteps.cluster.api.urllib3.HTTPSConnectionPool
+import tfsteps.kube.client
+assert tfsteps.kube.client.urllib3.HTTPSConnectionPool
 """
 
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from tfsteps.spec.types import ROLES
-from tfsteps.systems.kubernetes.kind import RoleSpec
-from tfsteps.systems.kubernetes.limits import misfits, quantity
+from tfsteps.systems.kubernetes.job_kind import RoleSpec
+from tfsteps.systems.kubernetes.preflight.quotas import quantity, quota_violations
 
 
 def role(replicas, *containers):
@@ -87,7 +87,7 @@ FITS = {
 @pytest.mark.parametrize("case", FITS.values(), ids=FITS)
 def test_what_fits(case):
     roles, quotas, ranges = case
-    assert list(misfits(named(roles), quotas, ranges)) == []
+    assert list(quota_violations(named(roles), quotas, ranges)) == []
 
 
 MISFITS = {
@@ -147,11 +147,13 @@ MISFITS = {
 @pytest.mark.parametrize("case", MISFITS.values(), ids=MISFITS)
 def test_what_never_fits(case):
     roles, quotas, ranges, says = case
-    (found,) = misfits(named(roles), quotas, ranges)
+    (found,) = quota_violations(named(roles), quotas, ranges)
     assert says in found
     assert found.startswith("ResourceQuota team: " if quotas else "LimitRange sizes: ")
 
 
 def test_each_role_is_named():
-    found = list(misfits({"chief": role(1, asks(cpu="3")), "worker": role(1)}, [], [limit_range(max={"cpu": "2"})]))
+    found = list(
+        quota_violations({"chief": role(1, asks(cpu="3")), "worker": role(1)}, [], [limit_range(max={"cpu": "2"})])
+    )
     assert found == ["LimitRange sizes: a container may have at most 2 cpu, not 3: correct the `resources` of chief"]

@@ -5,9 +5,9 @@ import resource
 
 import pytest
 
-from tfsteps.logbook import Logbook
-from tfsteps.printer import Printer
-from tfsteps.systems.base import LogLines, Replica, one_line
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.events import LogLines, Replica, one_line
 
 W0, W1 = Replica("worker", 0), Replica("worker", 1)
 
@@ -21,7 +21,7 @@ def test_every_line_of_a_block_is_printed_with_its_replica():
 
 
 def test_the_last_lines_of_each_replica_are_at_hand(tmp_path):
-    logbook = Logbook(tmp_path / "log")
+    logbook = LogWriter(tmp_path / "log")
     for block in range(10):
         logbook.write(LogLines(0, W0, [b"%d" % (block * 10 + i) for i in range(10)]))
     logbook.write(LogLines(0, W1, [b"%d" % i for i in range(100)]))
@@ -32,7 +32,7 @@ def test_the_last_lines_of_each_replica_are_at_hand(tmp_path):
 
 
 def test_lines_of_another_incarnation_are_not_those_of_this_one(tmp_path):
-    logbook = Logbook(tmp_path / "log")
+    logbook = LogWriter(tmp_path / "log")
     for number in range(3):
         logbook.write(LogLines(0, W0, [b"of %d" % number], incarnation=number))
     logbook.close()
@@ -53,7 +53,7 @@ def disk(tmp_path):
 
 
 def test_a_full_disk_loses_lines_and_tears_none(disk, tmp_path):
-    logbook = Logbook(tmp_path / "log")
+    logbook = LogWriter(tmp_path / "log")
     logbook.write(LogLines(0, W0, [b"%04d" % i for i in range(1000)]))
     logbook.write(LogLines(0, W0, [b"lost"] * 7))
     disk(100_000)

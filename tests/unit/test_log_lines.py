@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from tfsteps.cluster import log_lines
-from tfsteps.cluster.log_lines import Lines, Moved, Position, Splitter
+from tfsteps.kube import log_lines
+from tfsteps.kube.log_lines import Lines, Moved, Position, Splitter
 
 ZONES = ("Z", "+08:00", "-03:30")
 

@@ -10,7 +10,7 @@ import yaml
 from tfsteps import spec
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.rights import needed
+from tfsteps.systems.kubernetes.preflight.permissions import needed
 
 MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
 FILES = sorted(file for file in (MANIFESTS / "base").glob("*.yaml") if file.name != "kustomization.yaml")
@@ -52,7 +52,7 @@ def test_the_launcher_may_do_what_it_cannot_do_without():
     )
     fields = {"name": "a", "image": "i", "roles": {"worker": {}}}
     jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}})]
-    wanted = [right for job in jobs for right in needed(TFJob.resource, job, TFJob().rights(job))]
+    wanted = [right for job in jobs for right in needed(TFJob.resource, job, TFJob().permissions(job))]
     rights = {(right.verb, right.group, right.plural) for right in wanted}
     assert rights - granted == set()
     optional = {

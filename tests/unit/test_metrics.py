@@ -5,7 +5,8 @@ import math
 import pytest
 
 from tests.support.event_writer import ScalarWriter
-from tfsteps import event_files, metrics
+from tfsteps.launcher import metrics
+from tfsteps.tensorboard import event_files
 
 CURVES = {
     ("train", "loss"): [(1, 0.5), (2, 0.25)],

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import program
-from tfsteps.cluster import access
-from tfsteps.exits import Exit
-from tfsteps.program import Ending
+from tfsteps.kube import access
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.steps import program
+from tfsteps.steps.program import StepResult
+from tfsteps.steps.train import launcher
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.job import KubernetesJob
-from tfsteps.train import launcher
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 OUTPUTS = {"outputFile": "/minio/bucket/root/pipeline/run/task/0b9a/output_metadata.json"}
 
@@ -37,7 +37,7 @@ def test_a_single_problem_is_in_the_message(message):
     code, text = message(launcher.main, {"spec": job})
     assert code == 2
     assert text.startswith("Nothing was created: roles.worker.replicas: 0 is out of range. Allowed: ")
-    assert text.endswith(f"Step exit code 2: {Exit.USAGE.meaning}.")
+    assert text.endswith(f"Step exit code 2: {ExitCode.USAGE.meaning}.")
 
 
 def test_several_problems_are_all_in_the_message(message):
@@ -58,17 +58,17 @@ def test_more_problems_than_a_message_holds_are_counted(message):
 
 @pytest.mark.parametrize("character", ["x", "ü", "語", "😀"])
 def test_a_long_message_is_cut_between_characters_and_keeps_the_exit_code(character):
-    text = Ending(f"{character * 5000}.", Exit.FAILED).message
+    text = StepResult(f"{character * 5000}.", ExitCode.FAILED).message
     assert 4096 - 4 < len(text.encode()) <= 4096
     assert text.rstrip(character).startswith(character)
     assert text.endswith(f"{character} ... Step exit code 10: the job failed.")
 
 
 def test_a_message_is_one_line_and_can_be_written_as_utf_8():
-    assert Ending("worker-0 failed:\n  \udcff.", Exit.PLATFORM).message == (
+    assert StepResult("worker-0 failed:\n  \udcff.", ExitCode.PLATFORM).message == (
         "worker-0 failed: \\udcff. Step exit code 13: the platform's fault, not the job's; a retry is safe."
     )
-    assert Ending("a succeeded.", Exit.SUCCEEDED).message == "a succeeded."
+    assert StepResult("a succeeded.", ExitCode.SUCCEEDED).message == "a succeeded."
 
 
 @pytest.mark.parametrize("created", [True, False])

@@ -11,13 +11,16 @@ import pytest
 
 from tests.support.log_lines import log_line
 from tests.support.waiting import until
-from tfsteps import log_file, records, report, spec, systems
-from tfsteps.identity import Identity
-from tfsteps.lifecycle import launch
-from tfsteps.logbook import Logbook
-from tfsteps.recorder import Recorder
-from tfsteps.records import Attempt, ReplicaStatus, Span, Status
-from tfsteps.systems.base import JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps import report, spec
+from tfsteps.launcher.lifecycle import launch
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.recorder import Recorder
+from tfsteps.runs import log_file, store
+from tfsteps.runs.events import JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
+from tfsteps.runs.store import Attempt
+from tfsteps.systems import registry
 
 ME = Identity(run="r", task="t")
 
@@ -47,10 +50,14 @@ def test_a_launcher_that_died_is_lost_and_an_ended_one_is_not():
 @pytest.mark.parametrize(("system", "state"), [("local", ReplicaState.STOPPED), ("kubeflow", ReplicaState.UNKNOWN)])
 def test_a_launcher_that_died_leaves_no_replica_that_seems_to_run(system, state):
     attempt, lock = new()
-    failed = Span(started=100.0, ended=160.0, state=ReplicaState.FAILED, exit_code=1)
+    failed = Incarnation(started=100.0, ended=160.0, state=ReplicaState.FAILED, exit_code=1)
     replicas = [
-        ReplicaStatus(role="worker", index=0, state=ReplicaState.RUNNING, spans=[failed, Span(started=200.0)]),
-        ReplicaStatus(role="worker", index=1, state=ReplicaState.SUCCEEDED, spans=[Span(started=100.0, ended=150.0)]),
+        ReplicaStatus(
+            role="worker", index=0, state=ReplicaState.RUNNING, incarnations=[failed, Incarnation(started=200.0)]
+        ),
+        ReplicaStatus(
+            role="worker", index=1, state=ReplicaState.SUCCEEDED, incarnations=[Incarnation(started=100.0, ended=150.0)]
+        ),
         ReplicaStatus(role="worker", index=2),
     ]
     attempt.write(Status(identity=ME, job="j", system=system, state=State.RUNNING, created=90.0, replicas=replicas))
@@ -62,7 +69,10 @@ def test_a_launcher_that_died_leaves_no_replica_that_seems_to_run(system, state)
     assert (status.state, status.ended) == (State.LOST, 300.0)
     assert (status.transitions[-1].state, status.transitions[-1].at) == (State.LOST, 300.0)
     assert [replica.state for replica in status.replicas] == [state, ReplicaState.SUCCEEDED, state]
-    assert [(span.state, span.ended) for span in status.replicas[0].spans] == [(failed.state, 160.0), (state, 300.0)]
+    assert [(incarnation.state, incarnation.ended) for incarnation in status.replicas[0].incarnations] == [
+        (failed.state, 160.0),
+        (state, 300.0),
+    ]
     report.write(attempt)
     assert "still running" not in attempt.report.read_text()
 
@@ -76,7 +86,7 @@ def test_two_launchers_cannot_hold_one_attempt():
 
 def test_the_lock_ends_with_its_process():
     code = (
-        "from tfsteps.records import *; from tfsteps.identity import Identity; import time\n"
+        "from tfsteps.runs.store import *; from tfsteps.runs.identity import Identity; import time\n"
         "lock = Attempt.of(Identity(run='r', task='t')).claim(); print('held', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
@@ -92,17 +102,17 @@ def test_any_run_and_task_name_is_one_folder(name):
     identity = Identity(run=name, task=name)
     attempt, lock = new(identity)
     lock.close()
-    assert attempt.folder.relative_to(records.home() / "runs").parts[2] == "0"
-    assert records.runs() == [name]
-    assert [each.folder for each in records.attempts(name)] == [attempt.folder]
+    assert attempt.folder.relative_to(store.home() / "runs").parts[2] == "0"
+    assert store.runs() == [name]
+    assert [each.folder for each in store.attempts(name)] == [attempt.folder]
 
 
 def test_attempts_are_numbered_and_sorted_by_number():
     for number in (0, 9, 10):
         new(Identity(run="r", task="t", attempt=number))[1].close()
-    assert [each.folder.name for each in records.attempts("r")] == ["0", "9", "10"]
-    assert records.next_attempt("r", "t") == 11
-    assert records.next_attempt("r", "other") == 0
+    assert [each.folder.name for each in store.attempts("r")] == ["0", "9", "10"]
+    assert store.next_attempt("r", "t") == 11
+    assert store.next_attempt("r", "other") == 0
 
 
 def test_log_lines_come_back_and_an_unfinished_one_waits():
@@ -134,7 +144,7 @@ def test_a_block_of_lines_is_the_same_as_its_lines():
 def test_names_longer_than_a_file_name_may_be():
     identity = Identity(run="r" * 300, task="t" * 300)
     new(identity)[1].close()
-    assert [each.folder for each in records.attempts("r" * 300)] == [Attempt.of(identity).folder]
+    assert [each.folder for each in store.attempts("r" * 300)] == [Attempt.of(identity).folder]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
@@ -146,7 +156,7 @@ def test_the_end_of_a_wide_job_fits_on_a_disk_that_is_full(tmp_path, monkeypatch
         monkeypatch.setenv("TFSTEPS_HOME", str(disk / "home"))
         replicas = [ReplicaStatus(role="worker", index=number) for number in range(700)]
         attempt = Attempt.of(ME)
-        with attempt.claim(), contextlib.closing(Logbook(attempt.log)) as logbook:
+        with attempt.claim(), contextlib.closing(LogWriter(attempt.log)) as logbook:
             recorder = Recorder(Status(identity=ME, job="j", system="local", replicas=replicas), attempt, logbook, [])
             with contextlib.suppress(OSError), (disk / "fill").open("wb", buffering=0) as file:
                 while True:
@@ -163,7 +173,7 @@ def test_the_end_of_a_wide_job_fits_on_a_disk_that_is_full(tmp_path, monkeypatch
                 recorder.see(msgspec.structs.replace(change, state=ReplicaState.SUCCEEDED, **end))
             recorder.end(JobChanged(at=1.75e9, state=State.SUCCEEDED))
             assert attempt.status().state is State.SUCCEEDED
-            assert len(attempt.status().replicas[-1].spans) == 1
+            assert len(attempt.status().replicas[-1].incarnations) == 1
     finally:
         subprocess.run(["umount", str(disk)], check=True)
 
@@ -172,7 +182,7 @@ def test_nobody_else_can_read_what_may_hold_secrets(home):
     before = os.umask(0)
     try:
         job = spec.parse("{name: j, command: [sh, -c, 'echo x'], env: {TOKEN: hunter2}, roles: {worker: {}}}")
-        launch(job, ME, systems.get("local"), here=home.parent)
+        launch(job, ME, registry.get("local"), base_dir=home.parent)
     finally:
         os.umask(before)
     attempt = Attempt.of(ME)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfsteps.systems.kubernetes.kind import RoleSpec
-from tfsteps.systems.kubernetes.references import references
+from tfsteps.systems.kubernetes.job_kind import RoleSpec
+from tfsteps.systems.kubernetes.preflight.references import references
 
 NOTHING = {"metadata": {}, "spec": {}}
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tfsteps import spec
-from tfsteps.systems.base import Replica, ReplicaState
-from tfsteps.systems.local.restarts import Fail, Referee, Restart, Succeed, Wait, delay
+from tfsteps.runs.events import Replica, ReplicaState
+from tfsteps.systems.local.restart_policy import Fail, Restart, RestartPolicy, Succeed, Wait, delay
 
 W0, W1, CHIEF, PS0, EVAL = (
     Replica("worker", 0),
@@ -19,7 +19,7 @@ GRAPH = "{ps: {}, worker: {replicas: 2}}\nstrategy: between_graph"
 
 
 def referee(text):
-    return Referee(spec.parse(f"name: x\ncommand: [x]\n{text}"))
+    return RestartPolicy(spec.parse(f"name: x\ncommand: [x]\n{text}"))
 
 
 def judge(subject, who, code, reason="", **states):

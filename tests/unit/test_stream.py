@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tfsteps.cluster.stream import _Chunks, _Length, _UntilClosed
+from tfsteps.kube.stream import _Chunks, _Length, _UntilClosed
 
 
 def chunked(rng, content):

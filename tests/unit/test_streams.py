@@ -6,7 +6,7 @@ import sys
 import pytest
 
 PROGRAM = """
-from tfsteps import streams
+from tfsteps.text import streams
 streams.ensure()
 import os, sys
 with open(sys.argv[1], "wb") as file:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.systems.local.symptoms import symptom
+from tfsteps.systems.local.failure_patterns import failure_pattern
 
 ABORTED = (
     "E0000 base_collective_executor.cc:252] UNAVAILABLE: Error reported from /job:worker/task:1 "
@@ -29,4 +29,4 @@ PORT = "tensorflow.python.framework.errors_impl.UnknownError: Could not start gR
     ],
 )
 def test_symptoms(code, tail, has_port, expected):
-    assert symptom(code, tail, has_port=has_port) == expected
+    assert failure_pattern(code, tail, has_port=has_port) == expected

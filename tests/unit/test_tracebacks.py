@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from tfsteps.tails import Tail
-from tfsteps.tracebacks import raised
+from tfsteps.runs.last_lines import Tail
+from tfsteps.text.tracebacks import raised
 
 PRINTED = pathlib.Path(__file__).parent / "tracebacks"
 ERRORS = "tensorflow.python.framework.errors_impl."

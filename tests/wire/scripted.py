@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import msgspec
 import trustme
 
-from tfsteps.cluster.access import Access
+from tfsteps.kube.access import Access
 
 
 class Asked(msgspec.Struct):

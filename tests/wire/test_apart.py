@@ -10,15 +10,16 @@ import pytest
 from tests.unit.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
-from tfsteps.cluster import access
-from tfsteps.identity import Identity
-from tfsteps.lifecycle import begin, resume
-from tfsteps.records import ReplicaStatus, Status
+from tfsteps.kube import access
+from tfsteps.launcher.lifecycle import begin, resume
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems import kubeflow
-from tfsteps.systems.base import LaunchError, Note, State
-from tfsteps.systems.hai import platform
+from tfsteps.systems.base import LaunchError, Note
+from tfsteps.systems.hai import job_system as hai
 from tfsteps.systems.hai.client import Client
-from tfsteps.systems.kubernetes import system
+from tfsteps.systems.kubernetes import system as kubernetes
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 WHO = Identity(run="r", task="t")
@@ -70,7 +71,7 @@ def api_server(jobs, on_create=lambda: None):
 
 
 def test_begin_creates_and_follows_nothing(talk):
-    status, asked = talk(api_server([]), lambda system: begin(JOB, WHO, system, here=HERE))
+    status, asked = talk(api_server([]), lambda system: begin(JOB, WHO, system, base_dir=HERE))
     assert (status.state, status.uid, status.namespace) == (State.PENDING, "u1", "ns")
     assert status.job == WHO.job_name("job", 54)
     assert [each for each in asked if each[0] == "POST"] == [("POST", False)] * 2, "a dry run, and the job"
@@ -81,7 +82,7 @@ def test_begin_creates_and_follows_nothing(talk):
 
 def test_begin_that_is_stopped_while_the_job_is_created(talk):
     server = api_server([], on_create=lambda: os.kill(os.getpid(), signal.SIGTERM))
-    status, asked = talk(server, lambda system: begin(JOB, WHO, system, here=HERE))
+    status, asked = talk(server, lambda system: begin(JOB, WHO, system, base_dir=HERE))
     assert (status.state, status.uid) == (State.CANCELLED, "u1")
     assert ("DELETE", False) in asked
 
@@ -119,11 +120,11 @@ def test_resume_keeps_what_is_known_of_the_job(talk):
 @pytest.mark.parametrize("where", ["kubeflow", "hai"])
 def test_the_last_note_of_a_step_is_not_waited_for_long(answer, where, monkeypatch):
     """Its outputs are written: an API server that is away costs a retry that reports the same end again, no more."""
-    for module in (system, platform):
+    for module in (hai, kubernetes):
         monkeypatch.setattr(module, "REPORT_SECONDS", 1.0)
     with serve(lambda _: answer) as server:
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        on = kubeflow.system(namespace="ns") if where == "kubeflow" else platform.HaiSystem()
+        on = kubeflow.system(namespace="ns") if where == "kubeflow" else hai.HaiSystem()
         vars(on).update({"_client": Client(server.access())} if where == "hai" else {})
         began = time.monotonic()
         with pytest.raises(LaunchError, match=r"could not be (annotated|tagged) as reported"):

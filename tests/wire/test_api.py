@@ -8,11 +8,11 @@ import time
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster import api as api_module
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError, Stopped
-from tfsteps.cluster.response import retry_after
+from tfsteps.kube import client as api_module
+from tfsteps.kube.access import Access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.response import retry_after
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 OK = Answer(body={"kind": "TFJob", "metadata": {"name": "a", "uid": "u"}})
@@ -234,7 +234,7 @@ def test_what_the_server_warns_of_is_shown_once(capsys):
     with serve(script) as server:
         api = Api(server.access())
         api.create(JOBS, "ns", {"metadata": {"name": "a"}}, dry_run=True)
-        api.again().create(JOBS, "ns", {"metadata": {"name": "a"}})
+        api.copy().create(JOBS, "ns", {"metadata": {"name": "a"}})
     assert capsys.readouterr().err.splitlines() == [
         'warning: would violate PodSecurity "restricted:latest"',
         "warning: spec.x: [1mdeprecated",  # the escape character is dropped

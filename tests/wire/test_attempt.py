@@ -5,10 +5,10 @@ import types
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster import access
+from tfsteps.kube import access
 from tfsteps.systems import kubeflow
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.upkeep import REPORTED
+from tfsteps.systems.kubernetes.cleanup.retention import REPORTED
 
 RUNNING, SUCCEEDED, FAILED = "Running", "Succeeded", "Failed"
 

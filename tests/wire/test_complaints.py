@@ -6,11 +6,11 @@ from tests.support.waiting import until
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import JOB, events, listed
-from tfsteps.cluster.api import Api
-from tfsteps.systems.base import JobChanged
+from tfsteps.kube.client import Api
+from tfsteps.runs.events import JobChanged
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes import complaints
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow import warning_events
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 QUOTA = 'Error creating: pods "job-worker-0" is forbidden: exceeded quota: team'
 
@@ -44,13 +44,13 @@ def warning(message=QUOTA, reason="FailedCreatePod", kind="TFJob", name="job", a
     ],
 )
 def test_which_warning_says_why(found, expected):
-    newest = complaints.newest(found, "job", 0.0)
+    newest = warning_events.newest(found, "job", 0.0)
     assert (newest and newest.reason) == expected
 
 
 def test_a_warning_from_before_is_no_news():
-    assert complaints.newest([warning()], "job", 1767225600.0)  # that very second
-    assert complaints.newest([warning()], "job", 1767225601.0) is None
+    assert warning_events.newest([warning()], "job", 1767225600.0)  # that very second
+    assert warning_events.newest([warning()], "job", 1767225601.0) is None
 
 
 def said(monkeypatch, answers, *about_pods, first=0.2, looks=0):
@@ -58,7 +58,7 @@ def said(monkeypatch, answers, *about_pods, first=0.2, looks=0):
 
     The first look comes after `first` seconds; pods change, and the job ends, after at least `looks` such requests.
     """
-    monkeypatch.setattr(complaints, "_FIRST_PAUSE", first)
+    monkeypatch.setattr(warning_events, "_FIRST_PAUSE", first)
     answers, looked = list(answers), []
 
     def script(asked):
@@ -93,13 +93,13 @@ def test_another_pod_of_the_same_refusal_is_no_news(monkeypatch):
 
 
 def test_a_complaint_is_over_when_there_are_pods(monkeypatch):
-    monkeypatch.setattr(complaints, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(warning_events, "_FIRST_PAUSE", 0.0)
     with serve(lambda asked: listed(warning(at=LATER))) as server:
-        about = complaints.Complaints(Api(server.access(), patience=0), "ns", "job", 0.0)
+        about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
         found = [about.look(lambda short=short: short) for short in (True, True, False)]
         assert [bool(each) for each in found] == [True, True, False]
-        monkeypatch.setattr(complaints, "_FIRST_PAUSE", 60.0)
-        about = complaints.Complaints(Api(server.access(), patience=0), "ns", "job", 0.0)
+        monkeypatch.setattr(warning_events, "_FIRST_PAUSE", 60.0)
+        about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
         assert about.look(lambda: True) is None, "an operator is given time"
 
 

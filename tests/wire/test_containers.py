@@ -11,19 +11,20 @@ import pytest
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import JOB, events, listed
-from tfsteps.cli.logs import _Wanted
-from tfsteps.cluster.api import Api
-from tfsteps.digest import digest
-from tfsteps.identity import Identity
-from tfsteps.logbook import Logbook
-from tfsteps.printer import Printer
-from tfsteps.recorder import Recorder
-from tfsteps.records import Attempt, ReplicaStatus, Status
+from tfsteps.cli.commands.logs import _Wanted
+from tfsteps.kube.client import Api
+from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.recorder import Recorder
 from tfsteps.report import logs as report
-from tfsteps.systems.base import JobChanged, LogLines, Replica
+from tfsteps.runs.events import JobChanged, LogLines, Replica
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.store import Attempt
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes import job
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow import job
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 STARTED = {"startedAt": "2026-01-01T00:00:01Z"}
 ENDED = {**STARTED, "finishedAt": "2026-01-01T00:00:02Z"}
@@ -72,13 +73,13 @@ def follow(item, end, logs):
         replicas=[ReplicaStatus(role="worker", index=0)],
     )
     out, seen = io.StringIO(), []
-    with serve(script) as server, contextlib.closing(Logbook(attempt.log)) as book:
+    with serve(script) as server, contextlib.closing(LogWriter(attempt.log)) as book:
         recorder = Recorder(status, attempt, book, [Printer(out)])
         for event in KubernetesJob(Api(server.access()), TFJob(), tfjob(), JOB, None).events():
             seen.append(event)
             recorder.see(event)
     assert isinstance(seen[-1], JobChanged)
-    status.digest = digest(status, recorder.logbook.last_lines, str(seen[-1].replica or ""))
+    status.failure = failure_summary(status, recorder.logbook.last_lines, str(seen[-1].replica or ""))
     return status, out.getvalue().splitlines(), attempt, seen
 
 
@@ -99,11 +100,11 @@ def test_a_failed_init_container_says_why_the_job_failed():
         f"[worker-0/{INIT}] {line.decode()}" for line in LOGS[INIT]
     ]
     assert "worker-0: init container init-data failed with exit code 3 (Error)." in status.message
-    (span,) = status.replicas[0].spans
-    assert (span.exit_code, span.reason, span.container) == (3, "InitContainerFailed", INIT)
-    assert status.digest.tail == [line.decode() for line in LOGS[INIT]]
-    assert status.digest.exception == "OSError: no such bucket"
-    assert status.digest.exit_code == 3
+    (incarnation,) = status.replicas[0].incarnations
+    assert (incarnation.exit_code, incarnation.reason, incarnation.container) == (3, "InitContainerFailed", INIT)
+    assert status.failure.tail == [line.decode() for line in LOGS[INIT]]
+    assert status.failure.exception == "OSError: no such bucket"
+    assert status.failure.exit_code == 3
     lines = report.tails(attempt.log, ["worker-0"])["worker-0"].lines
     assert [line.text for line in lines] == [f"[{INIT}] {line.decode()}" for line in LOGS[INIT]]
 
@@ -122,14 +123,14 @@ def test_a_sidecar_that_fails_a_pod_whose_program_succeeded_is_named():
     item = replica("Failed", [], [ended("tensorflow", 0), ended("uploader", 7, message="a\nno space left\n")])
     status, *_ = follow(item, "Failed", {"uploader": [b"bye"]})
     assert "worker-0: container uploader failed with exit code 7 (Error): no space left." in status.message
-    assert (status.digest.exit_code, status.digest.tail) == (7, ["bye"])
+    assert (status.failure.exit_code, status.failure.tail) == (7, ["bye"])
 
 
 def test_what_the_program_says_is_not_pushed_out_by_its_sidecar(tmp_path):
     chatty = [b"GET /healthz %d" % number for number in range(500)]
     item = replica("Failed", [], [ended("tensorflow", 1), ended("istio-proxy", 0)])
     status, *_ = follow(item, "Failed", {"tensorflow": [b"ValueError: x"], "istio-proxy": chatty})
-    assert status.digest.tail == ["ValueError: x"]
+    assert status.failure.tail == ["ValueError: x"]
     assert status.message == "worker-0 failed with exit code 1."
 
 
@@ -176,6 +177,6 @@ def test_lines_of_a_replica_are_chosen_with_those_of_its_other_containers():
 def test_the_log_file_names_the_container():
     path = pathlib.Path(Attempt.of(Identity(run="r", task="t")).folder)
     path.mkdir(parents=True)
-    with contextlib.closing(Logbook(path / "log")) as book:
+    with contextlib.closing(LogWriter(path / "log")) as book:
         book.write(LogLines(0.0, Replica("worker", 0), [b"text"], container="init-data"))
     assert re.fullmatch(rb"\S+ worker-0/init-data text\n", (path / "log").read_bytes())

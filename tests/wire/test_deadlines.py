@@ -10,15 +10,16 @@ import pytest
 from tests.support.waiting import until
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import deadlines, spec
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api
-from tfsteps.identity import Identity
-from tfsteps.lifecycle import first_status, resume
+from tfsteps import spec
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
+from tfsteps.launcher import deadlines
+from tfsteps.launcher.lifecycle import first_status, resume
+from tfsteps.runs.events import PartialLine, State, Tick
+from tfsteps.runs.identity import Identity
 from tfsteps.systems import kubeflow
-from tfsteps.systems.base import PartialLine, State, Tick
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 VERSION = {"resourceVersion": "1"}
 MINUTES, HOURS = 60.0, 3600.0

@@ -5,12 +5,13 @@ import pytest
 from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import tfjob
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import job_task, systems
-from tfsteps.cluster import access
-from tfsteps.cluster.access import AccessError
-from tfsteps.cluster.api import Api
-from tfsteps.exits import Exit
-from tfsteps.systems.kubernetes.discovery import CANDIDATES, Choice, choose
+from tfsteps.kube import access
+from tfsteps.kube.access import AccessError
+from tfsteps.kube.client import Api
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.steps import job_step
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.preflight.discovery import CANDIDATES, Choice, choose
 
 EVERY = list(CANDIDATES)
 BATCH = {"batch/v1": ["jobs", "jobs/status", "cronjobs"]}
@@ -114,7 +115,7 @@ def test_the_sentence():
 
 
 def test_the_candidates_are_the_kinds_own():
-    own = {name: systems.kinds_of(name)[0].resource for name in systems.on_kubernetes()}
+    own = {name: registry.kinds_of(name)[0].resource for name in registry.on_kubernetes()}
     assert {name: own[name] for name in CANDIDATES if name in own} == {
         name: resource for name, resource in CANDIDATES.items() if name in own
     }
@@ -128,7 +129,7 @@ def test_a_step_in_a_pod_takes_what_fits_and_says_so(served, monkeypatch, capsys
     with serve(cluster(served)) as server:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
         monkeypatch.setattr(access, "find", lambda _context="": server.access())
-        found = job_task.find_system("auto")
+        found = job_step.find_system("auto")
     expected = "kubeflow" if KUBEFLOW.items() <= served.items() else "jobs"
     assert found.name == expected
     (said,) = capsys.readouterr().out.splitlines()
@@ -142,14 +143,14 @@ def test_a_pod_that_has_no_token_gets_tfjobs_whose_error_tells(monkeypatch, caps
 
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setattr(access, "find", nothing)
-    assert job_task.find_system("auto").name == "kubeflow"
+    assert job_step.find_system("auto").name == "kubeflow"
     assert capsys.readouterr().out == "job system kubeflow: there is no token; the input `system` overrides\n"
 
 
 def test_outside_of_a_pod_nothing_is_asked(monkeypatch, capsys):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(access, "find", None)
-    assert (job_task.find_system("auto").name, capsys.readouterr().out) == ("local", "")
+    assert (job_step.find_system("auto").name, capsys.readouterr().out) == ("local", "")
 
 
 # --- on the command line
@@ -183,7 +184,7 @@ def run(monkeypatch, tmp_path):
 @pytest.mark.parametrize("options", [["--on", "kubernetes"], ["--system", "auto"]])
 def test_run_on_a_cluster_takes_what_fits(run, options):
     code, _, err, posted = run(BATCH, *options)
-    assert code == Exit.USAGE
+    assert code == ExitCode.USAGE
     assert err.startswith("job system jobs: the cluster serves jobs.batch and none of tfjobs.kubeflow.org")
     assert "; --system NAME overrides\n" in err
     assert posted[-1] == "/apis/batch/v1/namespaces/ns/jobs"
@@ -199,7 +200,7 @@ def test_a_job_of_another_system_is_not_adopted(run):
     running = tfjob("r", ("Running", "True", 3), namespace="ns")
     for options in (["--system", "jobs"], ["--on", "kubernetes"]):
         code, _, err, posted = run(BATCH, *options, "--run-id", "r", "--adopt", tfjobs=[running])
-        assert code == Exit.USAGE
+        assert code == ExitCode.USAGE
         assert err.endswith("run r: task mnist runs on kubeflow, not on jobs; --system kubeflow adopts it\n")
         assert not posted
 
@@ -220,4 +221,4 @@ def test_a_dry_run_asks_nothing(run):
 )
 def test_options_that_contradict_one_another(run, options):
     code, _, err, _ = run(BATCH, *options)
-    assert (code, err) == (Exit.USAGE, f"error: --system {options[3]} is not --on {options[1]}; leave one out\n")
+    assert (code, err) == (ExitCode.USAGE, f"error: --system {options[3]} is not --on {options[1]}; leave one out\n")

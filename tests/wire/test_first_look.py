@@ -11,20 +11,21 @@ from tests.unit.kubernetes.objects import condition, pod, tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_job import events, listed
 from tfsteps import spec
-from tfsteps.cluster.api import Api
-from tfsteps.digest import digest
-from tfsteps.identity import Identity
-from tfsteps.logbook import Logbook
-from tfsteps.printer import Printer
-from tfsteps.recorder import Recorder
-from tfsteps.records import Attempt, ReplicaStatus, Status
-from tfsteps.systems.base import LogLines, ReplicaState, State
+from tfsteps.kube.client import Api
+from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.recorder import Recorder
+from tfsteps.runs.events import LogLines, ReplicaState, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.store import Attempt
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.jobs.render import JOB as JOB_LABEL
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes import job as job_module
-from tfsteps.systems.kubernetes.job import KubernetesJob
-from tfsteps.systems.kubernetes.status import job_pods, status
+from tfsteps.systems.kubernetes.follow import job as job_module
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.query.status import job_pods, status
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": 2}}})
 SAID = "TFJob ns/job has failed because 1 Worker replica(s) failed."
@@ -112,14 +113,14 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
     replicas = [ReplicaStatus(role="worker", index=i) for i in range(2)]
     seen, recorded = [], Status(identity=who, job="job", system=kind.name, replicas=replicas)
     known = {"metadata": {key: item["metadata"][key] for key in ("name", "uid", "namespace")}}
-    with serve(script) as server, contextlib.closing(Logbook(attempt.log)) as book:
+    with serve(script) as server, contextlib.closing(LogWriter(attempt.log)) as book:
         recorder = Recorder(recorded, attempt, book, [Printer(io.StringIO())])
         for event in KubernetesJob(Api(server.access()), kind, known, JOB, None).events():
             seen.append(event)
             recorder.see(event)
         final = seen[-1]
         if final.state in (State.FAILED, State.LOST):
-            recorded.digest = digest(recorded, book.last_lines, str(final.replica or ""))
+            recorded.failure = failure_summary(recorded, book.last_lines, str(final.replica or ""))
     return recorded, seen
 
 
@@ -127,14 +128,19 @@ def shown(kind, item, pods):
     """Return what `tfsteps show` says of the same job."""
     found = status(kind, item, job_pods(kind, item, pods), time.time())
     if found.state is State.FAILED:
-        found.digest = digest(found, lambda *_: [])
+        found.failure = failure_summary(found, lambda *_: [])
     return found
 
 
 def facts(found):
-    digest = found.digest and (found.digest.summary, found.digest.replica, found.digest.exit_code, found.digest.fault)
+    failure_summary = found.failure and (
+        found.failure.summary,
+        found.failure.replica,
+        found.failure.exit_code,
+        found.failure.fault,
+    )
     times = found.started, found.ended
-    return found.state, found.reason, found.message, times, digest, msgspec.to_builtins(found.replicas)
+    return found.state, found.reason, found.message, times, failure_summary, msgspec.to_builtins(found.replicas)
 
 
 DISRUPTED = {
@@ -215,9 +221,9 @@ def test_a_replica_that_failed_before_the_first_look(name, code, reason, pods):
     item = ended_job("Failed")
     recorded, seen = first_look(TFJob(), item, pods)
     assert facts(recorded) == facts(shown(TFJob(), item, pods))
-    assert (str(seen[-1].replica), recorded.digest.replica, recorded.digest.exit_code) == (name, name, code)
+    assert (str(seen[-1].replica), recorded.failure.replica, recorded.failure.exit_code) == (name, name, code)
     blamed = next(each for each in recorded.replicas if each.name == name)
-    assert (blamed.spans[-1].exit_code, blamed.spans[-1].reason) == (code, reason)
+    assert (blamed.incarnations[-1].exit_code, blamed.incarnations[-1].reason) == (code, reason)
     assert recorded.message == SAID
     assert recorded.ended == epoch(30)
 
@@ -225,8 +231,11 @@ def test_a_replica_that_failed_before_the_first_look(name, code, reason, pods):
 def test_its_times_are_those_of_its_container():
     pods = BLAMED["an exit code"][-1]
     recorded, _ = first_look(TFJob(), ended_job("Failed"), pods)
-    spans = [span for each in recorded.replicas for span in each.spans]
-    assert [(span.started, span.ended) for span in spans] == [(epoch(2), epoch(9)), (epoch(2), epoch(8))]
+    incarnations = [incarnation for each in recorded.replicas for incarnation in each.incarnations]
+    assert [(incarnation.started, incarnation.ended) for incarnation in incarnations] == [
+        (epoch(2), epoch(9)),
+        (epoch(2), epoch(8)),
+    ]
     assert recorded.started == epoch(2)
 
 
@@ -234,7 +243,10 @@ def test_its_restarts_are_counted_and_the_last_end_before_is_known():
     recorded, _ = first_look(TFJob(), ended_job("Failed"), BLAMED["restarted in place before"][-1])
     worker = recorded.replicas[0]
     assert worker.restarts == 2
-    assert [(span.incarnation, span.exit_code, span.reason, span.ended) for span in worker.spans] == [
+    assert [
+        (incarnation.number, incarnation.exit_code, incarnation.reason, incarnation.ended)
+        for incarnation in worker.incarnations
+    ] == [
         (1, 137, "OOMKilled", epoch(10)),
         (2, 5, "", epoch(15)),
     ]
@@ -246,7 +258,11 @@ def test_restarts_in_place_of_an_earlier_pod_count():
     )
     worker = recorded.replicas[0]
     assert worker.restarts == 2
-    assert [(span.incarnation, span.exit_code) for span in worker.spans] == [(0, 4), (1, 137), (2, 5)]
+    assert [(incarnation.number, incarnation.exit_code) for incarnation in worker.incarnations] == [
+        (0, 4),
+        (1, 137),
+        (2, 5),
+    ]
 
 
 def test_a_replica_that_the_operator_deleted_because_of_the_failure_is_stopped():
@@ -301,7 +317,7 @@ def test_pods_that_are_gone_are_said_to_be(pods, names):
     item = ended_job("Failed")
     recorded, _ = first_look(TFJob(), item, pods)
     unknown = f"No pod is left of {names}, so it is not known which replica failed and with which exit code."
-    assert recorded.message == recorded.digest.summary == f"{SAID} {unknown}"
+    assert recorded.message == recorded.failure.summary == f"{SAID} {unknown}"
     assert facts(recorded) == facts(shown(TFJob(), item, pods))
 
 
@@ -315,7 +331,7 @@ def test_pods_that_cannot_be_listed_are_not_said_to_be_gone(monkeypatch):
 def test_pods_that_are_listed_only_at_the_second_try_are_waited_for():
     pods = BLAMED["an exit code"][-1]
     recorded, _ = first_look(TFJob(), ended_job("Failed"), pods, {"job-worker-0": [[(8, b"bye")]]}, refuse=2)
-    assert (recorded.digest.replica, recorded.digest.exit_code, recorded.digest.tail) == ("worker-0", 5, ["bye"])
+    assert (recorded.failure.replica, recorded.failure.exit_code, recorded.failure.tail) == ("worker-0", 5, ["bye"])
 
 
 # --- other ends
@@ -347,7 +363,7 @@ def test_the_last_lines_are_those_of_the_incarnation_that_failed():
     pods = BLAMED["restarted in place before"][-1]
     logs = {"job-worker-0": [[(9, b"ValueError: of the one before")], [(13, b"step 1"), (14, b"bye")]]}
     recorded, seen = first_look(TFJob(), ended_job("Failed"), pods, logs)
-    assert recorded.digest.tail == ["step 1", "bye"]
+    assert recorded.failure.tail == ["step 1", "bye"]
     lines = {text: event.incarnation for event in seen if isinstance(event, LogLines) for text in event.texts}
     assert lines == {b"ValueError: of the one before": 1, b"step 1": 2, b"bye": 2}
 
@@ -355,7 +371,7 @@ def test_the_last_lines_are_those_of_the_incarnation_that_failed():
 def test_an_incarnation_that_printed_nothing_is_not_given_the_lines_of_the_one_before():
     pods = BLAMED["restarted in place before"][-1]
     recorded, _ = first_look(TFJob(), ended_job("Failed"), pods, {"job-worker-0": [[(9, b"of the one before")], []]})
-    assert (recorded.digest.exit_code, recorded.digest.tail) == (5, [])
+    assert (recorded.failure.exit_code, recorded.failure.tail) == (5, [])
 
 
 def test_lines_of_an_earlier_pod_are_not_those_of_the_one_that_failed():
@@ -366,4 +382,4 @@ def test_lines_of_an_earlier_pod_are_not_those_of_the_one_that_failed():
     old["metadata"]["name"], new["metadata"]["name"] = "job-worker-0-zz", "job-worker-0-aa"
     logs = {"job-worker-0-zz": [[(3, b"of the old pod")]], "job-worker-0-aa": [[(13, b"bye")]]}
     recorded, _ = first_look(TFJob(), ended_job("Failed"), [new, old, OTHER], logs)
-    assert (recorded.digest.exit_code, recorded.digest.tail) == (5, ["bye"])
+    assert (recorded.failure.exit_code, recorded.failure.tail) == (5, ["bye"])

@@ -4,8 +4,8 @@ import json
 
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
-from tfsteps.cluster.access import Access
-from tfsteps.systems.base import JobChanged, LogLines, ReplicaChanged
+from tfsteps.kube.access import Access
+from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.hai.ranks.wire import MARK

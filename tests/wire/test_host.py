@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster.access import AccessError
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.errors import ApiError
-from tfsteps.systems.kubernetes.host import Host
+from tfsteps.kube.access import AccessError
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
 
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
 POD = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [OWNER]}}
@@ -36,13 +36,13 @@ EVICTED = {
 def test_evicted(answer, evicted):
     with serve([answer]) as server:
         api = Api(server.access(), patience=0)
-        assert Host(api, LONE).leaves_job(api) is evicted
+        assert LauncherPod(api, LONE).leaves_job(api) is evicted
 
 
 def test_a_pod_of_another_kind_of_workflow_has_no_workflow():
     pod = {"metadata": {**POD["metadata"], "ownerReferences": [{**OWNER, "apiVersion": "example.org/v1"}]}}
     with serve([refusal(404, "NotFound")]) as server:
-        host = Host(Api(server.access(), patience=0), pod)
+        host = LauncherPod(Api(server.access(), patience=0), pod)
     assert (host.owner, host.step) == (None, "")
     assert server.asked == [], "a Workflow of Argo's that is not there would count as deleted"
 
@@ -56,8 +56,8 @@ def test_a_token_that_cannot_be_read_is_reported_by_the_request():
 
     with serve([]) as server:
         with pytest.raises(ApiError, match="cannot be reached: token"):
-            Host.find(Api(server.access(missing), patience=0))
-        assert Host.find(Api(server.access(broken), patience=0)) is None
+            LauncherPod.find(Api(server.access(missing), patience=0))
+        assert LauncherPod.find(Api(server.access(broken), patience=0)) is None
         assert not server.asked
 
 
@@ -99,7 +99,7 @@ def of_workflow(answer, gone=CERTAIN):
 def test_terminating(answer, terminating):
     with serve(of_workflow(answer)) as server:
         api = Api(server.access())
-        host = Host(api, POD)
+        host = LauncherPod(api, POD)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         api.stopping.set()
         assert host.terminating is terminating
@@ -110,7 +110,7 @@ def test_terminated_later():
     event = {"type": "MODIFIED", "object": workflow(shutdown="Terminate")}
     with serve(lambda asked: Answer(parts=[event, "hang"]) if "watch" in asked.query else listed(workflow())) as server:
         api = Api(server.access())
-        host = Host(api, POD)
+        host = LauncherPod(api, POD)
         until(lambda: host.terminating)
         api.stopping.set()
 
@@ -118,7 +118,7 @@ def test_terminated_later():
 def test_a_pod_of_a_terminating_workflow_is_not_evicted():
     with serve(lambda asked: pod() if asked.path.endswith("/step") else of_workflow(listed())(asked)) as server:
         api = Api(server.access())
-        host = Host(api, POD)
+        host = LauncherPod(api, POD)
         until(lambda: host.terminating)
         before = len([asked for asked in server.asked if asked.path.endswith("/step")])
         assert not host.leaves_job(api)
@@ -157,7 +157,7 @@ def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, 
 
     with serve(script) as server:
         api = Api(server.access())
-        host = Host(api, own)
+        host = LauncherPod(api, own)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         assert host.leaves_job(api, new=True) is leaves
         looks = [asked for asked in server.asked if asked.path.endswith("/pods/step")]
@@ -168,7 +168,7 @@ def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, 
 
 def test_who_may_not_look_says_so():
     with serve([refusal(403, "Forbidden", "you may not look")]) as server:
-        host = Host(Api(server.access(), patience=0.5), POD)
+        host = LauncherPod(Api(server.access(), patience=0.5), POD)
         until(lambda: host.warnings)
         assert "you may not look" in host.warnings[0]
         assert not host.terminating
@@ -189,7 +189,7 @@ def test_who_may_not_look_says_so():
 def test_an_answer_that_does_not_list_the_workflow_does_not_end_it(answer, gone):
     with serve(of_workflow(answer, gone)) as server:
         api = Api(server.access())
-        host = Host(api, POD)
+        host = LauncherPod(api, POD)
         until(lambda: len(server.asked) > 3)
         api.stopping.set()
         assert not host.terminating
@@ -200,7 +200,7 @@ def test_another_workflow_of_its_name_is_not_its_own():
     events = Answer(parts=[other, {"type": "BOOKMARK", "object": workflow()}, "hang"])
     with serve(lambda asked: events if "watch" in asked.query else listed(workflow())) as server:
         api = Api(server.access())
-        host = Host(api, POD)
+        host = LauncherPod(api, POD)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         time.sleep(0.5)
         api.stopping.set()
@@ -211,6 +211,6 @@ def test_the_owner_of_what_it_creates():
     with serve([listed(workflow())]) as server:
         api = Api(server.access())
         owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
-        assert Host(api, POD).owner == {**owner, "blockOwnerDeletion": False}
-        assert Host(api, LONE).owner is None
+        assert LauncherPod(api, POD).owner == {**owner, "blockOwnerDeletion": False}
+        assert LauncherPod(api, LONE).owner is None
         api.stopping.set()

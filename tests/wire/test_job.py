@@ -7,11 +7,11 @@ import threading
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
-from tfsteps.cluster.api import Api
-from tfsteps.systems.base import LogLines, ReplicaChanged, ReplicaState, State
+from tfsteps.kube.client import Api
+from tfsteps.runs.events import LogLines, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes import job
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow import job
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 VERSION = {"resourceVersion": "1"}

@@ -6,13 +6,14 @@ from tests.support.waiting import until
 from tests.unit.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
-from tfsteps.cluster.api import Api
-from tfsteps.systems.base import Cause, JobChanged, LaunchError, State
+from tfsteps.kube.client import Api
+from tfsteps.runs.events import JobChanged, State
+from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes import host
-from tfsteps.systems.kubernetes.host import Host
-from tfsteps.systems.kubernetes.job import KubernetesJob
-from tfsteps.systems.kubernetes.upkeep import KEPT_UNTIL
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.pipeline import launcher_pod
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
 
 JOB = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "on_evicted": "29.5m"}
 FLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
@@ -77,8 +78,8 @@ def follower(server, *, successor=False, terminating=False, **fields):
     """Return a followed job, whose launcher is a step of a Workflow that is not watched."""
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(host, "Watch", lambda *_, **__: None)
-        pod = Host(Api(server.access(), patience=0), {"metadata": meta})
+        patched.setattr(launcher_pod, "Watch", lambda *_, **__: None)
+        pod = LauncherPod(Api(server.access(), patience=0), {"metadata": meta})
     pod.successor, pod.terminating = successor, terminating
     job = spec.from_plain({**JOB, **fields})
     return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, pod)

@@ -9,10 +9,10 @@ import pytest
 
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster import log_lines, logs
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.event_loop import EventLoop
-from tfsteps.cluster.logs import ContainerLog
+from tfsteps.kube import log_lines, logs
+from tfsteps.kube.client import Api
+from tfsteps.kube.event_loop import EventLoop
+from tfsteps.kube.logs import ContainerLog
 
 
 def line(second, text, fraction="000000000", zone="Z"):

@@ -9,26 +9,27 @@ import msgspec
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import events, listed
-from tfsteps.identity import Identity
-from tfsteps.logbook import Logbook
-from tfsteps.recorder import Recorder
-from tfsteps.records import Attempt, Status
-from tfsteps.systems.base import JobChanged, State
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.recorder import Recorder
+from tfsteps.runs.events import JobChanged, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt
 
 MIB = 1 << 20
 LINES = 30
 LAUNCHER = """
 import json, pathlib, sys
 from tfsteps import spec
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.api import Api
-from tfsteps.logbook import Logbook
-from tfsteps.printer import Printer
-from tfsteps.systems.base import LogLines
+from tfsteps.kube.access import Access
+from tfsteps.kube.client import Api
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.events import LogLines
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 api = Api(Access(sys.argv[1], "ns", None, lambda _refused: "", "the test's cluster"))
-logbook, printer = Logbook(pathlib.Path(sys.argv[2])), Printer()
+logbook, printer = LogWriter(pathlib.Path(sys.argv[2])), Printer()
 job = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 for event in KubernetesJob(api, TFJob(), json.loads(sys.argv[3]), job, None).events():
     if isinstance(event, LogLines):
@@ -76,7 +77,7 @@ def test_thousands_of_messages_write_little(tmp_path):
     attempt.claim().close()
     written = []
     attempt.write = lambda status: written.append(len(msgspec.json.encode(status)))
-    logbook = Logbook(attempt.log)
+    logbook = LogWriter(attempt.log)
     recorder = Recorder(status, attempt, logbook, [])
     for number in range(12_000):
         message = f"0/{number} nodes are available: insufficient nvidia.com/gpu"

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError, Stopped
-from tfsteps.systems.kubernetes import parts
-from tfsteps.systems.kubernetes.kind import Change
-from tfsteps.systems.kubernetes.parts import UNFINISHED, apply, complete
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.systems.kubernetes import dependents
+from tfsteps.systems.kubernetes.dependents import UNFINISHED, apply, complete
+from tfsteps.systems.kubernetes.job_kind import ObjectPatch
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 PATH = "/apis/batch/v1/namespaces/ns/jobs"
@@ -22,7 +22,7 @@ DONE = Answer(body={})
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(parts, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(dependents, "_PAUSE_SECONDS", 0.1)
 
 
 def owned(by="u", name="a"):
@@ -87,7 +87,7 @@ def test_a_stop_ends_the_wait_for_garbage():
 
 
 def test_what_stays_anothers_is_not_touched(monkeypatch):
-    monkeypatch.setattr(parts, "_GARBAGE_SECONDS", 0.5)
+    monkeypatch.setattr(dependents, "_GARBAGE_SECONDS", 0.5)
 
     def script(each):
         return {"POST": refusal(409, "AlreadyExists"), "GET": owned(by="other"), "DELETE": DONE}[each.method]
@@ -110,7 +110,7 @@ PAUSE = {"spec": {"suspend": True}}
     ],
 )
 def test_a_change_is_made_to_the_jobs_own_objects_alone(found, changed):
-    change = Change(resource=JOBS, name="a", patch=PAUSE)
+    change = ObjectPatch(resource=JOBS, name="a", patch=PAUSE)
     error, requests = asked([found, DONE], lambda api: apply(api, [change], "ns", "u"))
     assert error is None
     assert requests[1:] == changed
@@ -118,7 +118,7 @@ def test_a_change_is_made_to_the_jobs_own_objects_alone(found, changed):
 
 def test_objects_found_by_label_are_deleted_if_they_are_the_jobs_own():
     items = [owned(name="a").body, owned(by="another", name="b").body]
-    change = Change(resource=JOBS, selector="job=a")
+    change = ObjectPatch(resource=JOBS, selector="job=a")
     found = Answer(body={"metadata": {}, "items": items})
     error, requests = asked([found, DONE], lambda api: apply(api, [change], "ns", "u"))
     assert error is None

@@ -5,9 +5,10 @@ import pathlib
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import spec, systems
-from tfsteps.cluster import access
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.kube import access
+from tfsteps.runs.identity import Identity
+from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
@@ -48,7 +49,7 @@ def start(server, monkeypatch, system="kubeflow", **fields):
     """Start a job as a launcher outside of the cluster does."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setattr(access, "find", lambda _context: server.access())
-    system = systems.get(system)
+    system = registry.get(system)
     job = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, **fields}, "test", {"kubeflow": None})
     identity = Identity(run="r", task="t")
     return system.start(job, identity, system.places(job, identity, pathlib.Path()))

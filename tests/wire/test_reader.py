@@ -12,17 +12,19 @@ from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_job import events, listed
 from tfsteps import spec
-from tfsteps.cluster.api import Api
-from tfsteps.event_summary import EventSummary, set_metrics
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt, Status, make_private
+from tfsteps.kube.client import Api
+from tfsteps.launcher.event_summary import EventSummary, set_metrics
 from tfsteps.report import curves
 from tfsteps.report.curves import Chart, Charts, Curve, Point
-from tfsteps.systems.base import Cause, JobChanged, LaunchError, State
+from tfsteps.runs.events import JobChanged, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt, make_private
+from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes import reader
-from tfsteps.systems.kubernetes.host import Host
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow import volume_reader
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
 
 JOB_FIELDS = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}}
 JOB = spec.from_plain({**JOB_FIELDS, "outputs": {"metrics": {"loss": "loss"}}})
@@ -124,8 +126,8 @@ class Site:
         make_private(Attempt.of(identity).folder)
         with serve(self.script) as server:
             api = Api(server.access(), patience=5)
-            host = Host(api, launcher) if launcher else None
-            handle = KubernetesJob(api.again(), TFJob(), self.job("Running"), job, host)
+            host = LauncherPod(api, launcher) if launcher else None
+            handle = KubernetesJob(api.copy(), TFJob(), self.job("Running"), job, host)
             assert list(handle.events())[-1].state is State.SUCCEEDED
             if meanwhile:
                 threading.Timer(*meanwhile(handle)).start()
@@ -135,7 +137,7 @@ class Site:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr(reader, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(volume_reader, "_POLL_SECONDS", 0.02)
 
 
 def verbs(site):
@@ -163,7 +165,7 @@ def test_the_pod_is_the_jobs_and_may_do_nothing():
     assert (container["image"], container["imagePullPolicy"]) == ("here/launcher:1", "Never")
     assert made["imagePullSecrets"] == [{"name": "regcred"}]
     assert container["command"] == ["python"]
-    assert container["args"] == ["-m", "tfsteps.event_summary", LOGS, json.dumps({"loss": "loss"})]
+    assert container["args"] == ["-m", "tfsteps.launcher.event_summary", LOGS, json.dumps({"loss": "loss"})]
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/claim", "subPath": "team", "readOnly": True}]
     assert made["volumes"] == REPLICA["volumes"][1:]
     assert (made["nodeSelector"], made["tolerations"]) == (REPLICA["nodeSelector"], REPLICA["tolerations"])
@@ -212,8 +214,8 @@ UNREAD = {
 
 @pytest.mark.parametrize(("told", "why"), UNREAD.values(), ids=UNREAD)
 def test_what_could_not_be_read_is_one_warning(told, why, monkeypatch):
-    monkeypatch.setattr(reader, "_START_SECONDS", 0.3)
-    monkeypatch.setattr(reader, "_RUN_SECONDS", 0.1)
+    monkeypatch.setattr(volume_reader, "_START_SECONDS", 0.3)
+    monkeypatch.setattr(volume_reader, "_RUN_SECONDS", 0.1)
     site = Site(*told.get("statuses", [ended(0)]), created=told.get("created"), logs=told.get("logs", [PRINTED]))
     status = site.read()
     (warning,) = status.warnings
@@ -259,7 +261,7 @@ def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcom
     item["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": REPLICA}}}}
     with serve(site.script) as server:
         api = Api(server.access(), patience=0)
-        host = Host(api, LAUNCHER)
+        host = LauncherPod(api, LAUNCHER)
         host.owner = workflow
         handle = KubernetesJob(api, TFJob(), item, JOB, host)
         handle._tracker.final, handle._cause = JobChanged(at=0, state=state), cause

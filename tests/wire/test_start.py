@@ -6,13 +6,14 @@ import time
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import spec, systems
-from tfsteps.cluster import access
-from tfsteps.identity import Identity
-from tfsteps.systems import kubeflow
+from tfsteps import spec
+from tfsteps.kube import access
+from tfsteps.runs.identity import Identity
+from tfsteps.systems import kubeflow, registry
 from tfsteps.systems.base import LaunchError, StoppedError
-from tfsteps.systems.kubernetes import preflight, system
-from tfsteps.systems.kubernetes.parts import UNFINISHED
+from tfsteps.systems.kubernetes import system
+from tfsteps.systems.kubernetes.dependents import UNFINISHED
+from tfsteps.systems.kubernetes.preflight import findings
 from tfsteps.systems.kubernetes.system import SPEC_HASH, KubernetesSystem
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "command": ["true"], "roles": {"worker": {}}})
@@ -40,7 +41,7 @@ class Site:
     """A server with an earlier object of the job's name, which goes after it was asked for `asked` times."""
 
     def __init__(self, kind, asked, monkeypatch):
-        monkeypatch.setattr(preflight, "findings", lambda *_: [])
+        monkeypatch.setattr(findings, "findings", lambda *_: [])
         monkeypatch.setattr(system, "_DELETION_PAUSE", 0.01)
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         self.kind, self.left, self.created = kind, asked, []
@@ -68,7 +69,7 @@ class Site:
         return Answer(body=own) if self.left >= 0 else refusal(404, "NotFound")
 
 
-@pytest.mark.parametrize("kind", systems.kinds(), ids=lambda kind: kind.resource.api)
+@pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.resource.api)
 def test_a_job_that_is_being_deleted_is_not_adopted(kind, monkeypatch):
     site = Site(kind, 3, monkeypatch)
     started = site.start()
@@ -79,7 +80,7 @@ def test_a_job_that_is_being_deleted_is_not_adopted(kind, monkeypatch):
 
 def test_a_deletion_that_does_not_end(monkeypatch):
     monkeypatch.setattr(system, "_DELETION_SECONDS", 0.1)
-    site = Site(systems.kinds_of("kubeflow")[0], 10**9, monkeypatch)
+    site = Site(registry.kinds_of("kubeflow")[0], 10**9, monkeypatch)
     with pytest.raises(LaunchError) as caught:
         site.start()
     assert caught.value.retryable
@@ -90,7 +91,7 @@ def test_a_deletion_that_does_not_end(monkeypatch):
 
 
 def test_a_deletion_of_a_job_of_another_spec_is_waited_for_too(monkeypatch):
-    site = Site(systems.kinds_of("kubeflow")[0], 3, monkeypatch)
+    site = Site(registry.kinds_of("kubeflow")[0], 3, monkeypatch)
     answer = site.answer
 
     def other(asked):

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.cli.command import tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cli import to_kfp
+from tfsteps.cli.submitters import kfp
 
 PROGRAM = """
 from kfp import dsl
@@ -52,7 +52,7 @@ def program(tmp_path):
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(to_kfp, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(kfp, "_LOOK_SECONDS", 0.0)
 
 
 def submitted(backend, *args):

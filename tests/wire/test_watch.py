@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster import watch
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Watch
+from tfsteps.kube import watch
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Watch
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 

@@ -12,12 +12,13 @@ import pytest
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, completed, refusal, serve
 from tfsteps import spec
-from tfsteps.cluster import access, api, watch
-from tfsteps.identity import Identity
-from tfsteps.lifecycle import launch
+from tfsteps.kube import access, client, watch
+from tfsteps.launcher.lifecycle import launch
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
 from tfsteps.systems import kubeflow
-from tfsteps.systems.base import Cause, LaunchError, State
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.base import Cause, LaunchError
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "on_end": "keep"})
 WHO = Identity(run="r", task="t")
@@ -121,7 +122,7 @@ def outside(monkeypatch, tmp_path):
     """Outside of pods, and in a hurry."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
-    for module in (api, watch):
+    for module in (client, watch):
         monkeypatch.setattr(module, "_FIRST_PAUSE", 0.02)
         monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.1)
 
@@ -133,7 +134,7 @@ def test_the_job_ends_right_once_answers_are_right_again(seed, outside, monkeypa
     monkeypatch.setattr(threading, "excepthook", died.append)
     with serve(cluster) as server:
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        status = launch(JOB, WHO, kubeflow.system(), here=pathlib.Path())
+        status = launch(JOB, WHO, kubeflow.system(), base_dir=pathlib.Path())
     assert (status.state, status.message) == (State.SUCCEEDED, "")
     assert [asked.method for asked in server.asked if asked.method in {"DELETE", "PATCH"}] == []
     created = [asked for asked in server.asked if asked.path.endswith("/tfjobs") and asked.method == "POST"]
@@ -146,14 +147,14 @@ def test_wrong_answers_for_hours_are_one_clear_error(where, outside, monkeypatch
     cluster = Cluster(1, wrong_answers=0)
     cluster.left[where] = 10**9
     monkeypatch.setattr(Cluster, "_wrong", lambda *_: Answer(body=b"<html>log in</html>"))
-    monkeypatch.setattr(api.Api.__init__, "__defaults__", (0.5, 30.0))
+    monkeypatch.setattr(client.Api.__init__, "__defaults__", (0.5, 30.0))
     with serve(cluster) as server:
         monkeypatch.setattr(access, "find", lambda _context: server.access())
         if where == "pods":  # the job is seen to its end without them
-            assert launch(JOB, WHO, kubeflow.system(), here=pathlib.Path()).state is State.SUCCEEDED
+            assert launch(JOB, WHO, kubeflow.system(), base_dir=pathlib.Path()).state is State.SUCCEEDED
             return
         with pytest.raises(LaunchError, match=r"not what was asked for.*<html>log in</html>") as caught:
-            launch(JOB, WHO, kubeflow.system(), here=pathlib.Path())
+            launch(JOB, WHO, kubeflow.system(), base_dir=pathlib.Path())
     assert caught.value.retryable
     assert "DELETE" not in {asked.method for asked in server.asked}
 
@@ -163,7 +164,7 @@ def test_wrong_answers_for_hours_are_one_clear_error(where, outside, monkeypatch
 
 def job_of(server):
     item = {**tfjob(), "metadata": {**tfjob()["metadata"], "namespace": "ns"}}
-    return KubernetesJob(api.Api(server.access(), patience=0.5), kubeflow.system()._kind, item, JOB, None)
+    return KubernetesJob(client.Api(server.access(), patience=0.5), kubeflow.system()._kind, item, JOB, None)
 
 
 def test_an_object_that_is_not_understood_leaves_the_job():

@@ -3,14 +3,14 @@
 import importlib.util
 import sys
 
-from tfsteps import streams
+from tfsteps.text import streams
 
 
 def main() -> None:
-    """Run the command with the arguments of this process, and exit with one of `tfsteps.exits`."""
+    """Run the command with the arguments of this process, and exit with one of `tfsteps.launcher.exit_codes`."""
     streams.ensure()
     if not importlib.util.find_spec("typer"):
         sys.exit("The `tfsteps` command needs more packages than the core: pip install 'tfsteps[cli,local]'")
-    from tfsteps.cli.app import app  # noqa: PLC0415  importing `tfsteps.cli.view` must not cost typer
+    from tfsteps.cli.app import app  # noqa: PLC0415  importing `tfsteps.console.live_view` must not cost typer
 
     app(prog_name="tfsteps")

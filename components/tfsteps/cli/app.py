@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 import tfsteps
-from tfsteps.cli import compile as compiling
-from tfsteps.cli import debug, files, lint, logs, pause, run, runs, stop, submit
+from tfsteps.cli.commands import compile as compiling
+from tfsteps.cli.commands import debug, files, lint, logs, pause, run, runs, stop, submit
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from tfsteps.cli.errors import CommandError, warn
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.messages import warn
 from tfsteps.engines import manifests
 from tfsteps.spec.problems import Problem, SpecError
-from tfsteps.streams import read_input
+from tfsteps.text.streams import read_input
 
 _MODULE = "tfsteps_pipeline"  # a program keeps its own name only where nothing else of that name is imported
 _KINDS = "a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows"

@@ -1,6 +1,5 @@
 """How a command says no, and the group that turns every error into a message and an exit code."""
 
-import contextlib
 import os
 import sys
 from typing import Any
@@ -8,7 +7,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tfsteps.exits import Exit
+from tfsteps.console.messages import say
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import SpecError
 from tfsteps.systems.base import LaunchError
 
@@ -22,7 +22,7 @@ class CommandError(Exception):
         code: What the process exits with.
     """
 
-    def __init__(self, message: str, code: Exit = Exit.USAGE) -> None:
+    def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
         """Keep a message that names the thing, the value, and the next step."""
         self.code = code
         super().__init__(message)
@@ -37,41 +37,26 @@ class Group(TyperGroup):
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where it can still be said that it failed
         except SpecError as error:
-            _say(str(error))
-            raise typer.Exit(Exit.USAGE) from error
+            say(str(error))
+            raise typer.Exit(ExitCode.USAGE) from error
         except CommandError as error:
-            _say(f"error: {error}")
+            say(f"error: {error}")
             raise typer.Exit(error.code) from error
         except LaunchError as error:
-            _say(f"error: {error}")
-            raise typer.Exit(Exit.PLATFORM if error.retryable else Exit.USAGE) from error
+            say(f"error: {error}")
+            raise typer.Exit(ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
         except UnicodeEncodeError as error:  # whatever is printed is escaped
-            _say(f"error: {error.object!r} cannot name a file in this locale; set LC_ALL=C.UTF-8")
-            raise typer.Exit(Exit.USAGE) from error
+            say(f"error: {error.object!r} cannot name a file in this locale; set LC_ALL=C.UTF-8")
+            raise typer.Exit(ExitCode.USAGE) from error
         except BrokenPipeError as error:
             raise typer.Exit(_SIGPIPE) from error
         except OSError as error:  # a full disk under standard output, a run folder of somebody else
-            _say(f"error: {error}; see to it, then try again")
-            raise typer.Exit(Exit.PLATFORM) from error
+            say(f"error: {error}; see to it, then try again")
+            raise typer.Exit(ExitCode.PLATFORM) from error
         else:
             return result
         finally:
             _flush()
-
-
-def tell(text: str) -> None:
-    """Print a line to standard error."""
-    _say(text)
-
-
-def warn(text: str) -> None:
-    """Print a warning to standard error."""
-    _say(f"warning: {text}")
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # a terminal that was closed: the exit code says it still
-        print(text, file=sys.stderr, flush=True)
 
 
 def _flush() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from tfsteps.cli.find import read
-from tfsteps.lifecycle import Observer
-from tfsteps.printer import Printer
-from tfsteps.records import Attempt
+from tfsteps.cli.backends.find import read
+from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.store import Attempt
 
 POLL_SECONDS = 0.2
 
@@ -26,9 +26,9 @@ def observer(*, final: bool = True) -> Iterator[Observer]:
     if not sys.stdout.isatty():
         yield Printer()
         return
-    from tfsteps.cli.view import View  # noqa: PLC0415  rich is for terminals only
+    from tfsteps.console.live_view import LiveView  # noqa: PLC0415  rich is for terminals only
 
-    with View(final=final) as view:
+    with LiveView(final=final) as view:
         yield view
 
 

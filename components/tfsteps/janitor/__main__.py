@@ -5,18 +5,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tfsteps import systems
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.errors import Stopped
-from tfsteps.exits import Exit
 from tfsteps.janitor.hai import HaiSweep
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.janitor.workflows import Workflows
-from tfsteps.printer import Printer
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import Stopped
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.signals import on_termination
 from tfsteps.spec import format_duration
 from tfsteps.spec.units import parse_duration
-from tfsteps.stopping import on_termination
+from tfsteps.systems import registry
 from tfsteps.systems.hai import access as hai_access
 from tfsteps.systems.hai.client import Client
 
@@ -32,29 +32,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         api = Api(access.find(given.context), patience=_PATIENCE_SECONDS)
     except access.AccessError as error:
         say(f"The janitor cannot start: {error}.")
-        return Exit.USAGE
+        return ExitCode.USAGE
     namespace = "" if given.all_namespaces else given.namespace or api.access.namespace
 
     try:
         hai = _hai(api)
     except access.AccessError as error:
         say(f"The janitor cannot start: {error}.")
-        return Exit.USAGE
+        return ExitCode.USAGE
 
-    def clean() -> Exit:
+    def clean() -> ExitCode:
         try:
-            counts = [Sweep(api, systems.kinds(), namespace, say, dry_run=given.dry_run).run()]
+            counts = [Sweep(api, registry.kinds(), namespace, say, dry_run=given.dry_run).run()]
             if hai:
                 workflows = Workflows(api, namespace)
                 counts.append(HaiSweep(hai, workflows, namespace, say, dry_run=given.dry_run).run())
         except Stopped:
-            return Exit.PLATFORM
+            return ExitCode.PLATFORM
         if not counts[0].served:
             say("The cluster knows no kind of job: no operator is installed.")
         served = [str(count) for count in counts if count.served]
         if given.once and served:
             say(f"{'; '.join(served)}.")
-        return Exit.PLATFORM if any(count.failures for count in counts) else Exit.SUCCEEDED
+        return ExitCode.PLATFORM if any(count.failures for count in counts) else ExitCode.SUCCEEDED
 
     with on_termination(api.stopping.set):
         if given.once:
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         while not api.stopping.is_set():
             clean()
             api.stopping.wait(given.period)
-    return Exit.SUCCEEDED
+    return ExitCode.SUCCEEDED
 
 
 def _hai(api: Api) -> Client | None:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from tfsteps.cluster.errors import ApiError
 from tfsteps.janitor.rules import Owner, overdue
 from tfsteps.janitor.sweep import Count
 from tfsteps.janitor.workflows import Workflows
+from tfsteps.kube.errors import ApiError
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, Task
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 
 class HaiSweep:

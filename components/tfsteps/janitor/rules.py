@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tfsteps.runs.events import State
 from tfsteps.spec import format_duration
-from tfsteps.systems.base import State
-from tfsteps.systems.kubernetes.kind import Kind
+from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
+from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS, terminating
 from tfsteps.systems.kubernetes.times import job_ended
-from tfsteps.systems.kubernetes.upkeep import upkeep
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS, terminating
 
 PATIENCE_SECONDS = 60.0
 """How long after a deadline a launcher has to act on it: what it says to people is better than what we could."""
@@ -55,7 +55,7 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 def due(
-    kind: Kind, item: Mapping[str, Any], now: float, *, left: Callable[[], str], has_pods: Callable[[], bool]
+    kind: JobKind, item: Mapping[str, Any], now: float, *, left: Callable[[], str], has_pods: Callable[[], bool]
 ) -> Due | None:
     """Return what is due for a job; None = nothing.
 
@@ -68,7 +68,7 @@ def due(
     """
     if "deletionTimestamp" in item["metadata"]:
         return None
-    state, care = kind.verdict(item).state, upkeep(item)
+    state, care = kind.verdict(item).state, retention_policy(item)
     if care.kept_until is not None:
         return _after_keeping(now - care.kept_until)
     if not state.terminal:
@@ -95,7 +95,7 @@ def _because(left: str, what: Literal["job", "pods"], state: str) -> Due | None:
 
 def _overdue(item: Mapping[str, Any], now: float) -> str:
     created = dt.datetime.fromisoformat(item["metadata"]["creationTimestamp"]).timestamp()
-    return overdue(upkeep(item).deadline, created, now)
+    return overdue(retention_policy(item).deadline, created, now)
 
 
 def overdue(limit: float | None, created: float, now: float) -> str:

@@ -7,16 +7,16 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError, Stopped
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.janitor.rules import Due, due, metadata_of, owner_of
 from tfsteps.janitor.workflows import Workflows
-from tfsteps.systems.base import Replica
-from tfsteps.systems.kubernetes.kind import Kind, replicas_of
-from tfsteps.systems.kubernetes.ownership import is_own
-from tfsteps.systems.kubernetes.parts import apply
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import Replica
+from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
+from tfsteps.systems.kubernetes.dependents import apply
+from tfsteps.systems.kubernetes.follow.ownership import is_own
+from tfsteps.systems.kubernetes.job_kind import JobKind, replicas_of
 
 _LABELS = (RUN_ID, TASK, ATTEMPT)
 _OURS = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), *_LABELS])
@@ -53,7 +53,7 @@ class Sweep:
     """One pass. What is asked of the cluster more than once is kept until its end; what is due is looked at anew."""
 
     def __init__(
-        self, api: Api, kinds: Sequence[Kind], namespace: str, say: Callable[[str], object], *, dry_run: bool = False
+        self, api: Api, kinds: Sequence[JobKind], namespace: str, say: Callable[[str], object], *, dry_run: bool = False
     ) -> None:
         """Get ready.
 
@@ -73,8 +73,8 @@ class Sweep:
         """Do all that is due, and say each in a line; what fails is said, and left to the next pass."""
         for kind in self._kinds:
             try:
-                listed = self._api.each(kind.resource, self._namespace, labelSelector=_OURS)
-                for item in kind.gather(item for item in listed if self._is_sound(kind.resource, item)):
+                listed = self._api.iterate(kind.resource, self._namespace, labelSelector=_OURS)
+                for item in kind.group_objects(item for item in listed if self._is_sound(kind.resource, item)):
                     self._look(kind, item)
                 self.count.served += 1
             except ApiError as error:
@@ -95,7 +95,7 @@ class Sweep:
 
     # --- one job
 
-    def _look(self, kind: Kind, item: _Item) -> None:
+    def _look(self, kind: JobKind, item: _Item) -> None:
         """Do what is due for a job, if it still is when that one is looked at anew: the list may be minutes old."""
         self.count.jobs += 1
         try:
@@ -108,17 +108,17 @@ class Sweep:
         except Exception as error:  # noqa: BLE001  who may write job objects may write any nonsense into one of them
             self._failed(f"{_name(kind.resource, item)} is not understood", error)
 
-    def _due(self, kind: Kind, item: _Item, workflows: Workflows, has_pods: Callable[[], bool]) -> Due | None:
+    def _due(self, kind: JobKind, item: _Item, workflows: Workflows, has_pods: Callable[[], bool]) -> Due | None:
         return due(kind, item, time.time(), left=functools.partial(workflows.left, item), has_pods=has_pods)
 
-    def _confirm(self, kind: Kind, listed: _Item) -> None:
+    def _confirm(self, kind: JobKind, listed: _Item) -> None:
         """Do what is due for a job as it is now."""
         meta, owner = listed["metadata"], owner_of(listed)
-        selectors = kind.watched(meta["name"])
+        selectors = kind.watch_selector(meta["name"])
         selectors["labelSelector"] = ",".join([_OURS, *filter(None, [selectors.get("labelSelector")])])
-        found = self._api.each(kind.resource, meta["namespace"], **selectors)
+        found = self._api.iterate(kind.resource, meta["namespace"], **selectors)
         sound = [item for item in found if self._is_sound(kind.resource, item)]
-        item = next((item for item in kind.gather(sound) if item["metadata"]["uid"] == meta["uid"]), None)
+        item = next((item for item in kind.group_objects(sound) if item["metadata"]["uid"] == meta["uid"]), None)
         if item is None:
             return
         workflows = Workflows(self._api, meta["namespace"], owner.name if owner else "")
@@ -126,12 +126,12 @@ class Sweep:
         if now := self._due(kind, item, workflows, lambda: bool(pods())):
             self._do(kind, item, now, pods)
 
-    def _do(self, kind: Kind, item: _Item, found: Due, pods: Callable[[], list[_Item]]) -> None:
+    def _do(self, kind: JobKind, item: _Item, found: Due, pods: Callable[[], list[_Item]]) -> None:
         if found.what == "job":
             self._delete(kind.resource, item, found.why)
             return
         if not self._dry_run:  # else the pods of parameter servers would come back
-            apply(self._api, kind.conclude(item), item["metadata"]["namespace"], item["metadata"]["uid"])
+            apply(self._api, kind.stop_stragglers(item), item["metadata"]["namespace"], item["metadata"]["uid"])
         for pod in pods():
             self._delete(PODS, pod, f"{_name(kind.resource, item)}: {found.why}")
 
@@ -153,25 +153,25 @@ class Sweep:
     def _all_pods(self) -> dict[tuple[str, ...], list[_Item]]:
         """The metadata of all jobs' pods, by what they and their job are labelled with."""
         found: dict[tuple[str, ...], list[_Item]] = {}
-        for pod in self._api.each(PODS, self._namespace, labelSelector=_OURS):
+        for pod in self._api.iterate(PODS, self._namespace, labelSelector=_OURS):
             if self._is_sound(PODS, pod):
                 kept = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
                 found.setdefault(_key(pod), []).append({"metadata": kept})
         return found
 
-    def _pods(self, kind: Kind, item: _Item) -> list[_Item]:
+    def _pods(self, kind: JobKind, item: _Item) -> list[_Item]:
         """Return the pods of a job as they are now."""
         meta = item["metadata"]
         selector = f"{_OURS},{kind.selector(meta['name'])}"
-        listed = self._api.each(PODS, meta["namespace"], labelSelector=selector)
+        listed = self._api.iterate(PODS, meta["namespace"], labelSelector=selector)
         return self._own(kind, item, {_key(item): [pod for pod in listed if self._is_sound(PODS, pod)]})
 
-    def _own(self, kind: Kind, item: _Item, pods: Mapping[tuple[str, ...], list[_Item]]) -> list[_Item]:
+    def _own(self, kind: JobKind, item: _Item, pods: Mapping[tuple[str, ...], list[_Item]]) -> list[_Item]:
         """Return the replicas of a job that are not being deleted: of its labels, and owned by it."""
         replicas = replicas_of(kind.roles(item))
         return [pod for pod in pods.get(_key(item), []) if self._is_replica(kind, item, pod, replicas)]
 
-    def _is_replica(self, kind: Kind, item: _Item, pod: _Item, replicas: Sequence[Replica]) -> bool:
+    def _is_replica(self, kind: JobKind, item: _Item, pod: _Item, replicas: Sequence[Replica]) -> bool:
         meta = pod["metadata"]
         try:
             return "deletionTimestamp" not in meta and is_own(kind, meta, item) and bool(kind.replica(meta, replicas))

@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.logs import PODS
 from tfsteps.janitor.rules import NAME, Owner, end_of, owner_of
-from tfsteps.systems.kubernetes.host import step_of
-from tfsteps.systems.kubernetes.upkeep import upkeep
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import step_of
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 _LABEL = "workflows.argoproj.io/workflow"
 _UP = "status.phase!=Succeeded,status.phase!=Failed"
@@ -31,7 +31,7 @@ class Workflows:
     def left(self, item: Mapping[str, Any]) -> str:
         """Return why nobody will come for a job any more, as the end of a sentence; empty = somebody may."""
         owner = owner_of(item)
-        return self.over(item["metadata"]["namespace"], owner, upkeep(item).launcher) if owner else ""
+        return self.over(item["metadata"]["namespace"], owner, retention_policy(item).launcher) if owner else ""
 
     def over(self, namespace: str, owner: Owner, node: str) -> str:
         """Return why nobody will come for what a node of a Workflow launched; empty = somebody may.
@@ -50,7 +50,7 @@ class Workflows:
     def _steps(self) -> set[tuple[_Workflow, str]]:
         """The steps that have a pod, by Workflow and node."""
         found = set()
-        for pod in self._api.each(PODS, self._namespace, labelSelector=self._selector, fieldSelector=_UP):
+        for pod in self._api.iterate(PODS, self._namespace, labelSelector=self._selector, fieldSelector=_UP):
             if owner := owner_of(pod):
                 found.add((_key(pod, owner), step_of(pod)))
         return found

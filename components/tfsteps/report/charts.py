@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tfsteps.report.curves import Chart, Curve, Point
+from tfsteps.report.formats import plural
 from tfsteps.report.html import Html, number, tag
-from tfsteps.report.words import plural
 
 _WIDTH, _HEIGHT = 380.0, 210.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 50.0, 12.0, 12.0, 26.0

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from tfsteps.event_files import POLL_BYTES, Scalar, ScalarReader
-from tfsteps.records import open_private
+from tfsteps.runs.store import open_private
+from tfsteps.tensorboard.event_files import POLL_BYTES, Scalar, ScalarReader
 
 _READ = 64 << 20  # of more than this the rest is left out
 _TAGS = 40

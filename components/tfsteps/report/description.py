@@ -42,7 +42,7 @@ class Description(msgspec.Struct, frozen=True):
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return cls(text=raw.decode(errors="replace"))
         text = yaml.safe_dump(_without_secrets(plain), sort_keys=False, allow_unicode=True, width=100)
-        return cls(text, job.name, job.how, tuple(job.outputs.metrics.values()))
+        return cls(text, job.name, job.effective_strategy, tuple(job.outputs.metrics.values()))
 
     def shown(self) -> Html:
         """Return the description as a part of a page."""

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tfsteps.records import ReplicaStatus
+from tfsteps.report.formats import icon, outcome
 from tfsteps.report.html import Html, number, tag
-from tfsteps.report.words import icon, outcome
+from tfsteps.runs.status import ReplicaStatus
 from tfsteps.spec import Strategy
 
 _ROW = 6  # nodes in a row, as long as there are few
@@ -56,13 +56,13 @@ class Group(msgspec.Struct, frozen=True):
         return self.y + self.height / 2
 
 
-def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, deciding: str, blamed: str) -> Html:
+def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, decisive_replica: str, blamed: str) -> Html:
     """Return the graph of a job as SVG.
 
     Args:
         replicas: Those to show.
         strategy: How they work together.
-        deciding: Name of the one whose end is the job's.
+        decisive_replica: Name of the one whose end is the job's.
         blamed: Name of the one that failed first; empty = none did.
     """
     by_role = {role: [r for r in replicas if r.role in role] for role in (("chief", "worker"), ("ps",), ("evaluator",))}
@@ -85,7 +85,7 @@ def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, deciding: str, 
         evaluators = _group("Evaluator", evaluating, x, trainers.centre - evaluators.height / 2)
         edges += _through_checkpoints(trainers, evaluators)
         groups.append(evaluators)
-    return _drawing(groups, edges, deciding, blamed)
+    return _drawing(groups, edges, decisive_replica, blamed)
 
 
 def _trainers_title(strategy: Strategy, count: int) -> str:
@@ -186,7 +186,7 @@ def _through_checkpoints(trainers: Group, evaluators: Group) -> list[Html]:
 # --- drawing
 
 
-def _drawing(groups: Sequence[Group], edges: Sequence[Html], deciding: str, blamed: str) -> Html:
+def _drawing(groups: Sequence[Group], edges: Sequence[Html], decisive_replica: str, blamed: str) -> Html:
     top = min(group.y for group in groups) - 2
     width = max(group.x + group.width for group in groups) + 4
     height = max(group.y + group.height for group in groups) - top + 2
@@ -208,13 +208,13 @@ def _drawing(groups: Sequence[Group], edges: Sequence[Html], deciding: str, blam
         *[tag("rect", x=g.x, y=g.y, width=g.width, height=g.height, rx=14, class_="frame") for g in groups],
         *edges,
         *[_title(group) for group in groups],
-        *[_node(node, deciding, blamed) for group in groups for node in group.nodes],
+        *[_node(node, decisive_replica, blamed) for group in groups for node in group.nodes],
         viewBox=f"-2 {number(top)} {number(width)} {number(height)}",
         style=f"max-width:{number(width)}px;min-width:{number(0.62 * width)}px",
         role="group",
         aria_label="Graph of the replicas",
     )
-    note = f"The dot marks {deciding}, whose end decides the job's." if deciding else ""
+    note = f"The dot marks {decisive_replica}, whose end decides the job's." if decisive_replica else ""
     return tag("div", svg, tag("p", note, class_="note"), class_="graph")
 
 
@@ -224,11 +224,11 @@ def _title(group: Group) -> Html:
     return tag("text", group.title, x=group.x + _PAD, y=y, class_="title")
 
 
-def _node(node: Node, deciding: str, blamed: str) -> Html:
+def _node(node: Node, decisive_replica: str, blamed: str) -> Html:
     replica = node.replica
     size = 16 if node.width > 120 else 14
     text = node.x + size + 18
-    decides = replica.name == deciding
+    decides = replica.name == decisive_replica
     said = f"{replica.name}: {outcome(replica)}." + (" It decides the job's end." if decides else "")
     kind = " blamed" if replica.name == blamed else ""
     return tag(
@@ -249,7 +249,7 @@ def _node(node: Node, deciding: str, blamed: str) -> Html:
 
 def _short(replica: ReplicaStatus) -> str:
     """Return the state in a dozen characters."""
-    code = replica.spans[-1].exit_code if replica.spans else None
+    code = replica.incarnations[-1].exit_code if replica.incarnations else None
     if replica.state == "failed" and code is not None:
         return f"failed, exit {code}"
     return replica.state.value

@@ -9,15 +9,16 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tfsteps.records import Attempt, ReplicaStatus, open_private
 from tfsteps.report import charts, curves, sections
 from tfsteps.report.description import Description
+from tfsteps.report.formats import icons
 from tfsteps.report.graph import graph
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
 from tfsteps.report.timeline import extent, timeline
-from tfsteps.report.words import icons
+from tfsteps.runs.status import ReplicaStatus
+from tfsteps.runs.store import Attempt, open_private
 from tfsteps.spec import Strategy
 
 
@@ -46,12 +47,12 @@ def _page(attempt: Attempt) -> Html:
     status = attempt.status()
     job = Description.read(attempt.folder / "job.json")
     found = _curves(attempt, status.logs, job.metrics)
-    shown = notable(status.replicas, status.deciding)
-    opened = status.digest.replica if status.digest else ""
+    shown = notable(status.replicas, status.decisive_replica)
+    opened = status.failure.replica if status.failure else ""
     parts = [
-        ("failure", "Why it failed", sections.digest(status)),
+        ("failure", "Why it failed", sections.failure(status)),
         ("warnings", "Warnings", sections.warnings(status, len(status.replicas) - len(shown))),
-        ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.deciding, opened)),
+        ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
         ("curves", "Curves", sections.curves(found, status.logs)),
         (

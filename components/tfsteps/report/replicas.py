@@ -2,20 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfsteps.records import ReplicaStatus, Span
+from tfsteps.report.formats import UNKNOWN, badge, duration, plural, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import Tail
-from tfsteps.report.words import UNKNOWN, badge, duration, plural, size
-from tfsteps.systems.base import ReplicaState
+from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.status import Incarnation, ReplicaStatus
 
 _MOST = 200
 _DENSE = 12
 _INCARNATIONS = 60
 
 
-def notable(replicas: Sequence[ReplicaStatus], deciding: str, limit: int = _MOST) -> list[ReplicaStatus]:
+def notable(replicas: Sequence[ReplicaStatus], decisive_replica: str, limit: int = _MOST) -> list[ReplicaStatus]:
     """Return at most `limit` of `replicas`, in their order: all that failed or were restarted before all others."""
-    ranked = sorted(replicas, key=lambda r: (r.state is not ReplicaState.FAILED, r.name != deciding, -r.restarts))
+    ranked = sorted(
+        replicas, key=lambda r: (r.state is not ReplicaState.FAILED, r.name != decisive_replica, -r.restarts)
+    )
     kept = {replica.name for replica in ranked[:limit]}
     return [replica for replica in replicas if replica.name in kept]
 
@@ -46,19 +48,19 @@ def _panel(replica: ReplicaStatus, tail: Tail, start: float, opened: str) -> Htm
     return tag(
         "details",
         summary,
-        tag("div", _incarnations(replica.spans, start), _log(replica.name, tail), class_="inside"),
+        tag("div", _incarnations(replica.incarnations, start), _log(replica.name, tail), class_="inside"),
         id=replica.name,
         open=replica.name == opened,
     )
 
 
 def _facts(replica: ReplicaStatus) -> list[str]:
-    spans = replica.spans
-    if not spans:
+    incarnations = replica.incarnations
+    if not incarnations:
         return ["never started"]
-    last = spans[-1]
-    cpu = [span.cpu_seconds for span in spans if span.cpu_seconds is not None]
-    memory = [span.memory_bytes for span in spans if span.memory_bytes is not None]
+    last = incarnations[-1]
+    cpu = [incarnation.cpu_seconds for incarnation in incarnations if incarnation.cpu_seconds is not None]
+    memory = [incarnation.memory_bytes for incarnation in incarnations if incarnation.memory_bytes is not None]
     return [
         *([f"exit code {last.exit_code}"] if last.exit_code is not None else []),
         *([last.reason] if last.reason else []),
@@ -68,28 +70,28 @@ def _facts(replica: ReplicaStatus) -> list[str]:
     ]
 
 
-def _incarnations(spans: Sequence[Span], start: float) -> Html | None:
-    if not spans:
+def _incarnations(incarnations: Sequence[Incarnation], start: float) -> Html | None:
+    if not incarnations:
         return None
-    first = max(0, len(spans) - _INCARNATIONS)
+    first = max(0, len(incarnations) - _INCARNATIONS)
     heads = ["Start", "At", "Ran for", "State", "Exit code", "Reason", "CPU", "Peak memory", "Where"]
-    rows = [_cells("td", _incarnation(place, spans[place], start)) for place in range(first, len(spans))]
+    rows = [_cells("td", _incarnation(place, incarnations[place], start)) for place in range(first, len(incarnations))]
     note = tag("p", f"{plural(first, 'earlier start')} not shown.", class_="note") if first else None
     table = tag("table", tag("thead", _cells("th", heads)), tag("tbody", *rows))
     return tag("div", note, table, class_="scroll")
 
 
-def _incarnation(place: int, span: Span, start: float) -> list[str]:
+def _incarnation(place: int, incarnation: Incarnation, start: float) -> list[str]:
     return [
         str(place + 1),
-        duration(span.started - start),
-        "still running" if span.ended is None else duration(span.ended - span.started),
-        badge(span.state),
-        UNKNOWN if span.exit_code is None else str(span.exit_code),
-        span.reason or UNKNOWN,
-        duration(span.cpu_seconds),
-        size(span.memory_bytes),
-        span.place or UNKNOWN,
+        duration(incarnation.started - start),
+        "still running" if incarnation.ended is None else duration(incarnation.ended - incarnation.started),
+        badge(incarnation.state),
+        UNKNOWN if incarnation.exit_code is None else str(incarnation.exit_code),
+        incarnation.reason or UNKNOWN,
+        duration(incarnation.cpu_seconds),
+        size(incarnation.memory_bytes),
+        incarnation.place or UNKNOWN,
     ]
 
 

@@ -3,14 +3,15 @@
 import urllib.parse
 from collections.abc import Sequence
 
-from tfsteps.records import Attempt, Digest, Status
 from tfsteps.report import charts
 from tfsteps.report.curves import Charts
+from tfsteps.report.formats import UNKNOWN, duration, icon, moment, plural, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import plain
-from tfsteps.report.words import UNKNOWN, duration, icon, moment, plural, size
+from tfsteps.runs.events import State
+from tfsteps.runs.status import FailureSummary, Status
+from tfsteps.runs.store import Attempt
 from tfsteps.spec import is_uri
-from tfsteps.systems.base import State
 
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
 _RED = "#c62f35"
@@ -78,9 +79,9 @@ def _sentence(status: Status) -> str | None:
 
 def _tiles(status: Status) -> list[tuple[str, str, str]]:
     """Return (what, value, remark) of the numbers on top."""
-    spans = [span for replica in status.replicas for span in replica.spans]
-    cpu = [span.cpu_seconds for span in spans if span.cpu_seconds is not None]
-    memory = [span.memory_bytes for span in spans if span.memory_bytes is not None]
+    incarnations = [incarnation for replica in status.replicas for incarnation in replica.incarnations]
+    cpu = [incarnation.cpu_seconds for incarnation in incarnations if incarnation.cpu_seconds is not None]
+    memory = [incarnation.memory_bytes for incarnation in incarnations if incarnation.memory_bytes is not None]
     restarts = sum(replica.restarts for replica in status.replicas)
     wait = status.started - status.created if status.started is not None else None
     length = status.ended - status.created if status.ended is not None else None
@@ -111,9 +112,9 @@ def _list(items: Sequence[tuple[str, str]], kind: str) -> Html:
     return tag("dl", *pairs, class_=kind)
 
 
-def digest(status: Status) -> Html | None:
+def failure(status: Status) -> Html | None:
     """Return why the job failed; None if it did not."""
-    found = status.digest
+    found = status.failure
     if found is None:
         return None
     link = tag("a", f"Open the log of {found.replica}", href=f"#{found.replica}") if found.replica else None
@@ -127,11 +128,11 @@ def digest(status: Status) -> Html | None:
         said,
         tail,
         tag("p", link) if link else None,
-        class_="digest",
+        class_="failure",
     )
 
 
-def _findings(found: Digest) -> list[tuple[str, str]]:
+def _findings(found: FailureSummary) -> list[tuple[str, str]]:
     code = f"{found.exit_code}" + (f", {found.meaning}" if found.meaning else "")
     findings = [
         ("First to fail", found.replica),

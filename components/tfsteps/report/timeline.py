@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tfsteps.records import ReplicaStatus, Span, Status
+from tfsteps.report.formats import duration, ended_with, icon, moment, size
 from tfsteps.report.html import Html, number, tag
-from tfsteps.report.words import duration, ended_with, icon, moment, size
+from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 
 _TICKS = 8
 _LAST_TICK = 0.95  # nearer to the end its words have no room
@@ -39,8 +39,10 @@ class Extent(msgspec.Struct, frozen=True):
 
 def extent(status: Status) -> Extent:
     """Return the time from the creation of the job to the last thing that is known of it."""
-    spans = [span for replica in status.replicas for span in replica.spans]
-    known = [span.started for span in spans] + [span.ended for span in spans if span.ended is not None]
+    incarnations = [incarnation for replica in status.replicas for incarnation in replica.incarnations]
+    known = [incarnation.started for incarnation in incarnations] + [
+        incarnation.ended for incarnation in incarnations if incarnation.ended is not None
+    ]
     known += [transition.at for transition in status.transitions] + ([status.ended] if status.ended else [])
     start = status.created or min(known, default=0.0)
     return Extent(start, max([0.1, *[at - start for at in known]]))
@@ -85,8 +87,8 @@ def _job(status: Status, whole: Extent) -> Html:
 
 
 def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
-    first = max(0, len(replica.spans) - _BARS)
-    bars = [_bar(replica, place, whole) for place in range(first, len(replica.spans))]
+    first = max(0, len(replica.incarnations) - _BARS)
+    bars = [_bar(replica, place, whole) for place in range(first, len(replica.incarnations))]
     if not bars:
         bars = [tag("span", "never started", class_="absent")]
     label = tag(
@@ -96,29 +98,29 @@ def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
 
 
 def _bar(replica: ReplicaStatus, place: int, whole: Extent) -> Html:
-    span = replica.spans[place]
-    again = f", start {place + 1} of {len(replica.spans)}" if len(replica.spans) > 1 else ""
-    tip = "\n".join([f"{replica.name}{again}", *details(span, whole.start)])
-    text = ", ".join([span.state.value, *ended_with(span)])
+    incarnation = replica.incarnations[place]
+    again = f", start {place + 1} of {len(replica.incarnations)}" if len(replica.incarnations) > 1 else ""
+    tip = "\n".join([f"{replica.name}{again}", *details(incarnation, whole.start)])
+    text = ", ".join([incarnation.state.value, *ended_with(incarnation)])
     return tag(
         "a",
         tag("span", "↻ " if place else None, text),
         href=f"#{replica.name}",
-        style=whole.place(span.started, span.ended if span.ended is not None else whole.end),
-        class_=f"bar is-{span.state}",
+        style=whole.place(incarnation.started, incarnation.ended if incarnation.ended is not None else whole.end),
+        class_=f"bar is-{incarnation.state}",
         data_tip=tip,
         aria_label=f"{tip.replace(chr(10), '. ')}. Open its log.",
     )
 
 
-def details(span: Span, start: float) -> list[str]:
+def details(incarnation: Incarnation, start: float) -> list[str]:
     """Return what is known of one incarnation, a line each; times since `start`."""
-    ended = "still running" if span.ended is None else f"ran {duration(span.ended - span.started)}"
-    used = [f"CPU {duration(span.cpu_seconds)}"] if span.cpu_seconds is not None else []
-    used += [f"memory {size(span.memory_bytes)} at peak"] if span.memory_bytes is not None else []
+    ended = "still running" if incarnation.ended is None else f"ran {duration(incarnation.ended - incarnation.started)}"
+    used = [f"CPU {duration(incarnation.cpu_seconds)}"] if incarnation.cpu_seconds is not None else []
+    used += [f"memory {size(incarnation.memory_bytes)} at peak"] if incarnation.memory_bytes is not None else []
     return [
-        ", ".join([span.state.value, *ended_with(span)]),
-        f"started at {duration(span.started - start)} ({moment(span.started)}), {ended}",
+        ", ".join([incarnation.state.value, *ended_with(incarnation)]),
+        f"started at {duration(incarnation.started - start)} ({moment(incarnation.started)}), {ended}",
         *([", ".join(used)] if used else []),
-        *([span.place] if span.place else []),
+        *([incarnation.place] if incarnation.place else []),
     ]

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.exits import Exit
 from tfsteps.image import IMAGE
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.schedule.argo import NAME_LENGTH, catch_up, policies
 from tfsteps.schedule.fires import fire_times
 from tfsteps.schedule.submitter import JOB_NAME, JOB_UID
@@ -90,7 +90,7 @@ def _account(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _job(name: str, image: str, service_account: str) -> dict[str, Any]:
     """Return the Job that submits: tried again after what was not the Workflow's fault, and only then."""
-    final = {"containerName": "submit", "operator": "In", "values": [int(Exit.USAGE), int(Exit.FAILED)]}
+    final = {"containerName": "submit", "operator": "In", "values": [int(ExitCode.USAGE), int(ExitCode.FAILED)]}
     return {
         "backoffLimit": _TRIES,
         "podFailurePolicy": {

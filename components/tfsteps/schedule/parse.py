@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from tfsteps import timezones
 from tfsteps.schedule import fires
 from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.types import Schedule, seconds
@@ -17,6 +16,7 @@ from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
 from tfsteps.spec.problems import Path, Problem, SpecError, problem, shown
 from tfsteps.spec.scalars import RefusedError
+from tfsteps.text import timezones
 
 _WHOLE: Path = ("schedule",)
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.access import AccessError, find
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.errors import ApiError
-from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused, Seen, Watch
-from tfsteps.exits import Exit
-from tfsteps.systems.kubernetes.workflow import WORKFLOWS
+from tfsteps.kube.access import AccessError, find
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
-_ENDED = {"Succeeded": Exit.SUCCEEDED, "Failed": Exit.FAILED, "Error": Exit.FAILED}
+_ENDED = {"Succeeded": ExitCode.SUCCEEDED, "Failed": ExitCode.FAILED, "Error": ExitCode.FAILED}
 
 
 class SubmitError(Exception):
@@ -31,7 +31,7 @@ class SubmitError(Exception):
         code: What the process exits with.
     """
 
-    def __init__(self, message: str, code: Exit) -> None:
+    def __init__(self, message: str, code: ExitCode) -> None:
         """Keep `code` beside the message."""
         self.code = code
         super().__init__(message)
@@ -40,7 +40,7 @@ class SubmitError(Exception):
 def main(arguments: Sequence[str]) -> int:
     """Submit, wait, and return the exit code: 0 succeeded, 2 refused, 10 the Workflow failed, 13 try again."""
     # Process 1 of a container hears no signal that it has no handler for. The Workflow goes with the Job, not with us.
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(Exit.CANCELLED))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(ExitCode.CANCELLED))
     try:
         workflow = msgspec.json.decode(pathlib.Path(arguments[0]).read_bytes(), type=dict[str, Any])
         api = Api(find())
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         return follow(api, metadata, _say)
     except (SubmitError, AccessError, ApiError) as error:
         _say(str(error))
-        return getattr(error, "code", Exit.PLATFORM)
+        return getattr(error, "code", ExitCode.PLATFORM)
 
 
 def owned(workflow: Mapping[str, Any], job: str, uid: str) -> dict[str, Any]:
@@ -70,11 +70,13 @@ def create(api: Api, workflow: Mapping[str, Any]) -> dict[str, Any]:
         return dict(api.create(WORKFLOWS, where, workflow)["metadata"])
     except ApiError as error:
         if error.status != 409:
-            code = Exit.PLATFORM if error.unavailable else Exit.USAGE
+            code = ExitCode.PLATFORM if error.unavailable else ExitCode.USAGE
             raise SubmitError(f"the Workflow cannot be created in {where}: {error}", code) from error
     found = dict(api.get(WORKFLOWS, where, metadata["name"], allowed=True)["metadata"])
     if not _owners(metadata) or _owners(found) != _owners(metadata):
-        raise SubmitError(f"there is a Workflow {metadata['name']} in {where} already; delete it or rename", Exit.USAGE)
+        raise SubmitError(
+            f"there is a Workflow {metadata['name']} in {where} already; delete it or rename", ExitCode.USAGE
+        )
     return found
 
 
@@ -82,7 +84,7 @@ def _owners(metadata: Mapping[str, Any]) -> list[str]:
     return [each["uid"] for each in metadata.get("ownerReferences") or []]
 
 
-def follow(api: Api, metadata: Mapping[str, Any], say: Callable[[str], None]) -> Exit:
+def follow(api: Api, metadata: Mapping[str, Any], say: Callable[[str], None]) -> ExitCode:
     """Wait until a Workflow has ended, telling each phase; return the exit code.
 
     Raises:
@@ -118,12 +120,12 @@ def _workflow(seen: Seen, metadata: Mapping[str, Any]) -> dict[str, Any]:
             return item
         case Refused(error=error, retryable=False):
             words = f"Workflows may not be watched in {metadata['namespace']}: {error}; grant get, list and watch"
-            raise SubmitError(words, Exit.USAGE)
+            raise SubmitError(words, ExitCode.USAGE)
         case Refused(error=error):
             words = f"Workflow {metadata['name']} goes on, but cannot be watched any more: {error}"
-            raise SubmitError(words, Exit.PLATFORM)
+            raise SubmitError(words, ExitCode.PLATFORM)
         case Listed() | Changed() | Deleted():
-            raise SubmitError(f"Workflow {metadata['name']} was deleted", Exit.FAILED)
+            raise SubmitError(f"Workflow {metadata['name']} was deleted", ExitCode.FAILED)
 
 
 def _say(text: str) -> None:

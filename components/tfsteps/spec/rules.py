@@ -35,7 +35,7 @@ def roles(job: TrainingJob) -> Iterator[Problem]:
 
 def strategy(job: TrainingJob) -> Iterator[Problem]:
     """Roles against the way the replicas work together."""
-    have, how, path = job.roles, job.how, ("strategy",)
+    have, how, path = job.roles, job.effective_strategy, ("strategy",)
     if how == "parameter_server" and have.ps and not have.chief:
         fix = "Add `chief: {}`, or `strategy: between_graph` if the program uses TensorFlow 1's graph mode"
         yield problem(("roles", "ps"), "needs a chief: TensorFlow 2's parameter servers hang without one", fix)

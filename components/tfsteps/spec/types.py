@@ -254,7 +254,7 @@ class TrainingJob(_Base, frozen=True):
     systems: dict[str, dict[str, Any]] = {}
 
     @property
-    def how(self) -> Strategy:
+    def effective_strategy(self) -> Strategy:
         """The strategy, inferred from the roles where it is not given."""
         if self.strategy:
             return self.strategy
@@ -264,12 +264,12 @@ class TrainingJob(_Base, frozen=True):
         return "single" if sum(trainers) <= 1 else "multi_worker_mirrored"
 
     @property
-    def deciding(self) -> tuple[RoleName, int]:
+    def decisive_replica(self) -> tuple[RoleName, int]:
         """Role and index of the replica whose end is the job's: the chief, else worker 0."""
         return ("chief", 0) if self.roles.chief else ("worker", 0)
 
     @property
-    def backoff(self) -> int:
+    def effective_backoff_limit(self) -> int:
         """The shared backoff limit, its default filled in."""
         if self.backoff_limit is None:
             return 0 if self.restart == "never" else 3

@@ -10,7 +10,7 @@ from tests.unit.cli.command import tfsteps
 from tfsteps.engines.argo import launchers
 from tfsteps.engines.argo.inputs import DIRECTIONS
 from tfsteps.engines.argo.lint import problems, warnings
-from tfsteps.evaluate_gate import launcher as gate
+from tfsteps.steps.evaluate_gate import launcher as gate
 
 ROOT = pathlib.Path(__file__).parents[3]
 SHIPPED = ROOT / "manifests/argo-templates/workflow-template.yaml"
@@ -94,7 +94,7 @@ WRONG = [
     (((*FIT, "templateRef"), {"name": "tfsteps"}), "fit.templateRef.template: it is missing"),
     (
         judge(metrics="{{tasks.fit.outputs.parameters.score}}"),
-        "the parameters of template train are digest, .*, metrics, model",
+        "the parameters of template train are .*failure, .*, metrics, model",
     ),
     (judge(metrics="{{tasks.fit.outputs.artifacts.logz}}"), "the artifacts of template train are logs, report"),
     (judge(metrics="{{tasks.fti.outputs.parameters.metrics}}"), "leads nowhere: there is no fti"),
@@ -225,7 +225,7 @@ def test_a_launcher_of_ones_own_whose_inputs_have_other_names():
         "inputs": {"parameters": [{"name": "count"}, {"name": "rate", "default": "0.1"}]},
         "container": {
             "image": "tfsteps/launcher:1",
-            "command": ["python", "-m", "tfsteps.train.launcher"],
+            "command": ["python", "-m", "tfsteps.steps.train.launcher"],
             "args": [
                 "--argo",
                 "train",

@@ -195,7 +195,7 @@ spec:
   - name: fit
     container:
       image: tfsteps/launcher:1
-      command: [python, -m, tfsteps.train.launcher]
+      command: [python, -m, tfsteps.steps.train.launcher]
       args: [--argo, train, name=a, "image=a:1", workers=2]
       env: [{name: TFSTEPS_NODE_NAME, value: a}]
     retryStrategy: {limit: 2, retryPolicy: Always}

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tfsteps.engines.argo.task import ArgoTask
-from tfsteps.engines.task import task
+from tfsteps.engines.base import task
 from tfsteps.spec import SpecError
 
 ENVIRONMENT = {
@@ -112,14 +112,20 @@ def test_a_run_id_that_is_given_counts(tmp_path):
 
 def test_outputs(tmp_path):
     metadata = {"model": {"path": "/data/export"}, "metrics": {"loss": 0.5}, "logs": {"path": "/data/logs"}}
-    parameters = {"job": {"name": "mnist-1"}, "tensorboard_url": "", "digest": 'it\'s "lost"', "value": 0.25, "n": None}
+    parameters = {
+        "job": {"name": "mnist-1"},
+        "tensorboard_url": "",
+        "failure": 'it\'s "lost"',
+        "value": 0.25,
+        "n": None,
+    }
     node(tmp_path).write(parameters, metadata)
     written = {file.name: file.read_text() for file in (tmp_path / "outputs").iterdir()}
     assert json.loads(written.pop("job")) == {"name": "mnist-1"}
     assert json.loads(written.pop("metrics")) == {"loss": 0.5}
     assert written == {
         "tensorboard_url": "",
-        "digest": 'it\'s "lost"',
+        "failure": 'it\'s "lost"',
         "value": "0.25",
         "n": "",
         "model": "/data/export",
@@ -142,7 +148,7 @@ def test_an_input_artifact(tmp_path):
 
 
 def test_a_pod_needs_neither_hera_nor_yaml():
-    program = "import sys\nfrom tfsteps.engines.task import task\ntask(['--argo', 'train', 'workers=2']).parameters\n"
+    program = "import sys\nfrom tfsteps.engines.base import task\ntask(['--argo', 'train', 'workers=2']).parameters\n"
     program += "print(sorted({'hera', 'kfp', 'yaml', 'pydantic', 'json', 'difflib'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -8,10 +8,11 @@ import msgspec
 import yaml
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.places import Places
 
 JOB = "{name: mnist, image: acme/mnist:1, command: [python, train.py], roles: {chief: {}, worker: {replicas: 2}}}"
 START = dt.datetime(2026, 11, 21, 7, 0, tzinfo=dt.UTC)
@@ -26,8 +27,8 @@ def at(seconds):
 def tfjob(run, *conditions, task="mnist", attempt=0, created=0, namespace="ml", job=JOB):
     """Return a TFJob; a condition is (type, status, seconds after the start)."""
     identity = Identity(run=run, task=task, attempt=attempt)
-    places = Places(output=f"/data/{run}", model=f"/data/{run}/model", logs=f"/data/{run}/logs", here=None)
-    item = TFJob().render(spec.parse(job, "job", systems.options()), identity, places, namespace)
+    places = OutputPaths(output=f"/data/{run}", model=f"/data/{run}/model", logs=f"/data/{run}/logs", base_dir=None)
+    item = TFJob().render(spec.parse(job, "job", registry.options()), identity, places, namespace)
     item["metadata"] |= {"uid": f"uid-{run}-{task}-{attempt}", "creationTimestamp": at(created)}
     item["status"] = {
         "conditions": [

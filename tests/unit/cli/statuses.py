@@ -3,9 +3,10 @@
 import time
 
 from tests.support.log_lines import log_line
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt, Digest, ReplicaStatus, Span, Status
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
+from tfsteps.runs.store import Attempt
 
 
 def status(run="r1", task="mnist", attempt=0, workers=2, state=State.RUNNING, **more):
@@ -19,8 +20,8 @@ def status(run="r1", task="mnist", attempt=0, workers=2, state=State.RUNNING, **
             role="worker",
             index=i,
             state=replica_state,
-            spans=[
-                Span(
+            incarnations=[
+                Incarnation(
                     started=now - 60,
                     ended=now - 1 if over else None,
                     state=replica_state,
@@ -35,7 +36,7 @@ def status(run="r1", task="mnist", attempt=0, workers=2, state=State.RUNNING, **
         "identity": Identity(run=run, task=task, attempt=attempt),
         "job": f"{task[:20]}-abc",
         "system": "elsewhere",
-        "deciding": "worker-0",
+        "decisive_replica": "worker-0",
         "state": state,
         "created": now - 62,
         "started": now - 60,
@@ -64,7 +65,7 @@ def append(attempt, *lines):
             file.write(log_line(1_795_000_000.5, replica, text))
 
 
-DIGEST = Digest(
+DIGEST = FailureSummary(
     summary="worker-1 failed with exit code 1: ValueError: no data at train.py:7 in main.",
     replica="worker-1",
     exit_code=1,

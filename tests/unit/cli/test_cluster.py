@@ -10,13 +10,14 @@ from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import at, kubeconfig, pod_of, tfjob
 from tests.wire.scripted import refusal
 from tfsteps import spec
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.watch import Deleted
-from tfsteps.exits import Exit
-from tfsteps.systems.base import Cause, State
+from tfsteps.kube.client import Api
+from tfsteps.kube.watch import Deleted
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.events import State
+from tfsteps.systems.base import Cause
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.job import KubernetesJob
-from tfsteps.systems.kubernetes.tracker import STOPPED, Tracker
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow.tracker import STOPPED, Tracker
 
 K = ("--on", "kubernetes")
 RUNNING = ("Running", "True", 3)
@@ -117,7 +118,7 @@ def test_show_json_is_that_of_a_local_run(server):
     assert shown["run"] == "busy"
     mnist, other = shown["attempts"]
     assert (mnist["state"], mnist["uid"], mnist["log"]) == ("running", BUSY["metadata"]["uid"], "")
-    assert [span["place"] for replica in mnist["replicas"] for span in replica["spans"]] == [
+    assert [incarnation["place"] for replica in mnist["replicas"] for incarnation in replica["incarnations"]] == [
         f"{each['metadata']['name']} on node1" for each in PODS[3:6]
     ]
     assert other["started"] is None
@@ -135,7 +136,7 @@ def of_workflow(name, run, created, **more):
 
 @pytest.mark.parametrize("command", ["show", "logs", "stop", "debug", "pause", "runs"])
 def test_a_workflows_name_stands_for_its_run(server, command, monkeypatch):
-    monkeypatch.setattr("tfsteps.cli.pause._HINT_SECONDS", 0)
+    monkeypatch.setattr("tfsteps.cli.commands.pause._HINT_SECONDS", 0)
     server.there.jobs += [of_workflow("nightly-x7k2p", "6d1f3d6e", 60), of_workflow("nightly-b4b4b", "0b9a5a3e", 61)]
     code, out, err = tfsteps(command, "nightly-x7k2p", *K)
     assert code == 0, err
@@ -308,11 +309,11 @@ def test_no_operator_no_kubeconfig_and_no_server_are_told_apart(server, tmp_path
         patch.setattr(server, "script", lambda _: refusal(404, "NotFound"))
         assert refused("runs", *K) == "error: test knows no kind of job: install an operator\n"
     assert "has no context 'other'" in refused("runs", *K, "--context", "other")
-    monkeypatch.setattr("tfsteps.cli.where._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tfsteps.cli.backends.place._PATIENCE_SECONDS", 0.1)
     file = tmp_path / "kubeconfig"
     file.write_text(re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", file.read_text()))
     code, out, err = tfsteps("runs", *K)
-    assert (code, out) == (Exit.PLATFORM, "")
+    assert (code, out) == (ExitCode.PLATFORM, "")
     assert err.startswith("error: test cannot be reached: ")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert refused("runs", *K).startswith(f"error: there is no kubeconfig {tmp_path / 'none'}; ")
@@ -324,7 +325,7 @@ def test_no_operator_no_kubeconfig_and_no_server_are_told_apart(server, tmp_path
 def test_a_pods_service_account_that_is_not_whole(tmp_path, monkeypatch, files, says):
     for name in files:
         (tmp_path / name).touch()
-    monkeypatch.setattr("tfsteps.cluster.access.SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr("tfsteps.kube.access.SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     said = refused("runs", *K)
     assert said.startswith(f"error: the pod's service account in {tmp_path} cannot be used: ")

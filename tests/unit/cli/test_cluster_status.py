@@ -5,11 +5,12 @@ import pathlib
 import pytest
 
 from tests.unit.cli.jobs_on_cluster import START, pod_of, tfjob
-from tfsteps import spec, systems
-from tfsteps.identity import PREFIX, Identity
+from tfsteps import spec
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.status import job_pods, status
-from tfsteps.systems.kubernetes.upkeep import KEPT_UNTIL, LAUNCHER
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL, LAUNCHER
+from tfsteps.systems.kubernetes.query.status import job_pods, status
 
 NAMES = ("chief-0", "worker-0", "worker-1")
 RUNNING = tfjob("r", ("Created", "True", 0), ("Running", "True", 3))
@@ -50,8 +51,8 @@ def test_times_are_those_of_the_cluster():
     assert (running.created, running.started, running.ended) == (start, start + 4, None)
     ended = of(ENDED, pod_of(ENDED, "chief-0", "Succeeded", 0, started=2, ended=29))
     assert (ended.started, ended.ended) == (None, start + 30), "two pods are gone, and with them when they started"
-    (span,) = ended.replicas[0].spans
-    assert (span.started, span.ended, span.exit_code) == (start + 2, start + 29, 0)
+    (incarnation,) = ended.replicas[0].incarnations
+    assert (incarnation.started, incarnation.ended, incarnation.exit_code) == (start + 2, start + 29, 0)
 
 
 def test_pods_made_again_and_containers_started_again_are_restarts():
@@ -61,7 +62,10 @@ def test_pods_made_again_and_containers_started_again_are_restarts():
     ]
     worker = of(RUNNING, *reversed(pods)).replicas[2]
     assert (worker.restarts, worker.state) == (3, "running")
-    assert [(span.state.value, span.exit_code) for span in worker.spans] == [("failed", 137), ("running", None)]
+    assert [(incarnation.state.value, incarnation.exit_code) for incarnation in worker.incarnations] == [
+        ("failed", 137),
+        ("running", None),
+    ]
 
 
 def test_a_run_keeps_its_name_where_a_label_cannot_hold_it():
@@ -99,7 +103,7 @@ def test_a_job_that_somebody_wrote_by_hand_is_known_by_its_labels():
 def test_a_folder_that_was_lost_with_the_pods_is_no_output(volumes, kept):
     made = spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}, "volumes": volumes}, "test", {})
     identity = Identity(run="r9", task="train")
-    places = systems.get("kubeflow").places(made, identity, pathlib.Path())
+    places = registry.get("kubeflow").places(made, identity, pathlib.Path())
     item = TFJob().render(made, identity, places, "ml")
     item["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
     seen = of({**item, "status": ENDED["status"]})

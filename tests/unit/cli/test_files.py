@@ -7,7 +7,8 @@ import pytest
 
 from tests.support import finished
 from tests.unit.cli.command import refused, said, tfsteps
-from tfsteps import spec, systems
+from tfsteps import spec
+from tfsteps.systems import registry
 
 GOOD = "name: good\ncommand: [python, train.py]\nroles: {worker: {replicas: 2}}\n"
 
@@ -20,7 +21,7 @@ def test_init_writes_a_job_that_is_valid_and_a_program_that_compiles(tmp_path, m
     assert code == 0
     assert {(tmp_path / line).resolve() for line in out.splitlines()} == {job, job.with_name("train.py")}
     assert err == f"Run it: tfsteps run {folder.removeprefix('.')}{'/' if folder != '.' else ''}job.yaml\n"
-    assert not systems.get("local").warnings(spec.load(job, systems.options()))
+    assert not registry.get("local").warnings(spec.load(job, registry.options()))
     ast.parse(job.with_name("train.py").read_text())
 
 

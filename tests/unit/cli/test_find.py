@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.cli.command import COMMAND, refused, said, tfsteps
 from tests.unit.cli.statuses import saved
-from tfsteps.records import Attempt
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
+from tfsteps.runs.store import Attempt
 
 
 @pytest.fixture

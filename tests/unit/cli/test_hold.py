@@ -11,15 +11,16 @@ import pytest
 
 from tests.unit.cli.command import COMMAND, refused
 from tests.unit.cli.statuses import status
-from tfsteps import spec, systems
-from tfsteps.cli import hold
+from tfsteps import spec
+from tfsteps.cli.backends.place import On, Place
+from tfsteps.cli.commands import hold
+from tfsteps.cli.commands.plan import Plan
 from tfsteps.cli.errors import CommandError
-from tfsteps.cli.plan import Plan
-from tfsteps.cli.where import On, Place
-from tfsteps.exits import Exit
-from tfsteps.printer import Printer
-from tfsteps.records import ReplicaStatus, Span
-from tfsteps.systems.base import ReplicaState
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.status import Incarnation, ReplicaStatus
+from tfsteps.systems import registry
 
 JOB = """
 name: mnist
@@ -33,7 +34,7 @@ tensorboard: {}
 
 
 def job(text=JOB):
-    return spec.parse(text, "job", systems.options())
+    return spec.parse(text, "job", registry.options())
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_what_a_role_would_run():
 
 
 def replica(role, index, state, place="", ended=None):
-    spans = [Span(started=1.0, ended=ended, place=place)] if place else []
-    return ReplicaStatus(role=role, index=index, state=state, spans=spans)
+    incarnations = [Incarnation(started=1.0, ended=ended, place=place)] if place else []
+    return ReplicaStatus(role=role, index=index, state=state, incarnations=incarnations)
 
 
 def told(capsys, place, *steps, system="kubeflow"):
@@ -144,7 +145,7 @@ def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_pa
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
-    assert (process.returncode, rest.splitlines()[-1]) == (Exit.CANCELLED, "mnist: cancelled: Stopped: Ctrl-C.")
+    assert (process.returncode, rest.splitlines()[-1]) == (ExitCode.CANCELLED, "mnist: cancelled: Stopped: Ctrl-C.")
 
 
 @pytest.mark.parametrize(
@@ -170,4 +171,4 @@ def test_a_system_with_a_debug_mode_of_its_own_holds_by_that():
     options = held.systems["t9k"]
     assert options["debug"] is True
     assert options["debug_commands"].keys() == {"worker"}
-    assert systems.get("t9k").problems(held) == []
+    assert registry.get("t9k").problems(held) == []

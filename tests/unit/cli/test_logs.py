@@ -11,8 +11,8 @@ import pytest
 from tests.support.log_lines import log_line
 from tests.unit.cli.command import COMMAND, refused, said
 from tests.unit.cli.statuses import append, saved, status
-from tfsteps.records import ReplicaStatus
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
+from tfsteps.runs.status import ReplicaStatus
 
 LINES = [("worker-0", b"a"), ("worker-1", b"b"), ("worker-10", b"c"), ("ps-0", b"d"), ("worker-1", b"e")]
 

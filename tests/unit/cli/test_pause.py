@@ -8,11 +8,11 @@ from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import JOB, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, refusal
-from tfsteps import systems
-from tfsteps.cli import pause
-from tfsteps.exits import Exit
+from tfsteps.cli.commands import pause
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.template import merged
+from tfsteps.systems.kubernetes.render.pod_template import merged
 
 K = ("--on", "kubernetes")
 RUNNING = ("Running", "True", 3)
@@ -146,7 +146,7 @@ def test_an_unknown_run(cluster, command):
     cluster(tfjob("busy", RUNNING))
     assert "error: run 'bsy' is unknown; nearest: busy" in refused(command, "bsy", *K)
     code, _, err = tfsteps(command, "busy", "--namespace", "x")
-    assert (code, "add --on kubernetes" in err) == (Exit.USAGE, True)
+    assert (code, "add --on kubernetes" in err) == (ExitCode.USAGE, True)
 
 
 class Platform:
@@ -168,7 +168,7 @@ class Platform:
 
 def test_a_platform_that_is_no_cluster_pauses_by_itself(monkeypatch):
     platform = Platform()
-    monkeypatch.setattr(systems, "get", lambda name: {"hai": platform}[name])
+    monkeypatch.setattr(registry, "get", lambda name: {"hai": platform}[name])
     _, lock = saved(run="far", system="hai", hold=True)
     with lock:
         assert said("pause", "far") == ["a, b paused"]

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.statuses import DIGEST, saved, status
 from tfsteps.cli import watch
-from tfsteps.cli.text import iso
-from tfsteps.records import Attempt
-from tfsteps.systems.base import State
+from tfsteps.console.text import iso
+from tfsteps.runs.events import State
+from tfsteps.runs.store import Attempt
 
 LONG = "a-name-" * 30
 
@@ -59,7 +59,7 @@ def test_names_of_200_characters_stay_whole_where_no_terminal_is():
 
 
 def test_show_tells_why_a_job_failed():
-    saved(state=State.FAILED, digest=DIGEST, metrics={"loss": 0.25}, warnings=["image is not used"])
+    saved(state=State.FAILED, failure=DIGEST, metrics={"loss": 0.25}, warnings=["image is not used"])
     lines = said("show", "latest")
     assert lines[-1] == f"mnist failed after 1m01s: {DIGEST.summary}"
     for expected in (
@@ -87,18 +87,18 @@ def test_show_has_a_row_for_each_replica():
 
 
 def test_show_as_json_has_the_whole_status():
-    attempt = saved(state=State.FAILED, digest=DIGEST, metrics={"ended": 1e300})
+    attempt = saved(state=State.FAILED, failure=DIGEST, metrics={"ended": 1e300})
     (shown,) = json.loads("".join(said("show", "latest", "--output", "json")))["attempts"]
     written = attempt.status()
     assert shown["folder"] == str(attempt.folder)
     assert shown["ended"] == iso(written.ended)
     assert shown["metrics"] == {"ended": 1e300}, "a metric is no time, whatever its name"
-    assert shown["digest"]["tail"] == DIGEST.tail
-    assert shown["replicas"][1]["spans"][0]["started"] == iso(written.replicas[1].spans[0].started)
+    assert shown["failure"]["tail"] == DIGEST.tail
+    assert shown["replicas"][1]["incarnations"][0]["started"] == iso(written.replicas[1].incarnations[0].started)
 
 
 def test_escape_sequences_of_a_job_do_not_reach_the_terminal():
-    saved(state=State.FAILED, digest=DIGEST, message="\x1b[2Jgone", task="a\x1b[1;1Hb")
+    saved(state=State.FAILED, failure=DIGEST, message="\x1b[2Jgone", task="a\x1b[1;1Hb")
     for command in (("show", "latest"), ("runs",)):
         assert "\x1b" not in "".join(said(*command))
 

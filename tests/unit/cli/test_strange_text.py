@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.cli.command import COMMAND
 from tests.unit.cli.statuses import saved
-from tfsteps.cli.outputs import print_json
-from tfsteps.printer import Printer
-from tfsteps.systems.base import LogLines, Replica, State
+from tfsteps.console.outputs import print_json
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.events import LogLines, Replica, State
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 LATIN = {"PYTHONIOENCODING": "latin-1"}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfsteps.cli.tables import table
-from tfsteps.cli.text import columns, duration
+from tfsteps.console.tables import table
+from tfsteps.console.text import columns, duration
 
 HEADER = ("RUN", "TASK", "STATE", "SYSTEM", "AGE")
 ROWS = [["k7c2m9x4qp", "t" * 200, "succeeded", "local", "1m15s"], ["r2", "日本語" * 40, "failed", "local", "2h"]]

@@ -10,8 +10,8 @@ import pytest
 from tests.support.log_lines import log_line
 from tests.unit.cli.command import tfsteps
 from tests.unit.cli.statuses import saved
-from tfsteps.log_file import read_log
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
+from tfsteps.runs.log_file import read_log
 
 LINES = [("worker-0", b"a"), ("worker-1", b"b b"), ("worker-0", b"\xff\x00")]
 COMMANDS = (

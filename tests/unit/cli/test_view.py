@@ -14,10 +14,10 @@ from rich.console import Console
 from tests.support.event_writer import ScalarWriter
 from tests.unit.cli.statuses import status
 from tests.unit.cli.terminal import Terminal
-from tfsteps.cli import view as view_module
-from tfsteps.cli.board import Board
-from tfsteps.cli.view import View
-from tfsteps.systems.base import PartialLine, Replica, ReplicaState, State, one_line
+from tfsteps.console import live_view as view_module
+from tfsteps.console.live_table import LiveTable
+from tfsteps.console.live_view import LiveView
+from tfsteps.runs.events import PartialLine, Replica, ReplicaState, State, one_line
 
 
 class Recorder(io.StringIO):
@@ -38,7 +38,7 @@ class Recorder(io.StringIO):
         return True
 
 
-class Drawn(View):
+class Drawn(LiveView):
     """A view that counts how often it was drawn."""
 
     draws = 0
@@ -195,8 +195,8 @@ def test_a_flood_costs_the_job_nothing_and_the_rest_is_counted():
 
 def test_it_redraws_five_times_a_second_at_most(monkeypatch):
     drawn = []
-    draw = View._draw
-    monkeypatch.setattr(View, "_draw", lambda self: (drawn.append(time.monotonic()), draw(self)))
+    draw = LiveView._draw
+    monkeypatch.setattr(LiveView, "_draw", lambda self: (drawn.append(time.monotonic()), draw(self)))
     view, _ = make()
     with view:
         while len(drawn) < 7:
@@ -228,7 +228,7 @@ def test_a_terminal_that_goes_away_does_not_end_the_job(monkeypatch):
 @pytest.mark.parametrize("workers", [0, 1, 3, 64])
 def test_a_board_keeps_within_any_terminal(width, height, workers):
     long = "n" * 200
-    board = Board(status(task=long, workers=workers, message=long))
+    board = LiveTable(status(task=long, workers=workers, message=long))
     drawn = board.lines(width, height)
     assert len(drawn) <= height
     assert all(text.cell_len <= width for text in drawn)
@@ -239,7 +239,7 @@ def test_of_many_replicas_the_interesting_ones_are_shown_and_the_rest_counted():
     job.replicas[40].state = ReplicaState.FAILED
     job.replicas[50].restarts = 2
     job.replicas[60].state = ReplicaState.PENDING
-    drawn = [text.plain for text in Board(job).lines(100, 8)]
+    drawn = [text.plain for text in LiveTable(job).lines(100, 8)]
     assert len(drawn) == 8
     assert [row.split()[0] for row in drawn[2:7]] == ["worker-0", "worker-1", "worker-40", "worker-50", "worker-60"]
     assert drawn[7] == "and 59 more: 59 running"
@@ -270,7 +270,7 @@ def test_more_jobs_than_lines_do_not_scroll():
 def test_step_and_metrics_come_from_the_event_files(tmp_path, request):
     writer = ScalarWriter(tmp_path)
     request.addfinalizer(writer.close)
-    board = Board(status(logs=str(tmp_path)))
+    board = LiveTable(status(logs=str(tmp_path)))
     for step, loss in ((1, 0.9), (2, 0.5)):
         writer.scalar("loss", loss, step)
         board.refresh()
@@ -285,8 +285,8 @@ def test_step_and_metrics_come_from_the_event_files(tmp_path, request):
 def test_processes_of_this_machine_show_what_they_use(state):
     job = status(workers=1, system="local")
     job.replicas[0].state = state
-    job.replicas[0].spans[0].place = f"pid {os.getsid(0)} port 1"
-    board = Board(job)
+    job.replicas[0].incarnations[0].place = f"pid {os.getsid(0)} port 1"
+    board = LiveTable(job)
     assert board.lines(100, 5)[2].plain.split()[-2:] == ["-", "-"]
     board.refresh()
     cpu, memory = re.search(r"(\S+) +([\d.]+ [MG]iB)$", board.lines(100, 5)[2].plain).groups()
@@ -297,7 +297,7 @@ def test_processes_of_this_machine_show_what_they_use(state):
 def test_no_color_is_respected(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     out = Recorder()
-    with View(Console(file=out, width=80, height=20, force_terminal=True, highlight=False)) as view:
+    with LiveView(Console(file=out, width=80, height=20, force_terminal=True, highlight=False)) as view:
         view.changed(status())
         view.lines(line(b"x"))
     assert not re.search(r"\x1b\[[0-9;]*3\d", out.getvalue())

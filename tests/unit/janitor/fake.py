@@ -4,13 +4,13 @@ import contextlib
 import re
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import systems
-from tfsteps.cluster.api import Api
 from tfsteps.janitor.sweep import Sweep
+from tfsteps.kube.client import Api
+from tfsteps.systems import registry
 
 _PATH = re.compile(r"/apis?/((?:[^/]+/)?v\w+)(?:/namespaces/([^/]+))?/([^/]+)(?:/([^/]+))?")
 
-_KINDS = {(kind.resource.api, kind.resource.plural): kind.resource.kind for kind in systems.kinds()} | {
+_KINDS = {(kind.resource.api, kind.resource.plural): kind.resource.kind for kind in registry.kinds()} | {
     ("v1", "pods"): "Pod",
     ("argoproj.io/v1alpha1", "workflows"): "Workflow",
 }

@@ -14,14 +14,15 @@ import pytest
 from tests.unit.janitor.fake import Fake
 from tests.unit.janitor.test_sweep import NODE, OWNER
 from tests.unit.kubernetes.objects import condition
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
+from tfsteps import spec
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.upkeep import LAUNCHER
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 
 JOBS, PODS, FLOWS = ("kubeflow.org/v1", "tfjobs"), ("v1", "pods"), ("argoproj.io/v1alpha1", "workflows")
-PLACES = Places(output="/o", model="/m", logs="/l", here=pathlib.Path())
+PLACES = OutputPaths(output="/o", model="/m", logs="/l", base_dir=pathlib.Path())
 
 
 def job(name, *, kind=None, namespace="b", owner=OWNER, state="", **meta):
@@ -191,7 +192,7 @@ NONSENSE = [
     {"a": 5},
     {"": None},
 ]
-KINDS = systems.kinds()
+KINDS = registry.kinds()
 
 
 def broken(item, chance):

@@ -10,19 +10,19 @@ from tests.hai.server import Server
 from tests.unit.janitor.fake import Fake
 from tests.wire.scripted import serve
 from tfsteps import spec
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.api import Api
-from tfsteps.identity import Identity
 from tfsteps.janitor.__main__ import main
 from tfsteps.janitor.hai import HaiSweep
 from tfsteps.janitor.workflows import Workflows
+from tfsteps.kube.access import Access
+from tfsteps.kube.client import Api
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.options import OPTIONS
-from tfsteps.systems.places import Places
 
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
-NOWHERE = Places(output="out", model="model", logs="logs", here=pathlib.Path())
+NOWHERE = OutputPaths(output="out", model="model", logs="logs", base_dir=pathlib.Path())
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pathlib
 
 import yaml
 
-from tfsteps import systems
 from tfsteps.image import IMAGE
 from tfsteps.janitor.__main__ import main
+from tfsteps.systems import registry
 
 MANIFESTS = pathlib.Path(__file__).parents[3] / "manifests/janitor"
 FILES = sorted(file.name for file in (MANIFESTS / "base").glob("*.yaml") if file.name != "kustomization.yaml")
@@ -31,7 +31,7 @@ def test_one_object_a_file_and_no_namespace():
 def test_the_role_is_narrow_and_knows_every_kind_of_job():
     rules = load("base/janitor-role.yaml")["rules"]
     granted = {(group, plural) for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
-    jobs = {(kind.resource.api.partition("/")[0], kind.resource.plural) for kind in systems.kinds()}
+    jobs = {(kind.resource.api.partition("/")[0], kind.resource.plural) for kind in registry.kinds()}
     assert granted == jobs | {("", "pods"), ("argoproj.io", "workflows")}
     assert all("*" not in rule["verbs"] for rule in rules)
 

@@ -8,10 +8,10 @@ from tests.unit.kubernetes.objects import condition, tfjob
 from tfsteps import spec
 from tfsteps.janitor.rules import PATIENCE_SECONDS, due, end_of, owner_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.host import step_of
-from tfsteps.systems.kubernetes.kind import PARTS
-from tfsteps.systems.kubernetes.status import job_ended
-from tfsteps.systems.kubernetes.upkeep import Upkeep, annotations, upkeep
+from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy
+from tfsteps.systems.kubernetes.job_kind import PARTS
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import step_of
+from tfsteps.systems.kubernetes.query.status import job_ended
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
@@ -169,19 +169,21 @@ def test_what_is_no_workflow_owns_no_job(other):
 def test_what_a_job_says_of_itself():
     described = {"name": "a", "image": "i", "roles": {"worker": {}}, "on_end": "keep", "keep_for": "1h"}
     noted = annotations(spec.from_plain({**described, "deadlines": {"total": "1d"}}))
-    assert upkeep({"metadata": {"annotations": noted}}) == Upkeep(deadline=86400, keep_for=3600, on_end="keep")
+    assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy(
+        deadline=86400, keep_for=3600, on_end="keep"
+    )
 
 
 @pytest.mark.parametrize("text", ["-inf", "inf", "nan", "-1", "1e999", "soon", "", "1h"])
 def test_what_is_no_length_of_time_is_not_said(text):
     noted = {"tfsteps.dev/deadline": text, "tfsteps.dev/keep-for": text}
-    assert upkeep({"metadata": {"annotations": noted}}) == Upkeep()
+    assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy()
 
 
 def test_what_a_job_says_when_nothing_is_set():
     noted = annotations(spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}))
-    assert upkeep({"metadata": {"annotations": noted}}) == Upkeep(deadline=7 * 86400)
-    assert upkeep({"metadata": {}}) == Upkeep()
+    assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy(deadline=7 * 86400)
+    assert retention_policy({"metadata": {}}) == RetentionPolicy()
 
 
 STEPS = {

@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.kubernetes.objects import condition
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cluster import api as apis
-from tfsteps.cluster.api import Api
 from tfsteps.janitor.sweep import Sweep
+from tfsteps.kube import client as apis
+from tfsteps.kube.client import Api
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.upkeep import LAUNCHER
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 
 NODE = "wf.train"
 OURS = "app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id,tfsteps.dev/task,tfsteps.dev/attempt"

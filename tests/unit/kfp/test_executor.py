@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfsteps.engines.kfp.executor import ExecutorInput
-from tfsteps.identity import Identity
+from tfsteps.runs.identity import Identity
 
 UUID = "0b9a5a3e-7f3b-4b53-9d47-1a2b3c4d5e6f"
 RUN = "6d1f3d6e-8d5f-4c53-8b0e-3f6f5a1c2b7d"

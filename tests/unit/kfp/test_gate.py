@@ -6,7 +6,7 @@ import math
 import pytest
 
 from tfsteps.engines.kfp.executor import ExecutorInput
-from tfsteps.evaluate_gate import launcher
+from tfsteps.steps.evaluate_gate import launcher
 
 
 @pytest.mark.parametrize("value", [math.nan, None, "0.9", True])

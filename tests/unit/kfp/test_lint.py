@@ -83,17 +83,17 @@ def by_digest():
 
 @dsl.container_component
 def talkative_launcher(text: str):
-    return container(*WHOLE, "--text", text, command=("python", "-m", "tfsteps.train.launcher"))
+    return container(*WHOLE, "--text", text, command=("python", "-m", "tfsteps.steps.train.launcher"))
 
 
 @dsl.container_component
 def cached_launcher(text: str):
-    return container_spec("tfsteps.train.launcher")
+    return container_spec("tfsteps.steps.train.launcher")
 
 
 @launcher_component
 def launcher(text: str):
-    return container_spec("tfsteps.wait.launcher")
+    return container_spec("tfsteps.steps.wait.launcher")
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ import trustme
 from moto.server import ThreadedMotoServer
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps import program
-from tfsteps.cluster import access
 from tfsteps.engines.kfp import object_store
 from tfsteps.engines.kfp.object_store import Upload, upload
-from tfsteps.systems.base import State
-from tfsteps.train import launcher
+from tfsteps.kube import access
+from tfsteps.runs.events import State
+from tfsteps.steps import program
+from tfsteps.steps.train import launcher
 
 ROOT = "mlpipeline/v2/artifacts/p/11111111-2222-3333-4444-555555555555/train/0b9a5a3e-7f3b-4b53-9d47-1a2b3c4d5e6f"
 KEY = ROOT.partition("/")[2]

@@ -10,8 +10,8 @@ from kfp import dsl, kubernetes
 from tests.support.kfp_compiler import compiled
 from tfsteps.engines.kfp import step_rules
 from tfsteps.engines.kfp.lint import local_problems, problems, warnings
-from tfsteps.evaluate_gate import launcher as gate
 from tfsteps.kfp import cleanup, evaluate_gate, launch, train, train_and_finalize, wait
+from tfsteps.steps.evaluate_gate import launcher as gate
 
 GOOD = {"name": "mnist", "image": "mnist:1", "command": ["python", "train.py"], "workers": 2}
 

@@ -4,8 +4,8 @@ import pytest
 
 from tfsteps import spec
 from tfsteps.engines.kfp.task_config import partial_job
-from tfsteps.job_inputs import plain_job
 from tfsteps.spec import SpecError
+from tfsteps.spec.step_inputs import plain_job
 
 JOB = {"name": "mnist", "image": "mnist:1", "roles": {"worker": {}}}
 PVC = {"name": "data", "persistentVolumeClaim": {"claimName": "datasets"}}

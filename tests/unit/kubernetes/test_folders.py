@@ -5,9 +5,10 @@ import pathlib
 
 import pytest
 
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
-from tfsteps.systems.kubernetes.folders import make_folders
+from tfsteps import spec
+from tfsteps.runs.identity import Identity
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.output_folders import make_folders
 
 
 def made(volume, monkeypatch, mounted=True, **fields):
@@ -21,7 +22,7 @@ def made(volume, monkeypatch, mounted=True, **fields):
         }
     )
     monkeypatch.setattr(os.path, "ismount", lambda path: mounted and path == str(volume))
-    places = systems.get("kubeflow").places(job, Identity(run="r", task="t"), pathlib.Path())
+    places = registry.get("kubeflow").places(job, Identity(run="r", task="t"), pathlib.Path())
     make_folders(job, places)
     make_folders(job, places)
     return {str(path.relative_to(volume)): path.stat().st_mode & 0o7777 for path in volume.rglob("*")}

@@ -3,7 +3,7 @@
 import pytest
 
 from tfsteps import spec
-from tfsteps.systems.kubernetes import gang
+from tfsteps.systems.kubernetes.render import gang
 
 ROLES = {"chief": {}, "worker": {"replicas": 3}}
 
@@ -55,11 +55,11 @@ def test_without_a_gang_nothing_changes():
     template = {"metadata": {}, "spec": {"containers": []}}
     alone = job()
     assert gang.gang_pod(template, alone, "j-1") == template
-    assert (gang.scheduling_policy(alone), gang.rights(alone), gang.problems(alone)) == ({}, [], [])
+    assert (gang.scheduling_policy(alone), gang.permissions(alone), gang.problems(alone)) == ({}, [], [])
 
 
 def test_rights():
-    assert list(map(str, gang.rights(job(gang={})))) == [
+    assert list(map(str, gang.permissions(job(gang={})))) == [
         "create podgroups.scheduling.x-k8s.io",
         "get podgroups.scheduling.x-k8s.io",
     ]

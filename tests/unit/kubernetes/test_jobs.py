@@ -4,22 +4,23 @@ import pathlib
 
 import pytest
 
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
-from tfsteps.systems.base import Replica, State
+from tfsteps import spec
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
-from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, bare
-from tfsteps.systems.kubernetes.parts import UNFINISHED
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.dependents import UNFINISHED
+from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, bare
 
 KIND = IndexedJobs()
-PLACES = Places(output="/out", model="/out/model", logs="/out/logs", here=pathlib.Path())
+PLACES = OutputPaths(output="/out", model="/out/model", logs="/out/logs", base_dir=pathlib.Path())
 WHO = Identity(run="r", task="t")
 ROLES = {"chief": {}, "worker": {"replicas": 2}, "ps": {}}
 
 
 def rendered(**fields):
-    job = spec.from_plain({"name": "mnist", "image": "i", "roles": ROLES, **fields}, "test", systems.options())
+    job = spec.from_plain({"name": "mnist", "image": "i", "roles": ROLES, **fields}, "test", registry.options())
     assert KIND.problems(job) == []
     return KIND.render(job, WHO, PLACES, "ns")
 
@@ -44,7 +45,7 @@ def jobs(whole, **conditions):
         if said:
             type_, _, reason = said.partition(":")
             item["status"] = {"conditions": [{"type": type_, "status": "True", "reason": reason}]}
-    (found,) = KIND.gather(reversed(items))
+    (found,) = KIND.group_objects(reversed(items))
     return found
 
 
@@ -98,7 +99,7 @@ def test_what_was_ended_with_the_job_has_not_failed():
 def test_what_goes_on_is_ended_and_what_has_ended_is_left():
     whole = rendered()
     name = whole["metadata"]["name"]
-    changes = KIND.conclude(jobs(whole, chief="Complete", worker="Complete"))
+    changes = KIND.stop_stragglers(jobs(whole, chief="Complete", worker="Complete"))
     assert [(each.name, each.patch["spec"]) for each in changes] == [(f"{name}-ps", {"activeDeadlineSeconds": 1})]
     paused = KIND.pause(jobs(whole, worker="Complete"), paused=True)
     assert sorted(each.name for each in paused) == [name, f"{name}-ps"]
@@ -109,7 +110,7 @@ def test_the_jobs_of_others_are_no_job_of_ours():
     first, *_ = listed(rendered())
     strangers = [{"metadata": {"name": "x", "uid": "x"}}, {"metadata": {"name": "y", "uid": "y", "labels": {"a": "b"}}}]
     alone = {"metadata": {**first["metadata"], "name": "mnist-worker", "uid": "z"}, "spec": {}}
-    assert [item["metadata"]["uid"] for item in KIND.gather([*strangers, alone, first])] == ["first"]
+    assert [item["metadata"]["uid"] for item in KIND.group_objects([*strangers, alone, first])] == ["first"]
 
 
 def test_it_starts_once_its_parts_are_there():
@@ -138,6 +139,6 @@ def test_names_fit_where_pods_are_hosts():
 
 
 def test_a_queue_would_let_in_part_of_a_job():
-    job = spec.from_plain({"name": "a", "image": "i", "roles": ROLES, "queue": "q"}, "test", systems.options())
+    job = spec.from_plain({"name": "a", "image": "i", "roles": ROLES, "queue": "q"}, "test", registry.options())
     (problem,) = KIND.problems(job)
     assert "each role's Job by itself" in str(problem)

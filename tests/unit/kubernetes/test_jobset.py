@@ -5,16 +5,17 @@ import json
 import pytest
 
 from tests.unit.kubernetes.objects import condition
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
-from tfsteps.systems.base import Replica, State
+from tfsteps import spec
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
 from tfsteps.systems.jobset.jobset import JobSet
-from tfsteps.systems.kubernetes.indexed import INDEX
-from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, bare
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, bare
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX
 
 IDENTITY = Identity(run="run", task="task")
-PLACES = Places(output="/o", model="/o/model", logs="/o/logs", here=None)
+PLACES = OutputPaths(output="/o", model="/o/model", logs="/o/logs", base_dir=None)
 QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
 KIND = JobSet()
 SERVERS = {"chief": {}, "worker": {"replicas": 2}, "ps": {"replicas": 2}, "evaluator": {}}
@@ -22,7 +23,7 @@ SERVERS = {"chief": {}, "worker": {"replicas": 2}, "ps": {"replicas": 2}, "evalu
 
 def job(**fields):
     base = {"name": "mnist", "image": "acme/mnist:1", "command": ["train"], "roles": {"worker": {"replicas": 2}}}
-    return spec.from_plain({**base, **fields}, "test", systems.options())
+    return spec.from_plain({**base, **fields}, "test", registry.options())
 
 
 def made(**fields):

@@ -13,11 +13,11 @@ import yaml
 from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import Cluster
 from tests.wire.scripted import serve
-from tfsteps.cluster import access
-from tfsteps.cluster.access import AccessError
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
-from tfsteps.exits import Exit
+from tfsteps.kube import access
+from tfsteps.kube.access import AccessError
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.launcher.exit_codes import ExitCode
 
 SECRET = "s3cr3t-t0ken"
 PODS = Resource("v1", "pods", "Pod")
@@ -198,7 +198,7 @@ PLUGINS = {
 def write(tmp_path, monkeypatch):
     file = tmp_path / "config"
     monkeypatch.setenv("KUBECONFIG", str(file))
-    monkeypatch.setattr("tfsteps.cli.where._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tfsteps.cli.backends.place._PATIENCE_SECONDS", 0.1)
 
     def write(content, script=""):
         text = content if isinstance(content, (bytes, str)) else yaml.safe_dump(content)
@@ -215,7 +215,7 @@ def write(tmp_path, monkeypatch):
 def refused(file, says):
     """Check what every command says of a kubeconfig."""
     code, out, err = tfsteps("runs", "--on", "kubernetes")
-    assert (code, out) == (Exit.USAGE, ""), err
+    assert (code, out) == (ExitCode.USAGE, ""), err
     (line,) = err.splitlines()
     assert line.startswith("error: ")
     assert str(file) in line

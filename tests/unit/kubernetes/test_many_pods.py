@@ -4,12 +4,12 @@ import resource
 
 from tests.unit.kubernetes.objects import pod, tfjob
 from tfsteps import spec
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.api import Api
-from tfsteps.cluster.watch import Changed, Deleted, Listed
+from tfsteps.kube.access import Access
+from tfsteps.kube.client import Api
+from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes import pod_logs
-from tfsteps.systems.kubernetes.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 REPLICAS = 1000
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": REPLICAS}}})

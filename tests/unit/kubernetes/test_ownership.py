@@ -4,13 +4,13 @@ import pytest
 
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.unit.kubernetes.test_tracker import W0, W1, Story, leaving
-from tfsteps import systems
-from tfsteps.cluster.watch import Changed, Deleted, Listed
+from tfsteps.kube.watch import Changed, Deleted, Listed
+from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.jobset.jobset import JobSet
-from tfsteps.systems.kubernetes.kind import PARTS
-from tfsteps.systems.kubernetes.ownership import is_foreign, is_own
-from tfsteps.systems.kubernetes.status import job_pods
+from tfsteps.systems.kubernetes.follow.ownership import is_foreign, is_own
+from tfsteps.systems.kubernetes.job_kind import PARTS
+from tfsteps.systems.kubernetes.query.status import job_pods
 from tfsteps.systems.trainjob.trainjob import TrainJob
 
 BEFORE, AT, AFTER = (f"2026-01-01T00:00:{second:02d}Z" for second in (5, 10, 11))
@@ -24,7 +24,7 @@ def meta(owner=None, *, created=AFTER, deleting=False, **labels):
     return {"name": "p", "uid": "p", "creationTimestamp": created, "ownerReferences": owners, "labels": labels, **end}
 
 
-DIRECT = [kind for kind in systems.kinds() if kind.name in ("kubeflow", "t9k", "tfjob-v1alpha1")]
+DIRECT = [kind for kind in registry.kinds() if kind.name in ("kubeflow", "t9k", "tfjob-v1alpha1")]
 
 
 @pytest.mark.parametrize("kind", DIRECT, ids=lambda kind: kind.resource.api)
@@ -118,4 +118,4 @@ def test_a_pod_that_was_taken_for_ours_before_it_was_being_deleted_is_given_back
 def test_who_looks_at_a_job_sees_its_own_pods_alone():
     job, old = {**tfjob(), "spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": {}}}}}, OLD[0]
     items = [{**each, "metadata": {**each["metadata"], "creationTimestamp": AT}} for each in (old, *NEW)]
-    assert [each.pod.uid for each in job_pods(systems.kinds_of("kubeflow")[0], job, items)] == ["p0", "p1"]
+    assert [each.pod.uid for each in job_pods(registry.kinds_of("kubeflow")[0], job, items)] == ["p0", "p1"]

@@ -5,10 +5,12 @@ import pathlib
 
 import pytest
 
-from tfsteps import metrics, spec, systems
-from tfsteps.identity import Identity
-from tfsteps.job_task import JobOutput
-from tfsteps.lifecycle import first_status
+from tfsteps import spec
+from tfsteps.launcher import metrics
+from tfsteps.launcher.lifecycle import first_status
+from tfsteps.runs.identity import Identity
+from tfsteps.steps.job_step import JobOutput
+from tfsteps.systems import registry
 
 CLAIM = {"pvc": "data", "mount": "/data"}
 EXPORT = {"nfs": {"server": "filer", "path": "/exports"}, "mount": "/nfs"}
@@ -23,7 +25,7 @@ def job(volumes=(), **fields):
 
 def output(made, task="train"):
     here = pathlib.Path()
-    return systems.get("kubeflow").places(made, Identity(run="r1", task=task), here).output
+    return registry.get("kubeflow").places(made, Identity(run="r1", task=task), here).output
 
 
 @pytest.mark.parametrize(
@@ -41,15 +43,15 @@ def output(made, task="train"):
 def test_the_first_volume_that_lasts_holds_the_outputs(volumes, folder):
     made = job(volumes)
     assert output(made) == f"{folder}/r1/train"
-    lost = [each for each in systems.get("kubeflow").warnings(made) if "lost with their pods" in each]
+    lost = [each for each in registry.get("kubeflow").warnings(made) if "lost with their pods" in each]
     assert bool(lost) == (folder == NOWHERE)
 
 
-@pytest.mark.parametrize("system", [*systems.on_kubernetes(), "hai"])
+@pytest.mark.parametrize("system", [*registry.on_kubernetes(), "hai"])
 @pytest.mark.parametrize("volumes", [[], [SCRATCH]])
 def test_a_folder_that_is_lost_with_its_pod_is_not_handed_on(system, volumes):
     made, identity = job([] if system == "hai" else volumes), Identity(run="r1", task="train")
-    on = systems.get(system)
+    on = registry.get(system)
     lost = first_status(made, identity, on, on.places(made, identity, pathlib.Path()), "")
     assert (lost.output, lost.model, lost.logs) == ("", "", "")
     assert JobOutput.of(lost).model == ""
@@ -66,7 +68,7 @@ def test_metrics_that_are_lost_with_the_pods_are_reported_not_looked_for():
 def test_what_the_job_says_counts():
     made = job([CLAIM], output_dir="/other/{name}/{run_id}/{task}")
     assert output(made) == "/other/mnist/r1/train"
-    assert systems.get("kubeflow").warnings(made) == []
+    assert registry.get("kubeflow").warnings(made) == []
 
 
 @pytest.mark.parametrize("task", ["mnist-x2k4[0].train", "fan-out-x2k4.train(0:LEARNING_RATE:0.1)", "a*b?{c}"])
@@ -82,7 +84,7 @@ def test_a_task_with_a_plain_name_is_found_by_it():
     )
 
 
-@pytest.mark.parametrize("system", systems.available())
+@pytest.mark.parametrize("system", registry.available())
 @pytest.mark.parametrize("scheme", ["gs", "s3", "hdfs"])
 @pytest.mark.parametrize("slashes", ["", "/", "//"])
 def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
@@ -90,7 +92,7 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
     made = job(
         output_dir=f"{scheme}://bucket/{{run_id}}{slashes}", outputs={"model": "./export/", "logs": "."}, **board
     )
-    identity, on = Identity(run="r1", task="train"), systems.get(system)
+    identity, on = Identity(run="r1", task="train"), registry.get(system)
     assert not on.problems(made)
     places = on.places(made, identity, tmp_path)
     root = f"{scheme}://bucket/r1"
@@ -101,12 +103,12 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
     assert f'"{scheme}:/bucket' not in plan
 
 
-@pytest.mark.parametrize("system", systems.available())
+@pytest.mark.parametrize("system", registry.available())
 def test_metrics_at_a_uri_are_said_to_stay_empty_before_the_start(system):
     said = "`outputs.metrics` stays empty: event files at s3:// are not read."
     for wanted in ({}, {"loss": "train/loss"}):
         made = job(output_dir="s3://bucket/x", outputs={"metrics": wanted})
-        assert any(said in each for each in systems.get(system).warnings(made)) == bool(wanted)
+        assert any(said in each for each in registry.get(system).warnings(made)) == bool(wanted)
 
 
 @pytest.mark.parametrize(
@@ -121,20 +123,20 @@ def test_metrics_at_a_uri_are_said_to_stay_empty_before_the_start(system):
     ids=["read-only", "writable", "writable within it", "read-only within it", "another folder"],
 )
 def test_output_on_a_volume_that_is_mounted_read_only_is_refused(volumes, refused):
-    found = systems.get("kubeflow").problems(job(volumes, output_dir="/data/runs/{run_id}"))
+    found = registry.get("kubeflow").problems(job(volumes, output_dir="/data/runs/{run_id}"))
     assert [str(each).partition(",")[0] for each in found] == (
         [f"output_dir: '/data/runs/{{run_id}}' is on the volume at {volumes[-1]['mount']}"] if refused else []
     )
 
 
-@pytest.mark.parametrize("system", systems.on_kubernetes())
+@pytest.mark.parametrize("system", registry.on_kubernetes())
 def test_a_pod_has_no_folder_for_a_relative_path(system):
-    (problem,) = systems.get(system).problems(job(output_dir="runs/{run_id}"))
+    (problem,) = registry.get(system).problems(job(output_dir="runs/{run_id}"))
     assert str(problem).startswith("output_dir: 'runs/{run_id}' is relative, and a pod has no folder of the job file.")
 
 
-@pytest.mark.parametrize("folder", ["out/", "./out", "out//", "{here}/out/"])
+@pytest.mark.parametrize("folder", ["out/", "./out", "out//", "{base_dir}/out/"])
 def test_a_path_of_this_machine_is_made_whole(folder, tmp_path):
-    made = job(output_dir=folder.format(here=tmp_path))
-    places = systems.get("local").places(made, Identity(run="r1", task="train"), tmp_path)
+    made = job(output_dir=folder.format(base_dir=tmp_path))
+    places = registry.get("local").places(made, Identity(run="r1", task="train"), tmp_path)
     assert (places.output, places.model) == (str(tmp_path / "out"), str(tmp_path / "out/model"))

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.kubernetes.objects import STATUSES
 from tests.unit.kubernetes.objects import pod as item
-from tfsteps.systems.base import ReplicaState
-from tfsteps.systems.kubernetes.pods import pod
+from tfsteps.runs.events import ReplicaState
+from tfsteps.systems.kubernetes.follow.pods import pod
 
 P, R, S, F, AGAIN = (
     ReplicaState.PENDING,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tfsteps.systems.kubernetes.host import LauncherImage, _image
-from tfsteps.systems.kubernetes.reader import find_mount, reader_pod
+from tfsteps.systems.kubernetes.follow.volume_reader import find_mount, reader_pod
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherImage, _image
 
 CLAIM = {"name": "claim", "persistentVolumeClaim": {"claimName": "data"}}
 EXPORT = {"name": "export", "nfs": {"server": "filer", "path": "/exports"}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.systems.kubernetes.scope import hooked, is_leaf_of, lies_within, scope
+from tfsteps.systems.kubernetes.pipeline.finalizer_scope import hooked, is_leaf_of, lies_within, scope
 
 IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item"
 

@@ -6,12 +6,13 @@ import subprocess
 
 import pytest
 
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
-from tfsteps.systems.base import Replica, State
-from tfsteps.systems.kubernetes.kind import PARTS, RELEASE
-from tfsteps.systems.places import Places
-from tfsteps.systems.t9k.modes import PAUSED
+from tfsteps import spec
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE
+from tfsteps.systems.t9k.run_mode import PAUSED
 from tfsteps.systems.t9k.trainingjob import TensorFlowTrainingJob
 
 KIND = TensorFlowTrainingJob()
@@ -112,11 +113,11 @@ def test_verdict(found, state, reason):
 
 def job(**fields):
     base = {"name": "mnist", "image": "acme/mnist:1", "command": ["python", "t.py"], "roles": {"worker": {}}}
-    return spec.from_plain({**base, **fields}, "test", systems.options())
+    return spec.from_plain({**base, **fields}, "test", registry.options())
 
 
 def rendered(**fields):
-    places = Places(output="/data/out", model="/data/out/model", logs="/data/out/logs", here=None)
+    places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
     return KIND.render(job(**fields), Identity(run="r", task="t"), places, "ns")
 
 
@@ -345,9 +346,9 @@ def test_what_is_different(fields, words):
     ],
 )
 def test_the_status_tells_of_a_tensorboard(told, name, note):
-    found = KIND.board({**item("Running"), "status": {"tensorboard": told}})
+    found = KIND.tensorboard_link({**item("Running"), "status": {"tensorboard": told}})
     assert (found.resource.kind, found.name, found.note) == ("TensorBoard", name, note)
-    assert KIND.board(item("Running")) is None
+    assert KIND.tensorboard_link(item("Running")) is None
 
 
 @pytest.mark.parametrize(

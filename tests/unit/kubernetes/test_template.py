@@ -5,11 +5,11 @@ import pathlib
 import pytest
 
 from tfsteps import spec
-from tfsteps.identity import Identity
-from tfsteps.systems.kubernetes.template import gpu_problems, merged, pod_template
-from tfsteps.systems.places import Places
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems.kubernetes.render.pod_template import gpu_problems, merged, pod_template
 
-PLACES = Places(output="/out", model="/out/model", logs="/out/logs", here=pathlib.Path())
+PLACES = OutputPaths(output="/out", model="/out/model", logs="/out/logs", base_dir=pathlib.Path())
 TOTAL_SIZE = 1 << 30
 
 

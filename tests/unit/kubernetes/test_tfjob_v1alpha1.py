@@ -5,11 +5,12 @@ import subprocess
 
 import pytest
 
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
-from tfsteps.systems.base import Replica, State
-from tfsteps.systems.kubernetes.kind import PARTS
-from tfsteps.systems.places import Places
+from tfsteps import spec
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.job_kind import PARTS
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
 KIND, LATER = KINDS["tensorflow.org"], KINDS["kubeflow.org"]
@@ -65,7 +66,7 @@ def test_what_failed_is_named():
 
 def job(roles, **fields):
     base = {"name": "mnist", "image": "acme/mnist:1", "command": ["python", "t.py"], "roles": roles}
-    return spec.from_plain({**base, **fields}, "test", systems.options())
+    return spec.from_plain({**base, **fields}, "test", registry.options())
 
 
 def v1alpha1(**options):
@@ -73,7 +74,7 @@ def v1alpha1(**options):
 
 
 def rendered(roles, kind=KIND, **fields):
-    places = Places(output="/data/out", model="/data/out/model", logs="/data/out/logs", here=None)
+    places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
     return kind.render(job(roles, **fields), Identity(run="r", task="t"), places, "ns")
 
 
@@ -90,11 +91,11 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "roles", "fields", "types", "deciding"), TYPES.values(), ids=TYPES)
-def test_types(kind, roles, fields, types, deciding):
+@pytest.mark.parametrize(("kind", "roles", "fields", "types", "decisive_replica"), TYPES.values(), ids=TYPES)
+def test_types(kind, roles, fields, types, decisive_replica):
     made = rendered(roles, kind, **fields)
     assert [f"{each['tfReplicaType']} {each['replicas']}" for each in made["spec"]["replicaSpecs"]] == types
-    assert made["spec"]["terminationPolicy"]["chief"] == {"replicaName": deciding, "replicaIndex": 0}
+    assert made["spec"]["terminationPolicy"]["chief"] == {"replicaName": decisive_replica, "replicaIndex": 0}
     assert {name: each.replicas for name, each in kind.roles(made).items()} == {
         name: role.replicas for name, role in job(roles).roles.items()
     }
@@ -178,7 +179,7 @@ def test_an_evaluator_is_a_job_beside_the_tfjob():
     stored = {key: value for key, value in made.items() if key != PARTS}
     assert KIND.roles(made)["evaluator"].template is pod
     assert KIND.roles(stored)["evaluator"].replicas == 1
-    wanted = {f"{right.verb} {right.plural}" for right in KIND.rights(job(CHIEF | {"evaluator": {}}))}
+    wanted = {f"{right.verb} {right.plural}" for right in KIND.permissions(job(CHIEF | {"evaluator": {}}))}
     assert {"create jobs", "patch jobs", "list jobs"} == wanted
 
 
@@ -200,8 +201,8 @@ def test_a_tensorboard_sees_the_volumes_of_the_job():
     }
     assert made["spec"]["tfImage"] == "tb:1"
     service = f"{made['metadata']['name']}-tensorboard-{made['spec']['RuntimeId']}"
-    assert KIND.board(made).path == f"/api/v1/namespaces/ns/services/{service}:80/proxy/"
-    assert KIND.board(rendered(CHIEF)) is None
+    assert KIND.tensorboard_link(made).path == f"/api/v1/namespaces/ns/services/{service}:80/proxy/"
+    assert KIND.tensorboard_link(rendered(CHIEF)) is None
 
 
 @pytest.mark.parametrize(("restart", "policy"), [("never", "Never"), ("exit_code", "OnFailure")])
@@ -242,7 +243,7 @@ def test_a_pause_is_noted_before_the_pods_go_and_until_they_are_back():
 def test_the_end(ended, master):
     others = ("jobs", "tf_job_name=job,job_type!=MASTER", {"suspend": True})
     masters = [("jobs", "tf_job_name=job,job_type=MASTER", master)] if master else []
-    assert changed(KIND.conclude(ended)) == [*masters, others]
+    assert changed(KIND.stop_stragglers(ended)) == [*masters, others]
 
 
 # --- problems and warnings
@@ -303,9 +304,9 @@ def test_workers_may_restart_on_failure():
 
 
 def test_a_job_file_chooses_the_api():
-    system = systems.get("tfjob-v1alpha1")
-    places = Places(output="/o", model="/o/m", logs="/o/l", here=None)
+    system = registry.get("tfjob-v1alpha1")
+    places = OutputPaths(output="/o", model="/o/m", logs="/o/l", base_dir=None)
     for api in KINDS:
         (plan,) = system.plan(job(CHIEF, **v1alpha1(api=api)), Identity(run="r", task="t"), places)
         assert plan["apiVersion"] == f"{api}/v1alpha1"
-    assert [kind.resource.api for kind in systems.kinds_of("tfjob-v1alpha1")] == [f"{api}/v1alpha1" for api in KINDS]
+    assert [kind.resource.api for kind in registry.kinds_of("tfjob-v1alpha1")] == [f"{api}/v1alpha1" for api in KINDS]

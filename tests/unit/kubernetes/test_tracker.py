@@ -3,12 +3,13 @@
 import pytest
 
 from tests.unit.kubernetes.objects import pod, tfjob
-from tfsteps.cluster.watch import Changed, Deleted, Listed, Refused
-from tfsteps.systems.base import JobChanged, LaunchError, Replica, ReplicaChanged, State
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused
+from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, State
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.complaints import Complaint
-from tfsteps.systems.kubernetes.kind import Verdict
-from tfsteps.systems.kubernetes.tracker import Tracker
+from tfsteps.systems.kubernetes.follow.tracker import Tracker
+from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
+from tfsteps.systems.kubernetes.job_kind import Verdict
 
 W0, W1 = Replica("worker", 0), Replica("worker", 1)
 CANCELLED = Verdict(State.CANCELLED, "Stopped")
@@ -139,7 +140,7 @@ def test_a_job_that_is_held_stopped_or_over_is_not_short():
 
 def test_why_pods_are_not_made_is_said_while_some_are_missing():
     story = Story().job(Changed(tfjob("Created")))
-    story.tracker.complaint = Complaint("FailedCreatePod", "exceeded quota")
+    story.tracker.complaint = WarningEvent("FailedCreatePod", "exceeded quota")
     story.later(1).pods(BOTH[0]).later(100)
     assert story.states == ["pending", "pending"]
     assert [each.message for each in story.said if isinstance(each, JobChanged)] == ["", "exceeded quota"]

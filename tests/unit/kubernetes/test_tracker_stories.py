@@ -4,13 +4,13 @@ import copy
 import random
 
 from tests.unit.kubernetes.objects import STATUSES, pod, tfjob
-from tfsteps.cluster.watch import Changed, Deleted, Listed
-from tfsteps.deadlines import Clock
+from tfsteps.kube.watch import Changed, Deleted, Listed
+from tfsteps.launcher.deadlines import Clock
+from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.spec import Deadlines
-from tfsteps.systems.base import JobChanged, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.kind import Verdict
-from tfsteps.systems.kubernetes.tracker import Tracker
+from tfsteps.systems.kubernetes.follow.tracker import Tracker
+from tfsteps.systems.kubernetes.job_kind import Verdict
 
 REPLICAS = [Replica("worker", 0), Replica("worker", 1)]
 CONDITIONS = ["Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed"]

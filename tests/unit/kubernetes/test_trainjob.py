@@ -6,15 +6,16 @@ import subprocess
 import pytest
 
 from tests.unit.kubernetes.objects import condition
-from tfsteps import spec, systems
-from tfsteps.identity import Identity
-from tfsteps.systems.base import Replica, State
-from tfsteps.systems.kubernetes.indexed import INDEX
-from tfsteps.systems.places import Places
+from tfsteps import spec
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX
 from tfsteps.systems.trainjob.runtimes import runtimes
 from tfsteps.systems.trainjob.trainjob import TrainJob
 
-PLACES = Places(output="/o", model="/o/model", logs="/o/logs", here=None)
+PLACES = OutputPaths(output="/o", model="/o/model", logs="/o/logs", base_dir=None)
 QUEUE = {"kueue.x-k8s.io/queue-name": "team"}
 KIND = TrainJob()
 SERVERS = {"chief": {}, "worker": {"replicas": 2}, "ps": {}, "evaluator": {}}
@@ -23,7 +24,7 @@ REPLICAS = [Replica("chief", 0), Replica("worker", 0), Replica("worker", 1), Rep
 
 def job(**fields):
     base = {"name": "mnist", "image": "acme/mnist:1", "command": ["train"], "roles": {"worker": {"replicas": 2}}}
-    return spec.from_plain({**base, **fields}, "test", systems.options())
+    return spec.from_plain({**base, **fields}, "test", registry.options())
 
 
 def made(**fields):
@@ -229,7 +230,7 @@ def test_a_missing_runtime_is_explained():
         'ClusterTrainingRuntime.trainer.kubeflow.org "ours" not found: '
         "specified clusterTrainingRuntime must be created before the TrainJob is created"
     )
-    said = KIND.explained(made(systems={"trainjob": {"runtime": "ours"}}), refusal)
+    said = KIND.explain_rejection(made(systems={"trainjob": {"runtime": "ours"}}), refusal)
     assert "no ClusterTrainingRuntime ours" in said
     assert "kubectl apply -k manifests/trainjob-runtimes" in said
-    assert KIND.explained(made(), "exceeded quota") == ""
+    assert KIND.explain_rejection(made(), "exceeded quota") == ""

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.kubernetes.objects import condition, tfjob
-from tfsteps.systems.base import Replica, State
+from tfsteps.runs.events import Replica, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 OVER = condition("Running", "False")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfsteps.systems.kubernetes.workflow import has_ended, is_pending, retries_lost_pod
+from tfsteps.systems.kubernetes.pipeline.workflow import has_ended, is_pending, retries_lost_pod
 
 ID, NAME = "wf-1", "wf.fit(0)"
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.event_writer import ScalarWriter
-from tfsteps import event_files
 from tfsteps.report import charts, curves
 from tfsteps.report.curves import Chart, Curve, Point
+from tfsteps.tensorboard import event_files
 
 
 def write(folder, points, tag="loss"):

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.unit.report.test_html import Reader
-from tfsteps.records import ReplicaStatus
 from tfsteps.report.graph import graph
-from tfsteps.systems.base import ReplicaState
+from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.status import ReplicaStatus
 
 
 def replicas(**counts):

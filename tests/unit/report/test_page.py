@@ -12,9 +12,9 @@ from tests.support.event_writer import ScalarWriter
 from tests.support.finished import START, attempt_of, changes, log, ran
 from tests.unit.report.test_html import Reader
 from tfsteps import report
-from tfsteps.records import Digest, ReplicaStatus
 from tfsteps.report.replicas import notable
-from tfsteps.systems.base import ReplicaState, State
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.status import FailureSummary, ReplicaStatus
 
 ONE = "{name: one, command: [python, train.py], roles: {worker: {}}}"
 
@@ -87,7 +87,7 @@ def test_what_comes_from_outside_stays_text():
     status.job = status.reason = status.message = status.namespace = status.model = status.output = EVIL
     status.tensorboard_url = "javascript:alert(1)"
     status.warnings, status.metrics = [EVIL], {EVIL: 1.0}
-    status.digest = Digest(
+    status.failure = FailureSummary(
         summary=EVIL, replica=EVIL, exit_code=1, meaning=EVIL, exception=EVIL, frame=EVIL, tail=[EVIL]
     )
     ran(status.replicas[0], 0, 1, "failed", 1, EVIL)
@@ -132,7 +132,7 @@ def test_a_job_description_that_cannot_be_read_is_shown_as_it_is(raw):
 def test_odd_times_harm_nothing(at):
     attempt, status = attempt_of(ONE, State.FAILED, started=at, ended=at)
     ran(status.replicas[0], 5, -5, "failed", 1)
-    status.replicas[0].spans[0].ended = at
+    status.replicas[0].incarnations[0].ended = at
     status.created = at
     status.transitions = [*changes((0, "pending")), *changes((-10, "failed"))]
     attempt.write(status)

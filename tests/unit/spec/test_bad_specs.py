@@ -3,9 +3,10 @@
 import pytest
 
 from tests.unit.spec.bad_specs import BAD_SPECS, whole
-from tfsteps import spec, systems
+from tfsteps import spec
+from tfsteps.systems import registry
 
-OPTIONS = systems.options()
+OPTIONS = registry.options()
 
 
 def problems(text):

@@ -5,15 +5,16 @@ import pathlib
 import msgspec
 import pytest
 
-from tfsteps import spec, systems
+from tfsteps import spec
 from tfsteps.spec.docstrings import structs
+from tfsteps.systems import registry
 
 EXAMPLES = sorted((pathlib.Path(__file__).parents[3] / "docs" / "examples").iterdir())
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_it_parses_and_runs_through_every_rule(path):
-    assert spec.load(path, systems.options()).roles.items()
+    assert spec.load(path, registry.options()).roles.items()
 
 
 @pytest.mark.parametrize("path", [path for path in EXAMPLES if path.suffix == ".yaml"], ids=lambda path: path.name)

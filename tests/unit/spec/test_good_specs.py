@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.unit.spec.bad_specs import whole
 from tests.unit.spec.jobs import jobs
-from tfsteps import spec, systems
+from tfsteps import spec
 from tfsteps.spec.docstrings import structs
 from tfsteps.spec.pod import EnvSource, Limits, Nfs, Resources, Toleration, Volume
 from tfsteps.spec.types import Gang, Outputs, Role, Roles, TensorBoard
+from tfsteps.systems import registry
 
 ROOT = pathlib.Path(__file__).parents[3]
 GIB = 2**30
@@ -23,11 +24,11 @@ PATHS = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # with -S, no .p
 
 
 def parse(piece):
-    return spec.parse(whole(piece), "job.yaml", systems.options())
+    return spec.parse(whole(piece), "job.yaml", registry.options())
 
 
 def test_the_whole_job_means_what_it_says():
-    job = spec.load(ROOT / "docs" / "examples" / "mnist.yaml", systems.options())
+    job = spec.load(ROOT / "docs" / "examples" / "mnist.yaml", registry.options())
     assert job == spec.TrainingJob(
         name="mnist",
         image="ghcr.io/acme/mnist:1.4",
@@ -175,10 +176,10 @@ INFERRED = [
 ]
 
 
-@pytest.mark.parametrize(("piece", "how", "deciding"), INFERRED)
-def test_strategy_and_deciding_replica_follow_from_the_roles(piece, how, deciding):
+@pytest.mark.parametrize(("piece", "how", "decisive_replica"), INFERRED)
+def test_strategy_and_deciding_replica_follow_from_the_roles(piece, how, decisive_replica):
     job = parse(piece)
-    assert (job.how, job.deciding) == (how, deciding)
+    assert (job.effective_strategy, job.decisive_replica) == (how, decisive_replica)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_strategy_and_deciding_replica_follow_from_the_roles(piece, how, decidin
     ],
 )
 def test_the_backoff_limit_follows_from_the_restart_policy(piece, backoff):
-    assert parse(piece).backoff == backoff
+    assert parse(piece).effective_backoff_limit == backoff
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_a_byte_order_mark_and_windows_lines_are_no_part_of_the_job(tmp_path, te
 
 
 def test_options_have_their_defaults_filled_in():
-    local = systems.options()["local"]
+    local = registry.options()["local"]
     assert spec.options_of(parse("systems: {local: {grace: 5s}}"), "local", local) == local(grace=5.0)
     assert spec.options_of(parse(""), "local", local) == local()
 

@@ -10,13 +10,14 @@ import time
 
 import pytest
 
-from tfsteps import spec, systems
+from tfsteps import spec
+from tfsteps.systems import registry
 
 ROOT = pathlib.Path(__file__).parents[3]
 FILES = sorted([*(ROOT / "docs/examples").glob("*"), *(ROOT / "pipelines/jobs").glob("*.yaml")])
 TEXTS = [file.read_text() for file in FILES]
 LINES = [line for text in TEXTS for line in text.splitlines() if line.strip()]
-OPTIONS = systems.options()
+OPTIONS = registry.options()
 COUNT = int(os.environ.get("TFSTEPS_FUZZ", "20000"))
 SEED = int(os.environ.get("TFSTEPS_FUZZ_SEED", "0"))
 PARTS = 4
@@ -126,7 +127,7 @@ def test_a_text_is_a_job_or_a_list_of_problems(part):
 
 def runs_or_is_refused(job):
     """Let each job system look at a good job, as far as it can without a cluster."""
-    for name in systems.available():
-        for problem in systems.get(name).problems(job):
+    for name in registry.available():
+        for problem in registry.get(name).problems(job):
             assert str(problem).isprintable()
-        systems.get(name).warnings(job)
+        registry.get(name).warnings(job)

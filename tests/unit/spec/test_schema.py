@@ -13,15 +13,15 @@ from tests.unit.spec.bad_fields import BAD_FIELDS
 from tests.unit.spec.bad_specs import BAD_TOGETHER, whole
 from tests.unit.spec.jobs import jobs
 from tests.unit.spec.test_good_specs import ALLOWED, INFERRED, QUANTITIES
-from tfsteps import systems
 from tfsteps.spec import TrainingJob, yaml_text
 from tfsteps.spec.docstrings import attributes, structs, summary
 from tfsteps.spec.schema import json_schema
+from tfsteps.systems import registry
 
-SCHEMA = json_schema(systems.options())
+SCHEMA = json_schema(registry.options())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 EXAMPLES = sorted((pathlib.Path(__file__).parents[3] / "docs" / "examples").iterdir())
-TYPES = structs(TrainingJob, *filter(None, systems.options().values()))
+TYPES = structs(TrainingJob, *filter(None, registry.options().values()))
 
 
 def faults(text):
@@ -76,7 +76,7 @@ def test_an_editor_shows_the_meaning_and_what_is_allowed():
 
 
 def test_every_job_system_is_named():
-    assert list(SCHEMA["properties"]["systems"]["properties"]) == list(systems.NAMES)
+    assert list(SCHEMA["properties"]["systems"]["properties"]) == list(registry.NAMES)
 
 
 def test_without_options_any_job_system_may_be_named():
@@ -85,4 +85,4 @@ def test_without_options_any_job_system_may_be_named():
 
 def test_it_is_plain_json_and_the_same_every_time():
     assert json.loads(json.dumps(SCHEMA)) == SCHEMA
-    assert json.dumps(json_schema(systems.options())) == json.dumps(SCHEMA)
+    assert json.dumps(json_schema(registry.options())) == json.dumps(SCHEMA)

@@ -2,7 +2,7 @@
 
 import re
 
-from tfsteps import timezones
+from tfsteps.text import timezones
 
 _WORDS = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 _EVERY = re.compile(r"@every (\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")

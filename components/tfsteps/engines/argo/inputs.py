@@ -9,15 +9,16 @@ from typing import Any, get_args
 
 import msgspec
 
-from tfsteps import spec, systems
+from tfsteps import spec
 from tfsteps.engines.argo.interface import REFERENCE, BadValueError, Input, Interface, interfaces
-from tfsteps.identity import name_problem
-from tfsteps.job_inputs import plain_job
+from tfsteps.runs.identity import name_problem
 from tfsteps.spec import Problem, SpecError, TrainingJob
 from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
 from tfsteps.spec.problems import Path, shown
 from tfsteps.spec.spelling import nearest
+from tfsteps.spec.step_inputs import plain_job
+from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
 UNKNOWN = "{{}}"
@@ -86,7 +87,7 @@ def _value(declared: Input, text: str) -> Any:
 
 
 def _ours(name: str, values: _Values) -> Iterator[Problem]:
-    for field, allowed in {**_CHOICES, "system": [AUTO, *systems.available()]}.items():
+    for field, allowed in {**_CHOICES, "system": [AUTO, *registry.available()]}.items():
         value = values.get(field)
         if value is not None and REFERENCE not in value and value not in allowed:
             guess = nearest(value, allowed)
@@ -110,16 +111,16 @@ def _job(values: _Values) -> Iterator[Problem]:
         yield from (each for each in wrong if _stands(each.path, plain) and not _touches(each.path, unclear))
         return
     try:
-        job = spec.from_plain(plain, options=systems.options())
+        job = spec.from_plain(plain, options=registry.options())
     except SpecError as error:
         yield from (each for each in error.problems if not _touches(each.path, unclear))
         return
     system = values.get("system") or AUTO
     if not unclear and system == AUTO:  # whichever it is, it is one of these
-        first, *rest = (systems.get(name).problems(job) for name in systems.on_kubernetes())
+        first, *rest = (registry.get(name).problems(job) for name in registry.on_kubernetes())
         yield from (each for each in first if all(each in others for others in rest))
-    elif not unclear and system in systems.available():
-        yield from systems.get(system).problems(job)
+    elif not unclear and system in registry.available():
+        yield from registry.get(system).problems(job)
 
 
 def _references(value: Any, path: Path) -> Iterator[Path]:

@@ -9,8 +9,8 @@ from typing import Any
 from tfsteps.engines.argo.inputs import UNKNOWN
 from tfsteps.engines.argo.interface import Interface, interfaces
 from tfsteps.engines.argo.task import ARGUMENT, NODE_NAME
-from tfsteps.job_inputs import merged
 from tfsteps.spec.problems import shown
+from tfsteps.spec.step_inputs import merged
 
 NAME = "tfsteps"
 """The name of the WorkflowTemplate and ClusterWorkflowTemplate that we ship."""
@@ -49,7 +49,7 @@ def _template(interface: Interface) -> dict[str, Any]:
         "parameters": [{"name": each.name} for each in interface.outputs if not each.artifact],
         "artifacts": [{"name": each.name} for each in interface.outputs if each.artifact],
     }
-    command = ["python", "-m", f"tfsteps.{interface.name}.launcher"]
+    command = ["python", "-m", f"tfsteps.steps.{interface.name}.launcher"]
     container = {"command": command, "args": [ARGUMENT, interface.name, *args]}
     return {"inputs": {"parameters": inputs}, "outputs": outputs, "container": container}
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
-from tfsteps.identity import Identity, new_run_id
+from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.spec import Problem, SpecError
 
 ARGUMENT = "--argo"

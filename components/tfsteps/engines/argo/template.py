@@ -21,8 +21,8 @@ from hera.workflows.models import (
 
 from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARGUMENT, ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
-from tfsteps.identity import RUN_ID as RUN_ID_LABEL
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
+from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
 
 # 13 = the platform's fault. -1 = no exit code: the pod is gone, or was evicted before it started. 137 and 143 = killed
 # from outside, as a node does that runs out of memory or goes down. Error = Argo itself failed with this pod. In all of
@@ -84,7 +84,7 @@ def container(
     """
     files = [each for each in interface.outputs if each.artifact] if artifacts else []
     ours: dict[str, Any] = {
-        "command": ["python", "-m", f"tfsteps.{interface.name}.launcher"],
+        "command": ["python", "-m", f"tfsteps.steps.{interface.name}.launcher"],
         "args": [
             ARGUMENT,
             interface.name,

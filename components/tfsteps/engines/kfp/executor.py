@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.engines.kfp.argument import ARGUMENT
-from tfsteps.identity import Identity, new_run_id
+from tfsteps.runs.identity import Identity, new_run_id
 
 RUN_ID = "TFSTEPS_RUN_ID"
 _MOUNTS = re.compile(r"^(gs|minio|s3|oci)://")

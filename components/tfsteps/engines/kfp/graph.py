@@ -58,7 +58,7 @@ class Call(NamedTuple):
     def step(self) -> str:
         """Which of our steps it runs, such as train; empty = none of them."""
         programs = (word.split(".") for word in self.container.get("command", []))
-        return next((str(words[1]) for words in programs if words[::2] == ["tfsteps", "launcher"]), "")
+        return next((str(words[2]) for words in programs if words[:2] + words[3:] == ["tfsteps", "steps", "launcher"]), "")
 
 
 def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Call]:

@@ -15,7 +15,7 @@ _PLACEHOLDER = re.compile(r"\{\{\$\.pipeline_\w+\}\}")
 _TASK_UUID = "{{$.pipeline_task_uuid}}"
 _INPUT = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 _METADATA = re.compile(r"\{\{\$\.\w+\.artifacts\['[^']+'\]\.metadata")
-_LAUNCHER = re.compile(r"tfsteps\.\w+\.launcher")
+_LAUNCHER = re.compile(r"tfsteps\.steps\.\w+\.launcher")
 
 
 def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:

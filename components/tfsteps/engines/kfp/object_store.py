@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster import access
-from tfsteps.cluster.api import Api, Resource
-from tfsteps.cluster.errors import ApiError
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SecretRef, Settings, StoreError, settings, split
+from tfsteps.kube import access
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
 
 SECONDS = 8.0
 """After which no further part of a file is sent; the request under way has its own limit."""

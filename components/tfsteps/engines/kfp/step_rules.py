@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from tfsteps import spec, systems
+from tfsteps import spec
 from tfsteps.engines.kfp.executor import whole_numbers
 from tfsteps.engines.kfp.graph import UNKNOWN, Call, Node, parameters
-from tfsteps.job_inputs import plain_job
 from tfsteps.spec import Problem, SpecError, TrainingJob
+from tfsteps.spec.step_inputs import plain_job
+from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
 _CHOICES: dict[str, tuple[str, ...]] = {
-    "system": tuple(systems.available()),
+    "system": tuple(registry.available()),
     "scope": get_args(Scope),
     "on_end": get_args(OnEnd),
     "direction": ("at_least", "at_most"),
@@ -99,7 +100,7 @@ def _certain(known: Mapping[str, Any], unknown: list[str], check: Any) -> list[P
 
 
 def _job(inputs: Mapping[str, Any]) -> TrainingJob:
-    return spec.from_plain(plain_job(inputs), "inputs", systems.options())
+    return spec.from_plain(plain_job(inputs), "inputs", registry.options())
 
 
 def _of_job(inputs: Mapping[str, Any]) -> list[Problem]:
@@ -109,7 +110,7 @@ def _of_job(inputs: Mapping[str, Any]) -> list[Problem]:
     except SpecError as error:
         return error.problems
     system = inputs.get("system", "auto")
-    return systems.get(system).problems(job) if system in systems.available() else []
+    return registry.get(system).problems(job) if system in registry.available() else []
 
 
 def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem]:
@@ -118,5 +119,5 @@ def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem]:
         job = _job(inputs)
     except SpecError:
         return []  # `problems` reports them
-    first, *others = [systems.get(name).problems(job) for name in systems.on_kubernetes()]
+    first, *others = [registry.get(name).problems(job) for name in registry.on_kubernetes()]
     return [problem for problem in first if all(problem in other for other in others)]

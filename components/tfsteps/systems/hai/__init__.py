@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfsteps.systems.hai.platform import HaiSystem
+    from tfsteps.systems.hai.job_system import HaiSystem
 
 
 def system(context: str = "", namespace: str = "") -> "HaiSystem":  # noqa: ARG001
     """Return the job system at the address that is configured; `context` and `namespace` are Kubernetes' words."""
-    from tfsteps.systems.hai.platform import HaiSystem  # noqa: PLC0415  the options alone are cheap to import
+    from tfsteps.systems.hai.job_system import HaiSystem  # noqa: PLC0415  the options alone are cheap to import
 
     return HaiSystem()

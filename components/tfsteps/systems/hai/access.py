@@ -6,7 +6,7 @@ import re
 import ssl
 from typing import Any
 
-from tfsteps.cluster.access import Access, AccessError, Token
+from tfsteps.kube.access import Access, AccessError, Token
 
 SERVER, TOKEN = "MARSV2_SERVER", "MARSV2_USER_TOKEN"
 """The variables of HAI's own client."""

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import msgspec
 
 from tfsteps import __version__
-from tfsteps.cluster.access import Access
-from tfsteps.cluster.answers import Check, ShapeError, an_answer, decode
-from tfsteps.cluster.api import PATIENCE_SECONDS, Api
-from tfsteps.cluster.errors import ApiError, UnexpectedAnswerError
-from tfsteps.cluster.lean_urllib3 import HTTPError, urllib3
-from tfsteps.cluster.response import retry_after
+from tfsteps.kube.access import Access
+from tfsteps.kube.answers import Check, ShapeError, an_answer, decode
+from tfsteps.kube.client import PATIENCE_SECONDS, Api
+from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
+from tfsteps.kube.lean_urllib3 import HTTPError, urllib3
+from tfsteps.kube.response import retry_after
 from tfsteps.systems.hai.access import SERVER, TOKEN
 from tfsteps.systems.hai.messages import newest, translated
 
@@ -108,7 +108,7 @@ class Client(Api):
 
     def query_once(self, chain_id: str) -> Task | None:
         """Return the newest task of a chain; asked once."""
-        return self._found(self.once, {"chain_id": chain_id})
+        return self._found(self.send, {"chain_id": chain_id})
 
     def tagged(self, tag: str, *, pods: bool = False) -> Iterator[Task]:
         """Yield the user's tasks that have a tag, the newest first, page by page; with `pods` also theirs."""
@@ -124,7 +124,7 @@ class Client(Api):
     def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Asked once."""
         query = {"chain_id": chain_id, "rank": str(rank), "last_seen": msgspec.json.encode(last_seen).decode()}
-        return self.once("POST", "/query/task/log", query, check=an_answer(_Log))
+        return self.send("POST", "/query/task/log", query, check=an_answer(_Log))
 
     def recorded(self, chain_id: str, last_seen: Mapping[str, Any] | None) -> list[str]:
         """Return what the platform itself recorded of the newest task of a chain, in lines; empty = nothing.
@@ -145,7 +145,7 @@ class Client(Api):
 
     def stop_once(self, chain_id: str) -> None:
         """End a chain; asked once."""
-        self.once("POST", "/operating/task/stop", {"chain_id": chain_id, "op": "stop"})
+        self.send("POST", "/operating/task/stop", {"chain_id": chain_id, "op": "stop"})
 
     def resume(self, chain_id: str) -> None:
         """Queue a stopped chain again."""
@@ -162,7 +162,7 @@ class Client(Api):
 
     # --- requests
 
-    def once(
+    def send(
         self,
         method: str,
         path: str,

@@ -9,29 +9,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from tfsteps.cluster import access
-from tfsteps.cluster.answers import MALFORMED
-from tfsteps.cluster.api import PATIENCE_SECONDS, Api
-from tfsteps.cluster.errors import ApiError
-from tfsteps.systems.base import (
-    TICK_SECONDS,
-    Cause,
-    Event,
-    JobChanged,
-    LaunchError,
-    LogLines,
-    PartialLine,
-    Replica,
-    State,
-    Tick,
-    one_line,
-)
+from tfsteps.kube import access
+from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.client import PATIENCE_SECONDS, Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, PartialLine, Replica, State, Tick, one_line
+from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.logs import LATE_SECONDS, Entry, RankLog, event_time, gaps
 from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.hai.tracker import Tracker
-from tfsteps.systems.kubernetes.host import Host
-from tfsteps.systems.kubernetes.kind import Verdict
+from tfsteps.systems.kubernetes.job_kind import Verdict
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
 
 TASK_SECONDS = (0.5, 5.0)
 """Shortest and longest time between two questions for the task."""
@@ -95,7 +84,7 @@ class HaiJob:
         name: str,
         chain_id: str,
         created: float,
-        host: Host | None = None,
+        host: LauncherPod | None = None,
     ) -> None:
         """Take over the task, whose ranks are `replicas`; nothing is asked before `events` or `look`.
 

@@ -5,11 +5,11 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from tfsteps.identity import Identity
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, format_bytes
 from tfsteps.spec.problems import Path, problem
 from tfsteps.systems.hai import access, schema
-from tfsteps.systems.places import Places, unread_metrics
 
 _IMAGE_PARTS = 3
 _LONGEST_PLAN = 100_000  # bytes; the kernel takes a variable of 128 KiB
@@ -171,7 +171,7 @@ def _environment(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
 
 def _size(job: TrainingJob) -> list[Problem]:
     """Return whether what the ranks are told is too much."""
-    nowhere = Places(output="", model="", logs="", here=pathlib.Path())
+    nowhere = OutputPaths(output="", model="", logs="", base_dir=pathlib.Path())
     plan = schema.rank_plan(job, Identity(run="run", task="task"), nowhere, schema.options_for(job))
     if (size := len(json.dumps(plan))) <= _LONGEST_PLAN:
         return []

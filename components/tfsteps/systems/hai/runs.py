@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
-from tfsteps.records import ReplicaStatus, Status
-from tfsteps.systems.base import Event, Replica, ReplicaState, State
+from tfsteps.runs.events import Event, Replica, ReplicaState, State
+from tfsteps.runs.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
+from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, Task
 from tfsteps.systems.hai.job import HaiJob
@@ -189,7 +189,7 @@ def _status(task: Task, plan: Plan, now: float) -> Status:
         job=str(task["nb_name"]),
         uid=str(task["chain_id"]),
         system=schema.NAME,
-        deciding=str(plan.replicas[0]),
+        decisive_replica=str(plan.replicas[0]),
         state=seen.state,
         reason=seen.reason,
         message=seen.message,

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.identity import PREFIX, Identity, short_hash, spec_hash
+from tfsteps.runs.events import Replica
+from tfsteps.runs.identity import PREFIX, Identity, short_hash, spec_hash
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Replica
 from tfsteps.systems.hai import ranks
 from tfsteps.systems.hai.options import HaiOptions
-from tfsteps.systems.places import Places
 
 NAME = "hai"
 LEVELS = {
@@ -86,7 +86,7 @@ def level(priority: int | None) -> int:
     return AUTO if priority is None else list(LEVELS.values())[priority * len(LEVELS) // 101]
 
 
-def render(job: TrainingJob, identity: Identity, places: Places, step: str) -> dict[str, Any]:
+def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str) -> dict[str, Any]:
     """Return the schema of the task that `step` launches.
 
     Its tags hold a hash of all the rest, by which a launcher recognizes its own task.
@@ -212,7 +212,7 @@ def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
 # --- what the ranks are told
 
 
-def _environments(job: TrainingJob, identity: Identity, places: Places, options: HaiOptions) -> dict[str, str]:
+def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, str]:
     """Return the variables of every rank, quoted: HAI writes them as they are into a shell file.
 
     It also trims the lines of that file. What the file cannot hold, programs get by the plan, as all the others. By the
@@ -224,7 +224,7 @@ def _environments(job: TrainingJob, identity: Identity, places: Places, options:
     return {name: shlex.quote(value) for name, value in {**plain, **ours}.items()}
 
 
-def rank_plan(job: TrainingJob, identity: Identity, places: Places, options: HaiOptions) -> dict[str, Any]:
+def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, Any]:
     """Return what agents must know of a job: who is which rank and does what, and what follows from a rank's end."""
     own = {
         "TFSTEPS_RUN_ID": identity.run,
@@ -235,9 +235,9 @@ def rank_plan(job: TrainingJob, identity: Identity, places: Places, options: Hai
         "TFSTEPS_LOG_DIR": places.logs,
     }
     return {
-        "strategy": job.how,
+        "strategy": job.effective_strategy,
         "success": job.success,
-        "backoff": job.backoff,
+        "backoff": job.effective_backoff_limit,
         "grace": options.grace,
         "finish": options.finish,
         "sigterm_delay": options.sigterm_delay,

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.systems.base import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.hai.verdict import requeued, verdict
-from tfsteps.systems.kubernetes.kind import Verdict
+from tfsteps.systems.kubernetes.job_kind import Verdict
 
 _UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED, ReplicaState.STOPPED, ReplicaState.FAILED}

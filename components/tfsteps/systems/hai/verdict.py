@@ -8,9 +8,9 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
 from tfsteps.systems.hai.schema import PAUSED, labels
-from tfsteps.systems.kubernetes.kind import Verdict
+from tfsteps.systems.kubernetes.job_kind import Verdict
 
 STOP, INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 1, 16, 32, 128, 256, 512
 MANUAL_STOP, HOOK_RESTART, MANUAL_SUCCEEDED, MANUAL_FAILED = 1024, 2048, 4096, 8192

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tfsteps.systems.base import System
 
 if TYPE_CHECKING:
-    from tfsteps.systems.kubernetes.kind import Kind
+    from tfsteps.systems.kubernetes.job_kind import JobKind
 
 
 def system(context: str = "", namespace: str = "") -> System:
@@ -15,7 +15,7 @@ def system(context: str = "", namespace: str = "") -> System:
     return KubernetesSystem(kinds()[0], context, namespace)
 
 
-def kinds() -> "list[Kind]":
+def kinds() -> "list[JobKind]":
     """Return the kinds of its job objects: one."""
     from tfsteps.systems.jobs.job import IndexedJobs  # noqa: PLC0415
 

@@ -8,19 +8,19 @@ Job of all workers needs Kubernetes 1.31 (`successPolicy`), anything else 1.28.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tfsteps.identity import PREFIX, Identity
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Replica, State
 from tfsteps.systems.jobs.options import JobsOptions
 from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, SERVICES, Rendering
-from tfsteps.systems.kubernetes import gang
-from tfsteps.systems.kubernetes.indexed import replica_of, restart_problems
-from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.parts import UNFINISHED
-from tfsteps.systems.kubernetes.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.rights import Right
-from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL, image_problems, priority_problems
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.dependents import UNFINISHED
+from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.render import gang
+from tfsteps.systems.kubernetes.render.indexed_job import replica_of, restart_problems
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL, image_problems, priority_problems
 
 _DISMISSED = f"{PREFIX}dismissed"  # annotation of a Job that was ended because the job had
 _SUCCEEDED, _FAILED = ("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")  # the first: pods still end
@@ -28,7 +28,7 @@ _BACKOFF = "BackoffLimitExceeded"
 _Item = Mapping[str, Any]
 
 
-class IndexedJobs(BaseKind):
+class IndexedJobs(BaseJobKind):
     """The kind Job of batch/v1, one for each role."""
 
     name = "jobs"
@@ -36,9 +36,9 @@ class IndexedJobs(BaseKind):
     operator = "the Job controller"
     container = CONTAINER
 
-    def rights(self, job: TrainingJob) -> list[Right]:
+    def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return what the parts need: to be made, and to be let start and ended together."""
-        return [Right("get", SERVICES), Right("create", SERVICES), *gang.rights(job)]
+        return [Permission("get", SERVICES), Permission("create", SERVICES), *gang.permissions(job)]
 
     # --- render
 
@@ -56,17 +56,17 @@ class IndexedJobs(BaseKind):
         """Return nothing: what Jobs have no word for is refused."""
         return []
 
-    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
         """Return the Job of the deciding role, suspended as long as its parts are not there."""
         return Rendering(job, options_of(job, self.name, JobsOptions), identity, places, namespace).whole()
 
     # --- the Jobs and pods of one job
 
-    def watched(self, name: str) -> dict[str, str]:
+    def watch_selector(self, name: str) -> dict[str, str]:
         """Return what to list and watch: all Jobs of the job."""
         return {"labelSelector": self.selector(name)}
 
-    def gather(self, items: Iterable[_Item]) -> list[_Item]:
+    def group_objects(self, items: Iterable[_Item]) -> list[_Item]:
         """Return the job objects among Jobs, with the Jobs that belong to them; the Jobs of others are left out."""
         own = [item for item in items if JOB in (item["metadata"].get("labels") or {})]
         parts: dict[str, list[_Item]] = {}
@@ -102,11 +102,11 @@ class IndexedJobs(BaseKind):
 
     # --- pause, end
 
-    def pause(self, item: _Item, *, paused: bool) -> list[Change]:
+    def pause(self, item: _Item, *, paused: bool) -> list[ObjectPatch]:
         """Return the change of `suspend` of all Jobs that have not ended: their pods are deleted, and made again."""
         return [_change(job, {"spec": {"suspend": paused}}) for job in _jobs(item) if not _ended(job)]
 
-    def conclude(self, item: _Item) -> list[Change]:
+    def stop_stragglers(self, item: _Item) -> list[ObjectPatch]:
         """Return what ends the other Jobs of a job that has ended; what has ended by itself keeps its pods."""
         ending = {"metadata": {"annotations": {_DISMISSED: "true"}}, "spec": {"activeDeadlineSeconds": 1}}
         return [_change(job, ending) for job in _jobs(item) if not _ended(job)]
@@ -160,5 +160,5 @@ def _failure(job: _Item, condition: _Item) -> Verdict:
     return Verdict(State.FAILED, reason, condition.get("message", ""))
 
 
-def _change(job: _Item, patch: _Item) -> Change:
-    return Change(resource=JOBS, name=job["metadata"]["name"], patch=patch)
+def _change(job: _Item, patch: _Item) -> ObjectPatch:
+    return ObjectPatch(resource=JOBS, name=job["metadata"]["name"], patch=patch)

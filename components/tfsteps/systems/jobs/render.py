@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Resource
-from tfsteps.identity import PREFIX, Identity
+from tfsteps.kube.client import Resource
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Role, RoleName, TrainingJob
 from tfsteps.systems.jobs.options import JobsOptions
-from tfsteps.systems.kubernetes import gang
-from tfsteps.systems.kubernetes.indexed import INDEX_ENV, indexed_job_spec
-from tfsteps.systems.kubernetes.kind import PARTS, RELEASE
-from tfsteps.systems.kubernetes.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.template import PORT, ROLE_LABEL, pod_template, tf_config
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE
+from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.render import gang
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
+from tfsteps.systems.kubernetes.render.pod_template import PORT, ROLE_LABEL, pod_template, tf_config
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 SERVICES = Resource("v1", "services", "Service")
@@ -34,13 +34,13 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
     job: TrainingJob
     options: JobsOptions
     identity: Identity
-    places: Places
+    places: OutputPaths
     namespace: str
 
     def whole(self) -> dict[str, Any]:
         """Return the job object with its parts."""
         jobs = {name: self._job(name, role) for name, role in self.job.roles.items()}
-        first = jobs.pop(self.job.deciding[0])
+        first = jobs.pop(self.job.decisive_replica[0])
         parts = [*self._service(), *self._pod_group(), *jobs.values()]
         if self.job.queue:
             first["metadata"]["labels"] |= {QUEUE_LABEL: self.job.queue}
@@ -60,7 +60,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
         return self.identity.job_name(self.job.name, _HOST - longest)
 
     def _name_of(self, role: RoleName) -> str:
-        return self._name if role == self.job.deciding[0] else f"{self._name}-{role}"
+        return self._name if role == self.job.decisive_replica[0] else f"{self._name}-{role}"
 
     @property
     def _labels(self) -> dict[str, str]:
@@ -68,7 +68,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
 
     def _job(self, name: RoleName, role: Role) -> dict[str, Any]:
         annotations = dict(self.job.annotations)
-        if name == "worker" and name != self.job.deciding[0] and self.job.success == "all_workers":
+        if name == "worker" and name != self.job.decisive_replica[0] and self.job.success == "all_workers":
             annotations[DECIDES] = "true"
         metadata = {
             "name": self._name_of(name),
@@ -76,7 +76,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
             "labels": {**self._labels, ROLE_LABEL: name},
             "annotations": annotations,
         }
-        alone = name == self.job.deciding[0] and self.job.success == "chief"
+        alone = name == self.job.decisive_replica[0] and self.job.success == "chief"
         spec = indexed_job_spec(self.job, role, self._template(name, role), decides_alone=alone)
         return {"apiVersion": JOBS.api, "kind": JOBS.kind, "metadata": metadata, "spec": spec}
 

@@ -8,16 +8,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.cluster.api import Resource
-from tfsteps.identity import Identity
+from tfsteps.kube.client import Resource
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Replica, State
 from tfsteps.systems.jobset.options import JobSetOptions
-from tfsteps.systems.kubernetes import gang, indexed
-from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, BaseKind, Change, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.rights import Right
-from tfsteps.systems.kubernetes.template import (
+from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.render import gang, indexed_job
+from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     PORT,
     image_problems,
@@ -25,13 +26,12 @@ from tfsteps.systems.kubernetes.template import (
     priority_problems,
     tf_config,
 )
-from tfsteps.systems.places import Places
 
 _NAME = 63  # of a pod, whose name ends with five random characters
 _LIMIT = "BackoffLimitExceeded"  # as Jobs say it; a JobSet only says which of its rules applied
 
 
-class JobSet(BaseKind):
+class JobSet(BaseJobKind):
     """The kind JobSet."""
 
     name = "jobset"
@@ -46,16 +46,16 @@ class JobSet(BaseKind):
         """Return how long the job's name may be: `<name>-<role>-0-<index>-<random>` is the name of a pod."""
         return _NAME - max(len(f"-{name}-0-{role.replicas - 1}-12345") for name, role in job.roles.items())
 
-    def rights(self, job: TrainingJob) -> list[Right]:
+    def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return what the gang takes, and the patch that lets the job start once its PodGroup is there."""
-        return gang.rights(job) if job.gang else []
+        return gang.permissions(job) if job.gang else []
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a JobSet cannot do."""
         options = options_of(job, self.name, JobSetOptions)
         return [
             *image_problems(job),
-            *indexed.restart_problems(job),
+            *indexed_job.restart_problems(job),
             *priority_problems(job, self.name, options.priority_class),
             *gang.problems(job),
             *_too_many_restarts(job, options.max_restarts),
@@ -65,7 +65,7 @@ class JobSet(BaseKind):
         """Return nothing: what a JobSet cannot do is a problem."""
         return []
 
-    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
         """Return the object that is created, with a PodGroup where the job has a gang."""
         options = options_of(job, self.name, JobSetOptions)
         name = identity.job_name(job.name, self.name_limit(job))
@@ -74,7 +74,7 @@ class JobSet(BaseKind):
         labels = {**job.labels, **identity.labels()}
         jobs = []
         for role_name, role in job.roles.items():
-            env = [dict(indexed.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
+            env = [dict(indexed_job.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
             pod = gang.gang_pod(template(role_name, role, more_env=env), job, name)
             jobs.append(_replicated_job(job, role_name, role, _prioritized(pod, options)))
         made: dict[str, Any] = {
@@ -108,7 +108,7 @@ class JobSet(BaseKind):
 
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
         """Return which replica a pod is by its role and its index in its Job; None for a pod that is none."""
-        return indexed.replica_of(meta)
+        return indexed_job.replica_of(meta)
 
     def job_uid(self, meta: Mapping[str, Any]) -> str:
         """Return the uid of a pod's JobSet, which the controller puts on it as a label."""
@@ -116,9 +116,9 @@ class JobSet(BaseKind):
 
     # --- pause
 
-    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
         """Return the change of spec.suspend: the controller suspends the Jobs, which ends their pods."""
-        return [Change(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
+        return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
 
     # --- verdict
 
@@ -140,8 +140,8 @@ class JobSet(BaseKind):
 
 def _replicated_job(job: TrainingJob, name: RoleName, role: Role, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return a role. Its Job gets none of our labels, by which it would be taken for one of the system `jobs`."""
-    alone = job.success == "chief" and (name, 0) == job.deciding
-    spec = indexed.indexed_job_spec(job, role, pod, decides_alone=alone)
+    alone = job.success == "chief" and (name, 0) == job.decisive_replica
+    spec = indexed_job.indexed_job_spec(job, role, pod, decides_alone=alone)
     return {"name": name, "replicas": 1, "template": {"spec": spec}}
 
 
@@ -153,7 +153,7 @@ def _prioritized(pod: Mapping[str, Any], options: JobSetOptions) -> dict[str, An
 def _policies(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
     """Return what the JobSet is told beside its Jobs. The success of the named ones ends all others."""
     trainers = [name for name, _ in job.roles.items() if name in ("chief", "worker")]
-    deciding = trainers if job.success == "all_workers" else [job.deciding[0]]
+    deciding = trainers if job.success == "all_workers" else [job.decisive_replica[0]]
     policies: dict[str, Any] = {"successPolicy": {"operator": "All", "targetReplicatedJobs": deciding}}
     if failure := _failure_policy(job, options):
         policies["failurePolicy"] = failure
@@ -199,9 +199,9 @@ def _failure(item: Mapping[str, Any], reason: str) -> str:
 def _too_many_restarts(job: TrainingJob, restarts: int) -> list[Problem]:
     """Return a problem if the backoff limit would end the job before its last restart as a whole."""
     needed = restarts * sum(role.replicas for _, role in job.roles.items())
-    if needed <= job.backoff:
+    if needed <= job.effective_backoff_limit:
         return []
-    wrong = f"restarts of all replicas are {needed} restarts, and `backoff_limit` allows {job.backoff}"
+    wrong = f"restarts of all replicas are {needed} restarts, and `backoff_limit` allows {job.effective_backoff_limit}"
     path = ("systems", "jobset", "max_restarts")
     return [Problem(path=path, value=str(restarts), wrong=wrong, fix=f"Write `backoff_limit: {needed}`")]
 

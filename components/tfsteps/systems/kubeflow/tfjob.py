@@ -7,16 +7,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.cluster.api import Resource
-from tfsteps.identity import Identity
+from tfsteps.kube.client import Resource
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Replica, State
 from tfsteps.systems.kubeflow.options import KubeflowOptions
-from tfsteps.systems.kubernetes import gang
-from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.rights import Right
-from tfsteps.systems.kubernetes.template import (
+from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.render import gang
+from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     PORT,
     image_problems,
@@ -25,7 +26,6 @@ from tfsteps.systems.kubernetes.template import (
     restart_policy,
     tf_config,
 )
-from tfsteps.systems.places import Places
 
 _TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS", "evaluator": "Evaluator"}
 _LABEL = "training.kubeflow.org/"
@@ -34,7 +34,7 @@ _CORRECTED = "TFSTEPS_TF_CONFIG"
 _BACKOFF = "reached the specified backoff limit"  # the condition's reason is the same for every failure
 
 
-class TFJob(BaseKind):
+class TFJob(BaseJobKind):
     """The kind TFJob."""
 
     name = "kubeflow"
@@ -78,7 +78,7 @@ class TFJob(BaseKind):
         """Return nothing: what a TFJob has no word for is refused."""
         return []
 
-    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
         """Return the object that is created."""
         options = options_of(job, self.name, KubeflowOptions)
         name = identity.job_name(job.name, self.name_limit(job))
@@ -111,9 +111,9 @@ class TFJob(BaseKind):
             made[PARTS] = [gang.pod_group(job, name, namespace, {**job.labels, **identity.labels()})]
         return made
 
-    def rights(self, job: TrainingJob) -> list[Right]:
+    def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return what a gang takes: its PodGroup, and the mark on the job that it is there."""
-        return gang.rights(job) if job.gang else []
+        return gang.permissions(job) if job.gang else []
 
     # --- the job's pods
 
@@ -138,10 +138,10 @@ class TFJob(BaseKind):
 
     # --- pause
 
-    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
         """Return the change of runPolicy.suspend: the operator deletes the pods, and makes them again."""
         patch = {"spec": {"runPolicy": {"suspend": paused}}}
-        return [Change(resource=self.resource, name=item["metadata"]["name"], patch=patch)]
+        return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=patch)]
 
     # --- verdict
 
@@ -173,7 +173,9 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
         "activeDeadlineSeconds": round(job.deadlines.total),
     }
     if any(restart_policy(job, role) != "Never" for _, role in job.roles.items()):
-        policy["backoffLimit"] = job.backoff + 1  # it gives up when this many restarts are reached, not passed
+        policy["backoffLimit"] = (
+            job.effective_backoff_limit + 1
+        )  # it gives up when this many restarts are reached, not passed
     if job.keep_for is not None:
         policy["ttlSecondsAfterFinished"] = round(job.keep_for)
     if options.suspend:

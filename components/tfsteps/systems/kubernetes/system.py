@@ -9,25 +9,32 @@ from typing import Any
 
 import msgspec
 
-from tfsteps import systems
-from tfsteps.cluster import access
-from tfsteps.cluster.answers import MALFORMED
-from tfsteps.cluster.api import Api, Stopping
-from tfsteps.cluster.errors import ApiError, Stopped
-from tfsteps.identity import ATTEMPT, PREFIX, Identity, label_value, spec_hash
+from tfsteps.kube import access
+from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.client import Api, StopFlag
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, label_value, spec_hash
+from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri
+from tfsteps.systems import registry
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
-from tfsteps.systems.kubernetes import preflight
-from tfsteps.systems.kubernetes.finalizer import Finalizer
-from tfsteps.systems.kubernetes.folders import make_folders
-from tfsteps.systems.kubernetes.host import Host, next_attempt
-from tfsteps.systems.kubernetes.job import KubernetesJob
-from tfsteps.systems.kubernetes.kind import PARTS, Kind, bare
-from tfsteps.systems.kubernetes.parts import UNFINISHED, complete
-from tfsteps.systems.kubernetes.template import NOWHERE, gpu_problems
-from tfsteps.systems.kubernetes.upkeep import DETACHED, LAUNCHER, REPORTED, Upkeep, annotations, upkeep
-from tfsteps.systems.places import Places, unread_metrics
+from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
+from tfsteps.systems.kubernetes.cleanup.retention import (
+    DETACHED,
+    LAUNCHER,
+    REPORTED,
+    RetentionPolicy,
+    annotations,
+    retention_policy,
+)
+from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.job_kind import PARTS, JobKind, bare
+from tfsteps.systems.kubernetes.output_folders import make_folders
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod, next_attempt
+from tfsteps.systems.kubernetes.preflight import findings
+from tfsteps.systems.kubernetes.render.pod_template import NOWHERE, gpu_problems
 
 SPEC_HASH = f"{PREFIX}spec-hash"
 _DELETION_SECONDS = 300.0  # for the deletion of an earlier object of the job's name
@@ -39,7 +46,7 @@ class KubernetesSystem:
 
     outlives_launcher = True
 
-    def __init__(self, kind: Kind, context: str = "", namespace: str = "", also: Sequence[Kind] = ()) -> None:
+    def __init__(self, kind: JobKind, context: str = "", namespace: str = "", also: Sequence[JobKind] = ()) -> None:
         """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one.
 
         Args:
@@ -52,7 +59,7 @@ class KubernetesSystem:
         self._kind = kind
         self._also = also
         self._context, self._namespace = context, namespace
-        self._given_up = Stopping()
+        self._given_up = StopFlag()
 
     def attempt(self, run: str, task: str) -> int:
         """Return which attempt to make, or to go on with, by the task's jobs that are there."""
@@ -73,7 +80,7 @@ class KubernetesSystem:
         if "deletionTimestamp" in jobs[last]["metadata"]:
             return last if self._host and self._host.owner else last + 1
         state = self._kind.verdict(jobs[last]).state
-        return next_attempt(last, state, self._host, reported=upkeep(jobs[last]).reported)
+        return next_attempt(last, state, self._host, reported=retention_policy(jobs[last]).reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind cannot express. The cluster itself is asked by `start`."""
@@ -92,7 +99,7 @@ class KubernetesSystem:
             *unread_metrics(job),
         ]
 
-    def places(self, job: TrainingJob, identity: Identity, here: pathlib.Path) -> Places:
+    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders below `output_dir`, as the replicas see them.
 
         Where it is not set they are on the first volume of the job that lasts; else they end with the pods. A task's
@@ -101,9 +108,9 @@ class KubernetesSystem:
         """
         template = job.output_dir or f"{_lasting(job) or NOWHERE}/{{run_id}}/{{task}}"
         folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
-        return Places.below(folder, job, here, kept=bool(job.output_dir or _lasting(job)))
+        return OutputPaths.below(folder, job, base_dir, kept=bool(job.output_dir or _lasting(job)))
 
-    def plan(self, job: TrainingJob, identity: Identity, places: Places) -> list[dict[str, object]]:
+    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
         """Return the objects that `start` would create; in namespace `default` where no cluster is configured."""
         try:
             namespace = self._where
@@ -114,7 +121,7 @@ class KubernetesSystem:
         wanted = self._rendered(job, identity, places, namespace)
         return [bare(wanted), *wanted.get(PARTS, ())]
 
-    def start(self, job: TrainingJob, identity: Identity, places: Places) -> KubernetesJob:
+    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> KubernetesJob:
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:
@@ -141,14 +148,14 @@ class KubernetesSystem:
         except Stopped:
             raise StoppedError(self._withdraw(wanted)) from None
         # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
-        started = KubernetesJob(self._api.again(), self._kind, item, job, self._host)
+        started = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
         started.is_new = adopted is None
         return started
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:
         """Return the job of that name and uid; nothing is asked of the cluster before its `events`."""
         item = {"metadata": {"name": name, "uid": uid, "namespace": self._where}}
-        found = KubernetesJob(self._api.again(), self._kind, item, job, self._host)
+        found = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
         found.created = created
         return found
 
@@ -163,7 +170,7 @@ class KubernetesSystem:
         patch = {"metadata": {"uid": uid, "annotations": annotations}}
         try:
             patience = REPORT_SECONDS if note is Note.REPORTED else None
-            self._api.again(patience).patch(self._kind.resource, self._where, name, patch)
+            self._api.copy(patience).patch(self._kind.resource, self._where, name, patch)
         except ApiError as error:
             if error.status not in (404, 409):  # it is gone, or another one has its name by now
                 what = f"{self._kind.resource.kind} {self._where}/{name}"
@@ -184,7 +191,7 @@ class KubernetesSystem:
                     raise
         return removed
 
-    def _selects(self, identity: Identity, scope: Scope, job: Upkeep) -> bool:
+    def _selects(self, identity: Identity, scope: Scope, job: RetentionPolicy) -> bool:
         """Tell whether a finalizer cleans up a job: one of a step of its Workflow, else of its own task's folder.
 
         One that is kept for a retry of the run is not touched, unless the run is being stopped.
@@ -255,8 +262,8 @@ class KubernetesSystem:
 
     def _create(self, wanted: dict[str, Any], job: TrainingJob) -> dict[str, Any]:
         """Create the object, unless it is certain that it cannot run. Another launcher may be faster: adopt its."""
-        if findings := preflight.findings(self._api, self._kind, job, wanted):
-            numbered = [f"({i}) {each}" if findings[1:] else each for i, each in enumerate(findings, 1)]
+        if problems := findings.findings(self._api, self._kind, job, wanted):
+            numbered = [f"({i}) {each}" if problems[1:] else each for i, each in enumerate(problems, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
         create = functools.partial(self._api.create, self._kind.resource, wanted["metadata"]["namespace"], bare(wanted))
         try:
@@ -267,7 +274,7 @@ class KubernetesSystem:
         # not there: a conflict over something else, such as a quota
         return self._existing(wanted, allowed=True) or create()
 
-    def _rendered(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+    def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
         item = self._kind.render(job, identity, places, namespace)
         hash_of_it = spec_hash(msgspec.json.encode(item, order="deterministic"))
         unfinished = {UNFINISHED: "its parts"} if PARTS in item else {}
@@ -284,8 +291,8 @@ class KubernetesSystem:
         return api
 
     @functools.cached_property
-    def _host(self) -> Host | None:
-        return Host.find(self._api) if access.in_cluster() else None
+    def _host(self) -> LauncherPod | None:
+        return LauncherPod.find(self._api) if access.in_cluster() else None
 
     @property
     def _where(self) -> str:
@@ -301,7 +308,7 @@ def _undeleted(what: str, meta: Mapping[str, Any]) -> str:
 
 
 def _no_board(job: TrainingJob, system: str) -> list[str]:
-    if job.tensorboard is None or systems.capabilities_of(system)["tensorboard"].level is not Level.UNUSED:
+    if job.tensorboard is None or registry.capabilities_of(system)["tensorboard"].level is not Level.UNUSED:
         return []
     return [
         "`tensorboard` is not used: none is started on a cluster. Start one over the event files, or run it locally."

@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from tfsteps.systems.kubernetes.kind import PARTS
+from tfsteps.systems.kubernetes.job_kind import PARTS
 
 _Item = TypeVar("_Item", bound=Mapping[str, Any])
 

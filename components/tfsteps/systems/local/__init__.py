@@ -5,6 +5,6 @@ from tfsteps.systems.base import System
 
 def system() -> System:
     """Return the job system."""
-    from tfsteps.systems.local.commands import LocalSystem  # noqa: PLC0415  the options alone are cheap to import
+    from tfsteps.systems.local.job_system import LocalSystem  # noqa: PLC0415  the options alone are cheap to import
 
     return LocalSystem()

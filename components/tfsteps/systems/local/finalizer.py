@@ -7,9 +7,9 @@ import signal
 import time
 from collections.abc import Iterable
 
-from tfsteps import records
-from tfsteps.identity import Identity
-from tfsteps.records import Attempt
+from tfsteps.runs import store
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.store import Attempt
 from tfsteps.systems.base import LaunchError, Scope
 
 _POLL_SECONDS = 0.05
@@ -28,7 +28,7 @@ def stop(identity: Identity, scope: Scope) -> list[str]:
         LaunchError: A launcher does not end, or is another user's.
     """
     here = _parent(identity.task)
-    every = [attempt for attempt in records.attempts(identity.run) if attempt.alive()]
+    every = [attempt for attempt in store.attempts(identity.run) if attempt.alive()]
     found = [attempt for attempt in every if scope == "run" or _parent(attempt.status().identity.task) == here]
     names = [attempt.status().job for attempt in found]
     for attempt in found:

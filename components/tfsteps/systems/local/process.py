@@ -9,7 +9,7 @@ import time
 
 import msgspec
 
-from tfsteps.systems.base import Replica
+from tfsteps.runs.events import Replica
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
 MAX_LINE = 1 << 20

@@ -15,16 +15,17 @@ from typing import Literal
 
 import msgspec
 
+from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, Replica, ReplicaState, State, Tick
+from tfsteps.runs.last_lines import Tail
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import TICK_SECONDS, Cause, Event, JobChanged, LogLines, Replica, ReplicaState, State, Tick
-from tfsteps.systems.local import ports, restarts
+from tfsteps.systems.base import Cause
+from tfsteps.systems.local import ports, restart_policy
+from tfsteps.systems.local.failure_patterns import failure_pattern
 from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.output import Collector
 from tfsteps.systems.local.process import Command, Ended, Process
-from tfsteps.systems.local.slot import Slot
-from tfsteps.systems.local.symptoms import symptom
-from tfsteps.tails import Tail
+from tfsteps.systems.local.replica_process import ReplicaProcess
 
 _PORT_TRIES = 5
 _SETTLE_SECONDS = 3.0  # how long a replica that lost a peer waits for the one that failed first to show
@@ -70,15 +71,15 @@ class LocalJob:
         self._job, self._options = job, options
         self._make_commands = commands
         self._folder = folder
-        self._referee = restarts.Referee(job)
-        self._slots = {replica: Slot(replica) for replica in self._referee.replicas}
+        self._referee = restart_policy.RestartPolicy(job)
+        self._slots = {replica: ReplicaProcess(replica) for replica in self._referee.replicas}
         self._phase = _Phase.ACTIVE
         self._looks = 0
         self._told = (State.UNKNOWN, "", "")
         self._join_by_port = options.started == "port" or (options.started is None and job.strategy in _JOINING)
         self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
         self._groups: list[tuple[frozenset[Replica], float, bool]] = []
-        self._parked: list[tuple[Slot, int]] = []
+        self._parked: list[tuple[ReplicaProcess, int]] = []
         self._port_tries = 0
         self._stops = 0
         self._queue: collections.deque[Event] = collections.deque()
@@ -92,7 +93,7 @@ class LocalJob:
         """Start the replicas, then yield what happens until all have ended."""
         with Guard() as self._guard, selectors.DefaultSelector() as self._selector:
             self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
-            self._collector: Collector[Slot] = Collector(self._folder, len(self._slots))
+            self._collector: Collector[ReplicaProcess] = Collector(self._folder, len(self._slots))
             self._selector.register(self._collector.ready, selectors.EVENT_READ, self._on_output)
             try:
                 self._commands = self._make_commands()
@@ -141,7 +142,7 @@ class LocalJob:
     def _after(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), action))
 
-    def _running(self) -> list[Slot]:
+    def _running(self) -> list[ReplicaProcess]:
         return [slot for slot in self._slots.values() if slot.process]
 
     # --- starting
@@ -210,12 +211,12 @@ class LocalJob:
                 slot.output = None
                 self._conclude(slot)
 
-    def _lines(self, slot: Slot, at: float, texts: list[bytes]) -> None:
+    def _lines(self, slot: ReplicaProcess, at: float, texts: list[bytes]) -> None:
         if texts:
             slot.tail.add(texts)
             self._queue.append(LogLines(at, slot.replica, texts, incarnation=slot.restarts))
 
-    def _on_exit(self, slot: Slot) -> None:
+    def _on_exit(self, slot: ReplicaProcess) -> None:
         ended = slot.process.ended() if slot.process else None
         if slot.process is None or ended is None:
             return
@@ -225,14 +226,14 @@ class LocalJob:
             self._collector.finish(slot.output)
         self._conclude(slot)
 
-    def _conclude(self, slot: Slot) -> None:
+    def _conclude(self, slot: ReplicaProcess) -> None:
         """Deal with the end of a process once it has ended and all that it printed has been read."""
         process, ended = slot.process, slot.ended
         if process is None or ended is None or slot.output:
             return
         self._lines(slot, time.time(), process.close())
         young = time.time() - process.started < 60
-        slot.reason = slot.reason or symptom(
+        slot.reason = slot.reason or failure_pattern(
             ended.exit_code, slot.tail.lines(), has_port=bool(process.command.port) and young
         )
         slot.process = None
@@ -262,7 +263,7 @@ class LocalJob:
 
     # --- deciding
 
-    def _judge(self, slot: Slot, exit_code: int) -> None:
+    def _judge(self, slot: ReplicaProcess, exit_code: int) -> None:
         """Decide on an end that nobody asked for, once it is clear who failed first."""
         if exit_code and slot.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
             self._port_tries += 1
@@ -275,7 +276,7 @@ class LocalJob:
             self._parked.clear()
             self._decide(slot, exit_code)
 
-    def _others_may_have_failed(self, slot: Slot) -> bool:
+    def _others_may_have_failed(self, slot: ReplicaProcess) -> bool:
         parked = {each for each, _ in self._parked}
         return any(
             other not in parked for other in self._running() if other is not slot and other.replica.role != "evaluator"
@@ -288,18 +289,19 @@ class LocalJob:
             self._decide(slot, exit_code)
             self._go_on()
 
-    def _decide(self, slot: Slot, exit_code: int) -> None:
+    def _decide(self, slot: ReplicaProcess, exit_code: int) -> None:
         states = {replica: each.state for replica, each in self._slots.items()}
         decision = self._referee.judge(slot.replica, exit_code, slot.reason, states)
         match decision:
-            case restarts.Succeed():
+            case restart_policy.Succeed():
                 self._finish()
-            case restarts.Fail(reason, message):
+            case restart_policy.Fail(reason, message):
                 self._fail(reason, message, slot.replica)
-            case restarts.Restart(replicas, count):
-                new_ports = self._job.how == "multi_worker_mirrored"
-                why = f"{slot.replica} ended with exit code {exit_code}; restart {count} of {self._job.backoff}"
-                self._restart(replicas, restarts.delay(count), new_ports=new_ports, why=why)
+            case restart_policy.Restart(replicas, count):
+                new_ports = self._job.effective_strategy == "multi_worker_mirrored"
+                limit = self._job.effective_backoff_limit
+                why = f"{slot.replica} ended with exit code {exit_code}; restart {count} of {limit}"
+                self._restart(replicas, restart_policy.delay(count), new_ports=new_ports, why=why)
 
     def _restart(self, replicas: frozenset[Replica], delay: float, *, new_ports: bool, why: str) -> None:
         self._groups = [group for group in self._groups if not group[0] <= replicas]
@@ -334,7 +336,7 @@ class LocalJob:
     def _finish(self) -> None:
         """Let the others leave: servers have no end of their own, the rest gets some time."""
         self._phase = _Phase.FINISHING
-        if self._job.how == "parameter_server":
+        if self._job.effective_strategy == "parameter_server":
             for slot in self._running():
                 if slot.replica.role in ("ps", "worker"):
                     self._ask_to_end(slot)
@@ -356,7 +358,7 @@ class LocalJob:
         for slot in self._running():
             self._ask_to_end(slot)
 
-    def _ask_to_end(self, slot: Slot) -> None:
+    def _ask_to_end(self, slot: ReplicaProcess) -> None:
         process = slot.process
         if process is None or slot.stop_asked:
             return
@@ -387,6 +389,6 @@ class LocalJob:
             self._queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
         self._told = state, reason, message
 
-    def _report(self, slot: Slot, state: ReplicaState, ended: Ended | None = None) -> None:
+    def _report(self, slot: ReplicaProcess, state: ReplicaState, ended: Ended | None = None) -> None:
         slot.state = state
         self._queue.append(slot.change(ended))

@@ -9,7 +9,7 @@ from tfsteps.spec import RoleName, TrainingJob
 from tfsteps.systems.base import System
 
 if TYPE_CHECKING:
-    from tfsteps.systems.kubernetes.kind import Kind
+    from tfsteps.systems.kubernetes.job_kind import JobKind
 
 
 def system(context: str = "", namespace: str = "") -> System:
@@ -19,7 +19,7 @@ def system(context: str = "", namespace: str = "") -> System:
     return KubernetesSystem(kinds()[0], context, namespace)
 
 
-def kinds() -> "list[Kind]":
+def kinds() -> "list[JobKind]":
     """Return the kinds of its job objects: one."""
     from tfsteps.systems.t9k.trainingjob import TensorFlowTrainingJob  # noqa: PLC0415
 

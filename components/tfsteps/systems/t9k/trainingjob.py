@@ -7,18 +7,24 @@ in part those of the sibling kind GenericJob.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.cluster.api import Resource
-from tfsteps.identity import PREFIX, Identity
+from tfsteps.kube.client import Resource
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Replica, State
-from tfsteps.systems.kubernetes import gang
-from tfsteps.systems.kubernetes.board import Board
-from tfsteps.systems.kubernetes.entry import container_of, has_command
-from tfsteps.systems.kubernetes.kind import PARTS, RELEASE, BaseKind, Change, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.rights import Right
-from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL, image_problems, pod_template, restart_policy
-from tfsteps.systems.places import Places
-from tfsteps.systems.t9k import board, modes
+from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.render import gang
+from tfsteps.systems.kubernetes.render.command_wrapper import container_of, has_command
+from tfsteps.systems.kubernetes.render.pod_template import (
+    CONTAINER,
+    ROLE_LABEL,
+    image_problems,
+    pod_template,
+    restart_policy,
+)
+from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
+from tfsteps.systems.t9k import run_mode, tensorboard_link
 from tfsteps.systems.t9k.options import T9kOptions
 
 _NAME = 63  # of a pod, which is also a host
@@ -27,7 +33,7 @@ _CLEAN_UP = {"unfinished": "Unfinished", "all": "All", "none": "None"}
 _RETRIED = "130, 137, 138 and 143"
 
 
-class TensorFlowTrainingJob(BaseKind):
+class TensorFlowTrainingJob(BaseJobKind):
     """The kind TensorFlowTrainingJob."""
 
     name = "t9k"
@@ -42,10 +48,10 @@ class TensorFlowTrainingJob(BaseKind):
         """Return how long the job's name may be: `<name>-<type>-<index>` is the name of pods and hosts."""
         return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
 
-    def rights(self, job: TrainingJob) -> list[Right]:
+    def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return what it takes to read the TensorBoard, and to make a gang that is not T9k's own."""
-        reading = [Right("get", board.BOARDS)] if job.tensorboard else []
-        return [*reading, *gang.rights(job)] if _grouped(job) else reading
+        reading = [Permission("get", tensorboard_link.BOARDS)] if job.tensorboard else []
+        return [*reading, *gang.permissions(job)] if _grouped(job) else reading
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TensorFlowTrainingJob cannot do."""
@@ -54,8 +60,8 @@ class TensorFlowTrainingJob(BaseKind):
             *image_problems(job),
             *_limits(job),
             *_scheduling(job),
-            *board.problems(job, options),
-            *modes.problems(job, options),
+            *tensorboard_link.problems(job, options),
+            *run_mode.problems(job, options),
             *_uncorrected(job),
         ]
 
@@ -78,7 +84,7 @@ class TensorFlowTrainingJob(BaseKind):
             found.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
         return found
 
-    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
         """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
         options = options_of(job, self.name, T9kOptions)
         name = identity.job_name(job.name, self.name_limit(job))
@@ -93,11 +99,11 @@ class TensorFlowTrainingJob(BaseKind):
         if job.queue:
             spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
         if job.tensorboard:
-            spec["tensorboardSpec"] = board.spec(job, options, places)
+            spec["tensorboardSpec"] = tensorboard_link.spec(job, options, places)
         programs = {each["type"]: container_of(each["template"], CONTAINER) for each in specs}
-        if mode := modes.run_mode(job, options, programs):
+        if mode := run_mode.run_mode(job, options, programs):
             spec["runMode"] = mode
-        noted = {modes.PAUSED: "true"} if options.suspend else {}
+        noted = {run_mode.PAUSED: "true"} if options.suspend else {}
         metadata = {
             "name": name,
             "namespace": namespace,
@@ -126,15 +132,15 @@ class TensorFlowTrainingJob(BaseKind):
         wanted = f"{role}-{meta['name'].rpartition('-')[2]}"
         return next((each for each in replicas if str(each) == wanted), None)
 
-    def board(self, item: Mapping[str, Any]) -> Board | None:
+    def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
-        return board.of_job(item)
+        return tensorboard_link.of_job(item)
 
     # --- pause
 
-    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
         """Return the change of runMode.pause.enabled, with a note that it was us: the platform pauses jobs too."""
-        return [Change(resource=self.resource, name=item["metadata"]["name"], patch=modes.pause(paused=paused))]
+        return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=run_mode.pause(paused=paused))]
 
     # --- verdict
 
@@ -150,8 +156,8 @@ class TensorFlowTrainingJob(BaseKind):
             return _failure(item, true.get("Failed", {}))
         if phase == "Succeeded" or (phase in ("", "Unknown") and "Completed" in true):
             return _said(true.get("Completed", {}), State.SUCCEEDED)
-        if phase == "Paused" or modes.is_paused(item):
-            return modes.pause_verdict(item, true.get("Paused", {}))
+        if phase == "Paused" or run_mode.is_paused(item):
+            return run_mode.pause_verdict(item, true.get("Paused", {}))
         if phase == "Unknown":
             return Verdict(State.UNKNOWN, "Unknown", "The platform has lost sight of the job's replicas.")
         if _queued(item):
@@ -170,7 +176,7 @@ def _replica_spec(job: TrainingJob, name: RoleName, role: Role, job_name: str, p
     pod["metadata"]["labels"][_JOB] = job_name
     container = container_of(pod, CONTAINER)
     if container.get("command"):
-        container["command"] = modes.told(job, role, container["command"])
+        container["command"] = run_mode.told(job, role, container["command"])
     if _grouped(job):
         pod = gang.gang_pod(pod, job, job_name)
     return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": pod}
@@ -179,7 +185,7 @@ def _replica_spec(job: TrainingJob, name: RoleName, role: Role, job_name: str, p
 def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
     return {
         "activeDeadlineSeconds": round(job.deadlines.total),
-        "backoffLimit": job.backoff,
+        "backoffLimit": job.effective_backoff_limit,
         "cleanUpPolicy": _CLEAN_UP[options.clean_up],
     }
 
@@ -192,7 +198,7 @@ def _uncorrected(job: TrainingJob) -> list[Problem]:
             path=("roles", name, "command"), wrong=wrong, fix="Add `command:` with what the image's entrypoint does"
         )
         for name, role in job.roles.items()
-        if modes.needs_correction(job) and not has_command(job, role)
+        if run_mode.needs_correction(job) and not has_command(job, role)
     ]
 
 

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from tfsteps.systems.base import System
 
 if TYPE_CHECKING:
-    from tfsteps.systems.kubernetes.kind import Kind
+    from tfsteps.systems.kubernetes.job_kind import JobKind
 
 
 def system(context: str = "", namespace: str = "") -> System:
     """Return the job system, on the cluster that `context` names and in `namespace`; empty = what is configured."""
-    from tfsteps.systems.tfjob_v1alpha1.either import TfJobSystem  # noqa: PLC0415  the options alone are cheap
+    from tfsteps.systems.tfjob_v1alpha1.job_system import TfJobSystem  # noqa: PLC0415  the options alone are cheap
 
     return TfJobSystem(context, namespace)
 
 
-def kinds() -> "list[Kind]":
+def kinds() -> "list[JobKind]":
     """Return the kinds of its job objects: those of either API."""
     from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS  # noqa: PLC0415
 

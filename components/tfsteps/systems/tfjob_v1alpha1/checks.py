@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from tfsteps.spec import Problem, TrainingJob, is_uri
-from tfsteps.systems.kubernetes.entry import has_command
-from tfsteps.systems.kubernetes.indexed import restart_problems
-from tfsteps.systems.kubernetes.template import image_problems, priority_problems
+from tfsteps.systems.kubernetes.render.command_wrapper import has_command
+from tfsteps.systems.kubernetes.render.indexed_job import restart_problems
+from tfsteps.systems.kubernetes.render.pod_template import image_problems, priority_problems
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
 
 _PATH = ("systems", "tfjob-v1alpha1")
@@ -34,7 +34,7 @@ def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:
         found.append("`default_ps`: the operator's own program has none of the job's volumes, and saves nothing there.")
     if any((role.restart or job.restart) == "exit_code" and name != "evaluator" for name, role in job.roles.items()):
         found.append("`restart: exit_code`: only of the deciding replica are codes 1 to 127 final; others start again.")
-    if job.backoff > _JOB_LIMIT:
+    if job.effective_backoff_limit > _JOB_LIMIT:
         found.append(f"`backoff_limit`: a replica is started again {_JOB_LIMIT} times at the most.")
     if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
         found.append("`tensorboard.keep_for` and `idle` are not used: it is there for as long as the TfJob is.")
@@ -54,7 +54,7 @@ def _commands(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
 
 
 def _restarts(job: TrainingJob) -> Iterator[Problem]:
-    name, _ = job.deciding
+    name, _ = job.decisive_replica
     role = dict(job.roles.items())[name]
     if (role.restart or job.restart) == "on_failure":
         yield Problem(

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from tfsteps.identity import short_hash
+from tfsteps.runs.identity import short_hash
 from tfsteps.spec import RoleName, TrainingJob
 
 Api = Literal["tensorflow.org", "kubeflow.org"]
@@ -48,7 +48,7 @@ def parts(job: TrainingJob, api: Api) -> list[Part]:
     return [*found, Part("PS", "ps", ps.replicas)] if ps else found
 
 
-def deciding(job: TrainingJob, api: Api) -> Type:
+def decisive_type(job: TrainingJob, api: Api) -> Type:
     """Return the type whose replica 0 decides."""
     return "WORKER" if api == "kubeflow.org" and not job.roles.chief else "MASTER"
 

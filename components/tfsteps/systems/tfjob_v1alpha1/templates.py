@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Resource
-from tfsteps.identity import Identity
+from tfsteps.kube.client import Resource
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Role, RoleName, TrainingJob
-from tfsteps.systems.kubernetes.entry import container_of, exporting
-from tfsteps.systems.kubernetes.indexed import INDEX_ENV, indexed_job_spec
-from tfsteps.systems.kubernetes.template import CONTAINER, pod_template, tf_config
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.render.command_wrapper import container_of, exporting
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, pod_template, tf_config
 from tfsteps.systems.tfjob_v1alpha1 import layout
 from tfsteps.systems.tfjob_v1alpha1.layout import Part
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
@@ -28,7 +28,7 @@ class Context(msgspec.Struct, frozen=True):
 
     job: TrainingJob
     identity: Identity
-    places: Places
+    places: OutputPaths
     options: TfJobOptions
     name: str
 
@@ -78,7 +78,7 @@ def replica_spec(context: Context, part: Part) -> dict[str, Any]:
 
 def tensorboard(context: Context) -> dict[str, Any]:
     """Return `spec.tensorboard`: it sees the volumes that the deciding replica sees."""
-    pod = context.pod(context.job.deciding[0], [])
+    pod = context.pod(context.job.decisive_replica[0], [])
     found = {
         "logDir": context.places.tensorboard(context.job),
         "serviceType": context.options.tensorboard_service,

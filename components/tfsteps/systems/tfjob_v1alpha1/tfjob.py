@@ -6,16 +6,16 @@ Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.cluster.api import Resource
-from tfsteps.identity import PREFIX, Identity
+from tfsteps.kube.client import Resource
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Replica, State
-from tfsteps.systems.kubernetes.board import Board
-from tfsteps.systems.kubernetes.entry import BESIDE
-from tfsteps.systems.kubernetes.kind import PARTS, BaseKind, Change, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.rights import Right
-from tfsteps.systems.kubernetes.template import CONTAINER, ROLE_LABEL
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
+from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 from tfsteps.systems.tfjob_v1alpha1 import checks, layout, templates
 from tfsteps.systems.tfjob_v1alpha1.layout import Api
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
@@ -26,7 +26,7 @@ _ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"
 _PROGRAM_OF_THE_OPERATOR: Mapping[str, Any] = {"metadata": {}, "spec": {"containers": []}}
 
 
-class TfJob(BaseKind):
+class TfJob(BaseJobKind):
     """The kind TfJob of one of its two APIs."""
 
     name = "tfjob-v1alpha1"
@@ -42,10 +42,10 @@ class TfJob(BaseKind):
 
     # --- render
 
-    def rights(self, job: TrainingJob) -> list[Right]:
+    def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return what it takes to end the Kubernetes Jobs of a TfJob, and to make the evaluator's."""
-        ending = [Right("list", templates.JOBS), Right("patch", templates.JOBS)]
-        return [*ending, Right("create", templates.JOBS)] if job.roles.evaluator else ending
+        ending = [Permission("list", templates.JOBS), Permission("patch", templates.JOBS)]
+        return [*ending, Permission("create", templates.JOBS)] if job.roles.evaluator else ending
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TfJob cannot do."""
@@ -55,7 +55,7 @@ class TfJob(BaseKind):
         """Return what is different in a TfJob."""
         return checks.warnings(job, options_of(job, self.name, TfJobOptions))
 
-    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
         """Return the object that is created, with a Kubernetes Job for the evaluator."""
         options = options_of(job, self.name, TfJobOptions)
         name = identity.job_name(job.name, layout.name_limit(job, self.api))
@@ -65,7 +65,7 @@ class TfJob(BaseKind):
         spec: dict[str, Any] = {
             "RuntimeId": layout.runtime_id(name),
             "replicaSpecs": [templates.replica_spec(context, part) for part in layout.parts(job, self.api)],
-            "terminationPolicy": {"chief": {"replicaName": layout.deciding(job, self.api), "replicaIndex": 0}},
+            "terminationPolicy": {"chief": {"replicaName": layout.decisive_type(job, self.api), "replicaIndex": 0}},
         }
         if image := options.tf_image or (job.tensorboard and job.tensorboard.image) or job.image:
             spec["tfImage"] = image
@@ -114,26 +114,26 @@ class TfJob(BaseKind):
         after_master = kind == "WORKER" and self.api == "tensorflow.org" and Replica("chief", 0) not in replicas
         return Replica(role, int(task) + after_master)
 
-    def board(self, item: Mapping[str, Any]) -> Board | None:
+    def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard of a job; its status does not tell of it, but its Service's name is known."""
         meta = item["metadata"]
         if not item["spec"].get("tensorboard"):
             return None
         service = f"{meta['name']}-tensorboard-{item['spec']['RuntimeId']}"
-        return Board(path=f"/api/v1/namespaces/{meta['namespace']}/services/{service}:80/proxy/")
+        return TensorBoardLink(path=f"/api/v1/namespaces/{meta['namespace']}/services/{service}:80/proxy/")
 
     # --- pause, end
 
-    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
         """Return the suspension of all the job's Kubernetes Jobs; the operator does not mind. 0.1.0 has none."""
         if self.api == "kubeflow.org":
             return []
         note = {"metadata": {"annotations": {_PAUSED: "true" if paused else None}}}
-        said = Change(resource=self.resource, name=item["metadata"]["name"], patch=note)
+        said = ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=note)
         jobs = _jobs(item, "", {"suspend": paused})
         return [said, jobs] if paused else [jobs, said]
 
-    def conclude(self, item: Mapping[str, Any]) -> list[Change]:
+    def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
         """Return what ends the job's Kubernetes Jobs, for the operator ends none. Pods that have ended stay.
 
         The MASTER's is over when it has succeeded. When it has failed, Kubernetes would try again: in a new pod, or in
@@ -176,9 +176,9 @@ KINDS: Mapping[Api, TfJob] = {
 """Either kind, by its API's group."""
 
 
-def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> Change:
+def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> ObjectPatch:
     """Return a change of the spec of a job's Kubernetes Jobs; `which` is added to the label selector."""
-    return Change(
+    return ObjectPatch(
         resource=templates.JOBS, selector=f"{templates.OWN}={item['metadata']['name']}{which}", patch={"spec": spec}
     )
 

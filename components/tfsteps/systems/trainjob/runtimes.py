@@ -7,9 +7,9 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from tfsteps.cluster.api import Resource
+from tfsteps.kube.client import Resource
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.kubernetes.indexed import exit_code_policy
+from tfsteps.systems.kubernetes.render.indexed_job import exit_code_policy
 
 RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime")
 FOLDER = "manifests/trainjob-runtimes"

@@ -11,18 +11,18 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.cluster.api import Resource
-from tfsteps.cluster.logs import PODS
-from tfsteps.identity import Identity
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.base import Replica, State
-from tfsteps.systems.kubernetes.entry import BESIDE
-from tfsteps.systems.kubernetes.indexed import INDEX, restart_problems
-from tfsteps.systems.kubernetes.kind import BaseKind, Change, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.references import QUEUE_LABEL
-from tfsteps.systems.kubernetes.rights import Right
-from tfsteps.systems.kubernetes.template import ROLE_LABEL, image_problems, pod_template
-from tfsteps.systems.places import Places
+from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX, restart_problems
+from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, image_problems, pod_template
 from tfsteps.systems.trainjob import checks, ranks
 from tfsteps.systems.trainjob.options import TrainJobOptions
 from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
@@ -30,10 +30,10 @@ from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
 _NAME = 63  # of a pod, whose name ends with five random characters
 _NO_RUNTIME = "must be created before the TrainJob is created"  # so says Trainer's webhook
 _ANYONE = Identity(run="run", task="task")
-_ANYWHERE = Places(output="", model="", logs="", here=pathlib.Path())
+_ANYWHERE = OutputPaths(output="", model="", logs="", base_dir=pathlib.Path())
 
 
-class TrainJob(BaseKind):
+class TrainJob(BaseJobKind):
     """The kind TrainJob."""
 
     name = "trainjob"
@@ -49,9 +49,9 @@ class TrainJob(BaseKind):
         """Return how long the job's name may be: `<name>-node-0-<rank>-<random>` is the name of a pod."""
         return _NAME - len(f"-{CONTAINER}-0-{_replicas(job) - 1}-12345")
 
-    def rights(self, _job: TrainingJob) -> list[Right]:
+    def permissions(self, _job: TrainingJob) -> list[Permission]:
         """Return the patch of pods: Trainer does not hand a TrainJob's labels to them."""
-        return [Right("patch", PODS)]
+        return [Permission("patch", PODS)]
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what a TrainJob cannot express."""
@@ -68,7 +68,7 @@ class TrainJob(BaseKind):
         """Return a sentence for each thing in `job` that does not reach everything it should."""
         return ["`annotations` are put on the TrainJob and its Jobs, not on the pods."] if job.annotations else []
 
-    def render(self, job: TrainingJob, identity: Identity, places: Places, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
         """Return the object that is created."""
         options = options_of(job, self.name, TrainJobOptions)
         template = functools.partial(_template, job, identity, places, options)
@@ -101,7 +101,7 @@ class TrainJob(BaseKind):
         }
         return {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
 
-    def explained(self, item: Mapping[str, Any], refusal: str) -> str:
+    def explain_rejection(self, item: Mapping[str, Any], refusal: str) -> str:
         """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""
         if _NO_RUNTIME not in refusal:
             return ""
@@ -148,9 +148,9 @@ class TrainJob(BaseKind):
 
     # --- pause
 
-    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[Change]:
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
         """Return the change of spec.suspend, which Trainer passes on to the JobSet."""
-        return [Change(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
+        return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
 
     # --- verdict
 
@@ -174,7 +174,7 @@ def _replicas(job: TrainingJob) -> int:
 
 
 def _template(
-    job: TrainingJob, identity: Identity, places: Places, options: TrainJobOptions, name: RoleName | None = None
+    job: TrainingJob, identity: Identity, places: OutputPaths, options: TrainJobOptions, name: RoleName | None = None
 ) -> dict[str, Any]:
     """Return the pod template of a role; without a name what all roles share, their own variables left out."""
     first, role = job.roles.items()[0]

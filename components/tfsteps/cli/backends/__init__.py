@@ -1,0 +1,1 @@
+"""Where runs live: on this machine, on a cluster, on HAI Platform."""

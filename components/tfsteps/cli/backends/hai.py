@@ -1,0 +1,222 @@
+"""Tasks on HAI Platform for the commands: watched, explained, stopped, their logs."""
+
+import contextlib
+import heapq
+import itertools
+import shlex
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.watch import POLL_SECONDS
+from tfsteps.console.messages import warn
+from tfsteps.console.outputs import verdict
+from tfsteps.console.text import clean, iso, printable
+from tfsteps.kube.access import AccessError
+from tfsteps.kube.errors import ApiError
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.recorder import change_state
+from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, State
+from tfsteps.runs.incarnations import Incarnations
+from tfsteps.runs.last_lines import Tails
+from tfsteps.runs.log_file import times
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.systems.hai import access
+from tfsteps.systems.hai.client import Client
+from tfsteps.systems.hai.messages import newest
+from tfsteps.systems.hai.runs import HaiRuns, stop_task
+
+if TYPE_CHECKING:
+    from tfsteps.systems.hai.runs import HaiRun
+
+_PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
+
+
+@contextlib.contextmanager
+def hai() -> Iterator["HaiBackend"]:
+    """Yield what has been launched on the platform that is configured; what it refuses ends the command."""
+    try:
+        yield HaiBackend(HaiRuns(Client(access.find(), patience=_PATIENCE_SECONDS)))
+    except AccessError as error:
+        raise CommandError(str(error)) from error
+    except ApiError as error:
+        raise CommandError(str(error), ExitCode.PLATFORM if error.unavailable else ExitCode.USAGE) from error
+
+
+class HaiBackend:
+    """Tasks on HAI Platform, for the commands."""
+
+    def __init__(self, runs: HaiRuns) -> None:
+        """Work on what has been launched on one platform."""
+        self.runs = runs
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return self.runs.where
+
+    def jobs(self, run: str = "") -> "list[HaiRun]":
+        """Return the tasks of a run, or of all of them if it is empty, the oldest first."""
+        return self.runs.jobs(run)
+
+    def explained(self, job: "HaiRun") -> Status:
+        """Return the status of a task as the logs of its ranks tell it, with why it failed if it did."""
+        view = _View(job)
+        for event in self.runs.look(job):
+            view.see(event)
+        return view.explained()
+
+    def follow(self, jobs: "Sequence[HaiRun]", observers: Sequence[Observer]) -> list[Status]:
+        """Tell `observers` of every change until all tasks have ended; return their last statuses."""
+        views = [_View(job) for job in jobs]
+        for position, event in self.runs.follow(jobs):
+            if views[position].see(event):
+                for observer in observers:
+                    observer.changed(views[position].status)
+        return [view.explained() for view in views]
+
+    def stop(self, jobs: "Sequence[HaiRun]", *, now: bool) -> None:
+        """Stop those tasks that have not ended, and wait until their ranks are gone."""
+        running = [job for job in jobs if not job.status.state.terminal]
+        for job in running:
+            stop_task(self.runs.client, job.task)
+        for job in jobs:
+            if job not in running:
+                print(f"already ended: {verdict(job.status)}")
+        if now and running:
+            warn("--now has no effect on HAI, which gives every rank some seconds")
+        for job in running:
+            print(f"stopping {job.status.identity.task}: waiting for HAI to end its ranks", flush=True)
+        for job in running:
+            while not (ended := self.runs.refreshed(job)).status.state.terminal:
+                time.sleep(POLL_SECONDS)
+            print(verdict(ended.status))
+
+    def sections(self, job: "HaiRun") -> Iterator[tuple[str, list[list[str]]]]:
+        """Yield what `tfsteps debug` shows of a task: a title and its rows."""
+        columns = [
+            job.task.get(f"{name}_list") or [] for name in ("id", "begin_at", "end_at", "worker_status", "stop_code")
+        ]
+        rows = itertools.zip_longest(*columns, fillvalue="")
+        title = "tasks of the chain: id, begin, end, state of the ranks, stop code"
+        yield title, [["" if cell is None else str(cell) for cell in row] for row in rows]
+        yield "what HAI says", [[line] for line in newest(self.runs.messages(job))]
+
+    def commands(self, job: "HaiRun") -> list[str]:
+        """Return commands that look further into a task."""
+        run = shlex.quote(job.status.identity.run)
+        return [f"tfsteps logs {run} --on hai{'' if job.status.state.terminal else ' --follow'}"]
+
+    def print_log(
+        self,
+        jobs: "Sequence[HaiRun]",
+        wanted: Callable[[str], bool],
+        *,
+        timestamps: bool,
+        tail: int | None,
+        follow: "Callable[[Sequence[HaiRun]], Sequence[HaiRun]] | None",
+    ) -> None:
+        """Print what the ranks of some tasks have printed, in the order of time; followed, as it comes.
+
+        Tasks that are made while others are followed are not.
+        """
+        log = _Log(jobs, wanted, timestamps=timestamps)
+        if follow is None or tail is not None:
+            events = [(position, event) for position, job in enumerate(jobs) for event in self.runs.look(job)]
+            log.print(events, tail)
+        if follow is not None:
+            skipped = log.printed
+            for position, event in self.runs.follow(jobs):
+                log.go_on(position, event, skipped)
+
+
+class _View:
+    """Turns the events of a task into its status, for commands that write no records."""
+
+    def __init__(self, job: "HaiRun") -> None:
+        replicas = [ReplicaStatus(role=each.role, index=each.index) for each in job.plan.replicas]
+        self.status = msgspec.structs.replace(job.status, replicas=replicas, transitions=[])
+        self._ended = job.status.ended
+        self._incarnations = Incarnations(replicas)
+        self._tails = Tails()
+        self._blamed = ""
+
+    def see(self, event: Event) -> bool:
+        """Take in an event; tell whether the status is another one now."""
+        match event:
+            case LogLines():
+                self._tails.add(event)
+                return False
+            case ReplicaChanged():
+                self._incarnations.see(event)
+            case JobChanged():
+                change_state(self.status, event, self._incarnations.started)
+                self._blamed = str(event.replica or "")
+            case _:
+                return False
+        return True
+
+    def explained(self) -> Status:
+        """Return the status, with why it failed if it did; an end is when the platform says it was."""
+        status = self.status
+        if status.state.terminal:
+            status.ended = self._ended or status.ended
+        if status.state in (State.FAILED, State.LOST):
+            status.failure = failure_summary(status, self._tails.last_lines, self._blamed)
+        return status
+
+
+class _Log:
+    """Prints lines of several tasks.
+
+    Attributes:
+        printed: How many lines of each source were read before, printed or not.
+    """
+
+    def __init__(self, jobs: "Sequence[HaiRun]", wanted: Callable[[str], bool], *, timestamps: bool) -> None:
+        self.printed: dict[tuple[int, str], int] = {}
+        self._tasks = [f"{clean(job.status.identity.task)}/" if len(jobs) > 1 else "" for job in jobs]
+        self._wanted = wanted
+        self._timestamps = timestamps
+        self._out = sys.stdout.buffer
+
+    def print(self, events: Sequence[tuple[int, Event]], tail: int | None) -> None:
+        """Print the lines of `events` in the order of time, of that the last ones, as many as `tail`; None = all."""
+        streams: dict[tuple[int, str], list[tuple[float, bytes]]] = {}
+        for position, event in events:
+            if isinstance(event, LogLines) and event.texts:
+                streams.setdefault((position, event.source), []).extend(times(event))
+        self.printed = {source: len(lines) for source, lines in streams.items()}
+        ordered = [self._lines(source, lines) for source, lines in streams.items()]
+        lines = (line for _, line in heapq.merge(*ordered, key=itemgetter(0)))
+        self._out.writelines(lines if tail is None else deque(lines, maxlen=tail))
+        self._out.flush()
+
+    def go_on(self, position: int, event: Event, skipped: dict[tuple[int, str], int]) -> None:
+        """Print the lines of an event, but for the first ones of its source, as many as `skipped` counts down."""
+        if not isinstance(event, LogLines) or not event.texts:
+            return
+        source = position, event.source
+        known = skipped.get(source, 0)
+        lines = [*times(event)][known:]
+        skipped[source] = max(0, known - len(event.texts))
+        self._out.writelines(line for _, line in self._lines(source, lines))
+        self._out.flush()
+
+    def _lines(self, source: tuple[int, str], lines: Sequence[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
+        """Yield each line, ready to print, with its time; nothing of a source that is not wanted."""
+        position, name = source
+        if not self._wanted(name):
+            return
+        head = f"[{self._tasks[position]}{name}] ".encode()
+        for at, text in lines:
+            stamp = f"{iso(at)} ".encode() if self._timestamps else b""
+            yield at, stamp + head + printable(text) + b"\n"

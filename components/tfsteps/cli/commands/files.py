@@ -1,0 +1,93 @@
+"""The commands that write or check files: `init`, `validate`, `schema`, `report`."""
+
+import pathlib
+import shlex
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tfsteps.cli.backends.find import find_attempts, find_run
+from tfsteps.cli.commands.plan import check, find_system, read_job
+from tfsteps.cli.commands.run import JobFile
+from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
+from tfsteps.cli.errors import CommandError
+from tfsteps.systems import registry
+
+_STARTER = pathlib.Path(__file__).parents[1] / "starter"
+_STARTER_FILES = ("job.yaml", "train.py")
+
+
+def init(
+    folder: Annotated[
+        pathlib.Path, typer.Argument(metavar="FOLDER", help="Where to; made if it is not there.")
+    ] = pathlib.Path(),
+) -> None:
+    """Write a first job that runs at once.
+
+    job.yaml, and the train.py that it runs on two workers. Nothing is overwritten.
+    """
+    for name in _STARTER_FILES:
+        if (folder / name).exists():
+            raise CommandError(
+                f"{folder / name} exists and is left as it is; choose another folder: `tfsteps init FOLDER`"
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _STARTER_FILES:
+            with (folder / name).open("xb") as file:
+                file.write((_STARTER / name).read_bytes())
+            print(folder / name)
+    except OSError as error:
+        raise CommandError(f"folder {str(folder)!r} cannot be written: {error}; choose another one") from error
+    typer.echo(f"Run it: tfsteps run {shlex.quote(str(folder / 'job.yaml'))}", err=True)
+
+
+def validate(
+    job: JobFile,
+    *,
+    system: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Check too that this job system can run it.")
+    ] = None,
+) -> None:
+    """Check a job file.
+
+    Every problem is printed with its line. Exits 2 if there is any.
+    """
+    read = read_job(job)
+    if system is not None:
+        check(read, find_system(system), "stdin" if job == "-" else job)
+    print(f"{job}: {read.name} is fine")
+
+
+def schema(
+    *,
+    output: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="File to write. Left out: standard output.")
+    ] = None,
+) -> None:
+    """Print the JSON schema of job files."""
+    from tfsteps.spec.schema import json_schema  # noqa: PLC0415  this command alone needs it
+
+    text = msgspec.json.format(msgspec.json.encode(json_schema(registry.options()))).decode() + "\n"
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{str(output)!r} cannot be written: {error}; choose another file") from error
+
+
+def report(run: RunId, *, task: Task = None, attempt: AttemptNumber = None) -> None:
+    """Write the report of a run again.
+
+    Prints the path of each task's.
+    """
+    from tfsteps.report import write  # noqa: PLC0415  this command alone needs it
+
+    for each in find_attempts(find_run(run), task, attempt):
+        try:
+            print(write(each))
+        except OSError as error:
+            raise CommandError(f"{each.report} cannot be written: {error}; free some space there") from error

@@ -1,0 +1,132 @@
+"""`tfsteps debug --hold`: a job whose replicas sleep in place of their programs, for a shell beside them."""
+
+import os
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+import typer
+
+from tfsteps.cli.backends.place import On, Place
+from tfsteps.cli.commands.plan import Plan, make_plan
+from tfsteps.cli.errors import CommandError
+from tfsteps.launcher.exit_codes import exit_code
+from tfsteps.launcher.lifecycle import launch
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.spec import Deadlines, RoleName, TrainingJob
+from tfsteps.systems import registry
+
+# A shell, for the first process of a container ends by SIGTERM only if it says so: a plain sleep would be killed late.
+_SLEEP = ("sh", "-c", "exec 2>/dev/null; trap 'kill $!; exit 143' TERM INT; while :; do sleep 3600 & wait $!; done")
+_GONE = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
+
+
+def launch_held(file: str, roles: str, system: str, place: Place) -> None:
+    """Launch a job with some of its roles held, tell how to get a shell in each, and see it through to its end.
+
+    Args:
+        file: The job file.
+        roles: Names of roles with commas between, or `all`.
+        system: Name of the job system.
+        place: Where to launch.
+
+    Raises:
+        SpecError: The job is wrong, or this system cannot run it.
+        CommandError: It has no such role.
+        LaunchError: It could not be launched.
+        Exit: It has ended, with the exit code of its end.
+    """
+    programs: dict[RoleName, str] = {}
+
+    def change(job: TrainingJob, on: str) -> TrainingJob:
+        programs.update((name, program(job, name)) for name in chosen(job, roles))
+        return held(job, list(programs), on)
+
+    plan = make_plan(file, system, place, None, None, change=change)
+    printer = Printer()
+    printer.say(f"run {plan.identity.run}")
+    for warning in plan.system.warnings(plan.job):
+        printer.say(f"warning: {warning}")
+    shells = Shells(printer, plan, programs, place)
+    status = launch(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, observers=[printer, shells])
+    raise typer.Exit(exit_code(status))
+
+
+def chosen(job: TrainingJob, text: str) -> list[RoleName]:
+    """Return the roles that `text` names: `all`, or names with commas between. CommandError for an unknown one."""
+    there = [name for name, _ in job.roles.items()]
+    wanted = [word.strip() for word in text.split(",")]
+    if wanted == ["all"]:
+        return there
+    if unknown := [word for word in wanted if word not in there]:
+        known = ", ".join(there)
+        raise CommandError(f"--hold {text}: the job has no role {unknown[0]!r}; name some of {known}, or `all`")
+    return [name for name in there if name in wanted]
+
+
+def program(job: TrainingJob, name: RoleName) -> str:
+    """Return what a role's replicas would run, as a shell takes it; empty = what the image says."""
+    role = dict(job.roles.items())[name]
+    return shlex.join([*(role.command or job.command), *(job.args if role.args is None else role.args)])
+
+
+def held(job: TrainingJob, roles: Sequence[RoleName], system: str) -> TrainingJob:
+    """Return a job whose `roles` sleep until they are stopped, and that only the deadline `total` can end."""
+    job = msgspec.structs.replace(job, deadlines=Deadlines(total=job.deadlines.total), tensorboard=None)
+    if native := registry.held(system, job, dict.fromkeys(roles, _SLEEP)):
+        return native
+    sleeping = {
+        name: msgspec.structs.replace(role, command=_SLEEP, args=())
+        for name, role in job.roles.items()
+        if name in roles
+    }
+    return msgspec.structs.replace(job, roles=msgspec.structs.replace(job.roles, **sleeping))
+
+
+class Shells:
+    """Tells how to get a shell in each replica that is held, as soon as there is one."""
+
+    def __init__(self, printer: Printer, plan: Plan, programs: dict[RoleName, str], place: Place) -> None:
+        """Tell through `printer`; `programs` are those that the held roles would run."""
+        self._printer = printer
+        self._plan = plan
+        self._programs = programs
+        self._place = place
+        self._told: set[str] = set()
+        self._all_told = False
+
+    def changed(self, status: Status) -> None:
+        """Tell of the replicas that can be got at by now, and once it is all of them how to end them."""
+        mine = [replica for replica in status.replicas if replica.role in self._programs]
+        for replica in mine:
+            where = replica.incarnations[-1].place if replica.incarnations and replica.state not in _GONE else ""
+            if where and where not in self._told and self._reachable(replica):
+                self._told.add(where)
+                self._printer.say(f"{replica.name} is held; a shell beside it:  {self._shell(status, where)}")
+        if not self._all_told and len(self._told) >= len(mine):
+            self._all_told = True
+            for name, text in self._programs.items():
+                self._printer.say(f"{name}: its program is  {text or 'what its image starts'}")
+            self._printer.say("all that is held is up; Ctrl-C ends the job")
+
+    def lines(self, _lines: object) -> None:
+        """The printer shows it."""
+
+    def partial(self, _line: object) -> None:
+        """The printer shows it."""
+
+    def _reachable(self, replica: ReplicaStatus) -> bool:
+        """Tell whether a shell finds something: a process at once, a container when it runs."""
+        return self._place.on is not On.KUBERNETES or replica.state is ReplicaState.RUNNING
+
+    def _shell(self, status: Status, where: str) -> str:
+        first, second, *_ = [*where.split(), ""]
+        if self._place.on is On.KUBERNETES:
+            kind = registry.kinds_of(status.system)[0]
+            return self._place.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *kind.shell)
+        if first != "pid":  # on a machine that we know nothing of
+            return where
+        shell = os.environ.get("SHELL", "sh")
+        return f"""xargs -0 -a /proc/{second}/environ sh -c 'cd -P /proc/{second}/cwd; exec env -i "$@" {shell}' -"""

@@ -1,0 +1,86 @@
+"""`tfsteps lint`: what an engine would stumble over in a compiled pipeline."""
+
+import enum
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from tfsteps.cli.backends.place import Context, Namespace, On, Place, cluster
+from tfsteps.cli.compiled import Compiled, Engine, read
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.messages import say, warn
+
+
+class _On(enum.StrEnum):
+    LOCAL = On.LOCAL.value
+    KUBERNETES = On.KUBERNETES.value
+
+
+_OnOption = Annotated[
+    _On, typer.Option("--on", help="kubernetes: look on a cluster, too, for the objects that the pipelines name.")
+]
+
+
+def lint(
+    compiled: Annotated[
+        list[str],
+        typer.Argument(metavar="COMPILED.yaml...", help="Compiled pipelines, YAML or JSON; `-` reads standard input."),
+    ],
+    *,
+    on: _OnOption = _On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+) -> None:
+    """Check compiled pipelines.
+
+    Those of Kubeflow Pipelines for what works on this machine and fails on a cluster; manifests of Argo Workflows for
+    fields that it drops, for references that lead nowhere, and for wrong inputs of the steps of tfsteps. Every problem
+    and warning is printed. Exits 2 if there is a problem. What may still be given at submission is a warning.
+
+    No cluster is asked unless `--on kubernetes` is given. Then PersistentVolumeClaims, Secrets, ConfigMaps and
+    ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
+    stays Pending. Objects that may not be read are not checked.
+    """
+    place = Place(On(on), context, namespace)
+    count = 0
+    for file in compiled:
+        found = read(file)
+        problems = found.problems()
+        for each in found.warnings():
+            warn(f"{found.source}: {each}")
+        count += len(problems)
+        for each in problems:
+            say(f"{found.source}: {each}")
+        for each in _warnings(found):
+            warn(f"{found.source}: {each}")
+        if not problems:
+            for each in _missing(found, place):
+                warn(f"{found.source}: {each}")
+            print(f"{found.source}: {found.name} for {found.engine} is fine")
+    if count:
+        raise CommandError(f"{count} problem{'s' if count > 1 else ''}; correct the program and compile it again")
+
+
+def _warnings(compiled: Compiled) -> list[str]:
+    if compiled.engine is not Engine.ARGO:
+        return []
+    from tfsteps.engines.argo.lint import warnings  # noqa: PLC0415  one engine is enough
+
+    return warnings(compiled.text)
+
+
+def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
+    """Yield a warning for each object that a pipeline without problems names, and its cluster has not."""
+    if place.on is On.LOCAL:
+        return
+    from tfsteps.cli.submitters import references  # noqa: PLC0415  most checks need no HTTP
+
+    with cluster(place) as runs:
+        if compiled.engine is Engine.KFP:
+            named = references.of_kfp(compiled.documents, {})
+            yield from references.missing(runs.api, place.namespace or references.KFP_NAMESPACE, named)
+            return
+        for manifest in compiled.documents:
+            namespace = place.namespace or manifest["metadata"].get("namespace") or runs.namespace
+            yield from references.missing(runs.api, namespace, references.of_argo(manifest))

@@ -1,0 +1,200 @@
+"""What `tfsteps run` is about to do, checked as far as it can be before anything is created."""
+
+import json
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import yaml
+
+from tfsteps import spec
+from tfsteps.cli.backends.base import backend
+from tfsteps.cli.backends.find import LATEST
+from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, cluster
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.messages import say, warn
+from tfsteps.console.outputs import print_json
+from tfsteps.runs import store
+from tfsteps.runs.identity import Identity, name_problem, new_run_id
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.runs.status import Status
+from tfsteps.spec import SpecError, TrainingJob
+from tfsteps.systems import registry
+from tfsteps.systems.base import System
+from tfsteps.text.streams import read_input, takes_any
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is about to be run, and where; `here` is the folder that its relative paths start from."""
+
+    job: TrainingJob
+    identity: Identity
+    system: System
+    base_dir: pathlib.Path
+    places: OutputPaths
+
+
+def read_job(file: str) -> TrainingJob:
+    """Return the job in `file`, `-` for standard input.
+
+    Raises:
+        SpecError: It is wrong.
+        CommandError: It cannot be read.
+    """
+    try:
+        if file == "-":
+            return spec.parse(read_input(), "stdin", registry.options())
+        return spec.load(file, registry.options())
+    except FileNotFoundError as error:
+        raise CommandError(f"job file {file!r} does not exist; `tfsteps init` writes one to start from") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(
+            f"job file {file!r} cannot be read: {error}; give the path of a YAML or JSON file"
+        ) from error
+
+
+def find_system(name: str, **where: str) -> System:
+    """Return the job system called `name`, on the cluster that `where` says. CommandError for an unknown one."""
+    known = registry.available()
+    if name not in known:
+        raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(known)}")
+    return registry.get(name, **where)
+
+
+def check(job: TrainingJob, system: System, source: str) -> None:
+    """Raise SpecError for a job that cannot run on `system`."""
+    if problems := system.problems(job):
+        raise SpecError(problems, source)
+
+
+def choose(on: On | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
+    """Return the name of the job system that the options mean, and its place.
+
+    Raises:
+        CommandError: They contradict one another.
+    """
+    if system is None:
+        on = on or On.LOCAL
+        return DEFAULT_SYSTEMS[on], Place(on, context, namespace)
+    its = On.KUBERNETES if system in (AUTO, *registry.on_kubernetes()) else On.HAI if system == On.HAI else On.LOCAL
+    if on not in (None, its):
+        raise CommandError(f"--system {system} is not --on {on}; leave one out")
+    return system, Place(its, context, namespace)
+
+
+def make_plan(
+    file: str,
+    name: str,
+    place: Place,
+    run_id: str | None,
+    task: str | None,
+    *,
+    adopt: bool = False,
+    dry_run: bool = False,
+    change: Callable[[TrainingJob, str], TrainingJob] | None = None,
+) -> Plan:
+    """Return what is to be run.
+
+    Args:
+        file: The job file.
+        name: Of the job system.
+        place: Where to run it.
+        run_id: Id of the run; None = a new one.
+        task: Name of the task; None = the job's.
+        adopt: Take over a job that outlived its launcher.
+        dry_run: Ask no cluster for anything.
+        change: Given the job and the job system's name, returns what is to run in its place; None = the job itself.
+
+    Raises:
+        SpecError: The job is wrong, or this system cannot run it.
+        CommandError: Something else is wrong, or the task is running already.
+    """
+    where = {"context": place.context, "namespace": place.namespace} if place.on is On.KUBERNETES else {}
+    job = read_job(file)
+    system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
+    job = change(job, system.name) if change else job
+    check(job, system, "stdin" if file == "-" else file)
+    run = new_run_id() if run_id is None else _named("--run-id", run_id)
+    task = job.name if task is None else _named("--task", task)
+    attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt)
+    identity = Identity(run=run, task=task, attempt=attempt)
+    here = pathlib.Path.cwd() if file == "-" else pathlib.Path(file).absolute().parent
+    return Plan(job, identity, system, here, system.places(job, identity, here))
+
+
+def _named(option: str, text: str) -> str:
+    if wrong := name_problem(text):
+        raise CommandError(f"{option} {text!r} {wrong}")
+    if text == LATEST:
+        raise CommandError(f"{option} {text!r} cannot be used: it means the newest run; give another name")
+    return text
+
+
+def _fitting(place: Place, *, dry_run: bool) -> str:
+    """Return the name of the job system that fits the cluster, and say which and why. A dry run does not ask it."""
+    from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415  local runs need no HTTP
+
+    if dry_run:
+        choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
+    else:
+        with cluster(place) as there:
+            choice = discovery.choose(there.api, registry.on_kubernetes())
+    say(f"job system {choice.said('--system NAME')}")
+    return choice.system
+
+
+def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
+    """Return the attempt's number: one more than any known here or there, or that of the running job."""
+    if any(earlier.alive() for earlier in store.attempts(run, task)):
+        raise _running_already(run, task, "")
+    number = store.next_attempt(run, task)
+    if place.on is On.LOCAL:
+        return number
+    with backend(place) as there:
+        earlier: list[Status] = [job.status for job in there.jobs(run) if job.status.identity.task == task]
+    if running := [status for status in earlier if not status.state.terminal]:
+        if adopt and running[-1].system != system:
+            other = running[-1].system
+            raise CommandError(f"run {run}: task {task} runs on {other}, not on {system}; --system {other} adopts it")
+        if adopt:
+            return running[-1].identity.attempt
+        raise _running_already(run, task, place.options, "; if its launcher is gone, --adopt goes on with it")
+    return max([number, *(status.identity.attempt + 1 for status in earlier)])
+
+
+def _running_already(run: str, task: str, options: str, more: str = "") -> CommandError:
+    stop = f"`tfsteps stop {run} --task {task}{options}` stops it"
+    return CommandError(f"run {run}: task {task} is running already; {stop}, another --task runs beside it{more}")
+
+
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """Print what would be started: objects as kubectl takes them, or what a local run comes down to."""
+    objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.places)))
+    if all("apiVersion" in item for item in objects):
+        for warning in plan.system.warnings(plan.job):
+            warn(warning)
+        documents = objects
+    else:
+        documents = [_described(plan, objects)]
+    if not as_json:
+        print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=takes_any(sys.stdout)), end="")
+    elif len(documents) == 1:
+        print_json(documents[0])
+    else:
+        print_json({"apiVersion": "v1", "kind": "List", "items": documents})
+
+
+def _described(plan: Plan, objects: list[Any]) -> dict[str, Any]:
+    return {
+        "run": plan.identity.run,
+        "task": plan.identity.task,
+        "attempt": plan.identity.attempt,
+        "system": plan.system.name,
+        "output": plan.places.output,
+        "model": plan.places.model,
+        "logs": plan.places.logs,
+        "warnings": plan.system.warnings(plan.job),
+        "objects": objects,
+    }

@@ -1,0 +1,1 @@
+"""Submits pipelines: to Argo Workflows, to Kubeflow Pipelines, or to this machine."""

@@ -1,0 +1,242 @@
+"""Submits to Argo Workflows: a Workflow, a CronWorkflow, or a CronJob that submits Workflows."""
+
+import contextlib
+import copy
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from tfsteps.cli.backends.place import On, Place
+from tfsteps.cli.compiled import Compiled, LintError
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.schedule_options import print_fires
+from tfsteps.cli.submitters import references
+from tfsteps.cli.submitters.submission import Scheduler, Submission, check_names, print_yaml
+from tfsteps.console.messages import say, warn
+from tfsteps.engines.argo import lint
+from tfsteps.kube.access import AccessError, find
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.identity import spec_hash
+from tfsteps.schedule import Schedule, argo, cronjob, submitter
+from tfsteps.spec import SpecError
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.system import SPEC_HASH
+
+_PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
+_TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
+_RESOURCES = {
+    each.kind: each
+    for each in (
+        WORKFLOWS,
+        Resource("argoproj.io/v1alpha1", "cronworkflows", "CronWorkflow"),
+        Resource("v1", "serviceaccounts", "ServiceAccount"),
+        Resource("rbac.authorization.k8s.io/v1", "roles", "Role"),
+        Resource("rbac.authorization.k8s.io/v1", "rolebindings", "RoleBinding"),
+        Resource("v1", "configmaps", "ConfigMap"),
+        Resource("batch/v1", "cronjobs", "CronJob"),
+    )
+}
+
+
+def submit(submission: Submission) -> int:
+    """Create what was asked for and return the exit code.
+
+    Raises:
+        SpecError: The schedule cannot be expressed, or the Workflow fails with these arguments.
+        CommandError: Anything else.
+    """
+    _check(submission)
+    objects = [_marked(each) for each in _objects(submission)]
+    if submission.when:
+        scheduler = cronjob if submission.scheduler is Scheduler.CRONJOB else argo
+        print_fires(submission.when, scheduler.fires(submission.when, time.time()))
+    if submission.dry_run:
+        print_yaml(objects)
+        return ExitCode.SUCCEEDED
+    with _cluster(submission.context) as api:
+        namespace = submission.namespace or api.access.namespace
+        manifest = _manifest(submission)
+        where = manifest["metadata"].get("namespace", namespace)
+        for warning in references.missing(api, where, references.of_argo(manifest)):
+            warn(warning)
+        made, report = _create(api, objects, namespace)
+        place = Place(On.KUBERNETES, submission.context, made["namespace"])
+        kind = objects[-1]["kind"]
+        report.append(f"Watch it: {place.kubectl(place.namespace, 'get', kind.lower(), made['name'], '--watch')}")
+        if kind == WORKFLOWS.kind:
+            report.append(f"Its jobs: tfsteps show {made['uid']}{place.options}")
+        print("\n".join(report))
+        if not submission.wait:
+            return ExitCode.SUCCEEDED
+        try:
+            return submitter.follow(Api(api.access), made, lambda line: print(line, flush=True))
+        except submitter.SubmitError as error:
+            raise CommandError(str(error), error.code) from error
+
+
+# --- what is created
+
+
+def _objects(submission: Submission) -> list[dict[str, Any]]:
+    manifest = _manifest(submission)
+    if manifest["kind"] == "CronWorkflow":
+        if submission.when:
+            raise CommandError(f"{submission.compiled.source} has its own schedule; submit a Workflow by another one")
+        return [manifest]
+    when = submission.when
+    if when is None:
+        return [manifest]
+    name = submission.name or submission.compiled.name
+    if len(name) > argo.NAME_LENGTH:
+        raise CommandError(f"name {name!r} is longer than {argo.NAME_LENGTH} characters; give a shorter --name")
+    if submission.scheduler is Scheduler.CRONWORKFLOW:
+        _refuse(argo.problems(when))
+        return [argo.cron_workflow(when, manifest, name)]
+    _refuse(cronjob.problems(when))
+    return _cron_job(submission, when, manifest, name)
+
+
+def _cron_job(submission: Submission, when: Schedule, manifest: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    namespace = submission.namespace or manifest["metadata"].get("namespace")
+    try:
+        namespace = namespace or find(submission.context).namespace
+    except AccessError as error:
+        raise CommandError(f"{error}; or give --namespace") from error
+    account, image = submission.service_account, submission.image
+    return cronjob.objects(when, manifest, name, namespace=namespace, service_account=account, image=image)
+
+
+def _refuse(problems: list[Any]) -> None:
+    if problems:
+        raise SpecError(problems, "schedule")
+
+
+def _check(submission: Submission) -> None:
+    """Check the Workflow with its arguments: nothing more will be given."""
+    text = yaml.safe_dump(_manifest(submission))
+    if found := [*lint.problems(text), *lint.warnings(text)]:
+        raise LintError(submission.compiled.source, found)
+
+
+def _manifest(submission: Submission) -> dict[str, Any]:
+    """Return the manifest with its name, namespace and arguments; a template as a Workflow of its own."""
+    manifest = copy.deepcopy(_single(submission.compiled))
+    metadata = manifest["metadata"] = dict(manifest.get("metadata") or {})
+    if manifest["kind"] in _TEMPLATES:
+        manifest["kind"] = WORKFLOWS.kind
+        metadata["generateName"] = f"{metadata.pop('name')}-"
+    if submission.name:
+        metadata["name"] = submission.name
+        metadata.pop("generateName", None)
+    if submission.namespace:
+        metadata["namespace"] = submission.namespace
+    spec = manifest["spec"].get("workflowSpec", manifest["spec"])
+    if submission.service_account and not (submission.when and submission.scheduler is Scheduler.CRONJOB):
+        spec["serviceAccountName"] = submission.service_account
+    _give(spec, submission.parameters)
+    return manifest
+
+
+def _single(compiled: Compiled) -> dict[str, Any]:
+    if len(compiled.documents) > 1:
+        raise CommandError(f"{compiled.source} holds {len(compiled.documents)} manifests; submit a file with one")
+    return compiled.documents[0]
+
+
+def _give(spec: dict[str, Any], given: dict[str, str]) -> None:
+    """Put the arguments in; where another template says what there is, all names are taken."""
+    arguments = spec.setdefault("arguments", {}) if given else spec.get("arguments") or {}
+    known = {each["name"]: each for each in arguments.get("parameters") or []}
+    if "workflowTemplateRef" in spec:
+        arguments.setdefault("parameters", []) if given else None
+    else:
+        needed = [name for name, each in known.items() if not {"value", "valueFrom", "default"} & set(each)]
+        check_names(given, known, needed)
+    for name, value in given.items():
+        if name in known:
+            known[name]["value"] = value
+            known[name].pop("valueFrom", None)
+        else:
+            arguments["parameters"].append({"name": name, "value": value})
+
+
+# --- on the cluster
+
+
+@contextlib.contextmanager
+def _cluster(context: str) -> Iterator[Api]:
+    """Yield the API of the cluster; what it refuses ends the command."""
+    try:
+        yield Api(find(context), patience=_PATIENCE_SECONDS)
+    except AccessError as error:
+        raise CommandError(str(error)) from error
+    except ApiError as error:
+        raise CommandError(str(error), ExitCode.PLATFORM if error.unavailable else ExitCode.USAGE) from error
+
+
+def _marked(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with the hash of its content, by which a second call recognizes it; a Workflow as it is.
+
+    Submitting a Workflow again means another run, which needs another name.
+    """
+    if item["kind"] == WORKFLOWS.kind:
+        return item
+    metadata = item["metadata"]
+    mark = {SPEC_HASH: spec_hash(msgspec.json.encode(item, order="deterministic"))}
+    return {**item, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **mark}}}
+
+
+def _create(api: Api, objects: list[dict[str, Any]], default: str) -> tuple[dict[str, Any], list[str]]:
+    """Create all objects, or none: the cluster is asked about each before.
+
+    Nothing is printed meanwhile: standard output may be closed. Return the last one's metadata, and what to print.
+    """
+    placed = [(each, each["metadata"].get("namespace", default)) for each in objects]
+    for item, namespace in placed:
+        _create_one(api, item, namespace, dry_run=True)
+    made: dict[str, Any] = {}
+    report: list[str] = []
+    try:
+        for item, namespace in placed:
+            made, new = _create_one(api, item, namespace)
+            report.append(f"{item['kind']} {made['name']} {'created' if new else 'is already'} in {namespace}")
+    except (ApiError, CommandError):
+        for line in report:
+            say(line)
+        if report:
+            say("not everything was created; run the same command again to create the rest")
+        raise
+    return made, report
+
+
+def _create_one(
+    api: Api, item: dict[str, Any], namespace: str, *, dry_run: bool = False
+) -> tuple[dict[str, Any], bool]:
+    """Create an object, unless an earlier call has; return its metadata and whether it is new."""
+    what = f"{item['kind']} {item['metadata'].get('name', '')}".strip()
+    try:
+        return api.create(_RESOURCES[item["kind"]], namespace, item, dry_run=dry_run)["metadata"], True
+    except ApiError as error:
+        if error.reason == "AlreadyExists":
+            if there := _same(api, item, namespace):
+                return there, False
+            raise CommandError(f"{what} is in {namespace} already; delete it, or choose another --name") from error
+        if error.unavailable:
+            raise
+        raise CommandError(f"{what} cannot be created in {namespace}: {error}") from error
+
+
+def _same(api: Api, item: dict[str, Any], namespace: str) -> dict[str, Any] | None:
+    """Return the metadata of the object with this name if it was made from `item`; None = not, or that is not known."""
+    mark = (item["metadata"].get("annotations") or {}).get(SPEC_HASH)
+    try:
+        there: dict[str, Any] = api.get(_RESOURCES[item["kind"]], namespace, item["metadata"]["name"])["metadata"]
+    except ApiError:
+        return None
+    same = mark and (there.get("annotations") or {}).get(SPEC_HASH) == mark and "deletionTimestamp" not in there
+    return there if same else None

@@ -1,0 +1,189 @@
+"""Submits to Kubeflow Pipelines, by its own client: a run, or a recurring run."""
+
+import contextlib
+import io
+import os
+import pathlib
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from tfsteps.cli.backends.place import On, Place
+from tfsteps.cli.compiled import LintError
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.schedule_options import print_fires
+from tfsteps.cli.submitters import references
+from tfsteps.cli.submitters.submission import Submission, print_yaml, typed
+from tfsteps.console.messages import warn
+from tfsteps.console.text import local_time
+from tfsteps.engines.kfp import lint
+from tfsteps.kube.access import AccessError, find
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.schedule import Schedule, kubeflow
+from tfsteps.spec import SpecError
+from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS, Reference
+from tfsteps.text import timezones
+
+_LOOK_SECONDS = 5.0
+_MOST_FAILURES = 120  # ten minutes
+_ENDED = {
+    "SUCCEEDED": ExitCode.SUCCEEDED,
+    "SKIPPED": ExitCode.SUCCEEDED,
+    "FAILED": ExitCode.FAILED,
+    "CANCELED": ExitCode.CANCELLED,
+}
+
+
+def submit(submission: Submission) -> int:
+    """Create what was asked for and return the exit code.
+
+    Raises:
+        SpecError: The schedule cannot be expressed, or the run fails with these arguments.
+        CommandError: Anything else.
+    """
+    now = time.time()
+    arguments = _arguments(submission, now)
+    if found := lint.problems(submission.compiled.text, arguments["params"]):
+        raise LintError(submission.compiled.source, found)
+    if submission.dry_run:
+        print_yaml([arguments])
+        return ExitCode.SUCCEEDED
+    for warning in _missing(submission, arguments["params"]):
+        warn(warning)
+    with _client(submission) as client:
+        made, experiment, printed = _create(client, submission, arguments)
+        print(printed, end="")
+        if submission.when:
+            print(f"recurring run {made.display_name} created: {made.recurring_run_id}")
+            print(f"Watch it: {_page(client)}/#/recurringrun/details/{made.recurring_run_id}")
+            return ExitCode.SUCCEEDED
+        print(f"run {made.display_name} created: {made.run_id}")
+        namespace = submission.namespace or experiment.namespace or references.KFP_NAMESPACE
+        print(f"Its jobs: tfsteps show {made.run_id}{Place(On.KUBERNETES, submission.context, namespace).options}")
+        return _wait(client, made.run_id) if submission.wait else ExitCode.SUCCEEDED
+
+
+def _missing(submission: Submission, given: dict[str, Any]) -> list[str]:
+    """Return warnings about what pods name, where the cluster of the kubeconfig is known to be that of the API."""
+    if (submission.host or os.environ.get("KF_PIPELINES_ENDPOINT")) and not submission.context:
+        return []
+    try:
+        api = Api(find(submission.context), patience=0)
+    except AccessError:
+        return []
+    named = [*references.of_kfp(submission.compiled.documents, given)]
+    if submission.service_account:
+        named.append(Reference(ACCOUNTS, submission.service_account))
+    found: list[str] = []
+    with contextlib.suppress(ApiError):  # the API of Kubeflow Pipelines may be reached where that of Kubernetes is not
+        found.extend(references.missing(api, submission.namespace or references.KFP_NAMESPACE, named))
+    return found
+
+
+def _inputs(submission: Submission) -> dict[str, Any]:
+    definitions = submission.compiled.documents[0].get("root", {}).get("inputDefinitions", {})
+    return dict(definitions.get("parameters", {}))
+
+
+def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> tuple[Any, Any, str]:
+    """Create the run or the recurring run; return it, its experiment, and what the client has printed.
+
+    The client prints the experiment's address before the run is created, and standard output may be closed.
+    """
+    create = client.create_recurring_run if submission.when else client.run_pipeline
+    with _package(submission) as package, contextlib.redirect_stdout(io.StringIO()) as printed:
+        experiment = client.create_experiment(arguments.pop("experiment"), namespace=submission.namespace or None)
+        made = create(experiment.experiment_id, pipeline_package_path=package, **arguments)
+    return made, experiment, printed.getvalue()
+
+
+def _arguments(submission: Submission, now: float) -> dict[str, Any]:
+    """Return what the client is told beside the pipeline itself."""
+    arguments = {
+        "experiment": submission.experiment,
+        "job_name": submission.name or f"{submission.compiled.name} {local_time(now)}",
+        "params": typed(submission.parameters, _inputs(submission)),
+        **({"service_account": submission.service_account} if submission.service_account else {}),
+    }
+    return arguments | (_when(submission.when, submission.server_timezone, now) if submission.when else {})
+
+
+def _when(when: Schedule, server_timezone: str, now: float) -> dict[str, Any]:
+    if fix := timezones.fix(server_timezone):
+        raise CommandError(f"--server-timezone {server_timezone!r} {timezones.WRONG}. {fix}")
+    if problems := kubeflow.problems(when, now, server_timezone):
+        raise SpecError(problems, "schedule")
+    if when.concurrency == "allow":
+        warn(f"Kubeflow Pipelines lets {kubeflow.MOST_AT_ONCE} runs of a schedule overlap, and no more")
+    print_fires(when, kubeflow.fires(when, now, server_timezone))
+    return kubeflow.recurring_run(when, now, server_timezone)
+
+
+@contextlib.contextmanager
+def _package(submission: Submission) -> Iterator[str]:
+    """Yield a file of the compiled pipeline, as the client wants one."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "pipeline.yaml")
+        file.write_text(submission.compiled.text, encoding="utf-8")
+        yield str(file)
+
+
+@contextlib.contextmanager
+def _client(submission: Submission) -> Iterator[Any]:
+    """Yield the client; what the server refuses ends the command."""
+    try:
+        import kfp  # noqa: PLC0415  half a second, and not always installed
+        import kfp_server_api  # type: ignore[import-untyped]  # noqa: PLC0415
+        import urllib3.exceptions  # noqa: PLC0415
+    except ImportError as error:
+        raise CommandError(f"Kubeflow's client is not installed ({error}); install tfsteps[kfp]") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # that it speaks to version 2 alone
+            client = kfp.Client(host=submission.host or None, kube_context=submission.context or None)
+        yield client
+    except kfp_server_api.ApiException as error:
+        code = ExitCode.USAGE if error.status and 400 <= error.status < 500 else ExitCode.PLATFORM
+        raise CommandError(f"Kubeflow Pipelines refused: {error.status} {error.body or error.reason}", code) from error
+    except (urllib3.exceptions.HTTPError, TimeoutError) as error:
+        words = f"Kubeflow Pipelines cannot be reached: {error}; give --host, or set KF_PIPELINES_ENDPOINT"
+        raise CommandError(words, ExitCode.PLATFORM) from error
+    except ValueError as error:  # its own checks
+        raise CommandError(f"Kubeflow's client refused: {error}") from error
+
+
+def _wait(client: Any, run_id: str) -> ExitCode:
+    """Wait for a run's end; the client's own waiting never ends for one that was cancelled."""
+    failures = 0
+    while (state := _state(client, run_id)) not in _ENDED:
+        failures = 0 if state else failures + 1
+        if failures > _MOST_FAILURES:
+            raise CommandError(
+                f"run {run_id} goes on, but Kubeflow Pipelines does not answer; see there", ExitCode.PLATFORM
+            )
+        time.sleep(_LOOK_SECONDS)
+    print(f"run {run_id} {state}")
+    return _ENDED[state]
+
+
+def _state(client: Any, run_id: str) -> str:
+    """Return the state of a run; empty if the server does not say."""
+    import kfp_server_api  # noqa: PLC0415
+    import urllib3.exceptions  # noqa: PLC0415
+
+    try:
+        return str(client.get_run(run_id).state or "PENDING")
+    except urllib3.exceptions.HTTPError:
+        return ""
+    except kfp_server_api.ApiException as error:
+        if error.status and error.status < 500:
+            raise
+        return ""
+
+
+def _page(client: Any) -> str:
+    return str(client._get_url_prefix())  # noqa: SLF001  what its own links begin with

@@ -1,0 +1,32 @@
+"""Runs a pipeline of Kubeflow Pipelines on this machine."""
+
+from tfsteps.cli.compiled import LintError
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.submitters.submission import Submission, typed
+from tfsteps.engines.kfp import lint
+
+
+def submit(submission: Submission) -> int:
+    """Run the pipeline to its end and return the exit code.
+
+    Raises:
+        CommandError: It cannot be run here.
+        SpecError: It fails with these arguments.
+    """
+    if submission.when:
+        raise CommandError(
+            "this machine keeps no schedules; leave --engine local out, or use cron(8) and `tfsteps submit`"
+        )
+    if submission.dry_run:
+        raise CommandError("--dry-run has nothing to show of a local run; `tfsteps compile` shows the pipeline")
+    from kfp import components  # noqa: PLC0415
+
+    from tfsteps.engines.local.run_here import run_here  # noqa: PLC0415
+
+    compiled = submission.compiled
+    definitions = compiled.documents[0].get("root", {}).get("inputDefinitions", {})
+    arguments = typed(submission.parameters, definitions.get("parameters", {}))
+    if found := lint.local_problems(compiled.text, arguments):
+        raise LintError(compiled.source, found)
+    pipeline = compiled.pipeline or components.load_component_from_text(compiled.text)
+    return run_here(pipeline, arguments, images=submission.installed, cwd=submission.folder)

@@ -1,0 +1,108 @@
+"""The objects that a pipeline's pods name, looked for before it is submitted: without one a step stays Pending."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.systems.kubernetes.preflight.references import (
+    ACCOUNTS,
+    CLAIMS,
+    CONFIG_MAPS,
+    SECRETS,
+    Reference,
+    of_container,
+    of_volume,
+)
+
+KFP_NAMESPACE = "kubeflow"
+"""Of the runs of an installation of Kubeflow Pipelines for a single user, which names none."""
+
+_MOUNTS = (
+    ("pvcMount", "pvcName", CLAIMS),
+    ("secretAsVolume", "secretName", SECRETS),
+    ("secretAsEnv", "secretName", SECRETS),
+    ("configMapAsVolume", "configMapName", CONFIG_MAPS),
+    ("configMapAsEnv", "configMapName", CONFIG_MAPS),
+)
+
+
+def missing(api: Api, namespace: str, references: Iterable[Reference]) -> Iterator[str]:
+    """Yield a warning for each object that is certainly not in a namespace. What may not be read is passed over.
+
+    Not an error: a step of the pipeline may create the object, and pods wait for one that is created later.
+
+    Raises:
+        ApiError: The cluster does not answer.
+    """
+    for resource, name in dict.fromkeys((each.resource, each.name) for each in references):
+        try:
+            api.get(resource, namespace, name, once=True)
+        except ApiError as error:
+            if error.missing:
+                who = "pods that run as it are refused" if resource == ACCOUNTS else "steps that use it stay Pending"
+                where = f"{resource.kind} {namespace}/{name} is missing on {api.access.name}"
+                yield f"{where}: {who} until it is created; create it, or correct its name"
+            elif error.unavailable:
+                raise
+
+
+def of_argo(manifest: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield what the pods of a manifest refer to, but for names that are known only when it runs.
+
+    Args:
+        manifest: A Workflow, CronWorkflow or template. Its arguments are those that it has in it.
+    """
+    spec = manifest["spec"].get("workflowSpec", manifest["spec"])
+    given = (spec.get("arguments") or {}).get("parameters") or []
+    values = {each["name"]: str(each["value"]) for each in given if "value" in each}
+    for reference in _within(spec):
+        name = reference.name
+        for parameter, value in values.items():
+            name = name.replace(f"{{{{workflow.parameters.{parameter}}}}}", value)
+        if name and "{{" not in name:
+            yield Reference(reference.resource, name)
+
+
+def _within(node: Any) -> Iterator[Reference]:
+    """Yield the references in a part of a manifest, at any depth."""
+    if isinstance(node, Mapping):
+        yield from (each for volume in _items(node, "volumes") for each in of_volume(volume))
+        yield from of_container({field: _items(node, field) for field in ("env", "envFrom")})
+        if isinstance(account := node.get("serviceAccountName"), str):
+            yield Reference(ACCOUNTS, account)
+        node = list(node.values())
+    for each in node if isinstance(node, list) else ():
+        yield from _within(each)
+
+
+def _items(node: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
+    items = node.get(field)
+    return [each for each in items if isinstance(each, Mapping)] if isinstance(items, list) else []
+
+
+def of_kfp(documents: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield what the pods of a compiled pipeline refer to, as far as a constant or an input says the name.
+
+    Args:
+        documents: The pipeline, and its options for Kubernetes.
+        parameters: The values of the pipeline's inputs, by name; those that are left out are at their defaults.
+    """
+    pipeline, *_ = documents = list(documents)
+    inputs = pipeline.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
+    defaults = {name: each["defaultValue"] for name, each in inputs.items() if "defaultValue" in each}
+    values = {**defaults, **parameters}
+    for document in documents:
+        kubernetes = (document.get("platforms") or {}).get("kubernetes") or {}
+        for executor in ((kubernetes.get("deploymentSpec") or {}).get("executors") or {}).values():
+            for field, name, resource in _MOUNTS:
+                named = (_name(each, name, values) for each in executor.get(field) or [] if not each.get("optional"))
+                yield from (Reference(resource, each) for each in named if each)
+
+
+def _name(mount: Mapping[str, Any], field: str, values: Mapping[str, Any]) -> str:
+    """Return the name that a mount has; empty = another task gives it."""
+    source = mount.get(f"{field}Parameter") or {}
+    constant = (source.get("runtimeValue") or {}).get("constant") or mount.get(field) or mount.get("constant")
+    given = str(source.get("componentInputParameter") or "").removeprefix("pipelinechannel--")
+    return str(constant or values.get(given) or "")

@@ -1,0 +1,205 @@
+"""The live view for terminals: log lines scroll above a table of the replicas, drawn by a thread of its own."""
+
+import collections
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from typing import Self
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from tfsteps.console.live_table import LiveTable
+from tfsteps.console.text import clean
+from tfsteps.runs.events import LogLines, PartialLine
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.status import Status
+
+_REDRAW_SECONDS = 0.2
+_REFRESH_SECONDS = 1.0
+_MAX_LINES = 500  # for each redraw: nobody reads faster, and a terminal over a slow line must not hold up anything
+_MAX_BYTES = 4 << 20  # the same
+_FINAL_ROWS = 20  # of the table that an ended job leaves on the terminal
+_COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright_green", "bright_magenta")
+
+
+class LiveView:
+    """An observer that draws one or more attempts, as long as its `with` block lasts.
+
+    `changed` and `lines` only note what happened, so a terminal that is slow or stopped never holds up a job.
+    """
+
+    def __init__(self, console: Console | None = None, *, final: bool = True) -> None:
+        """Draw on `console`; None = standard output.
+
+        Args:
+            console: Where to.
+            final: Leave the table of each ended job on the terminal.
+        """
+        self._console = console or Console(highlight=False)
+        self._final = final
+        self._region = _Region()
+        self._live = Live(self._region, console=self._console, auto_refresh=False, transient=True)
+        self._boards: dict[Identity, LiveTable] = {}
+        self._ended: collections.deque[LiveTable] = collections.deque()
+        self._lines: collections.deque[tuple[str, str | bytes]] = collections.deque(maxlen=_MAX_LINES)
+        self._partials: dict[str, bytes] = {}
+        self._missed = self._size = 0
+        self._lock = threading.Lock()  # over everything above but the console
+        self._news = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._draw_until_closed, name="view", daemon=True)
+        self._refreshed = 0.0
+
+    def __enter__(self) -> Self:
+        """Begin to draw."""
+        self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Draw what is left, and give the terminal back."""
+        self._closed.set()
+        self._news.set()
+        self._thread.join()
+        with contextlib.suppress(OSError):
+            self._live.stop()
+
+    def changed(self, status: Status) -> None:
+        """Show the status of an attempt; an ended one moves up among the log lines."""
+        with self._lock:
+            board = self._boards.get(status.identity)
+            if board is None:
+                board = self._boards[status.identity] = LiveTable(status)
+            board.status = status
+            if status.state.terminal:
+                self._ended.append(self._boards.pop(status.identity))
+        self._news.set()
+
+    def lines(self, lines: LogLines, task: str = "") -> None:
+        """Show log lines.
+
+        Args:
+            lines: What was printed.
+            task: Shown before the replica, for views of several tasks; empty = nothing.
+        """
+        self._note(_prefix(lines.source, task), lines.texts)
+
+    def partial(self, line: PartialLine, task: str = "") -> None:
+        """Show a line that has not ended yet, such as a progress bar, below the others until it has."""
+        with self._lock:
+            self._partials[_prefix(str(line.replica), task)] = line.text
+        self._news.set()
+
+    def say(self, text: str) -> None:
+        """Show a line of our own."""
+        self._note("", [text])
+
+    def _note(self, prefix: str, texts: Sequence[str | bytes]) -> None:
+        with self._lock:
+            self._missed += max(0, len(self._lines) + len(texts) - _MAX_LINES)
+            self._lines.extend([(prefix, text) for text in texts[-_MAX_LINES:]])
+            self._partials.pop(prefix, None)
+            self._size += sum(map(len, texts[-_MAX_LINES:]))
+            while self._size > _MAX_BYTES and len(self._lines) > 1:
+                self._size -= len(self._lines.popleft()[1])
+                self._missed += 1
+        self._news.set()
+
+    # --- in the drawing thread
+
+    def _draw_until_closed(self) -> None:
+        try:
+            while not self._closed.is_set():
+                self._draw()
+                time.sleep(_REDRAW_SECONDS)
+                self._news.wait(_REFRESH_SECONDS - _REDRAW_SECONDS)
+            self._draw()
+        except OSError:  # the terminal is gone; the job goes on
+            return
+
+    def _draw(self) -> None:
+        self._news.clear()
+        with self._lock:
+            lines, self._lines = self._lines, collections.deque(maxlen=_MAX_LINES)
+            missed, self._missed, self._size = self._missed, 0, 0
+            boards, ended = list(self._boards.values()), list(self._ended)
+            self._ended.clear()
+            partials = list(self._partials.items()) if boards else []
+        if time.monotonic() - self._refreshed >= _REFRESH_SECONDS:
+            self._refreshed = time.monotonic()
+            for board in boards:
+                board.refresh()
+        final = [text for board in ended for text in self._last_words(board)] if self._final else []
+        bars = self._bars(partials)
+        self._region.lines = [*bars, *self._share(boards, self._console.height - 1 - len(bars))]
+        if lines or final:
+            # Draws the region again below them.
+            self._console.print(_Scrolled(lines, missed, final), end="", crop=False, no_wrap=True)
+        else:
+            self._live.refresh()
+
+    def _last_words(self, board: LiveTable) -> list[Text]:
+        board.refresh()
+        return [Text(), *board.lines(self._console.width, _FINAL_ROWS), Text()]
+
+    def _bars(self, partials: Sequence[tuple[str, bytes]]) -> list[Text]:
+        """Return lines that have not ended, as many as leave most of the terminal to the tables."""
+        drawn = []
+        for prefix, text in partials[-(self._console.height // 4) :]:
+            line = Text(f"[{prefix}] ", _colour(prefix), no_wrap=True).append(clean(text), "default")
+            line.truncate(self._console.width, overflow="ellipsis")
+            drawn.append(line)
+        return drawn
+
+    def _share(self, boards: Sequence[LiveTable], height: int) -> list[Text]:
+        """Return the lines below the log: what fits, shared out fairly. The cursor's line stays free."""
+        width = self._console.width
+        drawn: list[Text] = []
+        for position, board in enumerate(boards):
+            share = (height - len(drawn)) // (len(boards) - position)
+            if share < 1:
+                break
+            drawn += board.lines(width, share)
+        return drawn
+
+
+class _Region:
+    """The lines below the log, as they are when the terminal is written to."""
+
+    def __init__(self) -> None:
+        self.lines: list[Text] = []
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.lines
+
+
+class _Scrolled:
+    """Log lines as they go to the terminal, unwrapped so that they copy whole; and the tables of ended jobs."""
+
+    def __init__(self, lines: Sequence[tuple[str, str | bytes]], missed: int, tables: Sequence[Text]) -> None:
+        self._lines = lines
+        self._missed = missed
+        self._tables = tables
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._missed:
+            text = f"… {self._missed} lines passed too fast to be shown; `tfsteps logs` has them all"
+            yield from (Segment(text, Style.parse("dim")), Segment.line())
+        for prefix, line in self._lines:
+            if prefix:
+                yield Segment(f"[{prefix}] ", _colour(prefix))
+            yield from (Segment(clean(line)), Segment.line())
+        yield from self._tables
+
+
+def _prefix(source: str, task: str) -> str:
+    return f"{task}/{source}" if task else source
+
+
+def _colour(prefix: str) -> Style:
+    return Style.parse(_COLOURS[sum(prefix.encode()) % len(_COLOURS)])

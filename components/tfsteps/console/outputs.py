@@ -1,0 +1,188 @@
+"""A status as what the commands print: JSON for programs, lines for people."""
+
+import contextlib
+import enum
+import json
+import pathlib
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from tfsteps import report
+from tfsteps.console.text import clean, columns, duration, iso, local_time
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import format_bytes, is_uri
+from tfsteps.text.streams import takes_any
+
+
+class Output(enum.StrEnum):
+    """What `--output` takes."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+REPLICA_COLUMNS = ("REPLICA", "STATE", "RESTARTS", "EXIT", "PLACE", "ELAPSED", "CPU", "MEMORY")
+_TIMES = {"at", "created", "started", "ended"}
+
+
+def outputs(status: Status) -> dict[str, Any]:
+    """Return the outputs of a job: what `tfsteps run --output json` prints.
+
+    Paths of what is not there are empty, times that have not come and a failure that is not needed are null.
+    """
+    attempt = Attempt.of(status.identity)
+    return {
+        "run": status.identity.run,
+        "task": status.identity.task,
+        "attempt": status.identity.attempt,
+        "job": {
+            "name": status.job,
+            "uid": status.uid,
+            "system": status.system,
+            "namespace": status.namespace,
+            "state": status.state.value,
+            "reason": status.reason,
+            "message": status.message,
+            "started": iso(status.started),
+            "ended": iso(status.ended),
+        },
+        "model": _filled(status.model),
+        "metrics": status.metrics,
+        "logs": _filled(status.logs),
+        "tensorboard_url": status.tensorboard_url,
+        "failure": msgspec.to_builtins(status.failure),
+        "report": _there(attempt.report),
+    }
+
+
+def plain(status: Status) -> dict[str, Any]:
+    """Return the whole status as plain data, its times in ISO form, with the paths of its files."""
+    attempt = Attempt.of(status.identity)
+    paths = {"folder": attempt.folder, "log": attempt.log, "report": attempt.report}
+    data = msgspec.to_builtins(status) | {"metrics": {}}  # their names are the user's, and may be those of times
+    return {**_with_iso_times(data), "metrics": status.metrics, **{name: _there(path) for name, path in paths.items()}}
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON value to standard output."""
+    encoded = msgspec.json.encode(data)
+    if takes_any(sys.stdout):
+        sys.stdout.write(msgspec.json.format(encoded).decode() + "\n")
+    else:  # JSON's own escapes
+        sys.stdout.write(json.dumps(json.loads(encoded), indent=2) + "\n")
+
+
+def print_table(header: tuple[str, ...], rows: list[list[str]], spare: tuple[str, ...] = ()) -> None:
+    """Print a table: fitted to a terminal, else aligned with nothing cut."""
+    if not sys.stdout.isatty():
+        print("\n".join(columns([header, *rows])))
+        return
+    from rich.console import Console  # noqa: PLC0415  only terminals need it
+
+    from tfsteps.console.tables import table  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for line in table(header, rows, console.width, spare):
+        console.print(line)
+
+
+def replica_row(replica: ReplicaStatus, now: float) -> list[str]:
+    """Return a replica as a row of `REPLICA_COLUMNS`, after its newest incarnation."""
+    row = [replica.name, replica.state.value, str(replica.restarts)]
+    if not replica.incarnations:
+        return [*row, "-", "-", "-", "-", "-"]
+    incarnation = replica.incarnations[-1]
+    code = "-" if incarnation.exit_code is None else str(incarnation.exit_code)
+    return [
+        *row,
+        f"{code} {incarnation.reason}".strip(),
+        incarnation.place or "-",
+        duration((incarnation.ended or now) - incarnation.started),
+        duration(incarnation.cpu_seconds),
+        "-" if incarnation.memory_bytes is None else format_bytes(incarnation.memory_bytes),
+    ]
+
+
+def results(status: Status) -> list[str]:
+    """Return the lines that say where things are, and why the job failed if it did; the last is the verdict."""
+    found = outputs(status)
+    facts = {
+        "model": found["model"],
+        "metrics": ", ".join(f"{name} {value:.6g}" for name, value in status.metrics.items()),
+        "event files": found["logs"],
+        "tensorboard": status.tensorboard_url,
+        "log": _there(Attempt.of(status.identity).log),
+        "report": found["report"],
+    }
+    lines = [f"{name:<12} {value}" for name, value in facts.items() if value]
+    return [*lines, *_why(status), verdict(status)]
+
+
+def verdict(status: Status) -> str:
+    """Return how the job stands in one sentence: `mnist succeeded after 12s.`."""
+    took = f" after {duration(status.ended - status.created)}" if status.ended is not None else ""
+    why = status.failure.summary if status.failure else status.message
+    name = clean(status.identity.task)
+    return f"{name} {status.state}{took}: {clean(why)}" if why else f"{name} {status.state}{took}."
+
+
+def headline(status: Status) -> list[str]:
+    """Return the lines that say what an attempt is and how it stands, without its results."""
+    facts = {
+        "run": status.identity.run,
+        "task": f"{status.identity.task}, attempt {status.identity.attempt}",
+        "pipeline": status.identity.pipeline,
+        "job": f"{status.job} on {status.system}" + (f", namespace {status.namespace}" if status.namespace else ""),
+        "created": f"{local_time(status.created)} ({duration(time.time() - status.created)} ago)",
+        "launcher": f"pid {status.launcher}" if status.launcher and not status.state.terminal else "",
+    }
+    return [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
+
+
+def _why(status: Status) -> list[str]:
+    failure = status.failure
+    if failure is None:
+        return []
+    advice = {"platform": "not the job's fault: the same job may succeed next time", "user": "fix it first"}
+    facts = {
+        "failed first": failure.replica,
+        "exit code": f"{failure.exit_code}: {failure.meaning}" if failure.exit_code is not None else "",
+        "exception": failure.exception,
+        "at": failure.frame,
+        "retry": advice.get(failure.fault, ""),
+    }
+    lines = [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
+    return [*(f"  | {clean(line)}" for line in failure.tail), *lines]
+
+
+def _there(path: pathlib.Path) -> str:
+    """Return the path of what is there; empty for what is not, as on the machine of somebody else."""
+    return str(path) if path.exists() else ""
+
+
+def _filled(folder: str) -> str:
+    """Return a folder that holds something; empty for any other. One on a cluster or of a URI is taken for filled."""
+    if is_uri(folder):
+        return folder
+    path = pathlib.Path(folder)
+    return folder if folder and (not path.parent.exists() or (path.is_dir() and any(path.iterdir()))) else ""
+
+
+def _with_iso_times(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: iso(value) if key in _TIMES else _with_iso_times(value) for key, value in data.items()}
+    return [_with_iso_times(item) for item in data] if isinstance(data, list) else data
+
+
+def forget_tensorboard(attempt: Attempt) -> None:
+    """Take TensorBoard's address out of an attempt's status and report: soon nothing answers there."""
+    status = attempt.status()
+    if status.tensorboard_url:
+        status.tensorboard_url = ""
+        with contextlib.suppress(OSError):  # a full disk: the address stays, no more
+            attempt.write(status)
+            report.write(attempt)

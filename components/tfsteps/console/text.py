@@ -1,0 +1,59 @@
+"""Times, durations and foreign text, as people read them."""
+
+import datetime as dt
+import sys
+from collections.abc import Sequence
+
+from tfsteps.spec import format_duration
+from tfsteps.text.terminal import plain, shown
+
+_MAX_LINE = 2000  # characters of a log line that a terminal is asked to show
+
+
+def clean(text: str | bytes) -> str:
+    """Return one line of foreign text that is safe to show: no escape sequences, no control characters, cut if long.
+
+    Of a line that was drawn over itself by carriage returns, as progress bars are, the last state counts.
+    """
+    if isinstance(text, bytes):
+        text = text[: 4 * _MAX_LINE].decode(errors="replace") if b"\r" not in text else text.decode(errors="replace")
+    line = plain(text).replace("\t", "    ")
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… (cut)"
+
+
+def printable(line: bytes) -> bytes:
+    """Return a log line for standard output: raw, but on a terminal with all control characters but colours escaped."""
+    if not sys.stdout.isatty():
+        return line
+    return shown(line).encode(sys.stdout.encoding, "backslashreplace")
+
+
+def local_time(seconds: float) -> str:
+    """Return `2026-11-21 07:21:18` in the local zone, for seconds since the epoch."""
+    return _moment(seconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def iso(seconds: float | None) -> str | None:
+    """Return ISO 8601 with milliseconds and the local zone's offset; None for None."""
+    return None if seconds is None else _moment(seconds).isoformat(timespec="milliseconds")
+
+
+def _moment(seconds: float) -> dt.datetime:
+    """Return a time in the local zone; the epoch's beginning for one that no calendar has, of a garbled record."""
+    try:
+        return dt.datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return dt.datetime.fromtimestamp(0).astimezone()
+
+
+def duration(seconds: float | None) -> str:
+    """Return `1m15s`; `-` for None."""
+    if seconds is None:
+        return "-"
+    return format_duration(seconds if 0 <= seconds < 10 else round(max(seconds, 0.0)))
+
+
+def columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return `rows` as lines with aligned columns, nothing cut: for files, pipes and `grep`."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,1 @@
+"""Pipelines of Kubeflow Pipelines on this machine: each step is a process."""

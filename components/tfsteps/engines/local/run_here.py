@@ -1,0 +1,149 @@
+"""A pipeline on this machine, for people: live view, TensorBoard, and where everything is when it has ended."""
+
+import contextlib
+import pathlib
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from tfsteps.console.messages import warn
+from tfsteps.console.outputs import forget_tensorboard, results
+from tfsteps.console.text import columns, duration
+from tfsteps.engines.base import TENSORBOARD_URL
+from tfsteps.engines.local.runner import PipelineError, Step, check, run
+from tfsteps.image import IMAGE
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.signals import on_termination
+from tfsteps.runs import store
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import new_run_id
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
+from tfsteps.text import streams
+
+
+def run_here(
+    pipeline: Any,
+    arguments: Mapping[str, Any],
+    *,
+    images: Collection[str] = (),
+    cwd: pathlib.Path | None = None,
+    keep_tensorboard: bool = False,
+) -> int:
+    """Run a pipeline on this machine to its end and return the exit code: 0 only if it succeeded.
+
+    Ctrl-C stops it. The run's folder is that of `tfsteps runs`, so that `tfsteps show` and `logs` know its jobs.
+
+    Args:
+        pipeline: What `@dsl.pipeline` made.
+        arguments: Its inputs; those left out have their defaults.
+        images: Images, besides the bundle's own, whose programs are installed here.
+        cwd: Where the steps' commands start, as an image has its working directory; None = the current folder.
+        keep_tensorboard: When the pipeline has ended, keep TensorBoard up until Ctrl-C.
+    """
+    streams.ensure()
+    run_id = new_run_id()
+    root = store.home() / "pipelines" / run_id
+    out = Printer()
+    out.say(f"run {run_id}")
+    began = time.time()
+    try:
+        check(pipeline, {IMAGE, *images})
+    except PipelineError as error:
+        _record(run_id, pipeline.name, began, error)
+        out.say(f"{pipeline.name} cannot run here: {error}")
+        return error.exit_code
+    store.make_private(root)  # the inputs of steps may hold secrets
+    with contextlib.suppress(KeyboardInterrupt), _tensorboard(run_id) as board:
+        env = {TENSORBOARD_URL: board.url} if board else {}
+        code, why, steps = _run(
+            pipeline, arguments, pipeline_root=root, run_id=run_id, images={IMAGE, *images}, cwd=cwd, env=env
+        )
+        took = duration(time.time() - began)
+        if not (board and keep_tensorboard):
+            _forget_tensorboard(run_id)
+        out.say("\n".join([*_results(run_id, steps), f"{pipeline.name} {why} after {took}"]))
+        if board and keep_tensorboard:
+            _keep(board)
+            _forget_tensorboard(run_id)
+        return code
+    out.say(f"{pipeline.name} was stopped")  # before or after its steps
+    return ExitCode.CANCELLED
+
+
+def _run(pipeline: Any, arguments: Mapping[str, Any], **options: Any) -> tuple[int, str, list[Step]]:
+    """Return the exit code, the verdict in words, and the steps that ended; record the end."""
+    began = time.time()
+    with _observer() as (observer, say):
+        try:
+            steps = run(pipeline, arguments, observer=observer, say=say, **options)
+            _record(options["run_id"], pipeline.name, began)
+            return 0, "succeeded", steps  # noqa: TRY300
+        except PipelineError as error:
+            _record(options["run_id"], pipeline.name, began, error)
+            verdict = "was stopped" if error.exit_code == ExitCode.CANCELLED else f"failed: {error}"
+            return error.exit_code, verdict, error.steps
+
+
+def _record(run_id: str, name: str, began: float, error: PipelineError | None = None) -> None:
+    """Record how the pipeline ended, for `tfsteps show`; on a full disk it is only printed."""
+    cancelled = error and error.exit_code == ExitCode.CANCELLED
+    state = State.CANCELLED if cancelled else State.FAILED if error else State.SUCCEEDED
+    message = str(error) if error else ""
+    with contextlib.suppress(OSError):
+        PipelineRecord(
+            run=run_id, pipeline=name, state=state, message=message, created=began, ended=time.time()
+        ).write()
+
+
+@contextlib.contextmanager
+def _observer() -> Iterator[tuple[Observer | None, Any]]:
+    """Yield who is shown the jobs and who is told the other lines: the live view, or nobody and plain lines."""
+    if not sys.stdout.isatty():
+        yield None, Printer().say
+        return
+    from tfsteps.console.live_view import LiveView  # noqa: PLC0415  rich is for terminals only
+
+    with LiveView() as view:
+        yield view, view.say
+
+
+def _results(run_id: str, steps: list[Step]) -> list[str]:
+    rows = [[step.name, f"exit {step.exit_code}", duration(step.seconds), str(step.folder)] for step in steps]
+    lines = columns([["STEP", "", "ELAPSED", "OUTPUTS"], *rows]) if rows else []
+    return [*lines, *(line for attempt in store.attempts(run_id) for line in ["", *results(attempt.status())]), ""]
+
+
+# --- TensorBoard
+
+
+@contextlib.contextmanager
+def _tensorboard(run_id: str) -> Iterator[TensorBoard | None]:
+    """Yield a TensorBoard over all jobs of the run; None, with a warning, if none can be started."""
+    board = TensorBoard(store.run_folder(run_id))
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(board)
+        except TensorBoardError as error:
+            warn(f"{error}; the pipeline runs without it")
+            yield None
+            return
+        Printer().say(f"tensorboard {board.url}")
+        yield board
+
+
+def _forget_tensorboard(run_id: str) -> None:
+    for attempt in store.attempts(run_id):
+        forget_tensorboard(attempt)
+
+
+def _keep(board: TensorBoard) -> None:
+    """Keep TensorBoard up until a signal comes."""
+    signals: list[bool] = []
+    with on_termination(lambda: signals.append(True)):
+        Printer().say(f"TensorBoard stays up at {board.url}; Ctrl-C ends it")
+        while not signals:
+            time.sleep(0.1)

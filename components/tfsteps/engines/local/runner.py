@@ -1,0 +1,244 @@
+"""Runs a pipeline on this machine: kfp.local, with container components as processes instead of containers."""
+
+import contextlib
+import functools
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from kfp import dsl
+from kfp.local import utils
+
+from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
+from tfsteps.engines.local.preload import Preloaded
+from tfsteps.engines.local.sdk_patches import patched
+from tfsteps.engines.local.step import Follower, Process
+from tfsteps.image import IMAGE
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.signals import on_termination
+from tfsteps.runs import store
+from tfsteps.runs.identity import Identity, name_problem, new_run_id
+from tfsteps.runs.store import Attempt
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.local import finalizer
+from tfsteps.systems.local.guard import Guard
+from tfsteps.systems.local.pipeline_lock import PipelineLock
+
+_NOT_LOCAL = (  # kfp.local ends with an IndexError where it meets one
+    dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
+    dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER,
+    dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER,
+)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A step that was run: its task's name, its exit code, how many seconds it took, the folder of its outputs."""
+
+    name: str
+    exit_code: int
+    seconds: float
+    folder: pathlib.Path
+
+
+class PipelineError(Exception):
+    """A pipeline that did not succeed.
+
+    Attributes:
+        exit_code: That of the step that failed; 12 if the run was stopped; 2 if nothing was started.
+        steps: Those that ended, in that order.
+    """
+
+    def __init__(self, message: str, exit_code: int, steps: Sequence[Step] = ()) -> None:
+        """Keep `exit_code` and `steps` beside the message."""
+        self.exit_code = exit_code
+        self.steps = list(steps)
+        super().__init__(message)
+
+
+def run(
+    pipeline: Any,
+    arguments: Mapping[str, Any],
+    *,
+    pipeline_root: pathlib.Path,
+    run_id: str = "",
+    images: Collection[str] = (IMAGE,),
+    cwd: pathlib.Path | None = None,
+    env: Mapping[str, str] | None = None,
+    observer: Observer | None = None,
+    say: Callable[[str], None] | None = None,
+) -> list[Step]:
+    """Run a pipeline to its end and return its steps in the order they ended, those that were tried again too.
+
+    SIGTERM, SIGINT and SIGHUP end the step that runs, and with it the pipeline.
+
+    Args:
+        pipeline: What `@dsl.pipeline` made.
+        arguments: Its inputs; those left out have their defaults.
+        pipeline_root: Folder for the steps' outputs.
+        run_id: Id of the run, under which `tfsteps show` finds its jobs; empty = a new one.
+        images: The images whose programs are installed here. A step with any other image is refused.
+        cwd: Where the steps' commands start, as an image has its working directory; None = the current folder.
+        env: Variables for every step.
+        observer: Shown the jobs' states and lines; must put up with calls from several threads, one at a time.
+        say: Gets each line that `observer` does not; None = they are printed.
+
+    Raises:
+        PipelineError: A step failed, the run was stopped, or a step cannot run here.
+    """
+    check(pipeline, images)
+    run_id = run_id or new_run_id()
+    if wrong := name_problem(run_id):
+        raise PipelineError(f"run id {run_id!r} {wrong}", ExitCode.USAGE)
+    say = say or Printer().say
+    with _jobs(run_id, say), PipelineLock() as lifeline, Preloaded() as preloaded, Guard() as guard:
+        ours = {**(env or {}), **lifeline.env, RUN_ID: run_id}
+        start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard, preloaded=preloaded)
+        steps = _Steps(ours, start, observer, say)
+        try:
+            with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
+                pipeline(**arguments)
+        except (_Stopped, RuntimeError) as error:  # the latter is kfp's, and names the failed task alone
+            raise steps.failure() or error from error
+    return steps.ended
+
+
+@contextlib.contextmanager
+def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
+    """At the end of the block, wait until the jobs that `launch` steps left have ended: their lifeline is cut."""
+    others = {attempt.folder for attempt in _alive(run_id)}
+    try:
+        yield
+    finally:
+        left = [attempt for attempt in _alive(run_id) if attempt.folder not in others]
+        try:
+            finalizer.until_ended(left)
+        except LaunchError as error:
+            say(f"warning: {error}")
+
+
+def _alive(run_id: str) -> list[Attempt]:
+    return [attempt for attempt in store.attempts(run_id) if attempt.alive()]
+
+
+class _Stopped(Exception):  # noqa: N818  not an error
+    """A signal came: no further step is started."""
+
+
+class _Steps:
+    """The steps of one run: those that ended, and those that run."""
+
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        start: Callable[[list[str], Mapping[str, str]], Process],
+        observer: Observer | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.ended: list[Step] = []
+        self._env, self._start, self._observer, self._say = env, start, observer, say
+        self._running: set[Process] = set()
+        self._starting = 0
+        self._stopped = False
+        self._lock = threading.Lock()  # the iterations of a loop run in threads
+
+    def run(self, command: list[str], env: Mapping[str, str]) -> int:
+        """Run one step to its end and return its exit code."""
+        task = ExecutorInput.from_arguments(command)
+        began = time.monotonic()
+        with self._process(command, {**self._env, **env}) as process:
+            follower = self._follower(task)
+            for lines in process.lines():
+                with self._lock:
+                    follower.see(lines)
+            code = process.wait()
+        with self._lock:
+            follower.see([])
+        folder = pathlib.Path(task.outputs.output_file).parent
+        self.ended.append(Step(task.identity().task, code, time.monotonic() - began, folder))
+        if self._stopped:
+            raise _Stopped
+        return code
+
+    def stop(self) -> None:
+        """Ask every running step to end, and start no other. Called from the signal handler."""
+        self._stopped = True
+        for process in tuple(self._running):
+            process.terminate()
+        if not (self._running or self._starting):
+            raise _Stopped
+
+    def failure(self) -> PipelineError | None:
+        """Return the first failure that no later try made good; None if every step succeeded."""
+        if self._stopped:
+            return PipelineError("the pipeline was stopped", ExitCode.CANCELLED, self.ended)
+        last = {step.name: step for step in self.ended}
+        for step in last.values():
+            if step.exit_code:
+                return PipelineError(
+                    f"step {step.name} failed with exit code {step.exit_code}", step.exit_code, self.ended
+                )
+        return None
+
+    @contextlib.contextmanager
+    def _process(self, command: list[str], env: Mapping[str, str]) -> Iterator[Process]:
+        if self._stopped:
+            raise _Stopped
+        self._starting += 1  # from here on a signal waits until there is a process to pass it on to
+        try:
+            process = self._start(command, env)
+            self._running.add(process)
+        finally:
+            self._starting -= 1
+        if self._stopped:
+            process.terminate()
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            self._running.discard(process)
+
+    def _follower(self, task: ExecutorInput) -> Follower:
+        match task.parameters.get("job"):
+            case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # it waits for another task's
+                identity = Identity(run=run, task=name, attempt=attempt)
+            case _:
+                own = task.identity(self._env)
+                identity = msgspec.structs.replace(own, attempt=store.next_attempt(own.run, own.task))
+        return Follower(Attempt.of(identity), self._observer, self._say)
+
+
+# --- kfp.local
+
+
+def check(pipeline: Any, images: Collection[str]) -> None:
+    """Raise PipelineError for a pipeline that has a step which cannot run here, before any of them does."""
+    spec = pipeline.pipeline_spec
+    text = str(spec)
+    for placeholder in _NOT_LOCAL:
+        if placeholder in text:
+            raise PipelineError(f"{placeholder} has no value without a back end; leave it out here", ExitCode.USAGE)
+    for name, executor in spec.deployment_spec["executors"].items():
+        container = utils.struct_to_executor_spec(executor).container
+        step = name.removeprefix("exec-")
+        if container.image and container.image not in images:
+            raise PipelineError(
+                f"step {step}: image {container.image!r} cannot run without containers; use "
+                f"{' or '.join(sorted(images))}, add `--installed {container.image}` (in Python: `images=`) if its "
+                "programs are installed here, or run the pipeline on a cluster",
+                ExitCode.USAGE,
+            )
+        if container.image and ARGUMENT not in container.args:
+            raise PipelineError(
+                f"step {step}: has no argument {ARGUMENT}; write "
+                f"`args=[{ARGUMENT!r}, dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]`",
+                ExitCode.USAGE,
+            )

@@ -1,0 +1,182 @@
+"""One step of a local pipeline run: its container's command as a process of this machine."""
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, cast
+
+from tfsteps.engines.local.preload import Preloaded
+from tfsteps.launcher.lifecycle import Observer
+from tfsteps.runs.events import Replica, one_line
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import RoleName
+from tfsteps.systems.local.guard import WRAPPER, Guard
+
+_POLL_SECONDS = 0.2
+_READ = 1 << 16
+_MAX_LINE = 1 << 20  # longer lines come out in pieces
+_REPLICA_LINE = re.compile(rb"\[(chief|worker|ps|evaluator)-(\d+)/?([^\]]*)\] (.*)", re.DOTALL)
+
+
+class Child(Protocol):
+    """A step's process, however it was started.
+
+    Attributes:
+        output: The pipe that its standard output and error go to.
+    """
+
+    output: int
+
+    def ended(self) -> bool:
+        """Tell whether it has ended; it need not have been waited for."""
+
+    def wait(self) -> tuple[int, int]:
+        """Wait for its end, kill the rest of its group, and return its id and its exit code, -n for signal n."""
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, SIGKILL to its whole group; does nothing once it has ended. Safe in a signal handler."""
+
+
+class Spawned:
+    """A child that is a program of its own."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: int) -> None:
+        """Start `command`. OSError if not even that is possible."""
+        self._popen = subprocess.Popen(
+            [*WRAPPER, *command],
+            stdin=guard,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,  # Ctrl-C is for the pipeline, which passes it on
+        )
+        assert self._popen.stdout
+        self.output = self._popen.stdout.fileno()
+
+    def ended(self) -> bool:
+        return os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def wait(self) -> tuple[int, int]:
+        os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        self.send(signal.SIGKILL)  # before it is reaped: until then nobody else can get its id
+        assert self._popen.stdout
+        self._popen.stdout.close()
+        return self._popen.pid, self._popen.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            (os.killpg if number == signal.SIGKILL else os.kill)(self._popen.pid, number)
+
+
+class Forked:
+    """A child that the server with our modules forked."""
+
+    def __init__(
+        self, preloaded: Preloaded, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: int
+    ) -> None:
+        """Start `command`. OSError if the server is gone."""
+        self.output, theirs = os.pipe()
+        try:
+            self._connection = preloaded.start(command, env, os.fspath(cwd), theirs, guard)
+        except OSError:
+            os.close(self.output)
+            raise
+        finally:
+            os.close(theirs)
+
+    def ended(self) -> bool:
+        return bool(select.select([self._connection], [], [], 0)[0])
+
+    def wait(self) -> tuple[int, int]:
+        with self._connection:
+            answer = self._connection.recv(64) or b"0 -9"  # the server was killed: the guard ends what it forked
+        os.close(self.output)
+        pid, code = map(int, answer.split())
+        return pid, code
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.send(bytes([number]))
+
+
+class Process:
+    """A running step. Its output is read by `lines`, its end by `wait`; a killed pipeline takes it along."""
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: Guard, preloaded: Preloaded
+    ) -> None:
+        """Start `command` with `env` laid over this process's environment. OSError if not even that is possible."""
+        path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120
+        whole = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **env}
+        self._guard = guard
+        self._child: Child = (
+            Forked(preloaded, command, whole, cwd, guard.pipe)
+            if preloaded.takes(command)
+            else Spawned(command, whole, cwd, guard.pipe)
+        )
+
+    def lines(self) -> Iterator[list[bytes]]:
+        """Yield the lines that came, several times a second, until the output or the process has ended."""
+        file = self._child.output
+        rest, over = b"", False
+        while not over:
+            ready = bool(select.select([file], [], [], _POLL_SECONDS)[0])
+            data = os.read(file, _READ) if ready else b""
+            over = not data and (ready or self._child.ended())  # a process that left the session may hold the pipe open
+            *lines, rest = (rest + data).split(b"\n")
+            if rest and (over or len(rest) > _MAX_LINE):
+                lines, rest = [*lines, rest], b""
+            yield lines
+
+    def wait(self) -> int:
+        """Return the exit code as a shell counts, 128 + n for signal n, and leave nothing of the process's group."""
+        pid, code = self._child.wait()
+        self._guard.forget(pid)
+        return code if code >= 0 else 128 - code
+
+    def terminate(self) -> None:
+        """Ask the process to end; a launcher ends its job then, and kills it when asked again. Signal-safe."""
+        self._child.send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process and everything in its group."""
+        self._child.send(signal.SIGKILL)
+
+
+class Follower:
+    """Shows an observer a step's replicas: their lines out of its output, their states out of the records."""
+
+    def __init__(self, attempt: Attempt, observer: Observer | None, say: Callable[[str], None]) -> None:
+        """Follow the attempt that the step is about to make, if it makes one; None = say every line as it is."""
+        self._attempt = attempt
+        self._observer = observer
+        self._say = say
+        self._seen: tuple[int, int] | None = None
+
+    def see(self, lines: list[bytes]) -> None:
+        """Pass on some lines, and what changed in the records."""
+        for line in lines:
+            found = _REPLICA_LINE.fullmatch(line) if self._observer else None
+            if found and self._observer:
+                replica = Replica(cast("RoleName", found[1].decode()), int(found[2]))
+                self._observer.lines(one_line(time.time(), replica, found[4], found[3].decode()))
+            else:
+                self._say(line.decode(errors="backslashreplace").rstrip("\r"))
+        if self._observer and self._changed():
+            self._observer.changed(self._attempt.status())
+
+    def _changed(self) -> bool:
+        try:
+            stat = (self._attempt.folder / "status.json").stat()
+        except FileNotFoundError:
+            return False
+        before, self._seen = self._seen, (stat.st_mtime_ns, stat.st_ino)
+        return self._seen != before

@@ -1,0 +1,191 @@
+"""What an answer must look like before anything in it is believed: proxies and log-in pages answer with HTTP 200, too.
+
+Each function that is named after what it expects returns a check: called with the decoded answer, it raises a
+ShapeError unless the answer is that.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Resource
+
+Check = Callable[[Mapping[str, Any]], object]
+
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+"""What code meets that reads further into an answer than is checked here, where that has another shape."""
+
+_T = TypeVar("_T")
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class ShapeError(Exception):
+    """An answer is not what was asked for; the message says what it lacks."""
+
+
+def decode(content: bytes | str) -> dict[str, Any]:
+    """Return the JSON object that `content` is. ShapeError if it is anything else."""
+    try:
+        found = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
+    if not isinstance(found, dict):
+        raise ShapeError(f"expected a JSON object, got {type(found).__name__}")
+    return found
+
+
+def an_object(resource: "Resource", name: str = "", *, stored: bool = True) -> Check:
+    """Expect one object of a kind, of this name unless it is empty, with a version unless it was not `stored`."""
+
+    def check(answer: Mapping[str, Any]) -> None:
+        found = _convert(answer, _Object)
+        _expect(found, resource, required=True)
+        if stored and not found.metadata.version:
+            raise ShapeError(f"the {resource.kind} has no metadata.resourceVersion")
+        if name and found.metadata.name != name:
+            raise ShapeError(f"expected {resource.kind} {name}, got {found.metadata.name}")
+
+    return check
+
+
+def a_list(resource: "Resource") -> Check:
+    """Expect the list of objects of a kind."""
+
+    def check(answer: Mapping[str, Any]) -> None:
+        found = _convert(answer, _List)
+        if (found.kind, found.api) != (f"{resource.kind}List", resource.api):
+            raise ShapeError(f"expected a {resource.kind}List of {resource.api}, got {found.kind} of {found.api}")
+        for item in found.items or []:
+            _expect(item, resource, required=False)  # items of built-in kinds do not say it again
+
+    return check
+
+
+def an_event(resource: "Resource") -> Check:
+    """Expect one event of a watch: a change of an object, a bookmark, or an error with its Status."""
+    an_item = an_object(resource)
+
+    def check(answer: Mapping[str, Any]) -> None:
+        event = _convert(answer, _Event)
+        match event.type:
+            case "ADDED" | "MODIFIED" | "DELETED":
+                an_item(event.object)
+            case "BOOKMARK":
+                _expect(_convert(event.object, _Bookmark), resource, required=True)
+            case "ERROR":
+                of_kind("Status", _Failure)(event.object)
+            case other:
+                raise ShapeError(f"there is no event {other!r:.40}")
+
+    return check
+
+
+def a_deletion(resource: "Resource", name: str) -> Check:
+    """Expect what a deletion is answered with: a Status, or the object as it is while it goes."""
+    an_item = an_object(resource, name)
+
+    def check(answer: Mapping[str, Any]) -> None:
+        if answer.get("kind") != "Status":
+            an_item(answer)
+        elif answer.get("status") != "Success":
+            raise ShapeError("the Status is no success")
+
+    return check
+
+
+def a_review(resource: "Resource") -> Check:
+    """Expect an answered review, which has a status and no name."""
+    return of_kind(resource.kind, _Review)
+
+
+def of_kind(kind: str, shape: type[msgspec.Struct]) -> Check:
+    """Expect a kind that is no object, and the fields of `shape`."""
+
+    def check(answer: Mapping[str, Any]) -> None:
+        if answer.get("kind") != kind:
+            raise ShapeError(f"expected {kind}, got {answer.get('kind')!r:.40}")
+        _convert(answer, shape)
+
+    return check
+
+
+def an_answer(shape: type[msgspec.Struct]) -> Check:
+    """Expect the fields of `shape`, whatever else there is."""
+    return lambda answer: _convert(answer, shape)
+
+
+class _Meta(msgspec.Struct):
+    name: _Text
+    uid: _Text
+    version: str = msgspec.field(name="resourceVersion", default="")
+    namespace: str = ""
+
+
+class _Object(msgspec.Struct):
+    """What every object has. What else is in it may be of any shape: one odd object must not hide all others."""
+
+    metadata: _Meta
+    kind: str = ""
+    api: str = msgspec.field(name="apiVersion", default="")
+
+
+class _ListMeta(msgspec.Struct):
+    version: _Text = msgspec.field(name="resourceVersion")
+    more: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct):
+    kind: str
+    metadata: _ListMeta
+    items: list[_Object] | None
+    api: str = msgspec.field(name="apiVersion")
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: dict[str, Any]
+
+
+class _Failure(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+    reason: str = ""
+
+
+class _BookmarkMeta(msgspec.Struct):
+    version: _Text = msgspec.field(name="resourceVersion")
+
+
+class _Bookmark(msgspec.Struct):
+    kind: str
+    metadata: _BookmarkMeta
+    api: str = msgspec.field(name="apiVersion")
+
+
+class _Rule(msgspec.Struct):
+    verbs: list[str] | None = None
+    groups: list[str] | None = msgspec.field(name="apiGroups", default=None)
+    resources: list[str] | None = None
+
+
+class _ReviewStatus(msgspec.Struct):
+    rules: list[_Rule] | None = msgspec.field(name="resourceRules", default=None)
+
+
+class _Review(msgspec.Struct):
+    status: _ReviewStatus
+
+
+def _convert(answer: Mapping[str, Any], shape: type[_T]) -> _T:
+    try:
+        return msgspec.convert(answer, type=shape)
+    except msgspec.ValidationError as error:
+        raise ShapeError(str(error)) from error
+
+
+def _expect(found: _Object | _Bookmark, resource: "Resource", *, required: bool) -> None:
+    """Check kind and apiVersion; they may be missing unless they are `required`."""
+    if (required or found.kind or found.api) and (found.kind, found.api) != (resource.kind, resource.api):
+        raise ShapeError(f"expected {resource.kind} of {resource.api}, got {found.kind} of {found.api}")

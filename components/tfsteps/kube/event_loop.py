@@ -1,0 +1,254 @@
+"""Runs many coroutines on a few threads: what waits for bytes or for a time takes no thread.
+
+A thousand logs are followed by a thousand coroutines, nearly all of which wait. asyncio would need each read handed to
+a thread and back, for who takes what was read may block.
+"""
+
+import contextlib
+import heapq
+import itertools
+import queue
+import resource
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+
+from tfsteps.kube import threads
+
+_WORKERS = 8  # more of them wait for one another: Python runs one at a time
+_OPEN_FILES = 1 << 16
+_Timer = tuple[float, int, Callable[[], object]]
+
+
+class _Wait(Awaitable[bool]):
+    """What a coroutine waits for: bytes of `sock`, or, if it is None, to be woken; at the most until `due`.
+
+    Awaited, it is True if that has come, and False if the time is over.
+    """
+
+    def __init__(self, seconds: float, sock: socket.socket | None = None) -> None:
+        self.due = time.monotonic() + seconds
+        self.sock = sock
+
+    def __await__(self) -> Generator["_Wait", bool | None, bool]:
+        return bool((yield self))
+
+
+def pause(seconds: float) -> Awaitable[bool]:
+    """Wait until somebody has called the task's `wake` since it was waited for last, or `seconds` have passed."""
+    return _Wait(seconds)
+
+
+def readable(sock: socket.socket, seconds: float) -> Awaitable[bool]:
+    """Wait until `sock` has something to read, its end or an error; False if it has not within `seconds`."""
+    return _Wait(seconds, sock)
+
+
+class Task:
+    """A coroutine that is being run. Its steps run in several threads, one after another."""
+
+    def __init__(
+        self, loop: "EventLoop", coroutine: Coroutine[_Wait, bool | None, None], failed: Callable[[str], object]
+    ) -> None:
+        """Take over what `EventLoop.run` was given."""
+        self.loop, self.coroutine, self.failed = loop, coroutine, failed
+        self.waits: _Wait | None = None  # None: it runs, or is about to
+        self.woken = False
+        self.timer: float | None = None  # when its entry among the loop's timers is due
+
+    def wake(self) -> None:
+        """End its `pause`; the next one, if it is in none."""
+        self.loop.wake(self)
+
+
+class EventLoop:
+    """Waits for sockets and times in one thread, and runs what they are waited for by in up to eight others.
+
+    All are daemon threads, and each is started when it is needed first.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing to run."""
+        _allow_open_files()
+        self._lock = threading.Lock()
+        self._ready: queue.SimpleQueue[tuple[Task, bool | None] | None] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)  # workers without work
+        self._workers = 0
+        self._tasks: set[Task] = set()
+        self._news: list[Task | _Timer] = []  # what the thread that waits has not taken up yet
+        self._timers: list[_Timer] = []
+        self._numbers = itertools.count()
+        self._calls: socket.socket | None = None  # calls the thread that waits; None before there is one
+        self._closed = False
+
+    def run(self, coroutine: Coroutine[_Wait, bool | None, None], failed: Callable[[str], object]) -> Task:
+        """Run a coroutine that awaits `pause` and `readable` alone; what it raises is handed to `failed`, as a text."""
+        task = Task(self, coroutine, failed)
+        with self._lock:
+            self._tasks.add(task)
+        self.resume(task, value=None)
+        return task
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> None:
+        """Call a function that does not block, nor raise, when `seconds` have passed."""
+        self._tell((time.monotonic() + seconds, next(self._numbers), function))
+
+    def close(self) -> None:
+        """End all threads. What waits is closed, what runs is when it waits next."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            waiting = [task for task in self._tasks if task.waits]
+            for task in waiting:
+                task.waits = None
+        for task in waiting:
+            self._ready.put((task, None))
+        for _ in range(self._workers):
+            self._ready.put(None)
+        self._call()
+
+    # --- for tasks, in any thread
+
+    def resume(self, task: Task, *, value: bool | None) -> None:
+        """Have a worker go on with a task."""
+        self._ready.put((task, value))
+        if self._idle.acquire(blocking=False):
+            return
+        with self._lock:
+            more = self._workers < _WORKERS and not self._closed
+            self._workers += more
+            number = self._workers
+        if more:
+            threads.start(f"worker {number}", self._work, self._failed)
+
+    def wake(self, task: Task) -> None:
+        """End a task's pause, or the next one."""
+        with self._lock:
+            task.woken = not (pausing := task.waits is not None and task.waits.sock is None)
+            if pausing:
+                task.waits = None
+        if pausing:
+            self.resume(task, value=True)
+
+    # --- workers
+
+    def _work(self) -> None:
+        while work := self._ready.get():
+            task, value = work
+            while (wait := self._step(task, value=value)) and self._has_come(task, wait):
+                value = True
+            self._idle.release()
+
+    def _step(self, task: Task, *, value: bool | None) -> _Wait | None:
+        """Run a task until it waits; None if it has ended."""
+        try:
+            if not self._closed:
+                return task.coroutine.send(value)
+            task.coroutine.close()
+        except StopIteration:
+            pass
+        except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for what this task reads
+            task.failed(f"{type(error).__name__}: {error}")
+        with self._lock:
+            self._tasks.discard(task)
+        return None
+
+    def _has_come(self, task: Task, wait: _Wait) -> bool:
+        """Tell whether a task goes on at once; else, it is resumed when what it waits for has come."""
+        with self._lock:
+            if self._closed or (task.woken and wait.sock is None):
+                task.woken = False
+                return True
+            task.waits = wait
+        self._tell(task)
+        return False
+
+    # --- the thread that waits
+
+    def _tell(self, news: "Task | _Timer") -> None:
+        with self._lock:
+            self._news.append(news)
+            first = len(self._news) == 1
+            if not self._calls and not self._closed:
+                called, self._calls = socket.socketpair()
+                threads.start("event loop", lambda: self._wait(called), self._failed)
+        if first:
+            self._call()
+
+    def _call(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            if self._calls:
+                self._calls.send(b"!")
+
+    def _failed(self, why: str) -> None:
+        with self._lock:
+            tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.failed(why)
+
+    def _wait(self, called: socket.socket) -> None:
+        assert self._calls
+        with called, self._calls, selectors.DefaultSelector() as selector:
+            selector.register(called, selectors.EVENT_READ)
+            while not self._closed:
+                self._take_up(selector)
+                left = max(self._timers[0][0] - time.monotonic(), 0.0) if self._timers else None
+                for key, _ in selector.select(left):
+                    if key.data:
+                        selector.unregister(key.fileobj)
+                        self._end_wait(key.data, value=True)
+                    else:
+                        called.recv(1 << 10)
+                while self._timers and self._timers[0][0] <= time.monotonic():
+                    heapq.heappop(self._timers)[2]()
+
+    def _take_up(self, selector: selectors.BaseSelector) -> None:
+        with self._lock:
+            news, self._news = self._news, []
+            waits = {each: each.waits for each in news if isinstance(each, Task)}
+        for each in news:
+            if not isinstance(each, Task):
+                heapq.heappush(self._timers, each)
+        for task, wait in waits.items():
+            if wait and wait.sock:
+                selector.register(wait.sock, selectors.EVENT_READ, task)
+            if wait:  # else it was woken meanwhile
+                self._set_timer(selector, task, wait.due)
+
+    def _set_timer(self, selector: selectors.BaseSelector, task: Task, due: float) -> None:
+        """See to it that there is one timer for a task, due when its wait ends, or before that."""
+        if task.timer is None or due < task.timer:
+            task.timer = due
+            heapq.heappush(self._timers, (due, next(self._numbers), lambda: self._time_is_over(selector, task, due)))
+
+    def _time_is_over(self, selector: selectors.BaseSelector, task: Task, due: float) -> None:
+        if task.timer != due:
+            return  # there is an earlier one, or it has been
+        task.timer = None
+        wait = task.waits
+        if wait and wait.due > time.monotonic():
+            self._set_timer(selector, task, wait.due)
+        elif wait:
+            if wait.sock and wait.sock in selector.get_map():
+                selector.unregister(wait.sock)
+            self._end_wait(task, value=False)
+
+    def _end_wait(self, task: Task, *, value: bool) -> None:
+        with self._lock:
+            waited, task.waits = task.waits is not None, None
+        if waited:
+            self.resume(task, value=value)
+
+
+def _allow_open_files() -> None:
+    """Raise the limit of open files as far as we need and may: each wait is for a connection, and 1024 is usual.
+
+    No further: some programs close as many files as there may be, and children have the limit, too.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

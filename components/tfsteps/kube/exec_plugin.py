@@ -1,0 +1,83 @@
+"""Log-in plugins of kubeconfigs: programs that print a credential (client.authentication.k8s.io)."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from tfsteps.kube.access import TOKEN_SECONDS, AccessError, Token, checked_token
+
+VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+_LONGEST = 300.0  # seconds: some wait for a person to log in
+
+
+class Plugin(msgspec.Struct, frozen=True):
+    """A program, its own environment variables, the protocol it speaks, and where the kubeconfig names it."""
+
+    where: str
+    version: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    interactive: bool
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+
+
+class _Credential(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Status
+
+
+def token(plugin: Plugin) -> Token:
+    """Return the token that a plugin prints. It runs for the first request, again each minute and after a 401."""
+    cached, read_at = "", 0.0
+
+    def read(refused: bool) -> str:
+        nonlocal cached, read_at
+        if refused or not cached or time.monotonic() - read_at > TOKEN_SECONDS:
+            cached, read_at = _credential(plugin), time.monotonic()
+        return cached
+
+    return read
+
+
+def _credential(plugin: Plugin) -> str:
+    """Run the plugin. Raises AccessError, without what it printed on standard output, for that may be a token."""
+    interactive = plugin.interactive and sys.stdin is not None and sys.stdin.isatty()
+    request = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
+    try:
+        ran = subprocess.run(
+            plugin.command,
+            env={**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)},
+            stdin=None if interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # standard error is ours: a plugin talks to people there
+            timeout=_LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise AccessError(f"{plugin.where}: the plugin did not end within {_LONGEST:.0f} s; run it by hand") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise AccessError(f"{plugin.where}: `command` cannot be started: {reason}; install the plugin") from None
+    if ran.returncode:
+        raise AccessError(
+            f"{plugin.where}: the plugin ended with exit code {ran.returncode}; run it by hand to see why"
+        )
+    try:
+        found = msgspec.json.decode(ran.stdout, type=_Credential)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # whose text may hold the token
+        raise AccessError(f"{plugin.where}: the plugin printed no ExecCredential; run it by hand") from None
+    if (found.api_version, found.kind) != (plugin.version, "ExecCredential"):
+        raise AccessError(f"{plugin.where}: the plugin does not speak {plugin.version}; correct `apiVersion`")
+    if not found.status.token:
+        kind = "a client certificate, which is not supported" if found.status.client_certificate_data else "no token"
+        raise AccessError(f"{plugin.where}: the plugin gave {kind}; use one that gives a token")
+    return checked_token(found.status.token, f"{plugin.where}: the plugin's token")

@@ -1,0 +1,253 @@
+"""A kubeconfig: which cluster, as which user. Every error names the file, the entry and the field, and no value of it.
+
+Values stay out of the messages because users paste tokens and keys into fields that name files.
+"""
+
+import base64
+import contextlib
+import os
+import pathlib
+import ssl
+import tempfile
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from tfsteps.kube import exec_plugin
+from tfsteps.kube.access import Access, AccessError, Token, checked_token, token_of_file
+
+_UNSUPPORTED = {
+    "username": "basic authentication is not supported; use a token, a client certificate or an exec plugin",
+    "password": "basic authentication is not supported; use a token, a client certificate or an exec plugin",
+    "auth-provider": "was removed from Kubernetes 1.26; use an exec plugin",
+    "as": "impersonation is not supported; use credentials of that user",
+    "as-uid": "impersonation is not supported; use credentials of that user",
+    "as-groups": "impersonation is not supported; use credentials of that user",
+    "as-user-extra": "impersonation is not supported; use credentials of that user",
+}
+
+
+def find(context: str = "") -> Access:
+    """Return the cluster and user of a context of the kubeconfig; empty = its current one.
+
+    Raises:
+        AccessError: There is none, or it cannot be used.
+    """
+    file = _path()
+    config = _read(file)
+    name = context or config.text("current-context")
+    contexts = config.entries("contexts", "context")
+    if name not in contexts:
+        known = ", ".join(each if each.isprintable() else repr(each) for each in contexts) or "none"
+        raise AccessError(f"{file} has no context {name!r}; it has: {known}. Choose one with --context")
+    chosen = contexts[name]
+    cluster = _named(config, chosen, "cluster")
+    user = _named(config, chosen, "user") if chosen.text("user") else _Entry({}, f"{file}: user")
+    server = _server(cluster)
+    return Access(
+        server=server,
+        namespace=chosen.text("namespace") or "default",
+        tls=_tls(cluster, user, file.parent) if server.startswith("https") else None,
+        token=_token(user, file.parent),
+        name=name,
+    )
+
+
+class _Entry:
+    """A mapping of the file, and the words that say where it is."""
+
+    def __init__(self, values: Any, where: str) -> None:
+        if not isinstance(values, dict):
+            raise AccessError(f"{where} is not a mapping of fields; correct it")
+        self._values: Mapping[Any, Any] = values
+        self.where = where
+
+    def error(self, key: str, wrong: str) -> AccessError:
+        return AccessError(f"{self.where}: `{key}` {wrong}")
+
+    def text(self, key: str) -> str:
+        """Return a text, empty where there is none."""
+        value = self._values.get(key)
+        if value is not None and (not isinstance(value, str) or "\0" in value):
+            raise self.error(key, "is not text; correct it")
+        return value or ""
+
+    def flag(self, key: str) -> bool:
+        value = self._values.get(key)
+        if value not in (None, True, False):
+            raise self.error(key, "is neither true nor false; correct it")
+        return bool(value)
+
+    def entry(self, key: str) -> "_Entry | None":
+        """Return a mapping within this one, None where there is none."""
+        value = self._values.get(key)
+        return None if value is None else _Entry(value, f"{self.where}: `{key}`")
+
+    def list(self, key: str) -> list[Any]:
+        value = self._values.get(key)
+        if value is not None and not isinstance(value, list):
+            raise self.error(key, "is not a list; correct it")
+        return value or []
+
+    def entries(self, kind: str, key: str) -> "dict[str, _Entry]":
+        """Return what the items of the list `kind` hold below `key`, by name; of two with one name the first."""
+        found: dict[str, _Entry] = {}
+        for place, value in enumerate(self.list(kind)):
+            item = _Entry(value, f"{self.where}: `{kind}[{place}]`")
+            name = item.text("name")
+            found.setdefault(name, item.entry(key) or _Entry({}, ""))
+            found[name].where = f"{self.where}: {key} {name!r}"
+        return found
+
+    def refuse(self, unsupported: Mapping[str, str]) -> None:
+        for key, why in unsupported.items():
+            if self._values.get(key):
+                raise self.error(key, why)
+
+
+def _path() -> pathlib.Path:
+    given = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    with contextlib.suppress(OSError):
+        if existing := next((path for path in given if path.exists()), None):
+            return existing
+    return given[0] if given else pathlib.Path("~/.kube/config").expanduser()
+
+
+def _read(file: pathlib.Path) -> _Entry:
+    try:
+        config = yaml.safe_load(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise AccessError(f"there is no kubeconfig {file}; set KUBECONFIG, or run in a pod") from None
+    except OSError as error:
+        raise AccessError(f"the kubeconfig {file} cannot be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:  # whose text holds the line, and that may hold a token
+        mark = error.problem_mark or error.context_mark
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise AccessError(f"the kubeconfig {file} is not YAML{where}; correct it there") from None
+    except (yaml.YAMLError, ValueError, RecursionError):  # not UTF-8, a date of no calendar, nested too deep
+        raise AccessError(f"the kubeconfig {file} is not YAML in UTF-8; write it again") from None
+    if config is None:
+        raise AccessError(f"the kubeconfig {file} is empty")
+    return _Entry(config, str(file))
+
+
+def _named(config: _Entry, chosen: _Entry, key: str) -> _Entry:
+    """Return the cluster or user that a context names."""
+    name = chosen.text(key)
+    if not name:
+        raise chosen.error(key, "is missing; name one")
+    found = config.entries(f"{key}s", key).get(name)
+    if found is None:
+        raise chosen.error(key, f"names {name!r}, and `{key}s` has no entry of that name; correct one of them")
+    return found
+
+
+def _server(cluster: _Entry) -> str:
+    server, wrong = cluster.text("server").rstrip("/"), "is not an address; write https://host:port"
+    if not server:
+        raise cluster.error("server", "is missing; write https://host:port")
+    try:
+        url = urllib.parse.urlsplit(server)
+        usable = url.scheme in ("https", "http") and url.hostname and (url.port is None or url.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or not server.isascii() or not server.isprintable() or " " in server:
+        raise cluster.error("server", wrong)
+    if url.username is not None:
+        raise cluster.error("server", "holds a user name or password; basic authentication is not supported")
+    return server
+
+
+# --- TLS
+
+
+def _tls(cluster: _Entry, user: _Entry, folder: pathlib.Path) -> ssl.SSLContext:
+    with _file(cluster, "certificate-authority", folder) as authority:
+        try:
+            context = ssl.create_default_context(cafile=authority)
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            raise cluster.error("certificate-authority", f"cannot be used: {_reason(error)}") from None
+    if cluster.flag("insecure-skip-tls-verify"):
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with _file(user, "client-certificate", folder) as certificate, _file(user, "client-key", folder) as key:
+        if certificate and key:
+            try:
+                context.load_cert_chain(certificate, key, _no_password)
+            except (OSError, ValueError) as error:
+                wrong = f"cannot be used with `client-key`: {_reason(error)}"
+                raise user.error("client-certificate", wrong) from None
+        elif certificate or key:
+            missing = "client-key" if certificate else "client-certificate"
+            raise user.error(missing, "is missing; a certificate and its key go together")
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key is encrypted; store it without a password")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+@contextlib.contextmanager
+def _file(entry: _Entry, key: str, folder: pathlib.Path) -> Iterator[str | None]:
+    """Yield the path of what `key` names, or of what `<key>-data` holds; None if neither is there."""
+    name, data = entry.text(key), entry.text(f"{key}-data")
+    if data:
+        with tempfile.NamedTemporaryFile() as file:  # the ssl module reads certificates from files alone
+            try:
+                file.write(base64.b64decode(data))
+            except ValueError:
+                raise entry.error(f"{key}-data", "is not base64; correct it") from None
+            file.flush()
+            yield file.name
+    elif name:
+        yield str(_readable(entry, key, folder))
+    else:
+        yield None
+
+
+def _readable(entry: _Entry, key: str, folder: pathlib.Path) -> pathlib.Path:
+    path = folder / entry.text(key)
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise entry.error(key, f"names a file that cannot be read: {error.strerror}") from None
+    return path
+
+
+# --- the token
+
+
+def _token(user: _Entry, folder: pathlib.Path) -> Token:
+    user.refuse(_UNSUPPORTED)
+    if text := user.text("token"):
+        token = checked_token(text, f"{user.where}: `token`")
+        return lambda _refused: token
+    if user.text("tokenFile"):
+        return token_of_file(_readable(user, "tokenFile", folder), f"{user.where}: `tokenFile`")
+    if plugin := user.entry("exec"):
+        return exec_plugin.token(_plugin(plugin, folder))
+    return lambda _refused: ""
+
+
+def _plugin(entry: _Entry, folder: pathlib.Path) -> exec_plugin.Plugin:
+    command, version = entry.text("command"), entry.text("apiVersion")
+    if not command:
+        raise entry.error("command", "is missing; name the program")
+    if version not in exec_plugin.VERSIONS:
+        raise entry.error("apiVersion", f"is none of {', '.join(exec_plugin.VERSIONS)}; correct it")
+    arguments = entry.list("args")
+    if not all(isinstance(each, str) and "\0" not in each for each in arguments):
+        raise entry.error("args", "holds something that is not text; correct it")
+    variables = [_Entry(each, f"{entry.where}: `env[{place}]`") for place, each in enumerate(entry.list("env"))]
+    named = {each.text("name"): each.text("value") for each in variables}
+    if any(not name or "=" in name for name in named):
+        raise entry.error("env", "holds a variable without a name, or with '=' in it; correct it")
+    if "/" in command:  # from the file's folder, as kubectl does
+        command = str(folder.absolute() / command)
+    interactive = entry.text("interactiveMode") != "Never"
+    return exec_plugin.Plugin(entry.where, version, (command, *arguments), named, interactive)

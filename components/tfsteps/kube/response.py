@@ -1,0 +1,132 @@
+"""An answer to a request: its body as it comes, or the refusal that it stands for."""
+
+import contextlib
+import email.utils
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+import msgspec
+
+from tfsteps.kube.errors import ApiError, SilentError, UnexpectedAnswerError
+from tfsteps.kube.lean_urllib3 import HTTPError, ReadTimeoutError, urllib3
+
+_LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
+_SHOWN = 120  # characters of an answer that is no Status
+_PART = 1 << 16
+
+
+class Response:
+    """An answer whose body is read as it comes. A context manager; left early, its connection is closed.
+
+    Attributes:
+        rest: What came after the end of the last line that `lines` yielded.
+        headers: Of the answer; one that came several times has its values joined by commas.
+    """
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        """Take over the answer."""
+        self.rest = b""
+        self.headers: Mapping[str, str] = response.headers
+        self._response = response
+        self._whole = False
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the connection back if the body was read to its end."""
+        if self._whole:
+            self._response.release_conn()
+        else:
+            self._response.close()
+
+    def read(self) -> bytes:
+        """Return the whole body. ApiError if it breaks off."""
+        return b"".join(self.parts())
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the body as it comes. ApiError if it breaks off, or nothing comes for the time that was given."""
+        try:
+            while part := self._response.read1(_PART):
+                yield part
+        except ReadTimeoutError as error:
+            raise SilentError("the answer stopped coming") from error
+        except (HTTPError, OSError, ValueError) as error:  # a ValueError: closed by another thread
+            raise ApiError(f"the answer broke off: {error}") from error
+        self._whole = True
+
+    def lines(self, longest: int) -> Iterator[bytes]:
+        """Yield each whole line without its end as it comes, one longer than `longest` bytes in pieces."""
+        rest = bytearray()
+        for part in self.parts():
+            *whole, tail = part.split(b"\n")
+            for line in whole:
+                yield bytes(rest + line)
+                rest.clear()
+            rest += tail
+            while len(rest) > longest:
+                yield bytes(rest[:longest])
+                del rest[:longest]
+        self.rest = bytes(rest)
+
+    def close(self) -> None:
+        """Break off, from any thread: who reads meets an ApiError or the end."""
+        sock = getattr(self._response.connection, "sock", None)
+        if sock:
+            with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return how many seconds an answer asks us to wait: as a number or a date, a minute at the most; 0 = none."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:9])
+    else:
+        try:
+            seconds = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            seconds = 0.0
+    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
+
+
+def is_good(status: int, headers: Mapping[str, str]) -> bool:
+    """Tell whether an answer is a success. A web page is none, whatever its status: the API server sends none."""
+    return status < 300 and not headers.get("Content-Type", "").startswith("text/html")
+
+
+def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
+    """Return the error that an answer stands for; what stands before the server may answer with no Status object.
+
+    Args:
+        request: Method and path.
+        status: Of the answer.
+        headers: Of the answer.
+        text: Its body, as far as it came.
+    """
+    try:
+        found = msgspec.json.decode(text, type=_Status)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = _Status()
+    if found.kind != "Status":
+        if status < 400:
+            what = f"HTTP {status}, a redirection" if status >= 300 else "a web page"
+            return UnexpectedAnswerError(request, what, text)
+        shown = text[:_SHOWN].decode(errors="replace")
+        found = _Status(message=f"{request}: HTTP {status} {found.message or shown}".strip())
+    about = found.details.name if found.details else ""
+    return ApiError(found.message, status, found.reason, retry_after(headers), about)
+
+
+class _Details(msgspec.Struct):
+    name: str = ""
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None

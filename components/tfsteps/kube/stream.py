@@ -1,0 +1,232 @@
+"""One GET request whose answer may come over days: it is read as it comes, and waiting for it takes no thread."""
+
+import contextlib
+import http.client
+import io
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import IO, Self
+
+from tfsteps.kube.errors import ApiError, SilentError
+from tfsteps.kube.event_loop import pause, readable
+from tfsteps.kube.lean_urllib3 import urllib3
+
+_SECONDS = 5.0  # to connect, and to send
+_PART = 1 << 16
+_MANY_PARTS = 64  # after which others have their turn
+_HEAD_END = b"\r\n\r\n"
+_LONGEST_HEAD = 1 << 16
+_LONGEST_SIZE = 1 << 10  # bytes of the line that tells a chunk's size
+_HEX = b"0123456789abcdefABCDEF"
+
+
+class Stream:
+    """A request that was sent on a connection of its own. A context manager; left early, the connection is closed.
+
+    Attributes:
+        status: Of the answer; 0 = it has not come.
+        headers: Of the answer.
+    """
+
+    def __init__(self, pool: urllib3.HTTPConnectionPool, target: str, headers: Mapping[str, str]) -> None:
+        """Send it, with all its `headers`. OSError, ValueError or an error of urllib3 if that fails."""
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self._pool = pool
+        self._silence = 0.0
+        self._buffer = b""  # what came, and was not understood yet
+        self._body: _Chunks | _Length | _UntilClosed | None = None
+        lines = [f"GET {target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
+        request = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        if request.count(b"\n") + request.count(b"\r") != 2 * len(lines) + 2 or b"\0" in request:
+            raise ValueError("a header of the request has a line break")
+        self._connection = pool._get_conn()  # noqa: SLF001  urllib3 lends connections to its own requests only
+        try:
+            if self._connection.is_closed:
+                self._connection.timeout = _SECONDS
+                self._connection.connect()
+            self._sock: socket.socket = self._connection.sock  # type: ignore[attr-defined]
+            self._sock.settimeout(_SECONDS)
+            self._sock.sendall(request)
+            self._sock.setblocking(False)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the connection back if the answer was read to its end."""
+        idle = self._pool.pool
+        if self._body and self._body.ended and self._body.keeps and idle and not idle.full():
+            self._sock.settimeout(_SECONDS)
+            self._pool._put_conn(self._connection)  # noqa: SLF001
+        else:
+            self._connection.close()
+
+    async def begin(self, seconds: float) -> None:
+        """Wait until status and headers have come.
+
+        Args:
+            seconds: Longest silence, now and while the body comes.
+
+        Raises:
+            ApiError: It broke off.
+            SilentError: Nothing came for so long.
+        """
+        self._silence = seconds
+        while self._body is None:
+            came = await self._next()
+            self._buffer += came
+            end = self._buffer.find(_HEAD_END) + len(_HEAD_END)
+            if end >= len(_HEAD_END):
+                head, self._buffer = self._buffer[:end], self._buffer[end:]
+                with _broken():
+                    self._understand(head)
+            elif not came or len(self._buffer) > _LONGEST_HEAD:
+                raise ApiError("the answer broke off: it has no end of its headers")
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes. ApiError if it breaks off, SilentError if nothing comes for too long."""
+        assert self._body, "it has begun"
+        number = 0
+        while not self._body.ended:
+            came, self._buffer = self._buffer or await self._next(), b""
+            with _broken():
+                part = self._body.feed(came)
+            if part:
+                yield part
+            number += 1
+            if not number % _MANY_PARTS:
+                await pause(0)
+
+    def close(self) -> None:
+        """Break off, from any thread: who reads meets an ApiError or the end."""
+        with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+    async def _next(self) -> bytes:
+        """Wait for what comes next; empty if that is the connection's end."""
+        while True:
+            try:
+                return self._sock.recv(_PART)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                pass
+            except OSError as error:
+                raise ApiError(f"the answer broke off: {error}") from error
+            if not await readable(self._sock, self._silence):
+                raise SilentError("the answer stopped coming")
+
+    def _understand(self, head: bytes) -> None:
+        found = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more
+        found.begin()
+        self.status, self.headers = found.status, urllib3.HTTPHeaderDict(found.headers.items())
+        if found.chunked:
+            self._body = _Chunks()
+        elif found.length is not None:
+            self._body = _Length(found.length)
+        else:
+            self._body = _UntilClosed()
+        self._body.keeps &= not found.will_close
+
+
+@contextlib.contextmanager
+def _broken() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, http.client.HTTPException) as error:
+        raise ApiError(f"the answer broke off: {error}") from error
+
+
+class _Head:
+    """Stands where `HTTPResponse` expects a socket: status and headers have come whole."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def makefile(self, _mode: str) -> IO[bytes]:
+        return io.BytesIO(self._head)
+
+
+class _Length:
+    """A body of a length that was told."""
+
+    keeps: bool = True  # whether the connection can be used again
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+
+    @property
+    def ended(self) -> bool:
+        return not self._left
+
+    def feed(self, came: bytes) -> bytes:
+        if not came:
+            raise ValueError(f"{self._left} bytes are missing")
+        part = came[: self._left]
+        self.keeps &= len(part) == len(came)
+        self._left -= len(part)
+        return part
+
+
+class _UntilClosed:
+    """A body that ends with the connection."""
+
+    keeps: bool = False
+    ended: bool = False
+
+    def feed(self, came: bytes) -> bytes:
+        self.ended = not came
+        return came
+
+
+class _Chunks:
+    """A body in chunks (RFC 9112, section 7.1)."""
+
+    keeps: bool = True
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._buffer = bytearray()
+        self._left = 0  # bytes of the chunk
+        self._behind = False  # between a chunk and the next one's size
+        self._trailer = False
+
+    def feed(self, came: bytes) -> bytes:
+        """Take the next bytes; return those of the chunks. ValueError if they are no chunks."""
+        if not came:
+            raise ValueError("its last chunk is missing")
+        self._buffer += came
+        parts = []
+        while not self.ended and self._buffer:
+            if self._left:
+                parts.append(bytes(self._buffer[: self._left]))
+                del self._buffer[: self._left]
+                self._left -= len(parts[-1])
+                self._behind = not self._left
+            elif (end := self._buffer.find(b"\n")) >= 0:
+                self._line(bytes(self._buffer[:end]).rstrip(b"\r"))
+                del self._buffer[: end + 1]
+            elif len(self._buffer) > _LONGEST_SIZE:
+                raise ValueError("a chunk has no size")
+            else:
+                break
+        self.keeps &= not (self.ended and self._buffer)
+        return b"".join(parts)
+
+    def _line(self, line: bytes) -> None:
+        if self._trailer:
+            self.ended = not line
+        elif self._behind:
+            if line:
+                raise ValueError("a chunk is longer than its size")
+            self._behind = False
+        else:
+            size = line.partition(b";")[0].strip()
+            if not size or size.strip(_HEX):
+                raise ValueError(f"a chunk has the size {size[:20]!r}")
+            self._left = int(size, 16)
+            self._trailer = not self._left

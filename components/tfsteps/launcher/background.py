@@ -1,0 +1,165 @@
+"""Jobs that end with their launcher, launched by one step and waited for by another: the launcher stays behind."""
+
+import contextlib
+import datetime as dt
+import functools
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Any, NoReturn, cast
+
+import msgspec
+
+from tfsteps.launcher.lifecycle import Observer, launch
+from tfsteps.launcher.signals import on_termination
+from tfsteps.runs import store
+from tfsteps.runs.events import LogLines, PartialLine, Replica
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.log_file import read_log
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import RoleName, SpecError, TrainingJob
+from tfsteps.systems.base import LaunchError, System
+from tfsteps.systems.local import pipeline_lock
+
+_POLL_SECONDS = 0.05
+
+
+class _Begun(msgspec.Struct, tag=True):
+    status: Status
+
+
+class _Failed(msgspec.Struct, tag=True):
+    message: str
+    retryable: bool
+
+
+def start(
+    job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path, tensorboard_url: str = ""
+) -> Status:
+    """Launch a job from a process that stays behind, and return its status once the job exists.
+
+    That process does all that `launch` does. It ends with the job, or stops it when the pipeline is over. A job that an
+    earlier call for this task left running is returned as it is.
+
+    Raises:
+        SpecError: The job cannot run on this system. Nothing was created.
+        LaunchError: It could not be started.
+    """
+    if problems := system.problems(job):
+        raise SpecError(problems, job.name)
+    for attempt in store.attempts(identity.run, identity.task):
+        if attempt.alive() and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
+            return attempt.status()
+    told, tell = os.pipe()
+    if not os.fork():
+        os.close(told)
+        teller = _ReadyPipe(tell)
+        options: dict[str, Any] = {"here": base_dir, "observers": [teller], "tensorboard_url": tensorboard_url}
+        _stay(functools.partial(launch, job, identity, system, **options), teller)
+    os.close(tell)
+    with open(told, "rb") as answers:  # noqa: PTH123  a pipe
+        answer = answers.read()
+    try:
+        told_of = msgspec.json.decode(answer, type=_Begun | _Failed)
+    except msgspec.DecodeError as error:  # nothing, or cut: it was killed
+        raise LaunchError("the launcher of the job ended before it reported the start", retryable=True) from error
+    if isinstance(told_of, _Failed):
+        raise LaunchError(told_of.message, retryable=told_of.retryable)
+    return told_of.status
+
+
+def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
+    """Look on until an attempt whose launcher stayed behind has ended, and return its final status.
+
+    Every line is shown, from the first. SIGTERM, SIGINT and SIGHUP are passed on to the launcher, which stops the job.
+
+    Raises:
+        LaunchError: There are no records of it on this machine.
+    """
+    try:
+        with attempt.log.open("rb") as log, on_termination(lambda: _pass_on(attempt)):
+            return _watch(attempt, log, observers)
+    except FileNotFoundError as error:
+        where = f"there are no records of it in {store.home()}"
+        raise LaunchError(f"{where}: wait on the machine where it was launched", retryable=False) from error
+
+
+# --- the process that stays
+
+
+class _ReadyPipe:
+    """Tells the process that waits in `start` how it went, once."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def tell(self, answer: _Begun | _Failed) -> None:
+        if self._pipe >= 0:
+            pipe, self._pipe = self._pipe, -1
+            with open(pipe, "wb") as file, contextlib.suppress(BrokenPipeError):  # noqa: PTH123
+                file.write(msgspec.json.encode(answer))
+
+    def changed(self, status: Status) -> None:
+        self.tell(_Begun(status))
+
+    def lines(self, lines: LogLines) -> None:
+        """Do nothing: lines are in the records."""
+
+    def partial(self, line: PartialLine) -> None:
+        """Do nothing."""
+
+
+def _stay(run: Callable[[], object], teller: _ReadyPipe) -> NoReturn:
+    """Be the launcher; never returns."""
+    try:
+        os.setsid()  # the step's process group is killed when the step has ended
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(nowhere, standard)
+        pipeline_lock.at_end(lambda: os.kill(os.getpid(), signal.SIGTERM))
+        run()
+    except LaunchError as error:
+        teller.tell(_Failed(str(error), error.retryable))
+    except BaseException as error:  # noqa: BLE001  whatever it was, this process must not go on as the step
+        teller.tell(_Failed(f"{type(error).__name__}: {error}", retryable=False))
+    finally:
+        os._exit(0)
+
+
+# --- looking on
+
+
+def _watch(attempt: Attempt, log: IO[bytes], observers: Sequence[Observer]) -> Status:
+    seen: Status | None = None
+    while True:
+        alive = attempt.alive()  # first: what it writes last is read below
+        status = attempt.status()
+        if status != seen:
+            seen = status
+            for each in observers:
+                each.changed(status)
+        for stamp, source, text in read_log(log):
+            line = _line(stamp, source, text)
+            for each in observers:
+                each.lines(line)
+        if not alive:
+            return status
+        time.sleep(_POLL_SECONDS)
+
+
+def _line(stamp: str, source: str, text: bytes) -> LogLines:
+    name, _, container = source.partition("/")
+    role, _, index = name.rpartition("-")
+    replica = Replica(cast("RoleName", role), int(index))
+    return LogLines(dt.datetime.fromisoformat(stamp).timestamp(), replica, [text], container=container)
+
+
+def _pass_on(attempt: Attempt) -> None:
+    """Signal the launcher. Its process id holds as long as it holds the attempt."""
+    status = attempt.status()
+    if attempt.alive() and not status.state.terminal:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(status.launcher, signal.SIGTERM)

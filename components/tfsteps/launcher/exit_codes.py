@@ -1,0 +1,51 @@
+"""The exit codes of launchers and of the `tfsteps` command."""
+
+import enum
+
+from tfsteps.launcher.failure import taken_away
+from tfsteps.runs.events import State
+from tfsteps.runs.status import Status
+
+
+class ExitCode(enum.IntEnum):
+    """What a step's exit code says."""
+
+    SUCCEEDED = 0
+    USAGE = 2  # bad job description or command line: nothing was created
+    FAILED = 10  # the job failed
+    DEADLINE = 11  # one of its deadlines passed
+    CANCELLED = 12  # somebody stopped it
+    PLATFORM = 13  # not the job's fault: safe to retry
+
+    @property
+    def meaning(self) -> str:
+        """What the code says, for a message: an engine may show another code, as Kubeflow Pipelines shows 1."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.SUCCEEDED: "succeeded",
+    ExitCode.USAGE: "a retry fails again until the inputs or the cluster are corrected",
+    ExitCode.FAILED: "the job failed",
+    ExitCode.DEADLINE: "a deadline of the job passed",
+    ExitCode.CANCELLED: "the job was stopped",
+    ExitCode.PLATFORM: "the platform's fault, not the job's; a retry is safe",
+}
+
+
+def exit_code(status: Status) -> ExitCode:
+    """Return the exit code for a job that has ended.
+
+    The platform's fault is one that has not, and one that failed because a replica was evicted, pre-empted or lost.
+    """
+    match status.state:
+        case State.SUCCEEDED:
+            return ExitCode.SUCCEEDED
+        case State.FAILED if status.reason == "DeadlineExceeded":
+            return ExitCode.DEADLINE
+        case State.FAILED:
+            return ExitCode.PLATFORM if taken_away(status) else ExitCode.FAILED
+        case State.CANCELLED:
+            return ExitCode.CANCELLED
+        case _:
+            return ExitCode.PLATFORM

@@ -1,0 +1,121 @@
+"""Why a job failed, from its status and the last lines of its replicas."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
+from tfsteps.spec import format_bytes
+from tfsteps.text.tracebacks import raised
+
+_WIDTH = 300  # characters of an exception
+_MEANINGS = {
+    1: "the program raised an error",
+    2: "wrong usage of the program, or its file is missing",
+    126: "the command cannot be executed",
+    127: "the command was not found",
+    134: "aborted (SIGABRT)",
+    135: "bus error (SIGBUS): often /dev/shm or the disk is full",
+    137: "killed (SIGKILL): by somebody, or by the kernel for lack of memory",
+    139: "crashed (SIGSEGV)",
+    143: "ended (SIGTERM) by somebody",
+}
+_TAKEN = {
+    "Evicted",
+    "Preempting",
+    "PreemptionByKubeScheduler",
+    "Shutdown",
+    "NodeShutdown",
+    "EvictionByEvictionAPI",
+    "NodeLost",
+    "PodDeleted",
+    "PreemptionByScheduler",
+    "DeletionByTaintManager",
+    "DeletionByPodGC",
+    "TerminationByKubelet",
+}
+_NOT_BY_A_REPLICA = {"DeadlineExceeded", "Timeout", "Watchdog", "MarkedFailed"}
+"""Reasons of a job that failed for something else than the end of a replica, which may have failed before."""
+
+_PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
+
+
+def failure_summary(
+    status: Status, last_lines: Callable[[str, int], Sequence[str]], blamed: str = ""
+) -> FailureSummary:
+    """Return why the job of `status` failed.
+
+    Args:
+        status: Of the ended job.
+        last_lines: Returns the last lines of a replica, or of its other container (`worker-1/init-data`), by that name
+            and the number of the incarnation, from 0.
+        blamed: Name of the replica that the job system blames; empty = the one that failed first.
+    """
+    found = next((r for r in status.replicas if r.name == blamed), None) or _first_failed(status.replicas)
+    incarnation = _failed_incarnation(found) if found else None
+    if found is None or incarnation is None:
+        return FailureSummary(
+            summary=status.message or f"The job is {status.state}.", replica=blamed, fault=_fault(status, None)
+        )
+    source = f"{found.name}/{incarnation.container}" if incarnation.container else found.name
+    error = raised(last_lines(source, incarnation.number))
+    meaning = _meaning(incarnation)
+    exception = error.exception[:_WIDTH]
+    detail = exception or meaning
+    where = f" at {error.frame}" if error.frame else ""
+    again = f" after {found.restarts} restart{'s' * (found.restarts != 1)}" if found.restarts else ""
+    code = f" with exit code {incarnation.exit_code}" if incarnation.exit_code is not None else ""
+    whose = f"{found.name}'s container {incarnation.container}" if incarnation.container else found.name
+    failure = f"{whose} failed{code}{again}: {detail}{where}."
+    lost = status.state is State.LOST and incarnation.reason not in _TAKEN
+    before = status.message and (lost or status.reason in _NOT_BY_A_REPLICA)
+    return FailureSummary(
+        summary=f"{status.message} Before that, {failure}" if before else failure,
+        replica=found.name,
+        exit_code=incarnation.exit_code,
+        meaning=meaning,
+        exception=exception,
+        frame=error.frame,
+        tail=error.excerpt,
+        fault=_fault(status, incarnation),
+    )
+
+
+def _first_failed(replicas: Sequence[ReplicaStatus]) -> ReplicaStatus | None:
+    failed = [
+        (incarnation.ended or 0.0, replica) for replica in replicas if (incarnation := _failed_incarnation(replica))
+    ]
+    return min(failed, key=lambda pair: pair[0])[1] if failed else None
+
+
+def _failed_incarnation(replica: ReplicaStatus) -> Incarnation | None:
+    return next(
+        (incarnation for incarnation in reversed(replica.incarnations) if incarnation.state is ReplicaState.FAILED),
+        None,
+    )
+
+
+def _meaning(incarnation: Incarnation) -> str:
+    if incarnation.reason == "OOMKilled":
+        peak = f" (peak {format_bytes(incarnation.memory_bytes)})" if incarnation.memory_bytes else ""
+        return f"killed for using more than its memory limit{peak}"
+    if incarnation.reason in _TAKEN:
+        return f"its pod was taken away ({incarnation.reason})"
+    code = incarnation.exit_code
+    if code is None:
+        return "its exit code is not known"
+    return _MEANINGS.get(code, f"ended by signal {code - 128}" if code > 128 else "the program ended with an error")
+
+
+def _fault(status: Status, incarnation: Incarnation | None) -> Literal["user", "platform"]:
+    reasons = {status.reason, incarnation.reason if incarnation else ""}
+    killed = incarnation is not None and incarnation.exit_code in (137, 143) and incarnation.reason != "OOMKilled"
+    lost = status.state is State.LOST
+    return "platform" if lost or killed or reasons & _PLATFORM else "user"
+
+
+def taken_away(status: Status) -> bool:
+    """Tell whether the platform took away the replica that a failed job's failure summary blames: by eviction, say."""
+    replica = next((r for r in status.replicas if status.failure and r.name == status.failure.replica), None)
+    incarnation = _failed_incarnation(replica) if replica else None
+    return incarnation is not None and incarnation.reason in _TAKEN

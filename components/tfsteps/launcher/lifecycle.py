@@ -1,0 +1,358 @@
+"""One job from its description to its end: create or adopt, follow, verdict, outputs, clean up.
+
+Knows no job system and no pipeline engine by name.
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+
+import msgspec
+
+from tfsteps.launcher.deadlines import Clock, Exceeded
+from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.recorder import Observer, Recorder
+from tfsteps.launcher.signals import on_termination
+from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.store import Attempt, open_private
+from tfsteps.spec import SpecError, TrainingJob, format_duration
+from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
+from tfsteps.tensorboard.event_growth import EventFileGrowth
+
+__all__ = ["Observer", "begin", "first_status", "launch", "resume"]
+
+_LOOK_SECONDS = 10.0  # between two looks for growth of the event files
+_SIGNALS: dict[int, str] = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGHUP: "SIGHUP: its terminal was closed",
+}
+_ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
+
+
+def launch(
+    job: TrainingJob,
+    identity: Identity,
+    system: System,
+    *,
+    base_dir: pathlib.Path,
+    observers: Sequence[Observer] = (),
+    tensorboard_url: str = "",
+) -> Status:
+    """Run one attempt of a job to its end and return its final status; its records are complete then.
+
+    SIGTERM, SIGINT and SIGHUP stop the job; a second one kills it.
+
+    Args:
+        job: What to run.
+        identity: For whom; an attempt that has not been run yet.
+        system: Where.
+        base_dir: Folder that relative paths of the job start from.
+        observers: Told of every change and every line.
+        tensorboard_url: Recorded with the outputs; empty = none.
+
+    Raises:
+        SpecError: The job cannot run on this system. Nothing was created.
+        LaunchError: The job could not be started, or its end could not be recorded.
+    """
+    _check(job, system)
+    places = system.places(job, identity, base_dir)
+    first = first_status(job, identity, system, places, tensorboard_url)
+    return _followed(job, first, system, lambda: system.start(job, identity, places), observers)
+
+
+def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path) -> Status:
+    """Create a job, or adopt it, and return its first status; nobody follows it then. Nothing is recorded here.
+
+    Only where jobs outlive their launcher. A signal withdraws the job, as `launch` does.
+
+    Raises:
+        SpecError: The job cannot run on this system. Nothing was created.
+        LaunchError: The job could not be created, or this launcher's pod is being evicted and the job stays.
+    """
+    _check(job, system)
+    places = system.places(job, identity, base_dir)
+    status = first_status(job, identity, system, places, "")
+    stop = _Stop(system)
+    with on_termination(stop.request):
+        try:
+            handle = system.start(job, identity, places)
+        except StoppedError as error:
+            _end(status, JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
+            return status
+        stop.attach(handle)
+        _identify(status, handle)
+        status.warnings += handle.warnings
+        if stop.requested:
+            with _created():
+                _end(status, _last(handle))
+        else:
+            system.note(job, handle.name, handle.uid, Note.DETACHED)
+    return status
+
+
+def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = ()) -> Status:
+    """Follow a job that `begin` has made to its end, and return its final status as `launch` does.
+
+    Args:
+        job: What runs.
+        first: What `begin` returned, or the same made up from what is known of the job.
+        system: Where.
+        observers: Told of every change and every line.
+
+    Raises:
+        LaunchError: It cannot be followed, or its end could not be recorded.
+    """
+    now = msgspec.structs.replace(first, launcher=os.getpid())
+    return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
+
+
+def _check(job: TrainingJob, system: System) -> None:
+    if problems := system.problems(job):
+        raise SpecError(problems, job.name)
+
+
+def _followed(
+    job: TrainingJob, first: Status, system: System, start: Callable[[], Handle], observers: Sequence[Observer]
+) -> Status:
+    """Follow the job that `start` returns to its end, with all records, and return its final status."""
+    attempt = Attempt.of(first.identity)
+    stop = _Stop(system)
+    # signals are ours from before the first status, which says whom to signal, until all is written down
+    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals):
+        recorder = Recorder(first, attempt, logbook, observers)
+        try:
+            handle = start()
+        except StoppedError as error:
+            recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
+        else:
+            stop.attach(handle)
+            with _created():
+                _run(job, handle, recorder, stop)
+        _report(attempt, recorder.status)
+    return recorder.status
+
+
+@contextlib.contextmanager
+def _created() -> Iterator[None]:
+    """Mark every LaunchError of the block: its job exists."""
+    try:
+        yield
+    except LaunchError as error:
+        error.created = True
+        raise
+
+
+# --- create
+
+
+@contextlib.contextmanager
+def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[LogWriter]:
+    """Make the attempt's folder and hold it for the length of the block."""
+    try:
+        lock = attempt.claim()
+        with open_private(attempt.folder / "job.json", "wb") as file:
+            file.write(msgspec.json.encode(job))
+        logbook = LogWriter(attempt.log)
+    except BlockingIOError as error:
+        raise LaunchError(f"another launcher is running this task: {attempt.folder}", retryable=False) from error
+    except OSError as error:
+        raise LaunchError(f"the run folder cannot be used: {error}; set TFSTEPS_HOME", retryable=True) from error
+    with lock, contextlib.closing(logbook):
+        yield logbook
+
+
+def first_status(
+    job: TrainingJob, identity: Identity, system: System, places: OutputPaths, tensorboard_url: str
+) -> Status:
+    """Return the status of a job that is about to be created."""
+    role, index = job.decisive_replica
+    return Status(
+        identity=identity,
+        job=job.name,
+        system=system.name,
+        decisive_replica=f"{role}-{index}",
+        created=time.time(),
+        launcher=os.getpid(),
+        output=places.output if places.kept else "",
+        logs=places.logs if places.kept else "",
+        model=places.model if places.kept else "",
+        tensorboard_url=tensorboard_url,
+        replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
+        warnings=system.warnings(job),
+    )
+
+
+class _Stop:
+    """Passes stop requests on to the job, also one that came before there was a job."""
+
+    def __init__(self, system: System) -> None:
+        self.signals: list[int] = []
+        self._requests = 0
+        self._said = False
+        self._system = system
+        self._handle: Handle | None = None
+
+    @property
+    def requested(self) -> bool:
+        return self._requests > 0
+
+    @property
+    def cause(self) -> str:
+        """What the first signal was, in words; empty = none came."""
+        return _SIGNALS.get(self.signals[0], "") if self.signals else ""
+
+    def news(self, status: Status) -> Iterator[JobChanged]:
+        """Yield, once, that the job is being stopped, why, and how to make short work of it."""
+        if self._said or not self.signals:
+            return
+        self._said = True
+        if self.signals[0] != signal.SIGTERM or not self._system.outlives_launcher:  # a pod's end may spare its job
+            again = "Ctrl-C again" if self.signals[0] == signal.SIGINT else "a second signal"
+            message = f"Stopping ({self.cause}); {again} kills the replicas."
+            yield JobChanged(at=time.time(), state=status.state, reason="Stopping", message=message)
+
+    def request(self) -> None:
+        self._requests += 1
+        if self._handle:
+            self._handle.stop(Cause.CANCELLED)
+        else:
+            self._system.give_up()
+
+    def attach(self, handle: Handle) -> None:
+        self._handle = handle
+        if self._requests:
+            handle.stop(Cause.CANCELLED)
+
+
+# --- follow
+
+
+def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> None:
+    """See the job through to its end, and record it."""
+    status = recorder.status
+    _identify(status, handle)
+    final, exceeded = _follow(job, handle, recorder, stop)
+    status.warnings += handle.warnings
+    status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url
+    _outputs(job, handle, status)
+    if final.state is State.CANCELLED and stop.cause:
+        final = msgspec.structs.replace(final, message=final.message or f"Stopped: {stop.cause}.")
+    recorder.end(_verdict(final, exceeded, recorder))
+    _clean_up(job, handle, status)
+
+
+def _identify(status: Status, handle: Handle) -> None:
+    status.job, status.uid, status.namespace = handle.name, handle.uid, handle.namespace
+    status.created = handle.created
+
+
+def _last(handle: Handle) -> JobChanged:
+    """Return the end of a job that is being stopped."""
+    for event in handle.events():
+        if isinstance(event, JobChanged) and event.state.terminal:
+            return event
+    raise LaunchError(f"{handle.name}: the job system stopped reporting before the job's end", retryable=True)
+
+
+def _end(status: Status, final: JobChanged) -> None:
+    status.state, status.reason, status.message, status.ended = final.state, final.reason, final.message, final.at
+
+
+def _follow(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> tuple[JobChanged, Exceeded | None]:
+    """See every event of the job; return the last one, and the deadline that ended the job, if one did."""
+    clock = Clock(job.deadlines, time.monotonic())
+    exceeded = None
+    with _event_files(job, recorder.status) as event_files:
+        for event in handle.events():
+            if isinstance(event, JobChanged) and event.state.terminal:
+                return event, exceeded
+            for news in stop.news(recorder.status):
+                recorder.see(news)
+            clock.see(event)
+            recorder.see(event)
+            if isinstance(event, ReplicaChanged) and event.state in _ENDED:
+                _load_report()  # while the job system judges: after its verdict everybody waits for us
+            if exceeded or not isinstance(event, Tick):
+                continue
+            if event_files and event_files.grown():
+                clock.progress()
+            now = time.monotonic()
+            if exceeded := clock.tick(now, visible=event.visible, readable=event.readable, age=handle.age):
+                recorder.status.waiting = _not_started(recorder.status)
+                handle.stop(Cause.DEADLINE)
+            elif notice := clock.notice():
+                status = recorder.status
+                recorder.see(JobChanged(at=time.time(), state=status.state, reason=status.reason, message=notice))
+    raise LaunchError(f"{recorder.status.job}: the job system stopped reporting before the job's end", retryable=True)
+
+
+def _event_files(job: TrainingJob, status: Status) -> contextlib.AbstractContextManager[EventFileGrowth | None]:
+    """Return who looks for growth of the event files; None where it is of no account."""
+    limit = job.deadlines.no_progress
+    if not (limit and status.logs):
+        return contextlib.nullcontext()
+    return EventFileGrowth(status.logs, min(limit / 4, _LOOK_SECONDS))
+
+
+def _not_started(status: Status) -> list[str]:
+    return [replica.name for replica in status.replicas if replica.state is ReplicaState.PENDING]
+
+
+# --- verdict
+
+
+def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -> JobChanged:
+    """Return the end of the job as it is recorded: what a deadline ended has failed, and a failure is explained."""
+    status = recorder.status
+    if exceeded and final.state is State.CANCELLED:
+        waiting = (
+            f" Still pending: {', '.join(status.waiting)}." if exceeded.name == "pending" and status.waiting else ""
+        )
+        said = f" {exceeded.said}" if exceeded.said else ""
+        message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}{said}"
+        final = msgspec.structs.replace(final, state=State.FAILED, reason="DeadlineExceeded", message=message)
+    if final.state in (State.FAILED, State.LOST):
+        status.state, status.reason, status.message = final.state, final.reason, final.message
+        status.failure = failure_summary(status, recorder.logbook.last_lines, str(final.replica or ""))
+    return final
+
+
+# --- outputs, clean-up, report
+
+
+def _outputs(job: TrainingJob, handle: Handle, status: Status) -> None:
+    if job.outputs.metrics or job.tensorboard:
+        from tfsteps.launcher import event_summary  # noqa: PLC0415  start-up is measured, and most jobs have none
+
+        event_summary.set_metrics(status, job, handle)
+
+
+def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:
+    policy = job.on_end or ("delete_pods" if status.state is State.SUCCEEDED else "keep")
+    if policy != "keep":
+        try:
+            handle.remove("job" if policy == "delete" else "pods")
+        except LaunchError as error:  # the job has ended as it has
+            status.warnings.append(f"Something is left: {error}.")
+
+
+def _load_report() -> ModuleType:
+    from tfsteps import report  # noqa: PLC0415  a launcher that waits is to be small
+
+    return report
+
+
+def _report(attempt: Attempt, status: Status) -> None:
+    try:
+        _load_report().write(attempt)
+    except OSError as error:
+        status.warnings.append(f"The report could not be written: {error}")

@@ -1,0 +1,60 @@
+"""Plain lines for people and log collectors: what every launcher prints."""
+
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+from tfsteps.runs.events import LogLines, PartialLine, State
+from tfsteps.runs.status import Status
+from tfsteps.text import terminal
+from tfsteps.text.streams import encodable
+
+
+class Printer:
+    """Prints log lines as `[worker-1] text` and one line for each change of the job's state.
+
+    Lines of another container than the program's come as `[worker-1/init-data] text`. A reader that goes away costs
+    output, never the job.
+    """
+
+    def __init__(self, out: TextIO | None = None, title: str = "") -> None:
+        """Print to `out`; None = standard output. `title` is what the job is called; empty = by its task."""
+        self._out = out or sys.stdout
+        self._on_terminal = self._out.isatty()
+        self._title = title
+        self._state: tuple[State, str] | None = None
+        self._gone = False
+
+    def changed(self, status: Status) -> None:
+        """Print the job's state if it changed."""
+        now = (status.state, status.message)
+        if now != self._state:
+            self._state = now
+            title = self._title or status.identity.task
+            self.say(f"{title}: {status.state}" + (f": {status.message}" if status.message else ""))
+
+    def lines(self, lines: LogLines) -> None:
+        """Print log lines; bytes that are not UTF-8 come out as hexadecimal escapes, on a terminal controls too."""
+        if lines.texts:
+            head = f"[{lines.source}] "
+            self.say(head + self._text(lines.texts).replace("\n", f"\n{head}"))
+
+    def _text(self, texts: Sequence[bytes]) -> str:
+        if self._on_terminal:
+            return "\n".join(map(terminal.shown, texts))
+        return b"\n".join(texts).decode(errors="backslashreplace")
+
+    def partial(self, line: PartialLine) -> None:
+        """Print nothing: what is printed here cannot be overwritten."""
+
+    def say(self, text: str) -> None:
+        """Print `text` as one line, at once."""
+        if self._gone:
+            return
+        try:
+            self._out.write(encodable(text, self._out) + "\n")
+            self._out.flush()
+        except BrokenPipeError:
+            self._gone = True
+        except OSError:  # a full disk, say: the next line may fit again, and the run folder has this one
+            return

@@ -1,0 +1,125 @@
+"""Turns events into the status of an attempt, on disk and before the observers' eyes."""
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.runs.events import Event, JobChanged, LogLines, PartialLine, ReplicaChanged, State, Tick
+from tfsteps.runs.incarnations import Incarnations
+from tfsteps.runs.status import Status, Transition
+from tfsteps.runs.store import Attempt
+from tfsteps.systems.base import LaunchError
+
+_SAVE_SECONDS = 0.2  # between two statuses on disk, unless the job's state is another one
+_TRANSITIONS = 100  # the first so many are kept, and as many of the last
+
+
+class Observer(Protocol):
+    """Somebody who looks on while a job runs. Called from the launcher's loop: it must be quick, and must not raise."""
+
+    def changed(self, status: Status) -> None:
+        """See the status after the job or one of its replicas changed."""
+
+    def lines(self, lines: LogLines) -> None:
+        """See lines that a replica printed one after the other."""
+
+    def partial(self, line: PartialLine) -> None:
+        """See a line that has not ended yet, such as a progress bar."""
+
+
+class Recorder:
+    """Keeps one status up to date.
+
+    Attributes:
+        status: As it is now.
+        logbook: The lines so far.
+    """
+
+    def __init__(self, status: Status, attempt: Attempt, logbook: LogWriter, observers: Sequence[Observer]) -> None:
+        """Write the first status. LaunchError if the disk does not take even that."""
+        self.status = status
+        self.logbook = logbook
+        self._attempt = attempt
+        self._write = attempt.write
+        self._observers = observers
+        self._unsaved: OSError | None = None
+        self._dirty = False  # whether the status is another one than that on disk
+        self._saved, self._saved_at = status.state, 0.0  # the state that was saved last, and when
+        self._incarnations = Incarnations(status.replicas)
+        self._save()
+        self._must_be_saved()
+
+    def see(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case Tick():
+                self._save_if_due()
+                return
+            case LogLines():
+                self._save_if_due()
+                self.logbook.write(event)
+                for observer in self._observers:
+                    observer.lines(event)
+                return
+            case PartialLine():
+                for observer in self._observers:
+                    observer.partial(event)
+                return
+            case ReplicaChanged():
+                self._incarnations.see(event)
+            case JobChanged():
+                change_state(self.status, event, self._incarnations.started)
+        if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
+            self._save()
+        else:
+            self._dirty = True
+            self._save_if_due()
+        for observer in self._observers:
+            observer.changed(self.status)
+
+    def end(self, event: JobChanged) -> None:
+        """Take in the end of the job. LaunchError if it cannot be saved: a step whose result is lost is not green."""
+        if self.logbook.lost:
+            self.status.warnings.append(f"{self.logbook.lost} log lines could not be saved: {self.logbook.error}")
+        self._write = self._attempt.write_last
+        self.see(event)
+        self._must_be_saved()
+
+    def _save_if_due(self) -> None:
+        """Save what is new, or was refused by a disk that may have room again; a status of many replicas is long."""
+        if (self._dirty or self._unsaved) and time.monotonic() - self._saved_at > _SAVE_SECONDS:
+            self._save()
+
+    def _save(self) -> None:
+        self._saved, self._saved_at, self._dirty = self.status.state, time.monotonic(), False
+        try:
+            self._write(self.status)
+            self._unsaved = None
+        except OSError as error:
+            self._unsaved = error
+
+    def _must_be_saved(self) -> None:
+        if self._unsaved:
+            message = f"the status ({self.status.state}) cannot be saved: {self._unsaved}; free some space there"
+            raise LaunchError(message, retryable=True) from self._unsaved
+
+
+def change_state(status: Status, event: JobChanged, started: float | None = None) -> None:
+    """Put a job's new state into its status.
+
+    Args:
+        status: Changed in place.
+        event: The new state.
+        started: When all replicas had started, in seconds since the epoch, if an ended job was never seen running.
+    """
+    status.state, status.reason, status.message = event.state, event.reason, event.message
+    if event.state is State.RUNNING and status.started is None:
+        status.started = event.at
+    if event.state.terminal:
+        status.started = status.started or started
+        status.ended = event.at
+    now = Transition(at=event.at, state=event.state, reason=event.reason, message=event.message)
+    status.transitions.append(now)
+    if len(status.transitions) > 2 * _TRANSITIONS:  # a scheduler may have another message each second
+        del status.transitions[_TRANSITIONS]

@@ -1,0 +1,83 @@
+"""How times, sizes and states are said and shown everywhere in the report."""
+
+import datetime as dt
+
+from tfsteps.report.html import Html, tag
+from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.status import Incarnation, ReplicaStatus
+from tfsteps.spec import format_bytes, format_duration
+
+UNKNOWN = "\N{EN DASH}"
+
+_CLOCK = "M8 4.6v3.6l2.4 1.5M13.5 8a5.5 5.5 0 1 1-11 0 5.5 5.5 0 0 1 11 0"
+_QUESTION = "M6 6.1a2.05 2.05 0 1 1 3 1.8c-.6.35-1 .8-1 1.6M8 11.9v.2"
+_ICONS = {
+    "succeeded": "M3.8 8.6l2.9 2.9 5.6-6.4",
+    "failed": "M4.7 4.7l6.6 6.6M11.3 4.7l-6.6 6.6",
+    "cancelled": "M4.1 11.9l7.8-7.8M13.5 8a5.5 5.5 0 1 1-11 0 5.5 5.5 0 0 1 11 0",
+    "lost": _QUESTION,
+    "unknown": _QUESTION,
+    "running": "M5.6 4.2l6.2 3.8-6.2 3.8z",
+    "restarting": "M12.4 8.4a4.5 4.5 0 1 1-1.2-3.6L12.6 6M12.7 2.8V6H9.5",
+    "pending": _CLOCK,
+    "queued": _CLOCK,
+    "suspended": "M6 4.6v6.8M10 4.6v6.8",
+    "stopped": "M5 5h6v6H5z",
+}
+
+
+def icons() -> Html:
+    """Return the icons of all states, to be named by `icon`."""
+    symbols = [
+        tag("symbol", tag("path", d=path), id=f"icon-{state}", viewBox="0 0 16 16") for state, path in _ICONS.items()
+    ]
+    return tag("svg", *symbols, class_="sprite", aria_hidden="true")
+
+
+def icon(state: str, **attributes: str | float) -> Html:
+    """Return the icon of a state; its words always stand beside it."""
+    return tag("svg", tag("use", href=f"#icon-{state}"), class_="icon", aria_hidden="true", **attributes)
+
+
+def badge(state: str) -> Html:
+    """Return a state as icon and word."""
+    return tag("span", icon(state), state.capitalize(), class_=f"badge is-{state}")
+
+
+def moment(at: float | None) -> str:
+    """Return `2025-06-01 12:00:05 UTC`."""
+    if at is None:
+        return UNKNOWN
+    try:
+        return f"{dt.datetime.fromtimestamp(at, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{at} s"
+
+
+def duration(seconds: float | None) -> str:
+    """Return `3m05s`; a clock that was set back makes no negative time."""
+    return UNKNOWN if seconds is None else format_duration(max(seconds, 0.0))
+
+
+def size(amount: float | None) -> str:
+    """Return `1.5 GiB`."""
+    return UNKNOWN if amount is None else format_bytes(amount)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 restart`, `2 restarts`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def outcome(replica: ReplicaStatus) -> str:
+    """Return what became of a replica: `failed, exit code 137, OOMKilled, 2 restarts`."""
+    parts = [replica.state.value]
+    if replica.incarnations and replica.state is not ReplicaState.PENDING:
+        parts += ended_with(replica.incarnations[-1])
+    return ", ".join([*parts, plural(replica.restarts, "restart")] if replica.restarts else parts)
+
+
+def ended_with(incarnation: Incarnation) -> list[str]:
+    """Return the exit code and the reason of an incarnation, where there are any."""
+    code = [f"exit code {incarnation.exit_code}"] if incarnation.exit_code is not None else []
+    return code + ([incarnation.reason] if incarnation.reason else [])

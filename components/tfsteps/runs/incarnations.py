@@ -1,0 +1,49 @@
+"""From the changes of replicas to their incarnations, for launchers and for commands that look at a job once. Pure."""
+
+from collections.abc import Sequence
+
+from tfsteps.runs.events import ReplicaChanged, ReplicaState
+from tfsteps.runs.status import Incarnation, ReplicaStatus
+
+_UP = (ReplicaState.PENDING, ReplicaState.RUNNING)
+
+
+class Incarnations:
+    """Keeps the replicas of one job up to date."""
+
+    def __init__(self, replicas: Sequence[ReplicaStatus]) -> None:
+        """Change `replicas` in place from now on."""
+        self._replicas = {(replica.role, replica.index): replica for replica in replicas}
+        self._starts: dict[tuple[str, int], float] = {}
+
+    @property
+    def started(self) -> float | None:
+        """When the last replica started for the first time, as the job system says; None = not all have, or unknown."""
+        return max(self._starts.values(), default=None) if len(self._starts) == len(self._replicas) else None
+
+    def see(self, event: ReplicaChanged) -> None:
+        """Take in the change of a replica. KeyError if the job has no such replica."""
+        name = event.replica.role, event.replica.index
+        if event.started is not None:
+            self._starts.setdefault(name, event.started)
+        _take(self._replicas[name], event)
+
+
+def _take(replica: ReplicaStatus, event: ReplicaChanged) -> None:
+    replica.state, replica.restarts = event.state, event.restarts
+    if event.state is ReplicaState.RESTARTING:
+        return
+    up = event.state in _UP
+    number = event.restarts if event.incarnation is None else event.incarnation
+    last = replica.incarnations[-1] if replica.incarnations else None
+    if last is None or (last.ended is not None and (up or number > last.number)):
+        if event.state is ReplicaState.STOPPED:  # it never ran
+            return
+        replica.incarnations.append(Incarnation(started=event.at if up else event.started or event.at))
+    incarnation = replica.incarnations[-1]
+    incarnation.state, incarnation.number, incarnation.place = event.state, number, event.place or incarnation.place
+    if up:
+        return
+    incarnation.ended = max(event.at, incarnation.started)  # the clocks of a node and of the launcher differ
+    incarnation.exit_code, incarnation.reason, incarnation.container = event.exit_code, event.reason, event.container
+    incarnation.cpu_seconds, incarnation.memory_bytes = event.cpu_seconds, event.memory_bytes

@@ -1,0 +1,52 @@
+"""The lines of a log file: `<UTC time> <replica>[/<container>] <line>`, written in blocks and read one by one."""
+
+import contextlib
+import datetime as dt
+import re
+from collections.abc import Iterator
+from typing import IO
+
+from tfsteps.runs.events import LogLines
+
+_LOG_LINE = re.compile(rb"((?:19|20)\d\d-[\d-]{5}T[\d:.]{15}Z) ([a-z]+-\d{1,9}(?:/[a-z\d-]{1,63})?) (.*)\n", re.DOTALL)
+
+
+def log_block(lines: LogLines) -> bytes:
+    """Return lines as the log file has them, the end of the last one included."""
+    head = b" %b " % lines.source.encode()
+    if lines.stamps:
+        return b"".join([b"%b%b%b\n" % (at, head, text) for at, text in zip(lines.stamps, lines.texts, strict=True)])
+    head = stamp(lines.at) + head
+    return b"".join([b"%b%b\n" % (head, text) for text in lines.texts])
+
+
+def stamp(at: float) -> bytes:
+    """Return a time, in seconds since the epoch, as the log file has it: `2026-11-21T08:00:01.500000Z`."""
+    return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
+
+
+def times(lines: LogLines) -> Iterator[tuple[float, bytes]]:
+    """Yield each line's time, in seconds since the epoch, and its text."""
+    if not lines.stamps:
+        yield from ((lines.at, text) for text in lines.texts)
+        return
+    for at, text in zip(lines.stamps, lines.texts, strict=True):
+        yield dt.datetime.fromisoformat(at.decode()).timestamp(), text
+
+
+def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield (time stamp, source, text) of each whole line of a log file; a line still being written waits.
+
+    The source is `worker-1`, or `worker-1/init-data` for another container than the program's. What a full disk or a
+    crash left of a line is passed over.
+    """
+    while True:
+        at = lines.tell()
+        line = lines.readline()
+        if not line.endswith(b"\n"):
+            lines.seek(at)
+            return
+        found = _LOG_LINE.fullmatch(line)
+        with contextlib.suppress(ValueError):  # the 31st of February
+            if found and dt.datetime.fromisoformat(when := found[1].decode()):
+                yield when, found[2].decode(), found[3]

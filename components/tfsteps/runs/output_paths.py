@@ -1,0 +1,56 @@
+"""Where a job's outputs go. Pure."""
+
+import pathlib
+from typing import Self
+
+import msgspec
+
+from tfsteps.spec import TrainingJob, is_uri
+
+
+def join(folder: str, below: str = "") -> str:
+    """Return the folder `below` a path or URI, without trailing slashes; both slashes of a scheme stay."""
+    relative = pathlib.PurePosixPath(below)
+    if not is_uri(folder):
+        return str(folder / relative)
+    scheme, _, rest = folder.partition("://")
+    return "/".join([f"{scheme}://{rest.rstrip('/')}", *relative.parts])
+
+
+class OutputPaths(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders of one attempt, as the replicas see them: paths, or URIs such as `gs://bucket/folder`.
+
+    Attributes:
+        output: Shared by all replicas and all attempts of the task.
+        model: Where the model goes.
+        logs: Where the event files go.
+        base_dir: Folder of the job file; programs start there locally.
+        kept: Whether what is written there outlives the replicas; False = it is lost with each replica's pod.
+    """
+
+    output: str
+    model: str
+    logs: str
+    base_dir: pathlib.Path
+    kept: bool = True
+
+    @classmethod
+    def below(cls, output: str, job: TrainingJob, base_dir: pathlib.Path, *, kept: bool = True) -> Self:
+        """Return the folders of a job whose output goes to the path or URI `output`."""
+        model, logs = join(output, job.outputs.model), join(output, job.outputs.logs)
+        return cls(output=join(output), model=model, logs=logs, base_dir=base_dir, kept=kept)
+
+    def tensorboard(self, job: TrainingJob) -> str:
+        """Return the log directory of the job's TensorBoard."""
+        own = job.tensorboard.log_dir if job.tensorboard else None
+        return join(self.output, own) if own else self.logs
+
+
+def unread_metrics(job: TrainingJob) -> list[str]:
+    """Return a warning for a job whose metrics cannot be read, because its event files are not on a file system."""
+    if not (job.outputs.metrics and is_uri(job.output_dir or "")):
+        return []
+    scheme = str(job.output_dir).partition("://")[0]
+    lost = f"`outputs.metrics` stays empty: event files at {scheme}:// are not read. "
+    fix = "Set `output_dir` to a path on a claim or NFS export, or have the program report its metrics itself."
+    return [lost + fix]

@@ -1,0 +1,44 @@
+"""What the `cleanup` component runs: a finalizer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
+
+from tfsteps.engines.base import Task
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.spec import Problem, SpecError
+from tfsteps.steps import job_step, program
+from tfsteps.steps.job_step import SOURCE
+from tfsteps.steps.program import StepResult
+from tfsteps.systems.base import OnEnd, Scope
+
+_T = TypeVar("_T")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Clean up as `argv` says and return the exit code; None = the process's own arguments."""
+    return program.run(_clean_up, argv, failed="Not everything was cleaned up")
+
+
+def _clean_up(task: Task) -> StepResult:
+    inputs = task.parameters
+    scope: Scope = _one_of(get_args(Scope), inputs, "scope") or "siblings"
+    on_end: OnEnd | None = _one_of(get_args(OnEnd), inputs, "on_end")
+    system = job_step.find_finalizer(inputs.get("system") or "auto")
+    removed = system.clean_up(task.identity(), scope, on_end)
+    task.write({"removed": removed}, {})
+    said = f"Cleaned up: {', '.join(removed)}." if removed else "There was nothing to clean up."
+    return StepResult(said, ExitCode.SUCCEEDED)
+
+
+def _one_of(allowed: tuple[_T, ...], inputs: Mapping[str, Any], name: str) -> _T | None:
+    """Return the input `name`, None if it is empty. SpecError if it is not among `allowed`."""
+    value = inputs.get(name) or None
+    if value is None or value in allowed:
+        return value
+    words = ", ".join(map(str, allowed))
+    wrong = Problem(path=(name,), value=str(value), wrong="is unknown", allowed=words, fix="Write one of them")
+    raise SpecError([wrong], SOURCE)
+
+
+if __name__ == "__main__":
+    program.leave(main())

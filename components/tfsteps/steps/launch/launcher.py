@@ -1,0 +1,44 @@
+"""What the `launch` component runs: creates or adopts the job, and leaves it to a `wait` step."""
+
+import pathlib
+from collections.abc import Sequence
+
+from tfsteps.engines.base import Task
+from tfsteps.launcher.exit_codes import ExitCode, exit_code
+from tfsteps.launcher.lifecycle import begin
+from tfsteps.launcher.signals import ignore_termination
+from tfsteps.runs.status import Status
+from tfsteps.steps import job_step, program
+from tfsteps.steps.job_step import JobOutput, LaunchRequest
+from tfsteps.steps.program import StepResult
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Launch the job that `argv` describes and return the exit code; None = the process's own arguments."""
+    return program.run(_launch, argv, failed="The job could not be launched")
+
+
+def _launch(task: Task) -> StepResult:
+    wanted = job_step.launch_request(task)
+    printer = job_step.printer(wanted.job)
+    status = _begun(wanted)
+    ignore_termination()
+    job_step.warn(printer, status.warnings)
+    task.write({"job": JobOutput.of(status, wanted.job).plain()}, {})
+    if status.state.terminal:
+        return StepResult(f"{status.job or wanted.job.name} {status.state}: {status.message}", exit_code(status))
+    return StepResult(f"{status.job} was launched.", ExitCode.SUCCEEDED)
+
+
+def _begun(wanted: LaunchRequest) -> Status:
+    here = pathlib.Path.cwd()
+    if wanted.system.outlives_launcher:
+        return begin(wanted.job, wanted.identity, wanted.system, base_dir=here)
+    from tfsteps.launcher import background  # noqa: PLC0415  start-up is measured, and pods have no use for it
+
+    url = job_step.tensorboard_url()
+    return background.start(wanted.job, wanted.identity, wanted.system, base_dir=here, tensorboard_url=url)
+
+
+if __name__ == "__main__":
+    program.leave(main())

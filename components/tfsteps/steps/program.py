@@ -1,0 +1,106 @@
+"""What the programs of all steps share: from a task to an exit code, and the last words."""
+
+import contextlib
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import msgspec
+
+from tfsteps.engines.base import Task, task
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.printer import Printer
+from tfsteps.spec import Problem, SpecError
+from tfsteps.systems.base import LaunchError
+from tfsteps.text import streams
+
+_TERMINATION_LOG = pathlib.Path("/dev/termination-log")
+_MESSAGE_BYTES = 4096  # Kubernetes drops the rest of a termination message
+_PROBLEMS_BYTES = 3800  # leaves room for what stands before and after them
+_CUT = " ..."
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """How a step ended.
+
+    Attributes:
+        sentence: For people.
+        code: The exit code.
+        meaning: What the code says here; empty = `Exit.meaning`.
+        stored: `name: address` of what was stored of a step that failed.
+    """
+
+    sentence: str
+    code: ExitCode
+    meaning: str = ""
+    stored: Sequence[str] = ()
+
+    @property
+    def message(self) -> str:
+        """The sentence on one line; of a step that failed, the meaning of its exit code and what was stored, too.
+
+        At most 4096 bytes.
+        """
+        code = f"Step exit code {self.code:d}: {self.meaning or self.code.meaning}."
+        rest = "" if self.code is ExitCode.SUCCEEDED else "".join(f" {each}" for each in (code, *self.stored))
+        return _cut(" ".join(self.sentence.split()), _MESSAGE_BYTES - len(rest.encode())) + rest
+
+
+def run(step: Callable[[Task], StepResult], argv: Sequence[str] | None, *, failed: str) -> int:
+    """Do what a step does, report how it ended, to people and to Kubernetes, and return the exit code.
+
+    Args:
+        step: Does it.
+        argv: The command line; None = the process's own.
+        failed: What did not happen when the platform refuses: `The job could not be launched`.
+    """
+    streams.ensure()
+    ending = _ending(step, sys.argv[1:] if argv is None else argv, failed)
+    if _TERMINATION_LOG.is_file():
+        with contextlib.suppress(OSError):
+            _TERMINATION_LOG.write_text(ending.message, "utf-8")
+    Printer().say(ending.message)
+    return ending.code
+
+
+def leave(code: int) -> NoReturn:
+    """End this process, but do not take the interpreter apart: that lasts as long as all else after a job's end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+def _ending(step: Callable[[Task], StepResult], argv: Sequence[str], failed: str) -> StepResult:
+    try:
+        return step(task(argv))
+    except SpecError as error:
+        sys.stderr.write(f"{error}\n")
+        return StepResult(f"Nothing was created: {_listed(error.problems)}", ExitCode.USAGE)
+    except ValueError as error:
+        return StepResult(f"Nothing was created: {error}.", ExitCode.USAGE)
+    except LaunchError as error:
+        what = "The job was launched, but its launcher did not follow it to its end" if error.created else failed
+        return StepResult(f"{what}: {error}.", ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
+    except OSError as error:
+        return StepResult(f"The outputs could not be written: {error}.", ExitCode.PLATFORM)
+
+
+def _listed(problems: Sequence[Problem]) -> str:
+    """Return the problems on one line, as many as a message holds; the log has all of them."""
+    numbered = [f"({i}) {each}" if problems[1:] else str(each) for i, each in enumerate(problems, 1)]
+    kept = len(numbered)
+    while kept > 1 and len(" ".join(numbered[:kept]).encode(errors="backslashreplace")) > _PROBLEMS_BYTES:
+        kept -= 1
+    rest = f" ... and {len(numbered) - kept} more." if kept < len(numbered) else ""
+    return _cut(" ".join(numbered[:kept]), _PROBLEMS_BYTES) + rest
+
+
+def _cut(text: str, size: int) -> str:
+    """Return `text` as at most `size` bytes of UTF-8, cut between two characters; what UTF-8 lacks is escaped."""
+    encoded = text.encode(errors="backslashreplace")
+    if len(encoded) <= size:
+        return encoded.decode()
+    return encoded[: size - len(_CUT)].decode(errors="ignore") + _CUT

@@ -1,0 +1,32 @@
+"""What the `train` component runs: launches the job and waits for its end."""
+
+import pathlib
+from collections.abc import Sequence
+
+from tfsteps.engines.base import Task
+from tfsteps.launcher.lifecycle import launch
+from tfsteps.launcher.signals import ignore_termination
+from tfsteps.steps import job_step, program
+from tfsteps.steps.program import StepResult
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that `argv` describes to its end and return the exit code; None = the process's own arguments."""
+    return program.run(_train, argv, failed="The job could not be launched")
+
+
+def _train(task: Task) -> StepResult:
+    wanted = job_step.launch_request(task)
+    job, system = wanted.job, wanted.system
+    printer = job_step.printer(job)
+    known = system.warnings(job)
+    job_step.warn(printer, known)
+    here, url = pathlib.Path.cwd(), job_step.tensorboard_url()
+    status = launch(job, wanted.identity, system, base_dir=here, observers=[printer], tensorboard_url=url)
+    ignore_termination()
+    job_step.warn(printer, status.warnings, known)
+    return job_step.end(task, job, system, status)
+
+
+if __name__ == "__main__":
+    program.leave(main())

@@ -1,0 +1,70 @@
+"""What the `wait` component runs: finds the job of a `launch` step again, and follows it to its end."""
+
+import pathlib
+from collections.abc import Sequence
+
+import msgspec
+
+from tfsteps.engines.base import Task
+from tfsteps.launcher.lifecycle import first_status, resume
+from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.signals import ignore_termination
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import Problem, SpecError, TrainingJob
+from tfsteps.steps import job_step, program
+from tfsteps.steps.job_step import SOURCE, JobOutput
+from tfsteps.steps.program import StepResult
+from tfsteps.systems.base import LaunchError, Note, System
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Wait for the job that `argv` names and return the exit code; None = the process's own arguments."""
+    return program.run(_wait, argv, failed="The job could not be waited for")
+
+
+def _wait(task: Task) -> StepResult:
+    launched, job = _launched(task)
+    printer = job_step.printer(job)
+    where = {"namespace": launched.namespace} if launched.namespace else {}
+    system = job_step.find_system(launched.system, **where)
+    status = _ended(launched, job, system, printer)
+    ignore_termination()
+    job_step.warn(printer, status.warnings)
+    return job_step.end(task, job, system, status)
+
+
+def _launched(task: Task) -> tuple[JobOutput, TrainingJob]:
+    """Return the input `job`, and the job itself. SpecError if it is not the output of a launch step."""
+    try:
+        launched = msgspec.convert(task.parameters.get("job"), type=JobOutput)
+        if not launched.spec:
+            raise _not_launched("is of a job that has ended: it comes from a train or wait step")
+        return launched, msgspec.json.decode(launched.spec, type=TrainingJob)
+    except msgspec.DecodeError as error:  # a ValidationError is one
+        raise _not_launched(f"is not what a launch step wrote ({error})") from error
+
+
+def _not_launched(wrong: str) -> SpecError:
+    fix = "Connect it with the output `job` of a launch step"
+    return SpecError([Problem(path=("job",), wrong=wrong, fix=fix)], SOURCE)
+
+
+def _ended(launched: JobOutput, job: TrainingJob, system: System, printer: Printer) -> Status:
+    if not system.outlives_launcher:
+        from tfsteps.launcher import background  # noqa: PLC0415  start-up is measured, and pods have no use for it
+
+        return background.follow(Attempt.of(launched.identity), [printer])
+    who, here = launched.identity, pathlib.Path.cwd()
+    first = first_status(job, who, system, system.places(job, who, here), job_step.tensorboard_url())
+    first.job, first.uid, first.namespace = launched.name, launched.uid, launched.namespace
+    first.created = launched.created
+    try:
+        system.note(job, first.job, first.uid, Note.FOLLOWED)
+    except LaunchError as error:
+        first.warnings.append(f"A finalizer behind the launch step may stop this job: {error}")
+    return resume(job, first, system, observers=[printer])
+
+
+if __name__ == "__main__":
+    program.leave(main())

@@ -1,0 +1,276 @@
+"""The job system: checks, creates or adopts the task, and hands over to `job`."""
+
+import functools
+import pathlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tfsteps.kube import access as cluster
+from tfsteps.kube.client import Api, StopFlag
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
+from tfsteps.runs.output_paths import OutputPaths, join
+from tfsteps.spec import Problem, TrainingJob, is_uri
+from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
+from tfsteps.systems.hai import access, rules, schema
+from tfsteps.systems.hai.client import Client, RefusedError, Task
+from tfsteps.systems.hai.job import HaiJob
+from tfsteps.systems.hai.runs import stop_task
+from tfsteps.systems.hai.schema import PAUSED, STOPPED
+from tfsteps.systems.hai.verdict import verdict
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod, next_attempt
+
+_NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems
+_LOOKS = 5  # for the tags of a task that another launcher has just made
+_LOOK_SECONDS = 0.5
+_PAUSE_SECONDS = 60.0
+
+
+class HaiSystem:
+    """Tasks of HAI Platform, each rank a node."""
+
+    name = schema.NAME
+    outlives_launcher = True
+
+    def __init__(self) -> None:
+        """Ask nothing yet."""
+        self._given_up = StopFlag()
+
+    # --- what launch sees
+
+    def attempt(self, run: str, task: str) -> int:
+        """Return which attempt to make, or to go on with: as on Kubernetes, where nothing is left of a stopped job."""
+        try:
+            tagged = self._client.tagged(schema.key(run, task))
+            tasks = {int(schema.labels(each)[ATTEMPT]): each for each in tagged}
+        except ApiError as error:
+            raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
+        if not tasks:
+            return 0
+        last = max(tasks)
+        state = verdict(tasks[last]).state
+        reported = state is State.CANCELLED or schema.REPORTED in schema.labels(tasks[last])
+        return next_attempt(last, state, self._host, reported=reported)
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what HAI cannot do. The platform itself is asked by `start`."""
+        return rules.problems(job)
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence for each thing in `job` that has no effect on HAI."""
+        return rules.warnings(job)
+
+    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+        """Return the folders on the shared file system: below `output_dir`, which may be relative to the workspace."""
+        workspace = schema.workspace(job, schema.options_for(job))
+        template = job.output_dir or "tfsteps/{run_id}/{task}"
+        folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
+        kept = bool(workspace) or is_uri(folder) or folder.startswith("/")
+        return OutputPaths.below(
+            folder if is_uri(folder) else join(workspace or _NOWHERE, folder), job, base_dir, kept=kept
+        )
+
+    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+        """Return the schema of the task that `start` would create, without the text of the agent."""
+        return [schema.shown(schema.render(job, identity, places, identity.task))]
+
+    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> HaiJob:
+        """Create the task, or adopt the one that an earlier launcher of this attempt created.
+
+        Raises:
+            LaunchError: The platform refuses it, or another task has its name.
+            StoppedError: `give_up` was called meanwhile, or before, and the platform did not answer.
+        """
+        wanted = schema.render(job, identity, places, self._step or identity.task)
+        if self._host and self._host.workflow:
+            wanted["options"]["tags"].append(schema.workflow_tag(*self._host.workflow))
+        try:
+            found = self._existing(wanted) or self._create(wanted)
+        except RefusedError as error:
+            raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
+        except ApiError as error:
+            raise LaunchError(f"the task was not created: {error}", retryable=error.unavailable) from error
+        except Stopped:
+            raise StoppedError(self._withdraw(wanted)) from None
+        return self.attach(job, str(found["nb_name"]), str(found["chain_id"]), schema.created(found) or time.time())
+
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> HaiJob:
+        """Return the task of that chain; nothing is asked before its `events`."""
+        ranks = schema.replicas(job)
+        return HaiJob(self._client, ranks, name=name, chain_id=uid, created=created, host=self._host)
+
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
+        """Tag the task."""
+        if note is Note.FOLLOWED and not self._step:
+            return
+        client = self._client.copy(REPORT_SECONDS) if note is Note.REPORTED else self._client
+        try:
+            if note is Note.FOLLOWED:
+                before = client.query(chain_id=uid) or {}
+                for old in (schema.launcher_tag(schema.launcher(before)), schema.DETACHED):
+                    if old in (before.get("tags") or []):
+                        client.tag(uid, old, on=False)
+            tags = {Note.DETACHED: schema.DETACHED, Note.REPORTED: schema.REPORTED}
+            client.tag(uid, tags.get(note) or schema.launcher_tag(self._step), on=True)
+        except ApiError as error:
+            raise LaunchError(f"task {name} could not be tagged as {note}: {error}", retryable=True) from error
+
+    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
+        """Stop the unfinished tasks of a run, and return their names. Of ended ones nothing is left to remove."""
+        stopped = []
+        try:
+            for each in self._unfinished(identity.run):
+                if scope == "run" or self._is_sibling(identity, each):
+                    stop_task(self._client, each)
+                    stopped.append(str(each["nb_name"]))
+        except ApiError as error:
+            raise LaunchError(f"what is left on HAI is not known: {error}", retryable=error.unavailable) from error
+        return stopped
+
+    def give_up(self) -> None:
+        """Ask nothing again of a platform that does not answer. Once there is a task, it is the one to be stopped."""
+        self._given_up.set()
+
+    # --- for people
+
+    def tasks(self, run: str = "") -> list[Task]:
+        """Return the newest task of each chain that tfsteps made, of one run or of all, the newest first."""
+        tag = schema.tag(RUN_ID, label_value(run)) if run else "app.kubernetes.io/managed-by=tfsteps"
+        return list(self._client.tagged(tag))
+
+    def pause(self, run: str) -> list[str]:
+        """Stop the unfinished tasks of a run so that `resume` lets them go on, and return their names once they ended.
+
+        The tag that says so comes first: a launcher that follows the task is not to take its end for one.
+
+        Raises:
+            LaunchError: One has not ended within a minute.
+        """
+        paused = []
+        for each in self._unfinished(run):
+            if verdict(each).state is not State.SUSPENDED:
+                self._client.tag(each["chain_id"], PAUSED, on=True)
+                self._client.stop(each["chain_id"])
+                paused.append(each)
+        for each in paused:
+            self._until_ended(self._client.query(chain_id=each["chain_id"]) or each)
+        return [str(each["nb_name"]) for each in paused]
+
+    def resume(self, run: str) -> list[str]:
+        """Queue the paused tasks of a run again, and return their names.
+
+        Raises:
+            LaunchError: One is still being stopped after a minute, or HAI refuses to queue it.
+        """
+        resumed = []
+        for each in self.tasks(run):
+            # it may have ended before the stop came
+            if PAUSED in schema.labels(each) and self._until_ended(each) is State.SUSPENDED:
+                try:
+                    self._client.resume(each["chain_id"])
+                except RefusedError as error:
+                    raise LaunchError(f"{each['nb_name']} is paused: {error}", retryable=False) from error
+                self._client.tag(each["chain_id"], PAUSED, on=False)
+                resumed.append(str(each["nb_name"]))
+        return resumed
+
+    def _until_ended(self, task: Task) -> State:
+        """Wait until a task that is being paused has ended, at most a minute, and return its state then.
+
+        Raises:
+            LaunchError: It has not.
+        """
+        name, end = task["nb_name"], time.monotonic() + _PAUSE_SECONDS
+        said = False
+        while (state := verdict(task).state) is not State.SUSPENDED and not state.terminal:
+            if not said:
+                sys.stderr.write(f"waiting until HAI has ended the ranks of {name}, which takes it 10 s and more\n")
+                said = True
+            if time.monotonic() > end:
+                fix = "look at its log on HAI, then try again"
+                raise LaunchError(f"HAI has not ended {name} within {_PAUSE_SECONDS:.0f} s; {fix}", retryable=True)
+            time.sleep(_LOOK_SECONDS)
+            task = self._client.query(chain_id=task["chain_id"]) or task
+        return state
+
+    # --- creating
+
+    def _existing(self, wanted: dict[str, Any]) -> Task | None:
+        """Return the task that an earlier launcher of this attempt created; None = there is none."""
+        found = self._client.query(nb_name=wanted["name"])
+        if found is None:
+            return None
+        spec = next(each for each in wanted["options"]["tags"] if each.startswith(f"{schema.SPEC_HASH}="))
+        for _ in range(_LOOKS):
+            if schema.SPEC_HASH in schema.labels(found):
+                break
+            time.sleep(_LOOK_SECONDS)  # tags come after the task
+            found = self._client.query(nb_name=wanted["name"]) or found
+        if spec not in (found.get("tags") or []):
+            theirs = schema.labels(found).get(schema.SPEC_HASH, "not by tfsteps")
+            raise LaunchError(
+                f"task {wanted['name']} exists and was made from another job ({theirs}); stop it, or use another "
+                "run id",
+                retryable=False,
+            )
+        return found
+
+    def _create(self, wanted: dict[str, Any]) -> Task:
+        """Create the task. Another launcher may be faster: adopt its."""
+        now = self._client.server_time() or time.time()
+        options = {**wanted["options"], "tags": [*wanted["options"]["tags"], f"{schema.CREATED}={now:.3f}"]}
+        try:
+            made = self._client.create_task({**wanted, "options": options})
+        except RefusedError:
+            if other := self._existing(wanted):
+                return other
+            raise
+        if PAUSED in options["tags"]:
+            self._client.stop(made["chain_id"])
+        return {**made, "tags": options["tags"]}
+
+    def _withdraw(self, wanted: dict[str, Any]) -> str:
+        """Stop the task if it was created after all; return what is known of it."""
+        urgent = Client(self._client.access, patience=0)
+        try:
+            found = urgent.query(nb_name=wanted["name"])
+            if found and not verdict(found).state.terminal:
+                urgent.stop(found["chain_id"])
+        except ApiError as error:
+            return f"Stopped; whether task {wanted['name']} was created is not known: {error}"
+        return "Stopped before the task was created."
+
+    # --- looking
+
+    def _unfinished(self, run: str) -> Iterator[Task]:
+        for each in self.tasks(run):
+            if not verdict(each).state.terminal and STOPPED not in schema.labels(each):
+                yield each
+
+    def _is_sibling(self, identity: Identity, task: Task) -> bool:
+        """Tell whether a finalizer cleans up a task: one of a step of its Workflow, else of its own task's folder."""
+        step = schema.launcher(task)
+        if self._host and self._host.owner:
+            return self._host.cleans_up_after(step, detached=schema.DETACHED in schema.labels(task))
+        return pathlib.PurePath(step).parent == pathlib.PurePath(identity.task).parent
+
+    @property
+    def _step(self) -> str:
+        """The node of the Workflow that this launcher is for; empty = there is no Workflow."""
+        return self._host.step if self._host else ""
+
+    @functools.cached_property
+    def _client(self) -> Client:
+        try:
+            client = Client(access.find())
+        except cluster.AccessError as error:
+            raise LaunchError(str(error), retryable=False) from error
+        client.stopping = self._given_up
+        return client
+
+    @functools.cached_property
+    def _host(self) -> LauncherPod | None:
+        return LauncherPod.find(Api(cluster.find())) if cluster.in_cluster() else None

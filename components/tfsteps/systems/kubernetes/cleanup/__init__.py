@@ -1,0 +1,1 @@
+"""What removes jobs: finalizer, retention and keeper."""

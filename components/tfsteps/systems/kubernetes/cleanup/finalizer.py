@@ -1,0 +1,85 @@
+"""Removes what the jobs of a run left on a cluster, found by their labels. Needs to list and delete the job objects."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import MANAGED_BY, RUN_ID, label_value
+from tfsteps.systems.base import LaunchError, OnEnd
+from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, retention_policy
+from tfsteps.systems.kubernetes.dependents import apply
+from tfsteps.systems.kubernetes.follow.ownership import is_own
+from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.preflight.permissions import Permission, granting
+
+
+class Finalizer:
+    """The jobs of one kind in one namespace."""
+
+    def __init__(self, api: Api, kind: JobKind, namespace: str) -> None:
+        """Ask nothing yet."""
+        self._api, self._kind, self._namespace = api, kind, namespace
+
+    def clean_up(self, run: str, selects: Callable[[RetentionPolicy], bool], on_end: OnEnd | None) -> list[str]:
+        """Remove what is left, and return the names of the jobs that something was removed of.
+
+        Args:
+            run: The run.
+            selects: Tells which of its jobs to clean up, by their annotations.
+            on_end: The policy for those that have ended; None = each job's own.
+
+        Raises:
+            LaunchError: We may not, or the API server does not answer.
+        """
+        try:
+            jobs = [
+                item for item in self._jobs({**MANAGED_BY, RUN_ID: label_value(run)}) if selects(retention_policy(item))
+            ]
+            return [item["metadata"]["name"] for item in jobs if self._remove(item, on_end)]
+        except ApiError as error:
+            where = f"in namespace {self._namespace}"
+            if error.status == 403:
+                what = f"{self._kind.resource.plural}.{self._kind.resource.api.partition('/')[0]}"
+                folders = granting(
+                    self._kind.name, [Permission("list", self._kind.resource), Permission("delete", PODS)]
+                )
+                needs = f"this step needs to list and delete {what} and pods {where}: bind the Role of {folders}"
+                raise LaunchError(f"{needs} to its ServiceAccount ({error})", retryable=False) from error
+            raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
+
+    def _jobs(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        """Return the jobs with these labels that are not being deleted; none where the cluster has no such kind."""
+        try:
+            found = self._api.iterate(self._kind.resource, self._namespace, labelSelector=_selector(labels))
+            items = list(self._kind.group_objects(found))
+        except ApiError as error:
+            if error.status == 404:
+                return []
+            raise
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
+
+    def _remove(self, item: Mapping[str, Any], on_end: OnEnd | None) -> bool:
+        """Remove what is to go of one job; tell whether there was anything."""
+        meta, state = item["metadata"], self._kind.verdict(item).state
+        policy = on_end or retention_policy(item).on_end or ("delete_pods" if state is State.SUCCEEDED else "keep")
+        if policy == "delete" or not state.terminal:
+            self._api.delete(self._kind.resource, self._namespace, meta["name"], meta["uid"])
+            return True
+        apply(self._api, self._kind.stop_stragglers(item), self._namespace, meta["uid"])
+        return policy == "delete_pods" and self._remove_pods(item)
+
+    def _remove_pods(self, job: Mapping[str, Any]) -> bool:
+        selector = self._kind.selector(job["metadata"]["name"])
+        found = self._api.iterate(PODS, self._namespace, labelSelector=selector)
+        pods = [item["metadata"] for item in found]
+        own = [each for each in pods if "deletionTimestamp" not in each and is_own(self._kind, each, job)]
+        for each in own:
+            self._api.delete(PODS, self._namespace, each["name"], each["uid"])
+        return bool(own)
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())

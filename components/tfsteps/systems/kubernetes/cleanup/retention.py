@@ -1,0 +1,80 @@
+"""What a job object says about its own upkeep, for whoever cleans up where its launcher cannot. Pure."""
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from tfsteps.runs.identity import PREFIX
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import OnEnd
+
+LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
+KEPT_UNTIL = f"{PREFIX}kept-until"
+_DEADLINE, _KEEP_FOR, _ON_END = f"{PREFIX}deadline", f"{PREFIX}keep-for", f"{PREFIX}on-end"
+
+
+class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a job.
+
+    Attributes:
+        launcher: The step that launches or follows it, the same over its tries: a node of its Workflow, else the task
+            within its run; empty = not known.
+        detached: It was left running for a `wait` step that has not begun.
+        reported: A launcher has reported how it ended.
+        deadline: Seconds from its creation to its deadline `total`; None = not known.
+        keep_for: Seconds that it is kept after its end; None = for ever.
+        on_end: What is removed once it has ended; None = the pods of one that succeeded.
+        kept_until: Its launcher was evicted, and Kubernetes deletes it at this time, in seconds since the epoch; None =
+            it is not kept.
+    """
+
+    launcher: str = ""
+    detached: bool = False
+    reported: bool = False
+    deadline: float | None = None
+    keep_for: float | None = None
+    on_end: OnEnd | None = None
+    kept_until: float | None = None
+
+
+def annotations(job: TrainingJob) -> dict[str, str]:
+    """Return what the object that is created for `job` is annotated with; who launches it is not known here."""
+    noted = {_DEADLINE: f"{job.deadlines.total:g}", _ON_END: job.on_end or ""}
+    if job.keep_for is not None:
+        noted[_KEEP_FOR] = f"{job.keep_for:g}"
+    return {name: text for name, text in noted.items() if text}
+
+
+def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
+    """Return what a job object is annotated with; what cannot be understood counts as not said."""
+    noted = item["metadata"].get("annotations") or {}
+    on_end: OnEnd | None = next((each for each in get_args(OnEnd) if each == noted.get(_ON_END)), None)
+    return RetentionPolicy(
+        launcher=noted.get(LAUNCHER, ""),
+        detached=DETACHED in noted,
+        reported=REPORTED in noted,
+        deadline=_seconds(noted.get(_DEADLINE)),
+        keep_for=_seconds(noted.get(_KEEP_FOR)),
+        on_end=on_end,
+        kept_until=_time(noted.get(KEPT_UNTIL)),
+    )
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return a number of seconds; None for text that is no length of time."""
+    try:
+        seconds = -1.0 if text is None else float(text)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < math.inf else None
+
+
+def _time(text: str | None) -> float | None:
+    """Return an ISO 8601 time in seconds since the epoch; None for text that is no such time."""
+    try:
+        return None if text is None else dt.datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,104 @@
+"""Job objects that consist of several: made whole or not at all, changed together, ended together."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.runs.identity import PREFIX
+from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, ObjectPatch
+
+UNFINISHED = f"{PREFIX}unfinished"
+"""Annotation of a job object whose parts are not all there yet: the next launcher makes what is missing."""
+
+
+_GARBAGE_SECONDS = 20.0
+_PAUSE_SECONDS = 0.5
+
+
+def complete(api: Api, resource: Resource, item: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Make the parts of a job object that was just created, and let it start. Parts that are there are left alone.
+
+    Args:
+        api: The cluster.
+        resource: Of the job object.
+        item: The job object as it was created.
+        wanted: As it was rendered, with its parts.
+
+    Raises:
+        ApiError: A part is refused. The job object is deleted then, and with it the parts that were made.
+    """
+    meta = item["metadata"]
+    owner = {**{key: wanted[key] for key in ("apiVersion", "kind")}, "name": meta["name"], "uid": meta["uid"]}
+    try:
+        for part in wanted[PARTS]:
+            _create(api, meta["namespace"], {**part, "metadata": {**part["metadata"], "ownerReferences": [owner]}})
+        release = {"metadata": {"annotations": {UNFINISHED: None}}, **wanted.get(RELEASE, {})}
+        api.patch(resource, meta["namespace"], meta["name"], release)
+    except ApiError:
+        api.delete(resource, meta["namespace"], meta["name"], meta["uid"])
+        raise
+
+
+def _create(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
+    """Create a part, unless it is there. ApiError if one of its name is there that is another's, and stays."""
+    resource, give_up = _resource(part), time.monotonic() + _GARBAGE_SECONDS
+    while True:
+        try:
+            api.create(resource, namespace, part)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+        else:
+            return
+        if _is_there(api, resource, namespace, part):
+            return
+        if time.monotonic() > give_up:
+            what = f"{resource.kind} {namespace}/{part['metadata']['name']}"
+            raise ApiError(f"{what} exists and is not this job's; delete it, or use another run id", 409)
+        if api.stopping.wait(_PAUSE_SECONDS):  # for the garbage of an earlier job of this name to be collected
+            raise Stopped
+
+
+def _is_there(api: Api, resource: Resource, namespace: str, part: Mapping[str, Any]) -> bool:
+    try:
+        found = api.get(resource, namespace, part["metadata"]["name"])
+    except ApiError as error:
+        if error.missing:
+            return False
+        raise
+    return _owned(found, part["metadata"]["ownerReferences"][0]["uid"])
+
+
+def _resource(part: Mapping[str, Any]) -> Resource:
+    return Resource(part["apiVersion"], f"{part['kind'].lower()}s", part["kind"])
+
+
+def _owned(item: Mapping[str, Any], uid: str) -> bool:
+    return uid in [owner["uid"] for owner in item["metadata"].get("ownerReferences") or []]
+
+
+def apply(api: Api, changes: list[ObjectPatch], namespace: str, uid: str) -> None:
+    """Make changes to what the job with this uid consists of; what is gone is left alone. ApiError if refused."""
+    for change in changes:
+        for item in _meant(api, change, namespace):
+            meta = item["metadata"]
+            if uid != meta["uid"] and not _owned(item, uid):
+                continue
+            if change.patch is None:
+                api.delete(change.resource, namespace, meta["name"], meta["uid"])
+            else:
+                patch = {**change.patch, "metadata": {**change.patch.get("metadata", {}), "uid": meta["uid"]}}
+                api.patch(change.resource, namespace, meta["name"], patch)
+
+
+def _meant(api: Api, change: ObjectPatch, namespace: str) -> Iterator[Mapping[str, Any]]:
+    if change.selector:
+        yield from api.iterate(change.resource, namespace, labelSelector=change.selector)
+        return
+    try:
+        yield api.get(change.resource, namespace, change.name)
+    except ApiError as error:
+        if not error.missing:
+            raise

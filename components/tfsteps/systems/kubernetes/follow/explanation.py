@@ -1,0 +1,31 @@
+"""The message of a failed job: what the job object says, completed by what its pods say. Pure."""
+
+from collections.abc import Sequence
+
+from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged
+
+_NAMED = 5  # replicas in a message
+
+
+def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str, gone: Sequence[Replica]) -> str:
+    """Return the message of a failed job.
+
+    Args:
+        final: The end of the job, as the job object tells it.
+        replica: How the replica ended whose failure is the cause; None = no pod failed that is still there.
+        failure: How a container failed in place of that replica's program; empty = none did.
+        gone: Replicas that have no pod, and of which none was seen.
+    """
+    if replica is None:
+        return f"{final.message} {_unknown(gone)}".strip() if gone else final.message
+    if failure:
+        return f"{final.message} {replica.replica}: {failure}.".strip()
+    if final.message and final.reason != "ReplicaFailed":
+        return final.message
+    code = "" if replica.exit_code is None else f" with exit code {replica.exit_code}"
+    return f"{replica.replica} failed{code}{f' ({replica.reason})' if replica.reason else ''}."
+
+
+def _unknown(gone: Sequence[Replica]) -> str:
+    names = ", ".join(map(str, gone[:_NAMED])) + (f" and {len(gone) - _NAMED} more" if gone[_NAMED:] else "")
+    return f"No pod is left of {names}, so it is not known which replica failed and with which exit code."

@@ -1,0 +1,392 @@
+"""A job object on a cluster, from its creation on: its events, its logs, its end."""
+
+import datetime as dt
+import functools
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.client import Api, StopFlag
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.inbox import Inbox
+from tfsteps.kube.logs import PODS
+from tfsteps.kube.watch import Changed, Listed, Refused, Seen, Watch
+from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, Replica, State, Tick, one_line
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import Cause, LaunchError
+from tfsteps.systems.kubernetes.cleanup.keeper import leave, take_back
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.kubernetes.dependents import apply
+from tfsteps.systems.kubernetes.follow.pod_logs import DRAIN_SECONDS, PodLogs
+from tfsteps.systems.kubernetes.follow.tracker import Tracker
+from tfsteps.systems.kubernetes.follow.warning_events import WarningEvents
+from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.tensorboard_link import address
+from tfsteps.systems.kubernetes.times import by_age
+
+_DELETE_AGAIN_SECONDS = 5.0
+_URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is heard only then
+_OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
+_ROUNDING_SECONDS = 2.0  # the API server tells its time in whole seconds
+_READ_PATIENCE_SECONDS = 10.0  # with the API server, for what a pod reads for us
+_DENIED = {401, 403}
+_DENIED_SECONDS = {Cause.CANCELLED: 20.0, Cause.LAUNCHER: 20.0, Cause.DEADLINE: 300.0}
+"""How long a deletion that is denied is tried again, for a server that starts again denies all for some seconds. A
+pod that is being stopped has half a minute to say so."""
+
+
+class KubernetesJob:
+    """A job that was created or adopted.
+
+    Attributes:
+        name: The object's name.
+        uid: Its uid.
+        namespace: Its namespace.
+        created: When it was created, in seconds since the epoch.
+        tensorboard_url: Of the operator's TensorBoard, once the job has ended; empty = there is none.
+        is_new: This launcher has created it.
+    """
+
+    is_new = False
+
+    def __init__(
+        self, api: Api, kind: JobKind, item: Mapping[str, Any], job: TrainingJob, host: LauncherPod | None
+    ) -> None:
+        """Take over the job object `item`; nothing is asked of the cluster before `events`."""
+        self._replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
+        meta = item["metadata"]
+        self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
+        self._api = api
+        self._began = time.monotonic()
+        self._age: float | None = None
+        self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
+        # The signal handler's own, used by nothing else: it may come while we hold a lock of another client's pool.
+        self._in_handler = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
+        self._kind = kind
+        self._host = host
+        self.warnings = host.warnings if host else []
+        self.tensorboard_url = ""
+        self._backoff = job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
+        self._complaints = WarningEvents(self._urgent, self.namespace, self.name, _timestamp(meta) or time.time())
+        self._over_since: float | None = None  # when the backoff limit was passed
+        self._keep_seconds = job.on_evicted or 0.0
+        self._left = ""  # what becomes of the job that this launcher leaves; empty = it does not leave
+        self._is_ours = False  # an earlier launcher's keeper, if there was one, does not own it any more
+        self._requests = 0  # to stop, from people and engines
+        self._asked_to_stop = StopFlag()
+        self._tracker = Tracker(kind, item, self._replicas, time.time())
+        self.created = time.time() - self.age
+        self._queue = Inbox()  # log readers wait when it is full, and memory stays flat
+        self._tick_due = 0.0
+        self._logs = PodLogs(api, self.namespace, kind.container, self._queue.put)
+        self._vanished: set[str] = set()  # uids of the pods that were gone when the job ended, before we had heard
+        self._cause: Cause | None = None
+        self._denied = ""  # why it may not be deleted
+        self._denied_since: float | None = None
+        self._asked = 0.0  # when the deletion was asked for last
+        self._pods_known = False  # pods were seen, or it was said why they cannot be
+
+    @property
+    def age(self) -> float:
+        """Seconds that the object existed before it was followed, by the API server's clock alone; 0 until known."""
+        if self._age is None:
+            created, now = _timestamp(self._tracker.item["metadata"]), self._api.server_time()
+            if created is not None and now is not None:
+                before = now - created - (time.monotonic() - self._began)
+                self._age = max(0.0, before - _ROUNDING_SECONDS)
+        return self._age or 0.0
+
+    def events(self) -> Iterator[Event]:
+        """Yield what happens, in order; the last is a JobChanged to a terminal state.
+
+        Raises:
+            LaunchError: The job object cannot be watched, or what is seen is not understood.
+        """
+        try:
+            yield from self._followed()
+        except MALFORMED as error:
+            said = f"{self.name} goes on, but an answer of the cluster is not understood: {error!r}"
+            raise LaunchError(said, retryable=True) from error
+
+    def _followed(self) -> Iterator[Event]:
+        # Under Kubeflow Pipelines the handler has a tenth of a second. In a thread of its own, for it must not find its
+        # pool locked by what it interrupts.
+        threading.Thread(target=self._in_handler.connect, name="connect", daemon=True).start()
+        self._watch()
+        while not (final := self._tracker.final):
+            yield from self._next()
+            self._look_after()
+        self._find_board()
+        self._conclude(final)
+        yield from self._drain()
+        yield from self._tracker.dismissed(time.time())
+        self._api.stopping.set()
+        self._logs.close()
+        yield self._tracker.explained(final)
+
+    def stop(self, cause: Cause) -> None:
+        """Delete the job object and return; its pods go with it. Asked again, hurry. Safe in a signal handler."""
+        if cause is Cause.CANCELLED:
+            self._requests += 1
+            self._asked_to_stop.set()
+        if self._hurried:
+            rest = f"kubectl delete {self._kind.resource.plural} {self.name} --namespace {self.namespace}"
+            message = f"its end was not waited for; if it is still there: {rest}"
+            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
+        elif self._cause is None and not self._tracker.final:
+            api = self._in_handler if cause is Cause.CANCELLED else self._urgent
+            verdict = Verdict(State.CANCELLED, "Stopped")
+            if cause is Cause.CANCELLED and self._host:
+                try:
+                    what = self._kind.resource, self._tracker.item, self._keep_seconds
+                    self._left = leave(api, self._host, *what, new=self.is_new)
+                except (ApiError, *MALFORMED) as error:
+                    message = f"This pod is being evicted, and the job could not be kept for a retry: {error}"
+                    verdict = msgspec.structs.replace(verdict, message=message)
+            if not self._left:
+                self._end(api, cause, verdict)
+
+    def remove(self, what: Literal["pods", "job"]) -> None:
+        """Remove the ended job's pods, or the object with all that belongs to it."""
+        if self._hurried:
+            return
+        api = self._api.copy()
+        try:
+            if what == "job":
+                api.delete(self._kind.resource, self.namespace, self.name, self.uid)
+                return
+            for seen in self._tracker.pods.values():
+                api.delete(PODS, self.namespace, seen.name, seen.uid)
+        except ApiError as error:
+            raise LaunchError(f"the {what} of {self.name} could not be deleted: {error}", retryable=False) from error
+
+    def read_folder(self, folder: str, program: Sequence[str]) -> Any:
+        """Run a program of Python in a pod that mounts what the replicas mount, and return the JSON that it prints.
+
+        None where this launcher mounts it, too: the folder was never made.
+        """
+        from tfsteps.systems.kubernetes.follow import volume_reader  # noqa: PLC0415  most launchers need none
+
+        item, state = self._tracker.item, self._tracker.final.state if self._tracker.final else State.UNKNOWN
+        if self._requests or (state is State.CANCELLED and self._cause is not Cause.DEADLINE):
+            raise LaunchError("the job was stopped", retryable=False)
+        mount = volume_reader.find_mount(
+            volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods), folder
+        )
+        if mount and os.path.ismount(mount.path):
+            return None
+        api = Api(self._api.access, patience=_READ_PATIENCE_SECONDS)
+        api.stopping = self._asked_to_stop
+        image, owner = (self._host.image, self._host.owner) if self._host else (None, None)
+        if self._cause is None and state in (State.SUCCEEDED, State.FAILED):  # else the object is gone
+            resource = self._kind.resource
+            owner = {"apiVersion": resource.api, "kind": resource.kind, "name": self.name, "uid": self.uid}
+        return volume_reader.read(api, item, mount, owner=owner, launcher=image, program=program)
+
+    @property
+    def _hurried(self) -> bool:
+        return self._requests > 1
+
+    # --- following
+
+    def _watch(self) -> None:
+        about = functools.partial(Watch, self._api)
+        selected: dict[str, Any] = self._kind.watch_selector(self.name)
+        self._job_watch = about(
+            self._kind.resource,
+            self.namespace,
+            functools.partial(self._put, self._tracker.job),
+            sought=(self.name, self.uid),
+            **selected,
+        )
+        self._pod_watch = about(
+            PODS,
+            self.namespace,
+            functools.partial(self._put, self._saw_pods),
+            labelSelector=self._kind.selector(self.name),
+        )
+
+    def _put(self, handler: Callable[..., Iterator[Event]], *what: Any) -> None:
+        self._queue.put((handler, what))
+
+    def _next(self) -> Iterator[Event]:
+        """Yield what follows from the next thing that was seen, and a Tick when it is time for one."""
+        try:
+            handler, what = self._queue.get(timeout=TICK_SECONDS)
+        except queue.Empty:
+            yield from self._tracker.state(time.time())
+        else:
+            yield from handler(*what, time.time())
+        if time.monotonic() >= self._tick_due:
+            self._tick_due = time.monotonic() + TICK_SECONDS
+            yield Tick(
+                time.time(),
+                visible=self._job_watch.connected and self._pod_watch.connected,
+                readable=not self._logs.failing(self._tracker.pods),
+            )
+
+    def _saw_pods(self, seen: Seen, now: float) -> Iterator[Event]:
+        if isinstance(seen, Refused):
+            if not seen.status:
+                raise LaunchError(f"{self.name} goes on, but {seen.error}", retryable=True)
+            yield from self._no_pods(seen.error)
+        self._pods_known = True
+        yield from self._tracker.seen_pod(seen, now)
+        items = seen.items if isinstance(seen, Listed) else [seen.item] if isinstance(seen, Changed) else []
+        for item in items:  # not for all pods that there are: each of a thousand changes several times
+            if known := self._tracker.pods.get(item["metadata"]["uid"]):
+                self._logs.read(known, self._tracker.replica(known.uid), ended=self._tracker.final is not None)
+            self._label(item["metadata"])
+        if not isinstance(seen, Changed):
+            self._logs.forget(self._tracker.pods)
+
+    def _no_pods(self, why: str) -> Iterator[Event]:
+        for replica in self._replicas:
+            yield one_line(time.time(), replica, f"(no log before the end: {why})".encode())
+
+    def _label(self, pod: Mapping[str, Any]) -> None:
+        """Put our labels on a pod that has them not: its operator does not hand them on."""
+        if pod["uid"] not in self._tracker.pods or "deletionTimestamp" in pod:
+            return
+        wanted = self._kind.pod_labels(self._tracker.item, self._tracker.replica(pod["uid"]))
+        if wanted.items() <= (pod.get("labels") or {}).items():
+            return
+        try:
+            self._urgent.patch(PODS, self.namespace, pod["name"], {"metadata": {"uid": pod["uid"], "labels": wanted}})
+        except ApiError as error:
+            said = f"The pods do not get the labels of the run: {error}"
+            if error.status not in (404, 409) and said not in self.warnings:  # these: gone, or another one by now
+                self.warnings.append(said)
+
+    def _look_after(self) -> None:
+        """Do what is due: leave, stop with the Workflow, end a job that restarts too often, delete again, ask why."""
+        if self._left:
+            raise LaunchError(f"this pod is being evicted; {self._left}", retryable=True)
+        if self._host and self._host.failure:
+            raise LaunchError(f"{self.name} goes on, but {self._host.failure}", retryable=True)
+        if self._tracker.restarts <= self._backoff:
+            self._over_since = None  # a pause was taken for a restart
+        self._take_back()
+        if self._cause:
+            self._delete_again(self._cause)
+        elif self._host and self._host.terminating:
+            self._end(self._urgent, Cause.CANCELLED, Verdict(State.CANCELLED, "Stopped"))
+        elif self._tracker.restarts > self._backoff:
+            self._over_since = self._over_since or time.monotonic()
+            if time.monotonic() - self._over_since > _OPERATOR_SECONDS:
+                message = (
+                    f"The replicas were started again {self._tracker.restarts} times, {self._backoff} are allowed."
+                )
+                self._end(self._urgent, Cause.DEADLINE, Verdict(State.FAILED, "BackoffLimitExceeded", message))
+        self._tracker.complaint = self._complaints.look(self._tracker.is_short)
+
+    def _take_back(self) -> None:
+        """Make the job this Workflow's again if it was kept for us."""
+        if self._is_ours or KEPT_UNTIL not in (self._tracker.item["metadata"].get("annotations") or {}):
+            return
+        try:
+            take_back(self._urgent, self._kind.resource, self._tracker.item, self._host.owner if self._host else None)
+        except ApiError as error:
+            if error.unavailable:
+                return  # the next look tries again
+            self.warnings.append(
+                f"The job still belongs to its keeper, and Kubernetes deletes it at the time it was kept until: {error}"
+            )
+        self._is_ours = True
+
+    def _find_board(self) -> None:
+        """Learn where the operator's TensorBoard is; it is up for longer than the job."""
+        if not (board := self._kind.tensorboard_link(self._tracker.item)):
+            return
+        self.tensorboard_url = address(self._urgent, board, self.namespace)
+        if board.note:
+            self.warnings.append(f"The TensorBoard is not ready: {board.note}.")
+
+    def _conclude(self, final: JobChanged) -> None:
+        """End what goes on after the job's own end, such as parameter servers, where the operator does not."""
+        if self._cause or final.state not in (State.SUCCEEDED, State.FAILED):
+            return
+        try:
+            apply(self._urgent, self._kind.stop_stragglers(self._tracker.item), self.namespace, self.uid)
+        except ApiError as error:
+            self.warnings.append(f"What the ended job leaves running could not be ended: {error}")
+
+    def _end(self, api: Api, cause: Cause, verdict: Verdict) -> None:
+        self._cause = cause
+        self._tracker.stopping = verdict
+        self._delete(api)
+
+    def _delete(self, api: Api) -> None:
+        self._asked = time.monotonic()
+        try:
+            api.delete(self._kind.resource, self.namespace, self.name, self.uid)
+            denied = ""
+        except ApiError as error:
+            denied = str(error) if error.status in _DENIED else ""
+        self._asked = time.monotonic()  # `_look_after` tries again
+        self._denied, since = denied, self._denied_since or self._asked
+        self._denied_since = since if denied else None
+
+    def _delete_again(self, cause: Cause) -> None:
+        """Ask for the deletion again when it is time, and give up if it is denied for too long."""
+        if self._denied_since and time.monotonic() - self._denied_since > _DENIED_SECONDS[cause]:
+            what = f"{self._kind.resource.kind} {self.namespace}/{self.name}"
+            raise LaunchError(f"{what} goes on, for it could not be deleted: {self._denied}", retryable=True)
+        if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:
+            self._delete(self._urgent)
+
+    # --- logs
+
+    def _drain(self) -> Iterator[Event]:
+        """Yield how the replicas ended and what they printed last, however much; who runs on is not waited for."""
+        end = time.monotonic() + DRAIN_SECONDS
+        yield from self._last_look()
+        while not self._pods_known and time.monotonic() < end and not self._hurried:
+            yield from (event for event in self._next() if not isinstance(event, JobChanged))
+        if not self._pods_known:
+            yield from self._no_pods(self._pod_watch.error or "its pods were not listed in time")
+        self._logs.end(self._tracker.pods)
+        ended = {self._tracker.replica(each.uid) for each in self._tracker.pods.values() if each.program_ended}
+        while self._more_is_coming and time.monotonic() < end and not self._hurried:
+            for event in self._next():
+                if not isinstance(event, JobChanged):
+                    yield event
+                if isinstance(event, LogLines) and event.replica in ended and not event.sidecar:
+                    # only now: who takes lines may be slow
+                    end = time.monotonic() + DRAIN_SECONDS
+        if not self._hurried:
+            yield from self._logs.gaps(ended)
+        self.warnings += self._logs.warnings()
+
+    @property
+    def _more_is_coming(self) -> bool:
+        untold = self._vanished & self._tracker.pods.keys() or self._tracker.unexplained
+        return bool(self._logs.unread or not self._queue.empty() or untold)
+
+    def _last_look(self) -> Iterator[Event]:
+        """Yield what the pods are now, for the end of the job may be seen before theirs.
+
+        How those ended that are gone already, only the watch will say.
+        """
+        try:
+            found = self._urgent.list(PODS, self.namespace, once=True, labelSelector=self._kind.selector(self.name))
+        except ApiError:
+            return  # what the watch has seen must do
+        pods = by_age(found["items"] or [])
+        self._pods_known = self._tracker.listed = True
+        self._vanished = self._tracker.pods.keys() - {item["metadata"]["uid"] for item in pods}
+        for item in pods:
+            yield from self._saw_pods(Changed(item), time.time())
+
+
+def _timestamp(meta: Mapping[str, Any]) -> float | None:
+    """Return when an object was created, by the API server's clock; None if that is not known."""
+    stamp = meta.get("creationTimestamp")
+    return dt.datetime.fromisoformat(stamp).timestamp() if stamp else None

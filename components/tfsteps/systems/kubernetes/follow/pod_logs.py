@@ -1,0 +1,142 @@
+"""The logs of all containers of a job's pods: a reader each, their lines as events of the job."""
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tfsteps.kube.client import Api
+from tfsteps.kube.event_loop import EventLoop
+from tfsteps.kube.log_lines import Lines
+from tfsteps.kube.logs import ContainerLog
+from tfsteps.runs.events import Event, LogLines, PartialLine, Replica, one_line
+from tfsteps.systems.kubernetes.follow.pods import Container, Pod
+
+DRAIN_SECONDS = 10.0
+"""How long nothing may come of replicas that have ended before the wait for their last lines is over."""
+
+_NAMED = 5  # replicas in a warning
+_Source = tuple[str, str]  # uid of a pod, and name of a container as `pods.Container` has it
+_Put = Callable[[tuple[Callable[..., Iterator[Event]], tuple[Any, ...]], int], None]
+
+
+class PodLogs:
+    """Reads the logs of a job's pods. The methods are the main loop's; readers run in an event loop of theirs."""
+
+    def __init__(self, api: Api, namespace: str, program: str, put: _Put) -> None:
+        """Begin without a pod.
+
+        Args:
+            api: The cluster.
+            namespace: The job's.
+            program: Name of the container that runs the program.
+            put: Takes what yields events, its arguments and their size in bytes. While it blocks, reading waits.
+        """
+        self._api, self._namespace, self._program, self._put = api, namespace, program, put
+        self._loop = EventLoop()
+        self._logs: dict[_Source, ContainerLog] = {}
+        self._open: dict[_Source, Replica] = {}  # those that are being read
+        self._sidecars: set[_Source] = set()  # those that run
+        self._incomplete: set[Replica] = set()  # whose log says that lines may be missing
+
+    def read(self, pod: Pod, replica: Replica, *, ended: bool) -> None:
+        """See to it that each container has a reader, which knows of its restarts and whether it, or the job, ended."""
+        for container in pod.containers:
+            source = pod.uid, container.name
+            (self._sidecars.add if container.sidecar and not container.ended else self._sidecars.discard)(source)
+            if source not in self._logs:
+                self._open[source] = replica
+                self._logs[source] = self._reader(pod, container, replica)
+            self._logs[source].tell(container.restarts, ended=container.ended or ended)
+
+    def end(self, pods: Mapping[str, Pod]) -> None:
+        """Tell all readers that nothing more will be printed: the job has ended."""
+        for pod in pods.values():
+            for container in pod.containers:
+                if log := self._logs.get((pod.uid, container.name)):
+                    log.tell(container.restarts, ended=True)
+
+    def forget(self, pods: Mapping[str, Pod]) -> None:
+        """Tell the readers of pods that are not among `pods` that theirs is gone."""
+        for source in [source for source in self._open if source[0] not in pods]:
+            self._sidecars.discard(source)
+            self._logs[source].gone()
+
+    def failing(self, pods: Mapping[str, Pod]) -> bool:
+        """Tell whether the log of a container that runs cannot be read now."""
+        return any(log.failing and _runs(pods, source) for source, log in self._logs.items())
+
+    @property
+    def unread(self) -> bool:
+        """Whether something is still being read; but for sidecars that go on, such as a mesh proxy."""
+        return any(source not in self._sidecars for source in self._open)
+
+    def gaps(self, ended: set[Replica]) -> Iterator[Event]:
+        """Yield a line for each log that was not read to its end; `ended` are the replicas that have ended."""
+        unread = [(source, replica) for source, replica in self._open.items() if source not in self._sidecars]
+        for (_, container), replica in unread:
+            why = f"its rest could not be read for {DRAIN_SECONDS:.0f} s" if replica in ended else "its replica ran on"
+            yield self._gap(replica, container, why, time.time())
+
+    def close(self) -> None:
+        """Read no more."""
+        self._loop.close()
+
+    def warnings(self) -> list[str]:
+        """Return the warning that names the replicas whose log may lack lines; empty = none may."""
+        names = [str(replica) for replica in sorted(self._incomplete)]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        its = "where its lines `(log incomplete: ...)` say so: " + ", ".join(names[:_NAMED]) + more
+        return [f"The log may lack lines, {its}."] if names else []
+
+    def _reader(self, pod: Pod, container: Container, replica: Replica) -> ContainerLog:
+        def partial(text: bytes) -> None:
+            if not container.sidecar:
+                self._put((_partial, (PartialLine.of(time.time(), replica, text),)), len(text))
+
+        closed = functools.partial(self._closed, (pod.uid, container.name))
+        return ContainerLog(
+            self._loop,
+            self._api,
+            self._namespace,
+            pod.name,
+            container.name or self._program,
+            put=lambda lines: self._put((self._lines, (replica, container, pod.before, lines)), lines.size),
+            closed=lambda lost: self._put((closed, (lost,)), 0),
+            partial=partial,
+            restarts=container.restarts,
+        )
+
+    # --- in the main loop
+
+    def _lines(self, replica: Replica, container: Container, before: int, lines: Lines, now: float) -> Iterator[Event]:
+        """Yield lines of a pod before which its replica had so many incarnations."""
+        if lines.incomplete:
+            self._incomplete.add(replica)
+        yield LogLines(
+            now,
+            replica,
+            lines.texts,
+            lines.stamps,
+            incarnation=before if container.name else before + lines.restarts,
+            container=container.name,
+            sidecar=container.sidecar,
+        )
+
+    def _closed(self, source: _Source, lost: str, now: float) -> Iterator[Event]:
+        replica = self._open.pop(source)
+        if lost:
+            yield self._gap(replica, source[1], lost, now)
+
+    def _gap(self, replica: Replica, container: str, why: str, now: float) -> LogLines:
+        self._incomplete.add(replica)
+        return one_line(now, replica, f"(log incomplete: {why})".encode(), container)
+
+
+def _partial(line: PartialLine, _now: float) -> Iterator[Event]:
+    yield line
+
+
+def _runs(pods: Mapping[str, Pod], source: _Source) -> bool:
+    pod = pods.get(source[0])
+    return pod is not None and any(each.name == source[1] and not each.ended for each in pod.containers)

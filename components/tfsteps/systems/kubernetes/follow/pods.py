@@ -1,0 +1,267 @@
+"""What a pod says about its replica. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.runs.events import ReplicaState
+from tfsteps.systems.kubernetes.times import latest, seconds
+
+_STUCK = {
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "RegistryUnavailable",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+}
+
+_PAUSE = re.compile(r'^Back-off pulling image ".*?": \w+: ')
+"""What stands before the reason while the kubelet pauses: without it a failing pull has one message, not two."""
+_BY_KUBELET = {"Terminated", "NodeShutdown", "Shutdown", "Preempting", "NodeAffinity", "UnexpectedAdmissionError"}
+"""What a pod says that its node ended (a shutdown, a critical pod) or did not take; and `OutOfcpu`, ..."""
+
+
+class Container(msgspec.Struct, frozen=True, kw_only=True):
+    """One container of a pod that has started: the program's, an init container, or a sidecar.
+
+    Attributes:
+        name: Its name; empty = the program's.
+        restarts: How often the kubelet started it again.
+        ended: Whether it has ended for good.
+        sidecar: Whether it runs beside the program.
+    """
+
+    name: str
+    restarts: int = 0
+    ended: bool = False
+    sidecar: bool = False
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod of a job.
+
+    Attributes:
+        name: Its name.
+        uid: Its uid: a pod made again has the name of the one before it.
+        state: Where its replica stands.
+        created: When it was created, in seconds since the epoch; None = not known.
+        started: When the program's container started last; None = not yet.
+        finished: When that container ended, or the one that kept it from its end; None = it runs, or not known.
+        restarts: How often the kubelet started that container again.
+        exit_code: Of the last end of that container, or of the one that kept it from its end; None = there is none.
+        reason: OOMKilled, Evicted, ImagePullBackOff, Unschedulable, ...; empty = none.
+        message: One sentence to it; empty = none.
+        node: Where it runs; empty = nowhere yet.
+        ended: Whether all of it has ended for good.
+        deleting: Whether it is being deleted.
+        killed: Whether it ended after somebody had begun to delete it.
+        earlier: The same pod when its program ended before its last restart; None = it was not restarted.
+        before: How many incarnations of its replica there were before this pod.
+        failed: Name of the container that failed in place of the program's; empty = none.
+        containers: Those that have started, the program's last.
+    """
+
+    name: str
+    uid: str
+    state: ReplicaState
+    created: float | None = None
+    started: float | None = None
+    finished: float | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    node: str = ""
+    ended: bool = False
+    deleting: bool = False
+    killed: bool = False
+    earlier: "Pod | None" = None
+    before: int = 0
+    failed: str = ""
+    containers: tuple[Container, ...] = ()
+
+    @property
+    def program_ended(self) -> bool:
+        """Whether the program has ended for good; sidecars may go on."""
+        return self.ended or any(each.ended for each in self.containers if not each.name)
+
+    @property
+    def since(self) -> float | None:
+        """When it went into its state, in seconds since the epoch; None = not known."""
+        match self.state:
+            case ReplicaState.PENDING:
+                return self.created
+            case ReplicaState.RUNNING:
+                return self.started
+        return self.finished
+
+
+def pod(item: Mapping[str, Any], container: str) -> Pod:
+    """Return what the API's `item` says, in which `container` is the program's."""
+    meta, status = item["metadata"], item.get("status", {})
+    seen: Mapping[str, Any] = next(
+        (each for each in status.get("containerStatuses") or [] if each["name"] == container), {}
+    )
+    phase = status.get("phase", "Pending")
+    now, before = seen.get("state") or {}, seen.get("lastState") or {}
+    ended = now.get("terminated") or {}
+    last = ended or before.get("terminated") or {}
+    running = now.get("running") or {}
+    failed = _failed(item, container) if not last.get("exitCode") and not running else {}
+    reason, message = next(_troubles(status, now, last, failed))
+    finished = _finished(status, failed if phase == "Failed" and failed else ended)
+    made = Pod(
+        name=meta["name"],
+        uid=meta["uid"],
+        state=_state(phase, now, seen.get("restartCount", 0)),
+        created=seconds(meta.get("creationTimestamp")),
+        started=seconds(running.get("startedAt") or last.get("startedAt")),
+        finished=finished,
+        restarts=seen.get("restartCount", 0),
+        exit_code=(failed if phase == "Failed" and failed else last).get("exitCode") if not running else None,
+        reason=reason,
+        message=message,
+        node=item.get("spec", {}).get("nodeName", ""),
+        ended=phase in ("Succeeded", "Failed"),
+        deleting="deletionTimestamp" in meta,
+        killed=_is_killed(meta, finished),
+        failed=failed.get("name", ""),
+        containers=tuple(_containers(item, container)),
+    )
+    return msgspec.structs.replace(made, earlier=_earlier(made, seen))
+
+
+def _finished(status: Mapping[str, Any], end: Mapping[str, Any]) -> float | None:
+    """Return when a pod ended: its container, or, where the kubelet killed it before that, the pod as a whole."""
+    if (finished := seconds(end.get("finishedAt"))) or status.get("phase") not in ("Succeeded", "Failed"):
+        return finished
+    return latest(condition.get("lastTransitionTime") for condition in status.get("conditions") or [])
+
+
+def _is_killed(meta: Mapping[str, Any], finished: float | None) -> bool:
+    """Tell whether a pod that ended was being deleted by then; its `deletionTimestamp` is when its grace is over."""
+    until = seconds(meta.get("deletionTimestamp"))
+    if until is None or finished is None:
+        return False
+    return finished >= until - (meta.get("deletionGracePeriodSeconds") or 0)
+
+
+def _earlier(seen: Pod, container: Mapping[str, Any]) -> Pod | None:
+    """Return a pod as it was when its program's container ended before its last restart; None = it was not restarted.
+
+    While the container waits for its restart, `lastState` is the end of its present incarnation.
+    """
+    end = (container.get("lastState") or {}).get("terminated")
+    waits = "waiting" in (container.get("state") or {})
+    if not end or not (waits or seen.restarts):
+        return None
+    return msgspec.structs.replace(
+        seen,
+        state=ReplicaState.FAILED if end.get("exitCode") else ReplicaState.SUCCEEDED,
+        restarts=seen.restarts - (not waits),
+        exit_code=end.get("exitCode"),
+        reason=end["reason"] if end.get("reason") not in (None, "Error", "Completed") else "",
+        started=seconds(end.get("startedAt")),
+        finished=seconds(end.get("finishedAt")),
+    )
+
+
+def _containers(item: Mapping[str, Any], program: str) -> Iterator[Container]:
+    """Yield the containers that have started, in the order in which they do so, and the program's last."""
+    status, spec = item.get("status", {}), item.get("spec", {})
+    policy, native = spec.get("restartPolicy", "Always"), _native_sidecars(item)
+    over = status.get("phase") in ("Succeeded", "Failed")
+    kinds = (("initContainerStatuses", True), ("containerStatuses", False))
+    listed = [(each, init) for key, init in kinds for each in status.get(key) or []]
+    for each, init in sorted(listed, key=lambda pair: pair[0]["name"] == program):
+        now, before = each.get("state") or {}, each.get("lastState") or {}
+        if not {"running", "terminated"} & now.keys() and "terminated" not in before:
+            continue  # it has not started
+        sidecar = each["name"] in native or not (init or each["name"] == program)
+        code = (now.get("terminated") or {}).get("exitCode")
+        again = sidecar if init else policy == "Always"
+        final = code is not None and not again and (policy == "Never" or code == 0)
+        yield Container(
+            name="" if each["name"] == program else each["name"],
+            restarts=each.get("restartCount", 0),
+            ended=over or final,
+            sidecar=sidecar,
+        )
+
+
+def _native_sidecars(item: Mapping[str, Any]) -> set[str]:
+    """Return the names of the init containers that run as long as their pod."""
+    inits = item.get("spec", {}).get("initContainers") or []
+    return {each["name"] for each in inits if each.get("restartPolicy") == "Always"}
+
+
+def _failed(item: Mapping[str, Any], program: str) -> Mapping[str, Any]:
+    """Return the end, and the name, of a container that failed and is not the program's; empty = none did.
+
+    One that runs as long as its pod is not asked: what ends it is the pod's end.
+    """
+    status, native = item.get("status", {}), _native_sidecars(item)
+    beside = status.get("containerStatuses") or [] if status.get("phase") == "Failed" else []
+    for kind, listed in (("init container", status.get("initContainerStatuses") or []), ("container", beside)):
+        for each in listed:
+            now, before = each.get("state") or {}, each.get("lastState") or {}
+            end = now.get("terminated") or ({} if "running" in now else before.get("terminated")) or {}
+            if end.get("exitCode") and each["name"] not in {program, *native}:
+                return {**end, "name": each["name"], "kind": kind}
+    return {}
+
+
+def _state(phase: str, now: Mapping[str, Any], restarts: int) -> ReplicaState:
+    match phase:
+        case "Succeeded":
+            return ReplicaState.SUCCEEDED
+        case "Failed":
+            return ReplicaState.FAILED
+        case "Running" if "running" in now:
+            return ReplicaState.RUNNING
+        case "Running" | "Pending" if "terminated" in now:  # the kubelet is about to say how it goes on
+            return ReplicaState.SUCCEEDED if now["terminated"].get("exitCode") == 0 else ReplicaState.FAILED
+        case _:
+            return ReplicaState.RESTARTING if restarts else ReplicaState.PENDING
+
+
+def _troubles(
+    status: Mapping[str, Any], now: Mapping[str, Any], last: Mapping[str, Any], failed: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield (reason, message) of what is wrong with a pod, the most telling first."""
+    if reason := status.get("reason"):  # Evicted, NodeLost, ...: the whole pod's
+        if reason in _BY_KUBELET or reason.startswith("OutOf"):
+            yield "TerminationByKubelet", f"{reason}: {status.get('message', '')}"
+        yield reason, status.get("message", "")
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or []}
+    disruption = conditions.get("DisruptionTarget", {})
+    if disruption.get("status") == "True":
+        yield disruption.get("reason", "Disrupted"), disruption.get("message", "")
+    listed = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    for waiting in (state.get("waiting") or {} for state in (now, *(each.get("state") or {} for each in listed))):
+        if waiting.get("reason") in _STUCK:
+            yield waiting["reason"], _PAUSE.sub("", waiting.get("message", ""))
+    if failed:
+        yield _of_another(failed)
+    if last.get("reason") == "OOMKilled":
+        yield "OOMKilled", "the container used more memory than its limit"
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        yield scheduled.get("reason", "Unschedulable"), scheduled.get("message", "")
+    if last.get("exitCode") and "running" not in now and last.get("reason") != "Error":
+        yield last.get("reason") or "", last.get("message", "")
+    yield "", ""
+
+
+def _of_another(failed: Mapping[str, Any]) -> tuple[str, str]:
+    """Return (reason, message) of a container that failed and is not the program's."""
+    reason, init = failed.get("reason") or "Error", failed["kind"] == "init container"
+    last = (failed.get("message") or "").strip().rpartition("\n")[2]
+    said = f": {last}" if last else ""
+    words = f"{failed['kind']} {failed['name']} failed with exit code {failed['exitCode']} ({reason}){said}"
+    return reason if reason != "Error" else "InitContainerFailed" if init else "SidecarFailed", words

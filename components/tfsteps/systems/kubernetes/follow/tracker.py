@@ -1,0 +1,386 @@
+"""From what the watches see to the events of a job. Holds no connection, so every order of things can be tried."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen
+from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.identity import PREFIX
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.follow.explanation import explanation
+from tfsteps.systems.kubernetes.follow.ownership import is_foreign
+from tfsteps.systems.kubernetes.follow.pod_history import PodHistory
+from tfsteps.systems.kubernetes.follow.pods import Pod, pod
+from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
+from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
+from tfsteps.systems.kubernetes.render.gang import echo
+from tfsteps.systems.kubernetes.times import by_age, job_ended
+
+STOPPED = f"{PREFIX}stopped"
+"""Annotation of a job that is about to be deleted because somebody stopped it; its value is the time."""
+
+_UNSEEN_SECONDS = 60.0  # a controller that works looks at a new object within a second
+_STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
+_HELD = {State.SUSPENDED, State.QUEUED}
+_UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
+_ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
+
+
+class Tracker:
+    """Follows one job object and its pods.
+
+    Attributes:
+        stopping: What to say when the job object is gone because we wanted it gone; None while we do not.
+        final: The end of the job, once it is known.
+        pods: The pods that are there, by uid.
+        item: The job object as it was seen last.
+        complaint: Why pods are not made; None = nothing is known.
+        listed: Whether the pods were listed, so that one that was not seen is not there.
+    """
+
+    def __init__(self, kind: JobKind, item: Mapping[str, Any], replicas: list[Replica], created: float) -> None:
+        """Begin with the job object as it was created or adopted at `created`."""
+        self.stopping: Verdict | None = None
+        self.final: JobChanged | None = None
+        self.pods: dict[str, Pod] = {}
+        self.item = item
+        self.complaint: WarningEvent | None = None
+        self.listed = False
+        self._kind = kind
+        self._replicas = replicas
+        self._objects: dict[str, Mapping[str, Any]] = {}  # the job object and its parts, by name
+        self._name, self._uid = item["metadata"]["name"], item["metadata"]["uid"]
+        self._created = created
+        self._verdict = Verdict(State.PENDING)
+        self._seen = False  # whether the job object was looked at
+        self._replica_of: dict[str, Replica] = {}
+        self._shown: dict[Replica, ReplicaChanged] = {}
+        self._uids = PodHistory(replicas)
+        self._held: set[str] = set()  # pods that were there while the job was suspended: it takes them, sooner or later
+        self._ended_from_outside: set[str] = set()  # pods that were deleted while they ran
+        self._failures: dict[Replica, str] = {}  # what is known of a container that failed in place of the program's
+        self._said: tuple[State, str, str] | None = None
+        self._unstarted = set(replicas)  # as of the last look at each
+        self._news = set(replicas)  # of which something was seen since
+        self.restarts = 0  # how often replicas were started again, all together
+
+    # --- the job object
+
+    def job(self, seen: Seen, now: float) -> Iterator[Event]:
+        """Yield what follows from an event of the watch on the job object."""
+        match seen:
+            case Listed(items=items):
+                self._objects = {item["metadata"]["name"]: item for item in items}
+                self._look(now)
+                if self._name not in self._objects:
+                    self._gone(now)
+            case Changed(item=item):
+                self._objects[item["metadata"]["name"]] = item
+                self._look(now)
+            case Deleted(item=item):
+                self._deleted(item, now)
+            case Refused(error=error, retryable=retryable):
+                raise LaunchError(f"{self._name} goes on, but cannot be watched any more: {error}", retryable=retryable)
+        yield from self._suspended(now)
+        yield from self.state(now)
+
+    def _suspended(self, now: float) -> Iterator[Event]:
+        """Yield the stop of each replica whose pod's end was seen before the suspension that it follows from."""
+        if self._verdict.state not in _HELD:
+            return
+        self._held |= {uid for uid, seen in self.pods.items() if not seen.ended}
+        for replica, change in list(self._shown.items()):
+            uid = self._uids[replica][-1]
+            if change.state is ReplicaState.FAILED and uid in self._ended_from_outside:
+                self._uids.withdrawn.add(uid)
+                stopped = msgspec.structs.replace(change, at=now, state=ReplicaState.STOPPED, reason="")
+                yield from self._show(replica, stopped)
+
+    def _deleted(self, item: Mapping[str, Any], now: float) -> None:
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+        if uid != self._objects.get(name, item)["metadata"]["uid"] or (name == self._name and uid != self._uid):
+            return  # word of the one before it
+        self._objects[name] = item
+        self._look(now)  # it may have ended first
+        del self._objects[name]
+        if name == self._name and self.final is None:
+            self._gone(now)
+
+    def _look(self, now: float) -> None:
+        for item in self._kind.group_objects(self._objects.values()):
+            if item["metadata"]["name"] == self._name:
+                self._judge(item, now)
+
+    def _judge(self, item: Mapping[str, Any], now: float) -> None:
+        if item["metadata"]["uid"] != self._uid:
+            self._end(now, State.LOST, "Replaced", "The job was deleted, and another one has its name.")
+            return
+        self.item = item
+        if STOPPED in (item["metadata"].get("annotations") or {}):
+            self.stopping = self.stopping or Verdict(State.CANCELLED, "Stopped", "`tfsteps stop` ended it.")
+        self._verdict = self._kind.verdict(item)
+        if self._verdict.state.terminal:
+            at = now if self._seen else job_ended(item) or now  # nobody looked when it ended
+            self._end(at, self._verdict.state, self._verdict.reason, self._verdict.message)
+        self._seen = True
+
+    def _gone(self, now: float) -> None:
+        if self.stopping:
+            self._end(now, self.stopping.state, self.stopping.reason, self.stopping.message)
+        else:
+            self._end(now, State.LOST, "Deleted", "The job was deleted by somebody, or its time to live was over.")
+
+    def give_up(self, verdict: Verdict, now: float) -> None:
+        """End with `verdict`, whatever the job object says later."""
+        self._end(now, verdict.state, verdict.reason, verdict.message)
+
+    def _end(self, now: float, state: State, reason: str, message: str) -> None:
+        if self.final is None:
+            self.final = JobChanged(at=now, state=state, reason=reason, message=message, replica=self._culprit())
+
+    def _culprit(self) -> Replica | None:
+        """Return the replica whose container failed first; None if none did.
+
+        Times that pods tell are whole seconds, in which the operator may have ended other replicas because of it.
+        """
+        failed = [
+            (change.at, self._uids[replica][-1] in self._ended_from_outside, number, replica)
+            for number, replica in enumerate(self._uids)
+            if (change := self._shown.get(replica)) and change.state is ReplicaState.FAILED
+        ]
+        return min(failed)[-1] if failed else None
+
+    def explained(self, final: JobChanged) -> JobChanged:
+        """Return the end of the job with what is known, by now, of the replica whose failure is the cause."""
+        if final.state is not State.FAILED:
+            return final
+        replica = self._cause()
+        gone = [name for name, uids in self._uids.items() if not uids] if self.listed else []
+        change, failure = (self._shown.get(replica), self._failures.get(replica, "")) if replica else (None, "")
+        message = explanation(final, change, failure, gone)
+        return msgspec.structs.replace(final, replica=replica, message=message)
+
+    # --- the pods
+
+    def seen_pod(self, seen: Seen, now: float) -> Iterator[Event]:
+        """Yield what follows from an event of the watch on the pods."""
+        match seen:
+            case Listed(items=items):
+                self.listed = True
+                for uid in set(self.pods) - {item["metadata"]["uid"] for item in items}:
+                    yield from self._pod_gone(uid, now)
+                for item in by_age(items):
+                    yield from self._pod(item, now)
+            case Changed(item=item):
+                yield from self._pod(item, now)
+            case Deleted(item=item):
+                yield from self._pod(item, now)
+                yield from self._pod_gone(item["metadata"]["uid"], now)
+        yield from self.state(now)
+
+    def replica(self, uid: str) -> Replica:
+        """Return whose pod this is."""
+        return self._replica_of[uid]
+
+    def _pod(self, item: Mapping[str, Any], now: float) -> Iterator[Event]:
+        replica = self._kind.replica(item["metadata"], self._replicas)
+        if replica is None or replica not in self._uids:
+            return
+        if is_foreign(self._kind, item["metadata"], self.item):
+            yield from self._disown(replica, item["metadata"]["uid"], now)
+            return
+        seen = pod(item, self._kind.container)
+        is_new = seen.uid not in self._uids[replica]
+        if seen.deleting and (not seen.ended or (is_new and seen.killed)):
+            self._ended_from_outside.add(seen.uid)
+        old = self.pods.get(seen.uid)
+        if old and old.ended and not seen.ended:
+            return  # word from before a list that said more
+        superseded = seen.uid in self._uids[replica][:-1]
+        was_up = old is None or old.state in _UP
+        held = self._verdict.state in _HELD or seen.uid in self._held
+        if seen.deleting and not superseded and (held or (self.stopping and was_up)):
+            self._uids.withdrawn.add(seen.uid)
+        if seen.uid in self._uids.withdrawn and seen.state is not ReplicaState.SUCCEEDED:
+            seen = msgspec.structs.replace(seen, state=ReplicaState.STOPPED, reason="", message="")
+        self._uids.restarts[seen.uid] = seen.restarts
+        before = self._uids.incarnations_before(replica, seen.uid)
+        self.pods[seen.uid] = msgspec.structs.replace(seen, before=before)
+        self._news.add(replica)
+        self._replica_of[seen.uid] = replica
+        if is_new:
+            yield from self._supersede(replica, now)
+            self._uids[replica].append(seen.uid)
+        if not superseded:
+            if seen.failed and seen.state is ReplicaState.FAILED:
+                self._failures[replica] = seen.message
+            yield from self._ended_before(replica, seen, now)
+            yield from self._show(replica, self._uids.change(replica, seen, (is_new and seen.since) or now))
+
+    def _ended_before(self, replica: Replica, seen: Pod, now: float) -> Iterator[Event]:
+        """Yield the end of the incarnation before the last restart in place, if nobody saw it."""
+        if seen.earlier is None or seen.uid in self._uids.withdrawn:
+            return
+        old, change = self._shown.get(replica), self._uids.change(replica, seen.earlier, seen.earlier.finished or now)
+        if old is None or (old.incarnation or 0, old.state not in _UP) < (change.incarnation, True):
+            yield from self._show(replica, change)
+
+    def _disown(self, replica: Replica, uid: str, now: float) -> Iterator[Event]:
+        """Forget a pod of an earlier job of this name; yield where its replica stands without it.
+
+        One that was seen before it was being deleted may have been taken for this job's.
+        """
+        if uid not in self._uids[replica]:
+            return
+        self._uids[replica].remove(uid)
+        self.pods.pop(uid, None)
+        self._news.add(replica)
+        if shown := self._shown.pop(replica, None):
+            self.restarts -= shown.restarts
+        if latest := self.pods.get(next(reversed(self._uids[replica]), "")):
+            yield from self._show(replica, self._uids.change(replica, latest, now))
+        elif not self._uids[replica]:
+            yield ReplicaChanged(at=now, replica=replica, state=ReplicaState.PENDING)
+
+    def _supersede(self, replica: Replica, now: float) -> Iterator[Event]:
+        """Yield the end of a replica's pod that a new one takes the place of, though it may still be terminating."""
+        uid = next(reversed(self._uids[replica]), "")
+        if uid and (self.stopping or uid in self._held):  # the operator has not heard of it yet; or we, of its end
+            self._uids.withdrawn.add(uid)
+        seen = self.pods.get(uid)
+        if seen and seen.state is ReplicaState.RUNNING:
+            change = self._uids.change(replica, seen, now)
+            if uid in self._uids.withdrawn:
+                yield from self._show(replica, msgspec.structs.replace(change, state=ReplicaState.STOPPED, reason=""))
+                return
+            reason = seen.reason or ("PodDeleted" if seen.deleting else "")
+            yield from self._show(replica, msgspec.structs.replace(change, state=ReplicaState.FAILED, reason=reason))
+
+    def _pod_gone(self, uid: str, now: float) -> Iterator[Event]:
+        seen = self.pods.pop(uid, None)
+        if seen:
+            self._news.add(self._replica_of[uid])
+        if seen is None or seen.state in _ENDED:
+            return
+        replica = self._replica_of[uid]
+        if uid != self._uids[replica][-1]:
+            return
+        self._ended_from_outside.add(uid)
+        if self._verdict.state in _HELD or uid in self._held:
+            self._uids.withdrawn.add(uid)
+        wanted = self.stopping or self.final or uid in self._uids.withdrawn
+        state = ReplicaState.STOPPED if wanted else ReplicaState.FAILED
+        reason = "" if state is ReplicaState.STOPPED else seen.reason or "PodDeleted"
+        change = self._uids.change(replica, seen, now)
+        yield from self._show(replica, msgspec.structs.replace(change, state=state, reason=reason))
+
+    def _show(self, replica: Replica, change: ReplicaChanged) -> Iterator[Event]:
+        """Yield a change unless it says nothing new, and before a new incarnation the end of the one before."""
+        old = self._shown.get(replica)
+        if old and msgspec.structs.replace(old, at=change.at) == change:
+            return
+        if old and old.state is ReplicaState.RUNNING and change.restarts > old.restarts:
+            yield msgspec.structs.replace(old, at=change.at, state=ReplicaState.FAILED)
+        self.restarts += change.restarts - (old.restarts if old else 0)
+        self._shown[replica] = change
+        yield change
+
+    def dismissed(self, now: float, *, running: bool = True) -> Iterator[Event]:
+        """Yield the stop of each replica that its job has ended without: the operator ends it in its own time.
+
+        Some operators do so before they say that the job has ended, and then it looked like a failure. One whose
+        disruption failed the job, and who takes long over its end, has failed.
+
+        Args:
+            now: Seconds since the epoch.
+            running: Also of those whose pods still run.
+        """
+        unexplained, cause = running and self.unexplained, self._cause()
+        for replica, uids in self._uids.items():
+            change = self._shown.get(replica) or ReplicaChanged(at=now, replica=replica, state=ReplicaState.PENDING)
+            stopped = msgspec.structs.replace(change, at=now, state=ReplicaState.STOPPED, reason="")
+            taken = self.pods.get(uids[-1]) if unexplained and uids else None
+            if taken and taken.deleting and taken.reason:
+                yield from self._show(replica, msgspec.structs.replace(change, at=now, state=ReplicaState.FAILED))
+            elif change.state is ReplicaState.FAILED and self._was_in_the_way(replica, cause):
+                yield from self._show(replica, msgspec.structs.replace(stopped, at=change.at))
+            elif change.state not in {*_ENDED, ReplicaState.STOPPED} and (running or not uids):
+                yield from self._show(replica, stopped)
+
+    def _cause(self) -> Replica | None:
+        return (self.final.replica or self._culprit()) if self.final and self.final.state is State.FAILED else None
+
+    def _was_in_the_way(self, replica: Replica, cause: Replica | None) -> bool:
+        """Tell whether a replica was ended by its operator because the job was over: its failure is not the cause."""
+        over = self.final is not None and self.final.state in (State.SUCCEEDED, State.FAILED)
+        return over and replica != cause and self._uids[replica][-1] in self._ended_from_outside
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether the job has failed, no replica has, and one that is being deleted may be why.
+
+        The training operator counts a pod that is being deleted as failed while it still runs, and an eviction may
+        give it long [source: training-operator 1.8.1, `pkg/core/status.go`].
+        """
+        if self.final is None or self.final.state is not State.FAILED or self._culprit():
+            return False
+        return any(seen.deleting and not seen.ended for seen in self.pods.values())
+
+    # --- both
+
+    def state(self, now: float) -> Iterator[Event]:
+        """Yield the job's state if it is another one now; none before the job object was seen. `final` has its end."""
+        if self.final or not self._seen:
+            return
+        state, reason, message = self._state(now)
+        if (state, reason, message) != self._said:
+            self._said = (state, reason, message)
+            yield JobChanged(at=now, state=state, reason=reason, message=message)
+
+    def _state(self, now: float) -> tuple[State, str, str]:
+        verdict = self._verdict
+        if self.complaint and self.is_short():
+            return self._before_running(), self.complaint.reason, self.complaint.message
+        if verdict.state not in (State.PENDING, State.RUNNING):
+            return verdict.state, verdict.reason, verdict.message
+        if self._have_started():
+            return (State.RUNNING, *((verdict.reason, verdict.message) if verdict.state is State.RUNNING else ("", "")))
+        stuck = [
+            (r, p)
+            for p in self.pods.values()
+            if p.reason and p.state is ReplicaState.PENDING
+            for r in [self._replica_of[p.uid]]
+        ]
+        if stuck:
+            replica, seen = min(stuck, key=lambda pair: (echo(pair[1].message), pair[0]))
+            return self._before_running(), seen.reason, f"{replica}: {seen.message or seen.reason}"
+        if not self.pods and verdict.reason == "" and now - self._created > _UNSEEN_SECONDS:
+            message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
+            return State.UNKNOWN, "NotReconciled", message
+        return self._before_running(), "", ""
+
+    def is_short(self) -> bool:
+        """Tell whether replicas have no pod though nothing holds the job back."""
+        if self.final or self.stopping or self._verdict.state in {*_HELD, State.UNKNOWN}:
+            return False
+        there = {self._replica_of[uid] for uid in self.pods}
+        ended = {replica for replica, change in self._shown.items() if change.state is ReplicaState.SUCCEEDED}
+        return not there | ended >= set(self._replicas)
+
+    def _have_started(self) -> bool:
+        """Tell whether all replicas have; of a thousand, those are looked at of which something was seen."""
+        for replica in self._news:
+            (self._unstarted.discard if self._has_started(replica) else self._unstarted.add)(replica)
+        self._news.clear()
+        return not self._unstarted
+
+    def _has_started(self, replica: Replica) -> bool:
+        """Tell whether a replica runs or has run; what becomes of one that failed, the job object says."""
+        state = self._shown[replica].state if replica in self._shown else None
+        return state in _STARTED or (state is ReplicaState.FAILED and self._uids[replica][-1] in self.pods)
+
+    def _before_running(self) -> State:
+        running = self._said is not None and self._said[0] in (State.RUNNING, State.RESTARTING)
+        return State.RESTARTING if running else State.PENDING

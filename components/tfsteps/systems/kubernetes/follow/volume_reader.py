@@ -1,0 +1,277 @@
+"""A pod that reads a folder on a volume of the job, for a launcher that does not mount that volume."""
+
+import contextlib
+import json
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.identity import MANAGED_BY, PREFIX
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.follow.pods import Pod, pod
+from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherImage
+
+_CONTAINER = "reader"
+_START_SECONDS = 60.0
+_RUN_SECONDS = 300.0
+_POLL_SECONDS = 0.5
+_DELETE_SECONDS = 3.0  # for an answer: this launcher may have been told to stop
+_LONGEST = 8 << 20  # bytes of output
+_LOG_TRIES = 5
+_SOURCES = ("persistentVolumeClaim", "nfs")
+_REQUESTS, _LIMITS = {"cpu": "50m", "memory": "64Mi"}, {"cpu": "1", "memory": "512Mi"}
+_ANNOTATIONS = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+    "sidecar.istio.io/inject": "false",  # a sidecar would outlive the reader
+}
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """Where a folder is.
+
+    Attributes:
+        volume: The pod's volume, with its source.
+        mount: Its mount in the container.
+        spec: Of the pod.
+        container: Of the container.
+    """
+
+    volume: Mapping[str, Any]
+    mount: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    container: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Where it is mounted."""
+        return str(self.mount["mountPath"])
+
+    def __str__(self) -> str:
+        """Return what has to be mounted, and where: `claim data at /data`."""
+        claim, nfs = (self.volume.get(source) for source in _SOURCES)
+        what = f"claim {claim['claimName']}" if claim else f"NFS export {nfs['server']}:{nfs['path']}" if nfs else ""
+        return f"{what} at {self.path}"
+
+
+def read(
+    api: Api,
+    job: Mapping[str, Any],
+    mount: Mount | None,
+    *,
+    owner: Mapping[str, Any] | None,
+    launcher: LauncherImage | None,
+    program: Sequence[str],
+) -> Any:
+    """Return the JSON that a program prints last in a pod that mounts `mount`.
+
+    Args:
+        api: Its `stopping` ends all waiting.
+        job: The job object.
+        mount: Where the folder is that is read; None = on no claim or NFS export.
+        owner: The ownerReference of the pod; None = what could own it is gone.
+        launcher: The image of the launcher's pod; None = not known.
+        program: Arguments of Python.
+
+    Raises:
+        LaunchError: Why nothing was read, and what to do.
+    """
+    if mount is None:
+        why = "it is on no claim or NFS export of the replicas, and the launcher does not see that folder"
+        raise LaunchError(why, retryable=False)
+    fix = f"mount {mount} in the launcher's pod too"
+    if launcher is None:
+        raise LaunchError(f"this launcher is in no pod, or may not get its own; {fix}", retryable=False)
+    if owner is None:
+        raise LaunchError(f"the job was deleted; {fix}", retryable=False)
+    try:
+        return _output(api, job["metadata"]["namespace"], reader_pod(job, owner, mount, launcher, program))
+    except Stopped:
+        raise LaunchError("this launcher was told to stop", retryable=False) from None
+    except ApiError as error:
+        unauthorized = "cannot create resource" in str(error)  # else a policy or a quota refused this pod
+        grant = "let the launcher create pods (manifests/base), or " if unauthorized else ""
+        raise LaunchError(f"{error}; {grant}{fix}", retryable=False) from error
+    except MALFORMED as error:
+        raise LaunchError(f"an answer of the cluster is not understood: {error!r}", retryable=False) from error
+
+
+def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], known: Container[str]) -> list[Mapping[str, Any]]:
+    """Return the specs of the replicas' pods that are still there, which say more, and of the templates.
+
+    Args:
+        api: The cluster.
+        kind: Of the job.
+        job: The job object.
+        known: The uids of the job's pods.
+    """
+    templates = [role.template["spec"] for role in kind.roles(job).values()]
+    meta = job["metadata"]
+    try:
+        found = api.list(PODS, meta["namespace"], once=True, labelSelector=kind.selector(meta["name"]))
+    except ApiError:
+        return templates
+    return [*(item["spec"] for item in found["items"] or [] if item["metadata"]["uid"] in known), *templates]
+
+
+def find_mount(specs: Iterable[Mapping[str, Any]], folder: str) -> Mount | None:
+    """Return where the first of `specs` mounts a folder from a claim or an NFS export; None = nowhere.
+
+    Args:
+        specs: Pod specs.
+        folder: An absolute path.
+    """
+    for spec in specs:
+        volumes = {volume["name"]: volume for volume in spec.get("volumes") or []}
+        for container in spec["containers"]:
+            mounts = [mount for mount in container.get("volumeMounts") or [] if _covers(mount["mountPath"], folder)]
+            mount = max(mounts, key=lambda mount: len(mount["mountPath"]), default=None)
+            volume = volumes.get(mount["name"]) if mount else None
+            if mount and volume and any(source in volume for source in _SOURCES):
+                return Mount(volume, mount, spec, container)
+    return None
+
+
+def reader_pod(
+    job: Mapping[str, Any],
+    owner: Mapping[str, Any],
+    mount: Mount,
+    launcher: LauncherImage,
+    program: Sequence[str],
+) -> dict[str, Any]:
+    """Return a pod that prints what a program finds in the volume of `mount`; pod security `restricted` admits it.
+
+    Args:
+        job: The job object.
+        owner: The ownerReference of the pod.
+        mount: The volume, and the pod that it is read in place of: its user and node are this one's.
+        launcher: The image that it runs.
+        program: Arguments of the image's Python.
+    """
+    meta = job["metadata"]
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if _is_ours(key)}
+    theirs = {**(mount.spec.get("securityContext") or {}), **(mount.container.get("securityContext") or {})}
+    user = {key: theirs[key] for key in ("runAsUser", "runAsGroup", "seLinuxOptions") if key in theirs}
+    container = {
+        "name": _CONTAINER,
+        "image": launcher.image,
+        "imagePullPolicy": launcher.pull_policy,
+        "command": ["python"],
+        "args": [word.replace("$(", "$$(") for word in program],
+        "volumeMounts": [{**mount.mount, "readOnly": True}],
+        "resources": {"requests": _REQUESTS, "limits": _LIMITS},
+        "securityContext": {
+            **user,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": user.get("runAsUser") != 0,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    spec = {
+        **{key: mount.spec[key] for key in ("nodeSelector", "tolerations", "securityContext") if key in mount.spec},
+        **_affinity(mount.spec.get("nodeName", "")),
+        "imagePullSecrets": launcher.pull_secrets,
+        "containers": [container],
+        "volumes": [mount.volume],
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "activeDeadlineSeconds": round(_START_SECONDS + _RUN_SECONDS),
+        "terminationGracePeriodSeconds": 1,
+    }
+    metadata = {
+        "name": f"{meta['name']}-{_CONTAINER}",
+        "labels": labels,
+        "annotations": _ANNOTATIONS,
+        "ownerReferences": [owner],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _output(api: Api, namespace: str, wanted: Mapping[str, Any]) -> Any:
+    """Create a pod, wait for its end, delete it, and return the JSON that it printed last."""
+    made = _created(api, namespace, wanted)
+    name = made["metadata"]["name"]
+    try:
+        _await_end(api, namespace, name)
+        return _printed(api, namespace, name)
+    finally:
+        with contextlib.suppress(ApiError):  # it ends by its deadline, and goes with its owner
+            Api(api.access, patience=0, read_seconds=_DELETE_SECONDS).delete(
+                PODS, namespace, name, made["metadata"]["uid"]
+            )
+
+
+def _created(api: Api, namespace: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Create a pod, or take over the one that an earlier launcher of the job created."""
+    try:
+        return api.create(PODS, namespace, wanted)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    return api.get(PODS, namespace, wanted["metadata"]["name"])
+
+
+def _await_end(api: Api, namespace: str, name: str) -> None:
+    """Return when a pod has succeeded. LaunchError if it fails, or takes too long."""
+    begun = time.monotonic()
+    while True:
+        seen = pod(api.get(PODS, namespace, name), _CONTAINER)
+        if seen.ended:
+            break
+        waited, starting = time.monotonic() - begun, seen.state is ReplicaState.PENDING
+        if waited > (_START_SECONDS if starting else _START_SECONDS + _RUN_SECONDS):
+            late = "did not start" if starting else "did not end"
+            raise LaunchError(f"pod {namespace}/{name} {late} within {waited:.0f} s{_reason(seen)}", retryable=False)
+        if api.stopping.wait(_POLL_SECONDS):
+            raise Stopped
+    if seen.state is not ReplicaState.SUCCEEDED:
+        code = "" if seen.exit_code is None else f" with exit code {seen.exit_code}"
+        raise LaunchError(f"pod {namespace}/{name} failed{code}{_reason(seen)}", retryable=False)
+
+
+def _printed(api: Api, namespace: str, name: str) -> Any:
+    """Return the JSON in the last line of an ended pod's log, which may take a moment to be there."""
+    query = {"container": _CONTAINER, "limitBytes": str(_LONGEST)}
+    trouble: Exception = ValueError("its log is empty")
+    for _ in range(_LOG_TRIES):
+        try:
+            with api.open("GET", PODS.path(namespace, name, "log"), query) as response:
+                text = response.read()
+            return json.loads(text.rstrip(b"\n").rpartition(b"\n")[2])
+        except (ApiError, ValueError, RecursionError) as error:
+            trouble = error
+        if api.stopping.wait(_POLL_SECONDS):
+            raise Stopped
+    raise LaunchError(f"the output of pod {namespace}/{name} is not understood: {trouble}", retryable=False)
+
+
+def _reason(seen: Pod) -> str:
+    return ": " + ", ".join(filter(None, [seen.reason, seen.message])) if seen.reason or seen.message else ""
+
+
+def _covers(path: str, folder: str) -> bool:
+    return f"{folder.rstrip('/')}/".startswith(f"{path.rstrip('/')}/")
+
+
+def _is_ours(label: str) -> bool:
+    return label.startswith(PREFIX) or label in MANAGED_BY
+
+
+def _affinity(node: str) -> dict[str, Any]:
+    """Return the wish for a node: a volume that one node alone can attach is there already."""
+    if not node:
+        return {}
+    there = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": there}]}
+    return {"affinity": {"nodeAffinity": preferred}}

@@ -1,0 +1,182 @@
+"""What distinguishes one kind of job object from another, for the code that follows them all."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tfsteps.kube.client import Resource
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.spec import Problem, RoleName, TrainingJob
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
+
+PARTS = "parts"
+"""Key of a job object as we hold it, never as the API server does: the further objects that the job consists of."""
+
+RELEASE = "release"
+"""Key of a rendered job object: the merge patch that lets it start. It is applied once all of its parts are there."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a job object says about its job.
+
+    Attributes:
+        state: Where it stands, as far as the object tells.
+        reason: Of that state; empty = none.
+        message: Of that state; empty = none.
+    """
+
+    state: State
+    reason: str = ""
+    message: str = ""
+
+
+class RoleSpec(msgspec.Struct, frozen=True):
+    """One role of a job object: how many replicas it has, and their pod template."""
+
+    replicas: int
+    template: Mapping[str, Any]
+
+
+class ObjectPatch(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of objects that a job consists of.
+
+    Attributes:
+        resource: What they are.
+        name: Of the object; empty = those that `selector` finds.
+        selector: Label selector of objects; of those that it finds, the job's own are changed.
+        patch: Merged into the object; None = it is deleted.
+    """
+
+    resource: Resource
+    name: str = ""
+    selector: str = ""
+    patch: Mapping[str, Any] | None = None
+
+
+class JobKind(Protocol):
+    """One kind of job object. All of it is pure.
+
+    Attributes:
+        name: The job system's.
+        resource: The objects' API and kind.
+        operator: Who acts on them, as messages call it.
+        container: Which container of a pod trains.
+        shell: Starts a shell in that container, with the variables of the program beside it.
+    """
+
+    name: str
+    resource: Resource
+    operator: str
+    container: str
+    shell: Sequence[str]
+
+    def permissions(self, job: TrainingJob) -> list[Permission]:
+        """Return what a launcher of `job` must be allowed to do beside what it does with every kind."""
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what makes `job` impossible as an object of this kind."""
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence for each thing in `job` that has no effect in an object of this kind."""
+
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
+        """Return the object for `job`.
+
+        Further objects are listed under PARTS. They are made after it and belong to it, so that they go with it.
+        Where it must not start before they are there it is rendered suspended, with what lets it start under RELEASE.
+        """
+
+    def explain_rejection(self, _item: Mapping[str, Any], refusal: str) -> str:
+        """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""
+
+    def watch_selector(self, name: str) -> dict[str, str]:
+        """Return what to list and watch for the job called `name`: a field selector, or a label selector."""
+
+    def group_objects(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+        """Return the job objects among `items`, objects of `resource`; their parts among them under PARTS."""
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return what a job object says."""
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a job object, in the order chief, worker, ps, evaluator."""
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is; None for a pod that is none.
+
+        Args:
+            meta: The pod's metadata.
+            replicas: All of the job's, by role and index, for kinds that number them through.
+        """
+
+    def job_uid(self, meta: Mapping[str, Any]) -> str:
+        """Return the uid of the job that a pod with this metadata belongs to; empty = the pod does not tell."""
+
+    def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
+        """Return the labels that the launcher puts on a replica's pod, where the operator passes on none of ours."""
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
+        """Return what takes a job's pods away, or lets it start them again; empty = it cannot be paused."""
+
+    def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
+        """Return the TensorBoard that the operator runs for a job; None = none, or not yet."""
+
+    def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
+        """Return what ends the replicas that an ended job would leave running; empty = its operator sees to them."""
+
+
+class BaseJobKind:
+    """What most kinds have in common: a job is one object, and its operator ends all that belongs to it."""
+
+    resource: Resource
+    shell: Sequence[str] = ("sh",)
+
+    def permissions(self, _job: TrainingJob) -> list[Permission]:
+        """Return nothing."""
+        return []
+
+    def explain_rejection(self, _item: Mapping[str, Any], _refusal: str) -> str:
+        """Return nothing."""
+        return ""
+
+    def watch_selector(self, name: str) -> dict[str, str]:
+        """Return what to list and watch: the object of that name."""
+        return {"fieldSelector": f"metadata.name={name}"}
+
+    def group_objects(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+        """Return the items as they are."""
+        return items
+
+    def job_uid(self, meta: Mapping[str, Any]) -> str:
+        """Return the uid of the owner that is an object of this kind; empty where the job owns what owns its pods."""
+        owners = meta.get("ownerReferences") or []
+        return next((str(owner["uid"]) for owner in owners if owner["kind"] == self.resource.kind), "")
+
+    def pod_labels(self, _item: Mapping[str, Any], _replica: Replica) -> dict[str, str]:
+        """Return nothing: pods have the labels of their template."""
+        return {}
+
+    def stop_stragglers(self, _item: Mapping[str, Any]) -> list[ObjectPatch]:
+        """Return nothing."""
+        return []
+
+    def tensorboard_link(self, _item: Mapping[str, Any]) -> TensorBoardLink | None:
+        """Return nothing."""
+        return None
+
+
+def bare(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rendered job object as the API server takes it, without what is only ours."""
+    return {key: value for key, value in item.items() if key not in (PARTS, RELEASE)}
+
+
+def replicas_of(roles: Mapping[RoleName, RoleSpec]) -> list[Replica]:
+    """Return all replicas of a job object's roles, in their order."""
+    return [Replica(name, i) for name, role in roles.items() for i in range(role.replicas)]

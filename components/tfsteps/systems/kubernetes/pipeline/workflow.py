@@ -1,0 +1,93 @@
+"""What a Workflow object says: whether it is ending, which steps have ended, whether a lost pod is made again. Pure.
+
+Source: Argo Workflows 3.7, `workflow/controller/operator.go` (`podReconciliation`, `processNodeRetries`).
+"""
+
+import base64
+import binascii
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.client import Resource
+
+WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
+_ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}
+_TRY = re.compile(r"\((\d+)\)$")
+
+
+def terminating(workflow: Mapping[str, Any]) -> bool:
+    """Tell whether a Workflow is stopped, terminated (as Kubeflow Pipelines does: no time left) or being deleted."""
+    spec = workflow.get("spec") or {}
+    return bool(
+        spec.get("shutdown") or spec.get("activeDeadlineSeconds") == 0 or workflow["metadata"].get("deletionTimestamp")
+    )
+
+
+def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the nodes of a Workflow by their ids; empty where Argo keeps them in a database of its own."""
+    status = workflow.get("status") or {}
+    if not (packed := status.get("compressedNodes")):
+        return status.get("nodes") or {}
+    try:
+        found: dict[str, Mapping[str, Any]] = msgspec.json.decode(gzip.decompress(base64.b64decode(packed)))
+    except (binascii.Error, OSError, EOFError, zlib.error, msgspec.DecodeError):
+        return {}
+    return found
+
+
+def has_ended(workflow: Mapping[str, Any], step: str) -> bool:
+    """Tell whether a step will have no further pod. True also where Argo does not keep the nodes in the Workflow.
+
+    Args:
+        workflow: Its Workflow.
+        step: The name of its node, without the number of the try.
+    """
+    found = nodes(workflow)
+    return not found or any(node.get("name") == step and node.get("phase") in _ENDED for node in found.values())
+
+
+def is_pending(workflow: Mapping[str, Any], node_id: str) -> bool:
+    """Tell whether the controller had not seen this node's pod run: it may make a pod again that is lost now."""
+    return nodes(workflow).get(node_id, {}).get("phase") == "Pending"
+
+
+def retries_lost_pod(workflow: Mapping[str, Any], node_id: str, node_name: str) -> bool:
+    """Tell whether Argo certainly makes another pod for a step whose pod is evicted or deleted.
+
+    It does so for the policy Always, as long as tries are left. An expression of that strategy is taken to allow it.
+    By timing, Argo sees such a pod as failed with the launcher's exit code, as Error, or, while its node is Pending, as
+    one that it makes again; the other policies, or none, cover some of these only.
+
+    Args:
+        workflow: The step's Workflow.
+        node_id: The id of the pod's node.
+        node_name: Its name; a step with a retryStrategy has the number of the try behind it.
+    """
+    tries = _TRY.search(node_name)
+    if not tries:
+        return False
+    strategy = next(_strategies(workflow, nodes(workflow).get(node_id, {})), None)
+    if strategy is None:  # it is not told, but there is one
+        return True
+    policy = strategy.get("retryPolicy") or ("Always" if strategy.get("expression") else "OnFailure")
+    limit = str(strategy.get("limit", ""))
+    return policy == "Always" and not (limit.isdigit() and int(tries[1]) >= int(limit))
+
+
+def _strategies(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the retryStrategies that may be those of a node's template, the most likely first."""
+    spec, status = workflow.get("spec") or {}, workflow.get("status") or {}
+    stored = status.get("storedWorkflowTemplateSpec") or {}
+    name = (node.get("templateRef") or {}).get("template") or node.get("templateName")
+    templates = [*(spec.get("templates") or []), *(stored.get("templates") or [])]
+    for template in [*templates, *(status.get("storedTemplates") or {}).values()]:
+        if template.get("name") == name and template.get("retryStrategy"):
+            yield template["retryStrategy"]
+    for each in (spec, stored):
+        if strategy := (each.get("templateDefaults") or {}).get("retryStrategy"):
+            yield strategy

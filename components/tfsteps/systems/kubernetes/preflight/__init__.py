@@ -1,0 +1,1 @@
+"""What can be known to be impossible on a cluster before anything is created."""

@@ -1,0 +1,76 @@
+"""What can be known to be impossible on this cluster before anything is created.
+
+Only a definite no is a finding. What we may not look at, or cannot just now, says nothing: the launch will tell.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.kubernetes.job_kind import JobKind, bare
+from tfsteps.systems.kubernetes.preflight.permissions import denied, granting, needed
+from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
+from tfsteps.systems.kubernetes.preflight.references import Reference, references
+
+_QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
+_RANGES = Resource("v1", "limitranges", "LimitRange")
+_UNDECIDED = {401, 409}  # a 409: it is there already, which whoever creates it finds out
+
+
+def findings(api: Api, kind: JobKind, job: TrainingJob, wanted: Mapping[str, Any]) -> list[str]:
+    """Return why the object `wanted` cannot be created, or its pods can never start; each says what to do.
+
+    Nothing is created and each question is asked once. Empty = nothing is known to be wrong.
+    """
+    namespace, roles = wanted["metadata"]["namespace"], kind.roles(wanted)
+    forbidden = denied(api, namespace, needed(kind.resource, job, kind.permissions(job)))
+    found = []
+    if forbidden:
+        what = ", ".join(map(str, forbidden))
+        found.append(
+            f"in namespace {namespace} this launcher may not: {what}; "
+            f"bind the Role of {granting(kind.name, forbidden)} to its ServiceAccount, or run it as another one"
+        )
+    if not any(right.verb == "create" for right in forbidden):  # it would be refused for that alone
+        found += _refused(api, kind, wanted)
+    for reference in references(wanted, roles.values()):
+        found += _missing(api, namespace, reference)
+    found += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
+    return found
+
+
+def _refused(api: Api, kind: JobKind, wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the API server and its webhooks have against the object: they look at it and forget it."""
+    resource, namespace = kind.resource, wanted["metadata"]["namespace"]
+    try:
+        api.create(resource, namespace, bare(wanted), dry_run=True, once=True)
+    except ApiError as error:
+        unsupported = "does not support dry run" in str(error)
+        if error.missing:
+            yield f"namespace {namespace} does not exist: create it, or name another"
+        elif not (error.unavailable or error.status in _UNDECIDED or unsupported):
+            yield f"the cluster refuses the {resource.kind}: {kind.explain_rejection(wanted, str(error)) or error}"
+
+
+def _missing(api: Api, namespace: str, wanted: Reference) -> Iterator[str]:
+    kind = wanted.resource.kind
+    where = f"{kind} {wanted.name}" if wanted.everywhere else f"{kind} {namespace}/{wanted.name}"
+    try:
+        found = api.get(wanted.resource, "" if wanted.everywhere else namespace, wanted.name, once=True)
+    except ApiError as error:
+        if error.missing:
+            yield f"{where} is missing: create it, or correct its name"
+        return
+    keys = {**(found.get("data") or {}), **(found.get("binaryData") or {})}
+    if wanted.key and wanted.key not in keys:
+        yield f"{where} has no key {wanted.key!r}: it has {', '.join(sorted(keys)) or 'none'}"
+
+
+def _listed(api: Api, resource: Resource, namespace: str) -> Sequence[Mapping[str, Any]]:
+    try:
+        items: Sequence[Mapping[str, Any]] = api.list(resource, namespace, once=True)["items"] or []
+    except ApiError:
+        return []
+    return items

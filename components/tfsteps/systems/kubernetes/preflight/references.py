@@ -1,0 +1,91 @@
+"""What a job's pods need to be there before they can start. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.client import Resource
+from tfsteps.systems.kubernetes.job_kind import RoleSpec
+
+SECRETS = Resource("v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
+CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
+_PRIORITIES = Resource("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
+_QUEUES = Resource("kueue.x-k8s.io/v1beta1", "localqueues", "LocalQueue")
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """An object that must be there.
+
+    Attributes:
+        resource: What it is.
+        name: Its name.
+        key: What a Secret or ConfigMap must hold; empty = anything.
+        everywhere: Whether it belongs to no namespace.
+    """
+
+    resource: Resource
+    name: str
+    key: str = ""
+    everywhere: bool = False
+
+
+def references(item: Mapping[str, Any], roles: Iterable[RoleSpec]) -> list[Reference]:
+    """Return what a job object and its pods refer to by name, each once; what they call optional is left out.
+
+    Pull secrets are left out too: the kubelet goes on without one, and its image may need none.
+    """
+    found = list(_of_job(item))
+    for each in roles:
+        spec = each.template["spec"]
+        if account := spec.get("serviceAccountName"):
+            found.append(Reference(ACCOUNTS, account))
+        if priority := spec.get("priorityClassName"):
+            found.append(Reference(_PRIORITIES, priority, everywhere=True))
+        found += [ref for volume in spec.get("volumes") or [] for ref in of_volume(volume)]
+        containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+        found += [ref for container in containers for ref in of_container(container)]
+    return [each for each in dict.fromkeys(found) if each.name]
+
+
+def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
+    scheduling = item["spec"].get("runPolicy", {}).get("schedulingPolicy") or {}
+    if priority := scheduling.get("priorityClass"):
+        yield Reference(_PRIORITIES, priority, everywhere=True)
+    if queue := item["metadata"].get("labels", {}).get(QUEUE_LABEL):
+        yield Reference(_QUEUES, queue)
+
+
+def of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield what a volume of a pod is made of."""
+    if claim := volume.get("persistentVolumeClaim"):
+        yield Reference(CLAIMS, claim.get("claimName", ""))
+    if secret := volume.get("secret"):
+        yield from _of_files(SECRETS, {**secret, "name": secret.get("secretName", "")})
+    if config_map := volume.get("configMap"):
+        yield from _of_files(CONFIG_MAPS, config_map)
+    for source in (volume.get("projected") or {}).get("sources") or []:
+        yield from _of_files(SECRETS, source.get("secret"))
+        yield from _of_files(CONFIG_MAPS, source.get("configMap"))
+
+
+def _of_files(resource: Resource, source: Mapping[str, Any] | None) -> Iterator[Reference]:
+    if source and not source.get("optional"):
+        keys = [each.get("key", "") for each in source.get("items") or []]
+        yield from (Reference(resource, source.get("name", ""), key) for key in keys or [""])
+
+
+def of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield where the variables of a container come from."""
+    whole = (("secretRef", SECRETS), ("configMapRef", CONFIG_MAPS))
+    one = (("secretKeyRef", SECRETS), ("configMapKeyRef", CONFIG_MAPS))
+    sources = [(each, whole) for each in container.get("envFrom") or []]
+    sources += [(each.get("valueFrom") or {}, one) for each in container.get("env") or []]
+    for source, kinds in sources:
+        for field, resource in kinds:
+            wanted = source.get(field)
+            if wanted and not wanted.get("optional"):
+                yield Reference(resource, wanted.get("name", ""), wanted.get("key", ""))

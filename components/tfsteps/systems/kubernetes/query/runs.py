@@ -1,0 +1,235 @@
+"""The jobs of all runs on a cluster, found by their labels: whoever started them, and from wherever."""
+
+import datetime as dt
+import functools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.inbox import Inbox
+from tfsteps.kube.log_lines import Lines, Position
+from tfsteps.kube.logs import PODS, read_log
+from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import MANAGED_BY, PREFIX, label_value
+from tfsteps.runs.status import Status
+from tfsteps.systems.kubernetes.follow.pods import Container
+from tfsteps.systems.kubernetes.follow.tracker import STOPPED
+from tfsteps.systems.kubernetes.follow.warning_events import EVENTS, concerns, event_time
+from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.query.status import JobPod, job_pods, status
+
+_WORKFLOW = (WORKFLOWS.api, WORKFLOWS.kind)
+_LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
+_UNSEEN = {403, 404}  # a kind that we may not see, or that the cluster has not
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One job on the cluster, as it was when it was looked at."""
+
+    kind: JobKind
+    item: Mapping[str, Any]
+    pods: Sequence[JobPod]
+    status: Status
+
+    @property
+    def workflow(self) -> str:
+        """The name of the Workflow that it belongs to; empty = it belongs to none."""
+        owners = self.item["metadata"].get("ownerReferences") or []
+        ours = (str(each["name"]) for each in owners if (each["apiVersion"], each["kind"]) == _WORKFLOW)
+        return next(ours, "")
+
+    def deleted(self, *, stopped: bool = False) -> "Job":
+        """Return the same job, now that its object is gone: `stopped`, or as it says itself."""
+        if self.status.state.terminal:
+            return self
+        stopped = stopped or STOPPED in (self.item["metadata"].get("annotations") or {})
+        state, reason = (State.CANCELLED, "Stopped") if stopped else (State.LOST, "Deleted")
+        message = "" if stopped else "The job was deleted by somebody, or its time to live was over."
+        gone = msgspec.structs.replace(self.status, state=state, reason=reason, message=message, ended=time.time())
+        return msgspec.structs.replace(self, status=gone)
+
+
+class Runs:
+    """What has been launched on one cluster.
+
+    Attributes:
+        api: The cluster.
+        namespace: Where to look; empty = everywhere.
+    """
+
+    def __init__(self, api: Api, kinds: Sequence[JobKind], namespace: str) -> None:
+        """Look for jobs of `kinds`; nothing is asked yet."""
+        self.api = api
+        self.namespace = namespace
+        self._kinds = kinds
+
+    @property
+    def where(self) -> str:
+        """For messages: `in namespace ml of minikube`."""
+        return f"in {f'namespace {self.namespace}' if self.namespace else 'any namespace'} of {self.api.access.name}"
+
+    def jobs(self, run: str = "") -> list[Job]:
+        """Return the jobs of a run, or of all of them if it is empty, the oldest first.
+
+        Kinds that the cluster has not, or that are not ours to see, are passed over; before a cluster says that it has
+        not a kind, it says that one may not list it.
+
+        Raises:
+            ApiError: None of their kinds can be listed.
+        """
+        found, unseen = [], []
+        for kind in self._kinds:
+            try:
+                listed = self.api.list(kind.resource, self.namespace, labelSelector=_selector(run))
+            except ApiError as error:
+                if error.status not in _UNSEEN:
+                    raise
+                unseen.append(error)
+            else:
+                found += [(kind, item) for item in kind.group_objects(listed["items"] or [])]
+        if len(unseen) == len(self._kinds):
+            raise self._blind(unseen)
+        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if found else []
+        return _jobs(found, pods or [])
+
+    def _blind(self, errors: Sequence[ApiError]) -> ApiError:
+        """Return the one error that says why no kind of job can be seen."""
+        forbidden = next((error for error in errors if error.status == 403), None)
+        return forbidden or ApiError(f"{self.api.access.name} knows no kind of job: install an operator", 404)
+
+    def follow(self, run: str, news: Inbox | None = None) -> Iterator[Any]:
+        """Yield the jobs of a run whenever one of them changes, and what others put into `news`, for ever.
+
+        Raises:
+            ApiError: They cannot be watched.
+        """
+        news = Inbox() if news is None else news
+        items: dict[Resource, dict[str, Mapping[str, Any]]] = {}
+        for resource in [PODS, *(kind.resource for kind in self._kinds)]:
+
+            def put(seen: Seen, resource: Resource = resource) -> None:
+                news.put((resource, seen))
+
+            selector = _selector(run)
+            Watch(self.api, resource, self.namespace, put, believe_first_refusal=True, labelSelector=selector)
+        while True:
+            match news.get():
+                case Resource() as resource, (Listed() | Changed() | Deleted() | Refused()) as seen:
+                    _take(items.setdefault(resource, {}), seen)
+                    if len(items) > len(self._kinds):  # all are listed
+                        own = [(kind, kind.group_objects(items[kind.resource].values())) for kind in self._kinds]
+                        yield _jobs([(kind, item) for kind, found in own for item in found], items[PODS].values())
+                case other:
+                    yield other
+
+    def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
+        """Return the events of a job and all its pods, also of those that are gone, by time, the newest last."""
+        name, namespace = job.status.job, job.status.namespace
+        about = [each for each in self.api.list(EVENTS, namespace)["items"] or [] if concerns(each, name)]
+        return sorted(((event_time(each), each) for each in about), key=itemgetter(0))
+
+    def log(
+        self,
+        job: Job,
+        each: JobPod,
+        position: Position | None = None,
+        *,
+        tail: int | None = None,
+        previous: bool = True,
+        current: bool = True,
+        container: Container | None = None,
+    ) -> Iterator[Lines]:
+        """Yield what a replica has printed so far, of its last restart too; nothing of what is gone.
+
+        Args:
+            job: Which.
+            each: One of its pods.
+            position: At the beginning; it is moved on. None = nobody goes on later.
+            tail: The last lines only, as many as this; None = all.
+            previous: What its container printed before its last restart, if there was one.
+            current: What it has printed since then; while it waits for its next start, before that.
+            container: Which of its containers; None = the program's.
+        """
+        container = container or next((own for own in each.pod.containers if not own.name), None)
+        if container is None:
+            return
+        name = container.name or job.kind.container
+        read = functools.partial(read_log, self.api, job.status.namespace, each.pod.name, name)
+        position = position or Position()
+        position.restarts = container.restarts
+        for earlier in [True] * bool(previous and container.restarts) + [False] * current:
+            try:
+                yield from read(Position() if earlier else position, tail=tail, previous=earlier)
+            except ApiError as error:
+                if error.status not in (400, 404):  # 400: there is no container yet, or not any more
+                    raise
+
+    def stop(self, job: Job, *, now: bool = False) -> None:
+        """Delete a job and with it its pods, unless another object has its name by now.
+
+        Args:
+            job: Which.
+            now: Without the pods' grace period.
+        """
+        resource, who = job.kind.resource, job.status
+        note = {"uid": who.uid, "annotations": {STOPPED: dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}}
+        try:
+            self.api.patch(resource, who.namespace, who.job, {"metadata": note})  # its launcher is to know why
+        except ApiError as error:
+            if error.status not in (403, 404, 409):
+                raise
+        self.api.delete(resource, who.namespace, who.job, who.uid)
+        for each in job.pods if now else ():
+            self.api.delete(PODS, who.namespace, each.pod.name, each.pod.uid, grace_seconds=0)
+
+    def left(self, job: Job) -> list[JobPod]:
+        """Return the pods of a job that are still there."""
+        uids = {each.pod.uid for each in job.pods}
+        selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
+        listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
+        return [each for each in job_pods(job.kind, job.item, listed["items"] or []) if each.pod.uid in uids]
+
+
+def _selector(run: str) -> str:
+    labels = {**MANAGED_BY, **({_LABELS[0]: label_value(run)} if run else {})}
+    return ",".join([*(f"{key}={value}" for key, value in labels.items()), *_LABELS[bool(run) :]])
+
+
+def _jobs(found: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
+    """Join jobs and pods by what both are labelled with."""
+    now = time.time()
+    by_owner: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for item in pods:
+        by_owner.setdefault(_key(item), []).append(item)
+    jobs = []
+    for kind, item in found:
+        own = job_pods(kind, item, by_owner.get(_key(item), []))
+        jobs.append(Job(kind, item, own, status(kind, item, own, now)))
+    return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
+
+
+def _key(item: Mapping[str, Any]) -> tuple[str, ...]:
+    meta = item["metadata"]
+    return (meta["namespace"], *((meta.get("labels") or {}).get(label, "") for label in _LABELS))
+
+
+def _take(items: dict[str, Mapping[str, Any]], seen: Seen) -> None:
+    match seen:
+        case Listed(items=listed):
+            items.clear()
+            items.update({item["metadata"]["uid"]: item for item in listed})
+        case Changed(item=item):
+            items[item["metadata"]["uid"]] = item
+        case Deleted(item=item):
+            items.pop(item["metadata"]["uid"], None)
+        case Refused(status=code, retryable=False) if code in _UNSEEN:  # from the first: there is nothing for us
+            items.clear()
+        case Refused(error=error, status=code, retryable=retryable):
+            raise ApiError(error, 0 if retryable else code)

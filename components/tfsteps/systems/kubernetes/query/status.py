@@ -1,0 +1,137 @@
+"""From a job object and its pods to the status of an attempt, for those who did not follow it. Pure."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.watch import Listed
+from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.incarnations import Incarnations
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
+from tfsteps.systems.kubernetes.follow.ownership import is_foreign
+from tfsteps.systems.kubernetes.follow.pods import Pod, pod
+from tfsteps.systems.kubernetes.follow.tracker import Tracker
+from tfsteps.systems.kubernetes.job_kind import PARTS, JobKind, RoleSpec, replicas_of
+from tfsteps.systems.kubernetes.pipeline.finalizer_scope import kubeflow_task
+from tfsteps.systems.kubernetes.render.pod_template import NOWHERE
+from tfsteps.systems.kubernetes.times import job_ended, seconds
+
+
+class JobPod(msgspec.Struct, frozen=True):
+    """A pod of a job.
+
+    Attributes:
+        replica: Whose.
+        pod: What it says.
+        created: When it was made, in seconds since the epoch.
+        ended: When its container ended for good; None = it has not.
+        item: The object.
+    """
+
+    replica: Replica
+    pod: Pod
+    created: float
+    ended: float | None
+    item: Mapping[str, Any]
+
+
+def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> list[JobPod]:
+    """Return the pods among `items` that are replicas of a job object, by replica, the newest of each last."""
+    found, replicas = [], replicas_of(kind.roles(job))
+    for item in items:
+        replica = kind.replica(item["metadata"], replicas)
+        if replica is not None and not is_foreign(kind, item["metadata"], job):
+            seen = pod(item, kind.container)
+            found.append(JobPod(replica, seen, seen.created or 0.0, seen.finished if seen.ended else None, item))
+    return sorted(found, key=attrgetter("replica", "created"))
+
+
+def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float) -> Status:
+    """Return how a job stands. Without a failure summary, for that takes the log.
+
+    Args:
+        kind: Of the job.
+        item: The job object.
+        pods: Its pods, as `job_pods` gives them.
+        now: Seconds since the epoch.
+    """
+    meta, roles = item["metadata"], kind.roles(item)
+    created = seconds(meta["creationTimestamp"]) or now
+    events = _events(kind, item, pods, created, now)
+    change = [event for event in events if isinstance(event, JobChanged)][-1]
+    env = _env(kind, roles)
+    lost = env.get("TFSTEPS_OUTPUT_DIR", "").startswith(f"{NOWHERE}/")
+    replicas = [ReplicaStatus(role=name.role, index=name.index) for name in replicas_of(roles)]
+    incarnations = Incarnations(replicas)
+    for event in events:
+        if isinstance(event, ReplicaChanged):
+            incarnations.see(event)
+    return Status(
+        identity=_identity(item, env),
+        job=meta["name"],
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        system=kind.name,
+        decisive_replica="chief-0" if "chief" in roles else "worker-0",
+        state=change.state,
+        reason=change.reason,
+        message=" ".join(filter(None, (change.message, _keeping(item)))),
+        created=created,
+        started=incarnations.started,
+        ended=job_ended(item) or now if change.state.terminal else None,
+        output="" if lost else env.get("TFSTEPS_OUTPUT_DIR", ""),
+        logs="" if lost else env.get("TFSTEPS_LOG_DIR", ""),
+        model="" if lost else env.get("TFSTEPS_MODEL_DIR", ""),
+        replicas=replicas,
+    )
+
+
+def _keeping(item: Mapping[str, Any]) -> str:
+    """Return until when a job waits for a retry of its run, as a sentence; empty = it is not kept."""
+    until = retention_policy(item).kept_until
+    if until is None:
+        return ""
+    time = dt.datetime.fromtimestamp(until, dt.UTC).isoformat(timespec="seconds")
+    return f"Its launcher was evicted; it is kept until {time} for a retry of the run."
+
+
+def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> list[Event]:
+    """Return the events of a launcher that sees the job and its pods now; those of replicas before the job's last."""
+    tracker = Tracker(kind, item, replicas_of(kind.roles(item)), created)
+    events = [
+        *tracker.seen_pod(Listed([dict(each.item) for each in pods]), now),
+        *tracker.job(Listed([dict(item), *item.get(PARTS, ())]), now),
+    ]
+    if tracker.final:
+        events += [*tracker.dismissed(now, running=False), tracker.explained(tracker.final)]
+    return events
+
+
+def _identity(item: Mapping[str, Any], env: Mapping[str, str]) -> Identity:
+    """Return whose job it is: as the replicas are told it, for a label may hold a cut and hashed text.
+
+    A task of Kubeflow Pipelines, whose key is a uuid, is called by its name in the pipeline.
+    """
+    labels = item["metadata"].get("labels") or {}
+    attempt = labels.get(f"{PREFIX}attempt", "")
+    task = env.get("TFSTEPS_TASK") or labels.get(f"{PREFIX}task", "")
+    return Identity(
+        run=env.get("TFSTEPS_RUN_ID") or labels.get(f"{PREFIX}run-id", ""),
+        task=kubeflow_task(retention_policy(item).launcher) or task,
+        attempt=int(attempt) if attempt.isdigit() else 0,
+        pipeline=labels.get(f"{PREFIX}pipeline", ""),
+    )
+
+
+def _env(kind: JobKind, roles: Mapping[Any, RoleSpec]) -> dict[str, str]:
+    """Return the variables that all replicas share, unescaped."""
+    for role in roles.values():
+        for container in role.template["spec"]["containers"]:
+            if container["name"] == kind.container:
+                return {each["name"]: each.get("value", "").replace("$$(", "$(") for each in container.get("env") or []}
+    return {}

@@ -1,0 +1,1 @@
+"""From a job description to pods and job objects. Pure."""

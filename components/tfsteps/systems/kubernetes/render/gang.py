@@ -1,0 +1,116 @@
+"""Gang scheduling: all replicas of a job start together, or none. Pure.
+
+A PodGroup of scheduler-plugins says how many pods must fit at once, a label on the pods which group they are of, and
+`schedulerName` who looks at it: the cluster's own scheduler does not. Facts: kubernetes-sigs/scheduler-plugins 0.28.9,
+`pkg/coscheduling`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.kube.client import Resource
+from tfsteps.spec import Gang, Problem, TrainingJob
+from tfsteps.systems.kubernetes.preflight.permissions import Permission
+
+POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup")
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+_VOLCANO = "volcano"
+_ECHOES = (
+    "optimistic rejection in",
+    "rejection in Unreserve",
+    "failed recently",
+    "rejected due to timeout after waiting",
+)
+
+
+def problems(job: TrainingJob) -> list[Problem]:
+    """Return what makes the job's gang impossible: it would never start, or not as one."""
+    gang, replicas = job.gang, _replicas(job)
+    found = []
+    if gang and gang.scheduler == _VOLCANO:
+        found.append(
+            Problem(
+                path=("gang", "scheduler"),
+                value=gang.scheduler,
+                wrong="keeps its groups in an API of its own, so the pods would start one by one",
+                fix="Name one with the plugin Coscheduling of scheduler-plugins, or leave it out for its usual name",
+            )
+        )
+    if gang and (gang.min_available or 0) > replicas:
+        found.append(
+            Problem(
+                path=("gang", "min_available"),
+                value=str(gang.min_available),
+                wrong="is more than the job has replicas, so none would ever start",
+                allowed=f"1 to {replicas}",
+                fix="Leave it out for all of them",
+            )
+        )
+    return found
+
+
+def permissions(job: TrainingJob) -> list[Permission]:
+    """Return what a launcher must be allowed to do for the job's gang, beyond the job itself; empty = there is none."""
+    return [Permission(verb, POD_GROUPS) for verb in ("create", "get")] if job.gang else []
+
+
+def pod_group(job: TrainingJob, name: str, namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the PodGroup of a job whose object is called `name`; the group is called the same.
+
+    Args:
+        job: With a `gang`; without one the group has the defaults of one.
+        name: Of the job object.
+        namespace: Of the job object.
+        labels: Put on the group.
+    """
+    gang = job.gang or Gang()
+    spec: dict[str, Any] = {"minMember": gang.min_available or _replicas(job)}
+    if gang.timeout is not None:
+        spec["scheduleTimeoutSeconds"] = _seconds(gang.timeout)
+    return {
+        "apiVersion": POD_GROUPS.api,
+        "kind": POD_GROUPS.kind,
+        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+        "spec": spec,
+    }
+
+
+def gang_pod(template: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
+    """Return a pod template as a member of the group called `name`; unchanged where the job has no `gang`."""
+    if job.gang is None:
+        return dict(template)
+    metadata = dict(template.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), POD_GROUP_LABEL: name}
+    return {
+        **template,
+        "metadata": metadata,
+        "spec": {**template["spec"], "schedulerName": job.gang.scheduler},
+    }
+
+
+def scheduling_policy(job: TrainingJob) -> dict[str, Any]:
+    """Return what `runPolicy.schedulingPolicy` of an operator of Kubeflow says of the job's gang; empty = nothing.
+
+    Such an operator, if it was started with `--gang-scheduler-name`, keeps the PodGroup that is called like the job
+    itself, and takes its numbers from here.
+    """
+    if job.gang is None:
+        return {}
+    timeout = {} if job.gang.timeout is None else {"scheduleTimeoutSeconds": _seconds(job.gang.timeout)}
+    # Left out, the operator fills it in, and a group that it did not suffice for is not looked at again when room
+    # comes, but after five minutes: the plugin does not ask to be told of pods that end.
+    return {"minAvailable": job.gang.min_available or _replicas(job), "minResources": {}, **timeout}
+
+
+def echo(message: str) -> bool:
+    """Tell whether a pod that waits says nothing of its own: another pod of its gang did not fit, and says why."""
+    return any(text in message for text in _ECHOES)
+
+
+def _replicas(job: TrainingJob) -> int:
+    return sum(role.replicas for _, role in job.roles.items())
+
+
+def _seconds(duration: float) -> int:
+    """Return whole seconds: rounded up, for 0 would mean the scheduler's own default."""
+    return max(1, round(duration))

@@ -1,0 +1,252 @@
+"""From a role to the pod template of its replicas. Pure: the same job gives the same template."""
+
+import copy
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.spec import EnvSource, Problem, Resources, Role, RoleName, TrainingJob
+from tfsteps.spec.fields import ResourceName
+from tfsteps.spec.pod import Toleration, Volume
+
+CONTAINER = "tensorflow"
+PORT = 2222
+"""What TensorFlow's servers listen on."""
+
+NOWHERE = "/tmp/tfsteps"  # noqa: S108
+"""Holds the outputs of jobs that have no other place for them: in each replica's own file system, and lost with it."""
+
+ROLE_LABEL = f"{PREFIX}role"
+GPU_RESOURCE = "TFSTEPS_GPU_RESOURCE"
+"""Variable of a launcher: what the cluster counts GPUs as."""
+
+_GPU = "nvidia.com/gpu"
+_ISTIO = "sidecar.istio.io/inject"  # a proxy beside the program outlives it, and the job never ends
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  where TensorFlow and NCCL look for it
+_RESTART = {"never": "Never", "on_failure": "OnFailure", "always": "Always", "exit_code": "ExitCode"}
+
+
+def pod_template(
+    job: TrainingJob,
+    name: RoleName,
+    role: Role,
+    identity: Identity,
+    places: OutputPaths,
+    *,
+    gpu_label: str,
+    more_env: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the pod template of a role, the patches of job and role merged over it last.
+
+    Args:
+        job: The job.
+        name: The role's name.
+        role: The role.
+        identity: Whose job it is.
+        places: Its folders.
+        gpu_label: The node label whose value `gpu_type` asks for.
+        more_env: Variables that the job system adds, in the form of a container's `env`.
+    """
+    need = role.resources or job.resources
+    volumes = [*job.volumes, *role.volumes]
+    mounts = [_mount(f"volume-{i}", volume) for i, volume in enumerate(volumes)]
+    sources = [{"name": f"volume-{i}", **_source(volume)} for i, volume in enumerate(volumes)]
+    if need.shared_memory:
+        mounts.append({"name": "shared-memory", "mountPath": _SHARED_MEMORY})
+        sources.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": need.shared_memory}})
+    container = {
+        "name": CONTAINER,
+        "image": role.image or job.image,
+        "imagePullPolicy": job.image_pull_policy,
+        "command": list(role.command or job.command),
+        "args": list(job.args if role.args is None else role.args),
+        "workingDir": role.working_dir or job.working_dir,
+        "env": [*_own_env(name, identity, places), *more_env, *_env({**job.env, **role.env})],
+        "resources": _resources(need),
+        "volumeMounts": mounts,
+    }
+    gpu_type = {gpu_label: need.gpu_type} if need.gpu_type else {}
+    spec = {
+        "containers": [_filled(container)],
+        "volumes": sources,
+        "nodeSelector": {**job.node_selector, **role.node_selector, **gpu_type},
+        "tolerations": [_toleration(each) for each in (*job.tolerations, *role.tolerations)],
+        "serviceAccountName": job.service_account,
+        "imagePullSecrets": [{"name": secret} for secret in job.image_pull_secrets],
+    }
+    metadata = {
+        "labels": {**job.labels, **identity.labels(), ROLE_LABEL: name},
+        "annotations": {_ISTIO: "false", **job.annotations},
+    }
+    rendered = {"metadata": _filled(metadata), "spec": _filled(spec)}
+    return merged(merged(rendered, job.pod), role.pod)
+
+
+def image_problems(job: TrainingJob) -> list[Problem]:
+    """Return the roles that have no image: every pod needs one."""
+    return [
+        Problem(path=("roles", name, "image"), wrong="is missing", fix="Add `image:` to the job or to the role")
+        for name, role in job.roles.items()
+        if not (role.image or job.image)
+    ]
+
+
+def priority_problems(job: TrainingJob, system: str, priority_class: str | None) -> list[Problem]:
+    """Return what is missing for a job with a priority: Kubernetes goes by PriorityClasses, each cluster's own."""
+    if job.priority is None or priority_class:
+        return []
+    wrong = "is a number, and Kubernetes goes by PriorityClasses"
+    fix = f"Add the name of the PriorityClass that stands for it: `systems: {{{system}: {{priority_class: NAME}}}}`"
+    return [Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix=fix)]
+
+
+def gpu_problems(job: TrainingJob) -> list[Problem]:
+    """Return what is wrong with the platform's name for GPUs, where a role goes by it."""
+    try:
+        msgspec.convert(os.environ.get(GPU_RESOURCE) or _GPU, ResourceName)
+    except msgspec.ValidationError:
+        places = {("roles", name) if role.resources else (): role.resources for name, role in job.roles.items()}
+        value = repr(os.environ[GPU_RESOURCE])
+        return [
+            Problem(
+                path=(*path, "resources", "gpu"),
+                wrong=f"cannot be asked for: {GPU_RESOURCE}={value} is not the name of a resource",
+                allowed="domain/name, such as amd.com/gpu",
+                fix="Correct it in the launcher's environment, or set `gpu_resource`",
+            )
+            for path, need in places.items()
+            if (need or job.resources).gpu and not (need or job.resources).gpu_resource
+        ]
+    return []
+
+
+def restart_policy(job: TrainingJob, role: Role) -> str:
+    """Return the role's restart policy in Kubernetes' words, with the operators' ExitCode."""
+    return _RESTART[role.restart or job.restart]
+
+
+def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
+    """Return TF_CONFIG for the replicas of role `name` as JSON text, into which Kubernetes puts each one's index.
+
+    The variable TFSTEPS_INDEX must stand before it in `env`. The evaluator is a task, but in no cluster: TensorFlow's
+    parameter server strategy waits for ever for one that is.
+
+    Args:
+        name: The role.
+        hosts: `host:port` of each replica of each role, the evaluator's left out.
+    """
+    config = {"cluster": hosts, "task": {"type": name, "index": "INDEX"}, "environment": "cloud"}
+    return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `over` laid over `under`: mappings key by key, lists of named things by name, anything else as a whole."""
+    result = copy.deepcopy(dict(under))
+    for key, value in over.items():
+        old = result.get(key)
+        if isinstance(old, dict) and isinstance(value, Mapping):
+            result[key] = merged(old, value)
+        elif old and _named(old) and _named(value):
+            result[key] = _merged_by_name(old, value)
+        else:
+            result[key] = copy.deepcopy(value)
+    return result
+
+
+def _named(value: Any) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) and "name" in item for item in value)
+    )
+
+
+def _merged_by_name(under: list[dict[str, Any]], over: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    result = {item["name"]: item for item in under}
+    for item in over:
+        result[item["name"]] = merged(result.get(item["name"], {}), item)
+    return list(result.values())
+
+
+def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Drop what says nothing: None, empty texts, lists and mappings."""
+    return {key: value for key, value in fields.items() if value is not None and value not in ("", [], {})}
+
+
+def _own_env(role: RoleName, identity: Identity, places: OutputPaths) -> Iterator[dict[str, Any]]:
+    """Yield the variables of docs/design.md that are alike for all replicas of a role."""
+    values = {
+        "TFSTEPS_RUN_ID": identity.run,
+        "TFSTEPS_TASK": identity.task,
+        "TFSTEPS_ATTEMPT": str(identity.attempt),
+        "TFSTEPS_ROLE": role,
+        "TFSTEPS_OUTPUT_DIR": places.output,
+        "TFSTEPS_MODEL_DIR": places.model,
+        "TFSTEPS_LOG_DIR": places.logs,
+        "PYTHONUNBUFFERED": "1",
+    }
+    for name, value in values.items():
+        yield {"name": name, "value": value.replace("$(", "$$(")}
+
+
+def _env(variables: Mapping[str, str | EnvSource]) -> Iterator[dict[str, Any]]:
+    for name, value in variables.items():
+        if isinstance(value, str):
+            yield {"name": name, "value": value}
+        elif value.field:
+            yield {"name": name, "valueFrom": {"fieldRef": {"fieldPath": value.field}}}
+        elif value.secret:
+            yield {"name": name, "valueFrom": {"secretKeyRef": {"name": value.secret, "key": value.key}}}
+        else:
+            yield {"name": name, "valueFrom": {"configMapKeyRef": {"name": value.config_map, "key": value.key}}}
+
+
+def _resources(need: Resources) -> dict[str, Any]:
+    name = need.gpu_resource or os.environ.get(GPU_RESOURCE) or _GPU
+    gpu = {name: str(need.gpu)} if need.gpu else {}
+    requests = {"cpu": _quantity(need.cpu), "memory": _quantity(need.memory)}
+    limits = {"cpu": _quantity(need.cpu_limit), "memory": _quantity(need.memory_limit), **gpu}
+    return _filled({"requests": _filled(requests), "limits": _filled(limits)})
+
+
+def _quantity(amount: float | None) -> str | None:
+    """Return an amount as Kubernetes writes it: thousandths where it is not whole."""
+    if amount is None:
+        return None
+    return str(int(amount)) if float(amount).is_integer() else f"{round(amount * 1000)}m"
+
+
+def _mount(name: str, volume: Volume) -> dict[str, Any]:
+    return _filled(
+        {"name": name, "mountPath": volume.mount, "subPath": volume.sub_path, "readOnly": volume.read_only or None}
+    )
+
+
+def _source(volume: Volume) -> dict[str, Any]:
+    if volume.pvc:
+        return {"persistentVolumeClaim": _filled({"claimName": volume.pvc, "readOnly": volume.read_only or None})}
+    if volume.secret:
+        return {"secret": {"secretName": volume.secret}}
+    if volume.config_map:
+        return {"configMap": {"name": volume.config_map}}
+    if volume.host_path:
+        return {"hostPath": {"path": volume.host_path}}
+    if volume.nfs:
+        return {"nfs": {"server": volume.nfs.server, "path": volume.nfs.path}}
+    return {"emptyDir": _filled({"sizeLimit": volume.empty_dir, "medium": "Memory" if volume.in_memory else None})}
+
+
+def _toleration(toleration: Toleration) -> dict[str, Any]:
+    seconds = None if toleration.seconds is None else round(toleration.seconds)
+    return _filled(
+        {
+            "key": toleration.key,
+            "operator": toleration.operator,
+            "value": toleration.value,
+            "effect": toleration.effect,
+            "tolerationSeconds": seconds,
+        }
+    )

@@ -1,0 +1,195 @@
+"""From a job to the commands of its replicas on this machine."""
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+
+from tfsteps.runs import store
+from tfsteps.runs.events import Replica
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths, unread_metrics
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, is_uri, options_of
+from tfsteps.systems.base import LaunchError, Note, OnEnd, Scope
+from tfsteps.systems.local import finalizer, ports
+from tfsteps.systems.local.options import LocalOptions
+from tfsteps.systems.local.process import Command
+from tfsteps.systems.local.supervisor import LocalJob
+from tfsteps.systems.local.tf_config import tf_config
+
+_NAME_LIMIT = 63
+_LOOPBACK = "127.0.0.1,localhost"
+_POD_ONLY = (
+    "image",
+    "node_selector",
+    "tolerations",
+    "labels",
+    "annotations",
+    "service_account",
+    "image_pull_secrets",
+    "image_pull_policy",
+    "pod",
+    "queue",
+    "priority",
+    "volumes",
+    "on_end",
+    "keep_for",
+    "on_evicted",
+)
+
+
+class LocalSystem:
+    """Replicas as processes of this machine, on ports of 127.0.0.1."""
+
+    name = "local"
+    outlives_launcher = False
+
+    def attempt(self, run: str, task: str) -> int:
+        """Return 0 for a task that was never run, else one more than last time."""
+        return store.next_attempt(run, task)
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return the roles that have no command: there is no image whose entrypoint could serve."""
+        wrong, fix = "is missing: local runs have no image", "Add `command: [python, train.py]`"
+        silent = [name for name, role in job.roles.items() if not (role.command or job.command)]
+        return [Problem(path=("roles", name, "command"), wrong=wrong, fix=fix) for name in silent]
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return one sentence that names every field which has no effect on this machine."""
+        unused = [field for field in _POD_ONLY if getattr(job, field)]
+        for name, role in job.roles.items():
+            unused += [f"roles.{name}.{field}" for field in _POD_ONLY if getattr(role, field, None)]
+            unused += [f"roles.{name}.resources.{field}" for field in _unused_resources(role.resources)]
+            unused += [f"roles.{name}.env.{key}" for key in _unresolved(role.env)]
+        unused += [f"resources.{field}" for field in _unused_resources(job.resources)]
+        unused += [f"env.{key}" for key in _unresolved(job.env)]
+        unused += [
+            place
+            for place, folder in _folders(job)
+            if pathlib.Path(folder).is_absolute() and not pathlib.Path(folder).is_dir()
+        ]
+        return [*([f"Not used by local runs: {', '.join(unused)}."] if unused else []), *unread_metrics(job)]
+
+    def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
+        """Return the folders of an attempt: those of the run where the job names none, or one that lies in a volume."""
+        output = Attempt.of(identity).output
+        mounts = [volume.mount for _, role in job.roles.items() for volume in (*job.volumes, *role.volumes)]
+        template = job.output_dir
+        if template and not any(pathlib.PurePath(template).is_relative_to(mount) for mount in mounts):
+            folder = template.format(name=job.name, run_id=identity.run, task=identity.task)
+            if is_uri(folder):
+                return OutputPaths.below(folder, job, base_dir)
+            output = base_dir / folder
+        return OutputPaths.below(str(output), job, base_dir)
+
+    def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
+        """Return the command, folder and own environment of each replica; ports are placeholders."""
+        commands = self._commands(job, identity, places, lambda count: list(range(2222, 2222 + count)))
+        inherited = dict(os.environ)
+        return [
+            {
+                "replica": str(command.replica),
+                "command": command.argv,
+                "working_dir": str(command.cwd),
+                "env": {key: value for key, value in command.env.items() if inherited.get(key) != value},
+            }
+            for command in commands.values()
+        ]
+
+    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> LocalJob:
+        """Return the job; its processes start with the first event."""
+        for folder in (places.output, places.model, places.logs):
+            if not is_uri(folder):
+                pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        options = options_of(job, "local", LocalOptions)
+        name = identity.job_name(job.name, _NAME_LIMIT)
+        scratch = Attempt.of(identity).folder
+        return LocalJob(name, job, options, lambda: self._commands(job, identity, places, ports.free_ports), scratch)
+
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+        """Do nothing: the records on this machine tell how a job ended."""
+
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> LocalJob:  # noqa: ARG002
+        """Refuse: processes end with the launcher that started them."""
+        raise LaunchError(f"{name} has ended with its launcher; run it again", retryable=False)
+
+    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
+        """Stop what still runs, and wait until it has ended; ended processes leave nothing behind."""
+        return finalizer.stop(identity, scope)
+
+    def give_up(self) -> None:
+        """Do nothing: `start` takes no time."""
+
+    def _commands(
+        self, job: TrainingJob, identity: Identity, places: OutputPaths, free_ports: Callable[[int], list[int]]
+    ) -> dict[Replica, Command]:
+        """Return what to start for each replica, on ports that `free_ports` chooses."""
+        replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
+        members = [replica for replica in replicas if replica.role != "evaluator"]
+        port_of = dict(zip(members, free_ports(len(members)), strict=True))
+        cluster: dict[str, list[str]] = {}
+        for member, port in port_of.items():
+            cluster.setdefault(member.role, []).append(f"127.0.0.1:{port}")
+        roles = dict(job.roles.items())
+        commands = {}
+        for replica in replicas:
+            role = roles[replica.role]
+            ours = {"TF_CONFIG": tf_config(cluster, replica), **_variables(identity, replica, places)}
+            need = role.resources or job.resources
+            commands[replica] = Command(
+                replica=replica,
+                argv=[*(role.command or job.command), *(job.args if role.args is None else role.args)],
+                env=_environment(job, role, need, ours),
+                cwd=_working_dir(role.working_dir or job.working_dir, places.base_dir),
+                memory_limit=need.memory_limit,
+                port=port_of.get(replica),
+            )
+        return commands
+
+
+def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dict[str, str]:
+    return {
+        "TFSTEPS_RUN_ID": identity.run,
+        "TFSTEPS_TASK": identity.task,
+        "TFSTEPS_ATTEMPT": str(identity.attempt),
+        "TFSTEPS_ROLE": replica.role,
+        "TFSTEPS_INDEX": str(replica.index),
+        "TFSTEPS_OUTPUT_DIR": places.output,
+        "TFSTEPS_MODEL_DIR": places.model,
+        "TFSTEPS_LOG_DIR": places.logs,
+    }
+
+
+def _environment(job: TrainingJob, role: Role, need: Resources, ours: Mapping[str, str]) -> dict[str, str]:
+    """Return the caller's environment, what a local run needs, the job's and the role's variables, and our own."""
+    env = dict(os.environ)
+    env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", os.defpath)])  # noqa: PTH120
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    if not need.gpu:
+        env.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    env |= {key: value for key, value in {**job.env, **role.env}.items() if isinstance(value, str)}
+    for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang, even to 127.0.0.1
+        env[key] = ",".join(filter(None, [env.get(key), _LOOPBACK]))
+    return {**env, **ours}
+
+
+def _working_dir(wanted: str | None, base_dir: pathlib.Path) -> pathlib.Path:
+    folder = base_dir / (wanted or ".")
+    return folder if folder.is_dir() else base_dir
+
+
+def _unused_resources(need: Resources | None) -> list[str]:
+    if need is None:
+        return []
+    return [field for field in ("cpu", "gpu", "gpu_type", "shared_memory") if getattr(need, field)]
+
+
+def _unresolved(env: Mapping[str, str | EnvSource]) -> list[str]:
+    """Return the variables with a source in the cluster that the caller's environment does not stand in for."""
+    return [key for key, value in env.items() if isinstance(value, EnvSource) and key not in os.environ]
+
+
+def _folders(job: TrainingJob) -> list[tuple[str, str]]:
+    roles = [(f"roles.{name}.working_dir", role.working_dir) for name, role in job.roles.items()]
+    return [(place, folder) for place, folder in [("working_dir", job.working_dir), *roles] if folder]

@@ -1,0 +1,73 @@
+"""One replica of a local job over all its incarnations."""
+
+import time
+from collections.abc import Iterator
+
+from tfsteps.runs.events import PARTIAL_SECONDS, PartialLine, Replica, ReplicaChanged, ReplicaState
+from tfsteps.runs.last_lines import Tail
+from tfsteps.systems.local.output import Source
+from tfsteps.systems.local.process import Ended, Process
+
+
+class ReplicaProcess:
+    """One replica over all its incarnations."""
+
+    def __init__(self, replica: Replica) -> None:
+        """Begin without a process."""
+        self.replica = replica
+        self.state = ReplicaState.PENDING
+        self.process: Process | None = None
+        self.output: Source[ReplicaProcess] | None = None  # until all that the process printed has been read
+        self.ended: Ended | None = None  # as its process has, while there is output left
+        self.restarts = -1
+        self.stop_asked = False
+        self.reason = ""
+        self.partial_due = 0.0  # when its unfinished line may be shown again, by the monotonic clock
+        self.tail = Tail()
+
+    @property
+    def place(self) -> str:
+        """Where it runs, `pid 4711 port 40123`; empty = it does not."""
+        if self.process is None:
+            return ""
+        port = self.process.command.port
+        return f"pid {self.process.pid}" + (f" port {port}" if port else "")
+
+    @property
+    def up(self) -> bool:
+        """Whether its program runs, or has succeeded."""
+        runs = self.process is not None and self.state in (ReplicaState.PENDING, ReplicaState.RUNNING)
+        return runs or self.state is ReplicaState.SUCCEEDED
+
+    def end_state(self, ended: Ended) -> ReplicaState:
+        """Return the state that an end of its process means."""
+        if ended.exit_code == 0:
+            return ReplicaState.SUCCEEDED
+        return ReplicaState.STOPPED if self.stop_asked else ReplicaState.FAILED
+
+    def change(self, ended: Ended | None = None) -> ReplicaChanged:
+        """Return the event that tells its state, and how its process ended, if it has."""
+        return ReplicaChanged(
+            at=time.time(),
+            replica=self.replica,
+            state=self.state,
+            restarts=max(self.restarts, 0),
+            exit_code=ended.exit_code if ended else None,
+            reason=self.reason,
+            place=self.place,
+            cpu_seconds=ended.cpu_seconds if ended else None,
+            memory_bytes=ended.memory_bytes if ended else None,
+        )
+
+    def partial_lines(self) -> Iterator[PartialLine]:
+        """Yield its unfinished line, if there is one, but not each step of a fast progress bar."""
+        if self.process and self.process.rest and time.monotonic() >= self.partial_due:
+            self.partial_due = time.monotonic() + PARTIAL_SECONDS
+            yield PartialLine.of(time.time(), self.replica, self.process.rest)
+
+    def not_joined(self, patience: float) -> str:
+        """Return that its process has run for `patience` seconds without joining the others; empty = it has not."""
+        late = self.process and self.state is ReplicaState.PENDING and time.time() - self.process.started > patience
+        if not self.process or not late:
+            return ""
+        return f"{self.replica} runs (pid {self.process.pid}) but does not listen on its TF_CONFIG port"

@@ -1,0 +1,1 @@
+"""Text from outside: streams and terminals, tracebacks, time zones."""
