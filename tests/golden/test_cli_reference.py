@@ -51,7 +51,8 @@ def section(context):
     usage = command.get_usage(context).removeprefix("Usage: ")
     rows = [param.get_help_record(context) for param in command.get_params(context)]
     shown = [(f"`{name}`".replace("|", r"\|"), text) for name, text in rows if name != "--help"]
-    return f"## {context.info_name}\n\n```\n{usage}\n```\n\n{command.help}\n\n{table('', '', shown)}".rstrip()
+    parts = [f"## {context.info_name}", f"```\n{usage}\n```", command.help, table("argument", "meaning", shown)]
+    return "\n\n".join(parts).rstrip()
 
 
 def table(left, right, rows):

@@ -29,6 +29,7 @@ assert os.listdir(job["model"]) == ["saved_model.pb"]
 """
 IMAGE = "ghcr.io/acme/mnist:1.4"
 RUN = {
+    "first": ["train"],
     "mnist": ["train"],
     "nightly": ["train-and-finalize/train", "train-and-finalize/cleanup", "evaluate-gate", "promote"],
     "stays": ["train"],

@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from tests.support.jobs import run_job
+from tfsteps.systems.base import State
+
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/get-started").glob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -41,3 +44,19 @@ def test_a_page(page, tmp_path):
                 ["bash", "-e"], check=False, cwd=tmp_path, env=env, input=text, text=True, capture_output=True
             )
             assert done.returncode == 0, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("roles", "error"),
+    [
+        ("{worker: {replicas: 2}}", "Attempt to convert a value (PerReplica"),
+        ("{chief: {}, ps: {}, worker: {}}", "ClusterCoordinator.create_per_worker_dataset"),
+    ],
+)
+def test_fit_of_keras_3_fails_as_the_page_and_the_readme_say(roles, error):
+    """If this fails, Keras has learned it: change the table of docs/get-started/keras.md, and README's known limits."""
+    result = run_job(f"name: fit\ncommand: [python, keras_fit.py]\nroles: {roles}\nenv: {{TF_CPP_MIN_LOG_LEVEL: 2}}\n")
+    assert result.status.state is State.FAILED
+    assert result.said(re.escape(error))
+    assert not result.said("fit works")
