@@ -31,8 +31,8 @@ _LEGEND = """
 
 "Log-in page" and "empty object" are answers with HTTP 200 that something other than the API server sent, twice.
 """
-_STORM = """In a storm each request has a chance of 40 % to be reset, lost, delayed, or answered with 429, 500, 503 or 504;
-12 requests are hit, chosen by a seed.
+_STORM = """In a storm each request has a chance of 40 % to be reset, lost, delayed, or answered with 429, 500, 503 or
+504: 12 requests, chosen by a seed.
 """
 
 
