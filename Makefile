@@ -42,7 +42,7 @@ check: $(STAMP) ## format, lint, types, layers, duplicates, documentation, golde
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pylint --disable=all --enable=duplicate-code --score=n components/tfsteps
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # with --quiet no warning would count
 	$(BIN)/pytest -q tests/golden
 
 docs: $(STAMP) ## serve the documentation on http://127.0.0.1:8000, and follow changes
