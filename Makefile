@@ -2,9 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.complete
-SOURCES := components pipelines tests benchmarks
+SOURCES := components pipelines tests benchmarks page_links.py
+# What the images are built from; a digest (python@sha256:...) pins it. REGISTRY is put before the launcher image's name.
+BASE ?= python:3.11-slim-bookworm
+REGISTRY ?= $(TFSTEPS_REGISTRY)
 
-.PHONY: help setup demo test check format golden bench lock mutants image cluster cluster-down browser clean
+.PHONY: help setup demo test check docs format golden bench lock mutants image cluster cluster-down browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -33,13 +36,17 @@ else
 	$(BIN)/pytest -m 'not cluster' $(ARGS)
 endif
 
-check: $(STAMP) ## format, lint, types, layers, duplicates, golden and generated files
+check: $(STAMP) ## format, lint, types, layers, duplicates, documentation, golden and generated files
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pylint --disable=all --enable=duplicate-code --score=n components/tfsteps
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # with --quiet no warning would count
 	$(BIN)/pytest -q tests/golden
+
+docs: $(STAMP) ## serve the documentation on http://127.0.0.1:8000, and follow changes
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format $(SOURCES)
@@ -56,15 +63,15 @@ mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken f
 
 lock: $(STAMP) ## update requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
-	  --all-extras --upgrade pyproject.toml -o requirements.lock
+	  --all-extras --group dev --upgrade pyproject.toml -o requirements.lock
 	@$(MAKE) golden # what the launcher's image installs of it
 
-image: $(STAMP) ## the launcher's image, by docker or podman, tagged tfsteps/launcher:<version>
+image: $(STAMP) ## the launcher's image, by docker or podman: [REGISTRY/]tfsteps/launcher:<version>; BASE is what it is built from
 	@rm -rf dist; $(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
 	@cp images/launcher/requirements.txt dist
-	@version=$$($(BIN)/python -c 'import tfsteps; print(tfsteps.__version__)'); \
-	  $$(command -v docker || command -v podman || echo docker) build --build-arg VERSION=$$version \
-	  --tag tfsteps/launcher:$$version --file images/launcher/Dockerfile dist
+	@set -- $$(TFSTEPS_REGISTRY=$(REGISTRY) $(BIN)/python -c 'import tfsteps.image as i; print(i.__version__, i.IMAGE)'); \
+	  $$(command -v docker || command -v podman || echo docker) build --build-arg BASE=$(BASE) \
+	  --build-arg VERSION=$$1 --tag $$2 --file images/launcher/Dockerfile dist
 
 cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour
 	@$(PYTHON) -m tests.cluster up

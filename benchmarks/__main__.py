@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [NAME ...]`: run them, print them, keep them in results.json, docs/performance.md.
+"""`python -m benchmarks [--quick] [NAME ...]`: run them, print them, keep them in results.json and performance.md.
 
 Each benchmark is a function that yields rows; only the rows that were measured are replaced. `kubernetes` needs a
 cluster. With --quick it takes a few minutes, and nothing is kept.
@@ -25,14 +25,14 @@ BENCHMARKS = {
 }
 ON_CLUSTER = {"kubernetes", "logs", "fleet", "peers"}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
-PAGE = RESULTS.parents[1] / "docs" / "performance.md"
-HEAD = """# What it costs
+PAGE = RESULTS.parents[1] / "docs" / "operate" / "performance.md"
+HEAD = """# Performance
 
 <!-- Written by `make bench`. -->
 
-Each figure is the median of pairs taken in turn in one run: with tfsteps, and the same without it (the baseline).
-Rows of a launcher on Kubernetes were taken on the cluster of `make cluster`, which shared these cores with what was
-measured. `make bench` measures again. Last measured on {cores} cores, Python {python}.
+Each value is the median of pairs of runs, taken in turn: with tfsteps, and the same without it (the baseline). Rows of
+a launcher on Kubernetes were measured on the cluster of `make cluster`, which shared the machine's cores. `make bench`
+measures again. Last measured on {cores} cores, Python {python}.
 
 | row | what | value | goal | baseline | ratio | runs |
 |---|---|---|---|---|---|---|

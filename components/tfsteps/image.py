@@ -1,9 +1,14 @@
 """The bundle's own image. It holds this package and nothing that trains."""
 
+import os
+
 from tfsteps import __version__
 
-IMAGE = f"tfsteps/launcher:{__version__}"
-"""What every launcher step runs in: name and version, never `latest`."""
+REGISTRY = os.environ.get("TFSTEPS_REGISTRY", "").rstrip("/")
+"""Registry and path before the image's name, such as `registry.example/ml`; empty = none."""
+
+IMAGE = f"{REGISTRY}/tfsteps/launcher:{__version__}".removeprefix("/")
+"""What every launcher step runs in: name and version, never `latest`. Compiled pipelines and templates contain it."""
 
 REQUESTS = {"cpu": "50m", "memory": "64Mi"}
 LIMITS = {"cpu": "1", "memory": "512Mi"}

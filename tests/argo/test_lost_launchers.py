@@ -105,7 +105,7 @@ class Cell:
         self.left = states
 
     def row(self):
-        """Return it as a row of the table in docs/argo.md."""
+        """Return it as a row of the table in docs/guides/argo.md."""
         jobs = ", ".join("deleted" if state == "gone" else state.lower() for state in self.left) or "never made"
         return f"| {self.policy} | {self.loss} | {self.phase} | {self.outcome} | {jobs} | {self.seconds:.0f} s |"
 

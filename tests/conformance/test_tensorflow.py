@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 
 _FILES = [
     "images/train/Dockerfile",
-    "requirements.lock",
+    "images/train/requirements.txt",
     "tests/programs/mwms.py",
     "tests/programs/ps.py",
     "tests/programs/evaluator.py",

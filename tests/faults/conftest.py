@@ -11,7 +11,7 @@ from tests.faults import site as sites
 from tests.faults.rows import ROWS
 from tests.faults.trial import Trial
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "operate" / "faults.md"
 
 _AT_ONCE = int(os.environ.get("FAULTS_AT_ONCE", "6"))
 

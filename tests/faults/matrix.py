@@ -6,33 +6,33 @@ from tests.faults.rows import FAULTS, LIFE, OUTAGES, REQUESTS, Row
 from tests.faults.trial import Outcome
 
 _CODES = {0: "succeeded", 2: "refused", 10: "failed", 11: "deadline", 12: "cancelled", 13: "retry"}
-_HEAD = """# Faults
+_HEAD = """# Behaviour under faults
 
-What a launcher comes to when the API server, the network or the engine does it harm. Written by the run itself
-(`pytest tests/faults`; needs a cluster): each cell is a real launcher, a real TFJob and a proxy before the real API
-server. {passed} of {all} launches ended as they must.
+How a launcher behaves when the API server, the network or the engine fails. The tests themselves write this page
+(`pytest tests/faults`; needs a cluster). Each cell is a real launcher, a real TFJob, and a proxy in front of the real
+API server. {passed} of {all} launches ended as they must.
 
-Held to in every cell: exactly one job object was ever there for the attempt (none where it says so), the exit code is
-right, no other job of the run was touched, no pod is left that should not be, and each line that the replica printed is
-in the log once and in order (unless it says that there is no log).
-Each cell was seen failing once: [fault-mutants.md](fault-mutants.md).
+Each cell also checks that exactly one job object existed for the attempt (none where the cell says so), that the exit
+code is right, that no other job of the run was touched, that no pod is left that should not be, and that each line of
+the replica is in the log once and in order (unless the cell says that there is no log). Each cell was seen failing
+once: [Tests of the fault tests](fault-mutants.md).
 """
 _LEGEND = """
-| word | what it means |
+| result | meaning |
 |---|---|
-| succeeded | exit code 0, all as if nothing had happened |
-| cancelled | exit code 12, the job object and its pods are gone |
-| refused | exit code 2 with the API server's words; what to change is up to a person |
-| retry | exit code 13: the platform's fault, the same step may be run again |
-| no job | none was created |
-| job stays | it goes on; the next launcher of the attempt adopts it |
-| pods stay | they could not be deleted, and a warning says so |
-| no log | what the replica printed could not be read, and the log says so |
+| succeeded | Exit code 0, as if nothing had happened |
+| cancelled | Exit code 12; the job object and its pods are deleted |
+| refused | Exit code 2 with the API server's message; a person has to change something |
+| retry | Exit code 13: a platform fault, the same step may be retried |
+| no job | None was created |
+| job stays | The job continues; the next launcher of the attempt adopts it |
+| pods stay | They could not be deleted, and a warning says so |
+| no log | The output of the replica could not be read, and the log says so |
 
-A log-in page and an empty object are answers with HTTP 200 of something else in the API server's place, twice.
+"Log-in page" and "empty object" are answers with HTTP 200 that something other than the API server sent, twice.
 """
-_STORM = """In a storm each request has a chance of 40 % to be reset, lost, late, or answered by 429, 500, 503 or 504;
-12 are hit, drawn by a seed.
+_STORM = """In a storm each request has a chance of 40 % to be reset, lost, delayed, or answered with 429, 500, 503 or
+504: 12 requests, chosen by a seed.
 """
 
 
@@ -46,9 +46,9 @@ def page(rows: Mapping[str, Row], outcomes: Mapping[str, Outcome]) -> str:
         "## A fault at a request\n",
         _table("fault", FAULTS, steps[:half], by_cell),
         _table("fault", FAULTS, steps[half:], by_cell),
-        "## A launcher killed or stopped at a step of its life\n",
+        "## A launcher that is killed or stopped\n",
         _table("", _faults(LIFE), _steps(LIFE), by_cell),
-        "Killed or evicted, a second launcher of the same attempt is started; the cell says what that one comes to.\n",
+        "After a kill or an eviction a second launcher of the same attempt starts; the cell is its result.\n",
         "## Outages\n",
         _table("", _faults(OUTAGES), _steps(OUTAGES), by_cell),
         _STORM,

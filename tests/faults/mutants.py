@@ -17,18 +17,18 @@ from tests.faults.rows import Row
 from tests.faults.site import Site, find
 from tests.faults.trial import Outcome, Trial
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "fault-mutants.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "operate" / "fault-mutants.md"
 _AT_ONCE = int(os.environ.get("FAULTS_AT_ONCE", "8"))  # most of them wait for what never comes
 _LIMIT_SECONDS, _OUTAGE_SECONDS = 75.0, 110.0  # patience is 30 s
 _SETTLE_SECONDS = 6.0
 _CONTROL = Row(step="no fault", fault="", rules=())
-_HEAD = """# The faults' own test
+_HEAD = """# Tests of the fault tests
 
-Each row of the [fault matrix](faults.md) has been seen failing: with a launcher that is broken in the one way that the
-row is there to notice, and that still succeeds where nothing happens. Written by `python -m tests.faults.mutants`
-(needs a cluster).
+Each cell of the [fault matrix](faults.md) has been seen failing: with a launcher that is broken in the one way that the
+cell must detect, and that still succeeds without a fault. `python -m tests.faults.mutants` writes this page (needs a
+cluster).
 
-| the launcher ... | and these rows go red |
+| a launcher that ... | makes these cells fail |
 |---|---|
 """
 _BETWEEN = " · "

@@ -1,4 +1,4 @@
-"""A component's README.md: its description, inputs and outputs, as kfp understood them."""
+"""A component's README.md, and the page of all, docs/reference/components.md: what kfp understood of them."""
 
 import json
 
@@ -13,8 +13,28 @@ TITLES = {
 }
 
 
+INTRO = """# Components
+
+<!-- Generated from the components by `make golden`. -->
+
+`from tfsteps.kfp import NAME` is the component for Kubeflow Pipelines, `from tfsteps.argo import NAME` the step for
+Argo Workflows, with the same inputs and outputs (`train_and_finalize` is for Kubeflow only). `spec` takes a whole
+[job](job.md). For how to use them, see [Kubeflow Pipelines](../guides/kubeflow.md) and
+[Argo Workflows](../guides/argo.md)."""
+
+
+def reference(components):
+    """Return the page of all components, given by name."""
+    return "\n\n".join([INTRO, *(f"## {name}\n\n{body(each, '###')}" for name, each in components.items())])
+
+
 def page(component, source):
     """Return the page of a component that kfp has made, and that `source` defines."""
+    return f"# {component.name}\n<!-- Generated from {source} by `make golden`. -->\n{body(component, '##')}"
+
+
+def body(component, level):
+    """Return a component's description and its tables of inputs and outputs, under headings of a level."""
     spec = component.component_spec
     inputs = [
         [f"`{name}`", title(each.type), default(each), flat(each.description)] for name, each in spec.inputs.items()
@@ -22,14 +42,12 @@ def page(component, source):
     outputs = [[f"`{name}`", title(each.type), flat(each.description)] for name, each in spec.outputs.items()]
     return "\n".join(
         [
-            f"# {component.name}",
-            f"<!-- Generated from {source} by `make golden`. -->",
             spec.description,
             "",
-            "## Inputs",
+            f"{level} Inputs",
             *table(["name", "type", "default", "meaning"], inputs),
             "",
-            "## Outputs",
+            f"{level} Outputs",
             *table(["name", "type", "meaning"], outputs),
             "",
         ]

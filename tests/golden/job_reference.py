@@ -1,4 +1,4 @@
-"""docs/job.md: a table of fields for each type of a job file, from the types and their docstrings."""
+"""docs/reference/job.md: a table of fields for each type of a job file, from the types and their docstrings."""
 
 import functools
 import typing
@@ -15,9 +15,10 @@ INTRO = """# The job file
 
 <!-- Written by `make golden` from the types in components/tfsteps/spec. -->
 
-One YAML or JSON file describes one job. `tfsteps validate job.yaml` names everything that is wrong with it, line by
-line; `tfsteps schema` prints a JSON Schema for editors. YAML is read by its version 1.2, so `on`, `no` and `1:30` are
-text; where text belongs, numbers and `true` are kept as written. A field that is not needed is left out.
+One YAML or JSON file describes one job. `tfsteps validate job.yaml` reports every problem with its line;
+`tfsteps schema` prints a JSON Schema for editors. YAML is read as version 1.2, so `on`, `no` and `1:30` are text. Where
+text is expected, numbers and `true` are kept as written. Leave out what you do not need.
+
 [One small file for each feature](#examples); a whole job:"""
 
 
@@ -31,7 +32,9 @@ def page(options, examples, whole):
     """
     systems = {type_: name for name, type_ in options.items() if type_}
     sections = [section(type_, "Job" if type_ is TrainingJob else type_.__name__) for type_ in structs(TrainingJob)]
-    sections += [section(type_, f"Options of `systems: {{{name}: …}}`") for type_, name in systems.items()]
+    for options_type, name in systems.items():
+        sections.append(section(options_type, f"Options of `systems: {{{name}: …}}`"))
+        sections += [section(nested, nested.__name__) for nested in structs(options_type)[1:]]
     return "\n\n".join([INTRO, f"```yaml\n{whole}```", *sections, amounts(), gallery(examples)]) + "\n"
 
 
@@ -41,7 +44,7 @@ def amounts():
 
 
 def gallery(examples):
-    rows = [(f"[{path.name}](examples/{path.name})", shows(path)) for path in examples]
+    rows = [(f"[{path.name}](../examples/{path.name})", shows(path)) for path in examples]
     return "## Examples\n\n" + table("file | shows", rows)
 
 
@@ -54,7 +57,7 @@ def section(type_, title):
     """Return a heading, the type's summary and the table of its fields."""
     meanings = attributes(type_)
     rows = [(f"`{f.encode_name}`", words(f.type), default(f), meanings[f.name]) for f in mi.type_info(type_).fields]
-    return f"## {title}\n\n{summary(type_)}\n\n" + table("field | what stands there | default | meaning", rows)
+    return f"## {title}\n\n{summary(type_)}\n\n" + table("field | type | default | meaning", rows)
 
 
 def table(header, rows):

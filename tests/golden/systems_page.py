@@ -1,19 +1,27 @@
-"""docs/systems.md: what each job system can do, from systems/capabilities.py and the systems' own tables."""
+"""docs/systems/features.md: what each job system can do, from systems/capabilities.py and the systems' own tables."""
 
 from tfsteps.systems import registry
 from tfsteps.systems.capabilities import FEATURES, Level
 
-INTRO = """# Job systems
+INTRO = """# Features of each job system
 
 <!-- Written by `make golden` from components/tfsteps/systems/*/capabilities.py. -->
 
-One job file runs on every job system: `tfsteps run job.yaml --system NAME`. What it asks for is the system's own
-(**native**), **done** by tfsteps, **refused** before anything is created, with the reason and what to do, or of **no
-effect**, which a warning says. On a cluster each native or done cell is accepted by the API server and has a case in
-tests/conformance, or in the suite that its test_features.py names; queues and priorities are only shown to be accepted.
-tests/hai and tests/local are the suites of `hai` and `local`. Each refused cell is checked to be refused.
+One job file runs on every job system: `tfsteps run job.yaml --system NAME`. The tables say what happens to each feature
+that a job may use:
 
-| system | what it is | shown on |
+| | meaning |
+|---|---|
+| native | The job system does it |
+| done | tfsteps does it |
+| **refused** | The job is refused before anything is created, with the reason and what to do |
+| no effect | The feature is ignored, with a warning |
+
+Each native or done cell of a cluster's system is accepted by the API server and has a case in `tests/conformance`, or
+in the suite that its `test_features.py` names. For queues and priorities only the acceptance is tested. `local` and
+`hai` are tested in `tests/local` and `tests/hai`. Each refused cell is tested to be refused.
+
+| system | what it is | tested with |
 |---|---|---|
 | `local` | processes of this machine | itself |
 | `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | the operator 1.8.1 |
@@ -25,6 +33,7 @@ tests/hai and tests/local are the suites of `hai` and `local`. Each refused cell
 | `hai` | HAI Platform, by its REST interface | a test server written from its protocol; ranks are real processes |
 
 [1] Written from its public documents, on a real API server: the controller itself is not public.
+
 [2] Written from its sources, on a real API server: the controller itself does not run on today's Kubernetes."""
 
 MARKS = {Level.NATIVE: "native", Level.DONE: "done", Level.REFUSED: "**refused**", Level.UNUSED: "no effect"}
@@ -37,7 +46,7 @@ def page():
         [feature.title, *(MARKS[table[name].level] for table in tables.values())] for name, feature in FEATURES.items()
     ]
     notes = [note for name, capabilities in tables.items() for note in (f"## `{name}`", how(capabilities))]
-    return "\n\n".join([INTRO, "## All at once", table(["", *(f"`{name}`" for name in tables)], rows), *notes]) + "\n"
+    return "\n\n".join([INTRO, "## All systems", table(["", *(f"`{name}`" for name in tables)], rows), *notes]) + "\n"
 
 
 def how(capabilities):

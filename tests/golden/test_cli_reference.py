@@ -1,4 +1,4 @@
-"""docs/cli.md says what `tfsteps --help` says."""
+"""docs/reference/cli.md says what `tfsteps --help` says."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ from typer.main import get_command
 from tfsteps.cli.app import app
 from tfsteps.launcher.exit_codes import ExitCode
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "cli.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 EXITS = {
     ExitCode.SUCCEEDED: "the job succeeded, or the command did what was asked",
     ExitCode.USAGE: "the job file or the command line is wrong; nothing was created",
@@ -35,7 +35,7 @@ def page():
         "\n\n".join(
             [
                 "# The `tfsteps` command",
-                "Written by `make golden` from the command itself.",
+                "<!-- Written by `make golden` from the command itself. -->",
                 group.help,
                 exits,
                 *commands,
@@ -51,7 +51,8 @@ def section(context):
     usage = command.get_usage(context).removeprefix("Usage: ")
     rows = [param.get_help_record(context) for param in command.get_params(context)]
     shown = [(f"`{name}`".replace("|", r"\|"), text) for name, text in rows if name != "--help"]
-    return f"## {context.info_name}\n```\n{usage}\n```\n{command.help}\n\n{table('', '', shown)}".rstrip()
+    parts = [f"## {context.info_name}", f"```\n{usage}\n```", command.help, table("argument", "meaning", shown)]
+    return "\n\n".join(parts).rstrip()
 
 
 def table(left, right, rows):

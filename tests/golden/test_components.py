@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import tfsteps.kfp
-from tests.golden.component_readme import page
+from tests.golden.component_readme import page, reference
 from tfsteps.engines.kfp.lint import problems
 
 STEPS = pathlib.Path(tfsteps.__file__).parent / "steps"
@@ -16,6 +16,7 @@ COMPONENTS = sorted(file.parent for file in STEPS.glob("*/component.py"))
 PIPELINES = sorted(  # of components, offered as one
     file.parent for file in STEPS.glob("*/pipeline.py") if "\n@dsl.pipeline" in file.read_text()
 )
+REFERENCE = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "components.md"
 FILES = {"__init__.py", "component.py", "component.yaml", "launcher.py", "README.md"}
 PIPELINE_FILES = {"__init__.py", "pipeline.py", "pipeline.yaml", "README.md"}
 COMPILE = """
@@ -67,6 +68,13 @@ def test_compiled(folder, golden, compiled):
 @each_component
 def test_readme(folder, golden):
     golden(folder / "README.md", page(component(folder), f"{kind(folder)}.py"))
+
+
+def test_reference(golden):
+    order = ["train", "train_and_finalize", "launch", "wait", "cleanup", "evaluate_gate"]
+    named = {folder.name: component(folder) for folder in [*COMPONENTS, *PIPELINES]}
+    assert sorted(named) == sorted(order)
+    golden(REFERENCE, reference({name: named[name] for name in order}))
 
 
 @each_component

@@ -67,4 +67,4 @@ def test_every_feature_is_answered(system):
 
 
 def test_the_page(golden):
-    golden(DOCS / "systems.md", systems_page.page())
+    golden(DOCS / "systems" / "features.md", systems_page.page())

@@ -62,7 +62,7 @@ def test_interfaces(golden):
 
 ROOT = pathlib.Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests/argo-templates"
-PAGE = ROOT / "docs/argo.md"
+PAGE = ROOT / "docs/guides/argo.md"
 
 
 @pytest.mark.parametrize("file", ["workflow-template.yaml", "cluster/cluster-workflow-template.yaml"])

@@ -1,4 +1,4 @@
-"""docs/job.md says what the types say."""
+"""docs/reference/job.md says what the types say."""
 
 import pathlib
 import re
@@ -12,10 +12,10 @@ DOCS = pathlib.Path(__file__).parents[2] / "docs"
 def test_job_reference(golden):
     examples = sorted((DOCS / "examples").iterdir())
     whole = (DOCS / "examples" / "mnist.yaml").read_text()
-    golden(DOCS / "job.md", job_reference.page(registry.options(), examples, whole))
+    golden(DOCS / "reference" / "job.md", job_reference.page(registry.options(), examples, whole))
 
 
 def test_its_commands_exist():
     commands = re.findall(r"`tfsteps (\w+)", job_reference.INTRO)
     assert commands
-    assert set(commands) <= set(re.findall(r"^## (\w+)", (DOCS / "cli.md").read_text(), re.MULTILINE))
+    assert set(commands) <= set(re.findall(r"^## (\w+)", (DOCS / "reference" / "cli.md").read_text(), re.MULTILINE))

@@ -50,7 +50,7 @@ def test_schedule(scheduler, case, golden):
         assert lint.problems(text) == []
 
 
-DOCS = (pathlib.Path(__file__).parents[2] / "docs" / "schedules.md").read_text()
+DOCS = (pathlib.Path(__file__).parents[2] / "docs" / "guides" / "schedules.md").read_text()
 
 
 def test_the_page_names_every_field_and_its_examples_work():

@@ -43,7 +43,7 @@ def test_what_a_training_publishes_and_that_another_run_trains_again(backend):
 
 
 def test_a_training_whose_launcher_can_mount_nothing_publishes_metrics(backend):
-    """As `train_and_finalize` of docs/kfp.md: what is set on its tasks does not reach them."""
+    """As `train_and_finalize` of docs/guides/kubeflow.md: what is set on its tasks does not reach them."""
     fields = {"volumes": [{"pvc": "training", "mount": "/data"}]}
     inputs = job("measured", by_shell("accuracy", 0.5, 0.75), **fields) | {"metric_tags": {"acc": "accuracy"}}
     with claim_of(backend.cluster, backend.namespace):

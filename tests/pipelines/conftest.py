@@ -18,7 +18,7 @@ __all__ = ["build", "cluster", "image", "world"]
 
 TRAIN = [
     "images/train/Dockerfile",
-    "requirements.lock",
+    "images/train/requirements.txt",
     "tests/programs/mwms.py",
     "tests/programs/ps.py",
     "tests/programs/evaluator.py",
@@ -38,7 +38,8 @@ def digits_image(build, tmp_path_factory):
     context = tmp_path_factory.mktemp("digits")
     (context / "dist").mkdir()
     shutil.copy(wheel(), context / "dist")
-    shutil.copy(ROOT / "requirements.lock", context)
+    (context / "images/launcher").mkdir(parents=True)
+    shutil.copy(ROOT / "images/launcher/requirements.txt", context / "images/launcher")
     shutil.copytree(ROOT / "pipelines", context / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
     dockerfile = context / "pipelines/Dockerfile"
     dockerfile.write_text(re.sub(r"(?m)^ARG BASE=.*", f"ARG BASE={build('train', TRAIN)}", dockerfile.read_text()))

@@ -10,7 +10,7 @@ from hera.workflows import Workflow
 from kfp.dsl.graph_component import GraphComponent
 
 ROOT = pathlib.Path(__file__).parents[2]
-_FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^```python(?: [^\n]*)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _DEFINES = re.compile(r"@dsl\.pipeline|\bWorkflow\(")
 
 

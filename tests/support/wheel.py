@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-_FILES = ("pyproject.toml", "README.md", "LICENSE")
+_FILES = ("pyproject.toml", "page_links.py", "README.md", "LICENSE")
 
 
 def wheel() -> pathlib.Path:

@@ -9,7 +9,7 @@ from tfsteps.engines.kfp.lint import problems, warnings
 
 
 def test_the_pages_with_examples():
-    assert {example.page for example in examples()} >= {"README.md", "docs/kfp.md", "docs/argo.md"}
+    assert {example.page for example in examples()} >= {"README.md", "docs/guides/kubeflow.md", "docs/guides/argo.md"}
 
 
 @pytest.mark.parametrize("example", examples(), ids=str)

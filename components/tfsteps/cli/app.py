@@ -11,7 +11,7 @@ from tfsteps.cli.errors import Group
 
 app = typer.Typer(
     cls=Group,
-    rich_markup_mode=None,  # plain help: quick, stable, and the same in docs/cli.md
+    rich_markup_mode=None,  # plain help: quick, stable, and the same in docs/reference/cli.md
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

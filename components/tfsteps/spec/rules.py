@@ -1,7 +1,7 @@
 """What no single field can say: the rules between fields of a job.
 
 Each rule is a generator of problems over a whole job; `RULES` lists them. TensorFlow's own demands behind them are in
-docs/tensorflow.md.
+docs/get-started.
 """
 
 import posixpath

@@ -1,6 +1,7 @@
 """The job description: frozen types, and for each field its meaning, unit and default.
 
-`docs/job.md` and the JSON schema are generated from here. Durations are seconds, memory is bytes, CPU is cores.
+`docs/reference/job.md` and the JSON schema are generated from here. Durations are seconds, memory is bytes, CPU is
+cores.
 """
 
 from typing import Annotated, Any, Literal

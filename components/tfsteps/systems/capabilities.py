@@ -1,4 +1,4 @@
-"""What each job system can do of what a job may ask for; docs/systems.md is generated from here, and tested.
+"""What each job system can do of what a job may ask for; docs/systems/features.md is generated from here, and tested.
 
 A feature that is `native` or `done` has a case in the conformance suite, one that is `refused` is refused by the checks
 of the job, before anything is created.

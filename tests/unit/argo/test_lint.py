@@ -57,7 +57,7 @@ def test_nothing_wrong():
 
 
 def test_the_retry_strategy_in_the_docs():
-    page = (pathlib.Path(__file__).parents[3] / "docs/argo.md").read_text()
+    page = (pathlib.Path(__file__).parents[3] / "docs/guides/argo.md").read_text()
     strategy = yaml.safe_load(re.search(r"```yaml\n( +retryStrategy:.*?)```", page, re.DOTALL)[1])["retryStrategy"]
     assert "lastRetry.exitCode == '13'" in strategy["expression"]
     assert problems(changed((*WORK, "retryStrategy"), strategy)) == []

@@ -1,4 +1,4 @@
-"""Each row of a table in docs/kfp.md: what the back end refuses or leaves out, compiled by the real SDK."""
+"""Each row of a table in docs/guides/kubeflow.md: what the back end refuses or leaves out, compiled by the real SDK."""
 
 # ruff: noqa: B006, PLR0917, SIM117, UP006, UP035, UP045  as authors of pipelines write, and kfp reads, signatures
 

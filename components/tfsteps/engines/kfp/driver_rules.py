@@ -1,7 +1,7 @@
 """What the back end's driver and compiler refuse or drop, most of which kfp.local runs.
 
 Read in Kubeflow Pipelines 2.14 to 2.17: `backend/src/v2/driver/{resolve,driver,dag}.go` and
-`backend/src/v2/compiler/argocompiler/dag.go`. docs/kfp.md lists the same rules.
+`backend/src/v2/compiler/argocompiler/dag.go`. docs/guides/kubeflow.md lists the same rules.
 """
 
 import json

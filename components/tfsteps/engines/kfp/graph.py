@@ -1,10 +1,12 @@
 """A compiled pipeline as calls: each task of each graph, with what is known of its inputs before the pipeline runs."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 Node = Mapping[str, Any]
 
+_PROGRAM = re.compile(r"tfsteps\.steps\.(?P<step>\w+)\.launcher")
 UNKNOWN = object()
 """Stands for a value that only the run knows."""
 
@@ -58,7 +60,9 @@ class Call(NamedTuple):
     def step(self) -> str:
         """Which of our steps it runs, such as train; empty = none of them."""
         programs = (word.split(".") for word in self.container.get("command", []))
-        return next((str(words[2]) for words in programs if words[:2] + words[3:] == ["tfsteps", "steps", "launcher"]), "")
+        return next(
+            (str(words[2]) for words in programs if words[:2] + words[3:] == ["tfsteps", "steps", "launcher"]), ""
+        )
 
 
 def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Call]:

@@ -1,0 +1,62 @@
+"""The pages that a new user follows, run as that user would: each file that a page shows, then its commands."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.jobs import run_job
+from tfsteps.systems.base import State
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/get-started").glob("*.md"))]
+_BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_COMMANDS = "sh"
+
+
+def blocks(page):
+    """Return each file with its name, and each block of commands with an empty one."""
+    return [(name, text) for kind, name, text in _BLOCK.findall(page.read_text()) if name or kind == _COMMANDS]
+
+
+RUN = [page for page in PAGES if any(not name for name, _ in blocks(page))]
+
+
+def test_the_pages():
+    assert {page.stem for page in RUN} >= {"README", "first-job", "keras", "parameter-servers", "evaluator", "tf1"}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_a_page(page, tmp_path):
+    env = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+    env |= {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+    for name, text in blocks(page):
+        if name:
+            file = tmp_path / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+        else:
+            done = subprocess.run(
+                ["bash", "-e"], check=False, cwd=tmp_path, env=env, input=text, text=True, capture_output=True
+            )
+            assert done.returncode == 0, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("roles", "error"),
+    [
+        ("{worker: {replicas: 2}}", "Attempt to convert a value (PerReplica"),
+        ("{chief: {}, ps: {}, worker: {}}", "ClusterCoordinator.create_per_worker_dataset"),
+    ],
+)
+def test_fit_of_keras_3_fails_as_the_page_and_the_readme_say(roles, error):
+    """If this fails, Keras has learned it: change the table of docs/get-started/keras.md, and README's known limits."""
+    result = run_job(f"name: fit\ncommand: [python, keras_fit.py]\nroles: {roles}\nenv: {{TF_CPP_MIN_LOG_LEVEL: 2}}\n")
+    assert result.status.state is State.FAILED
+    assert result.said(re.escape(error))
+    assert not result.said("fit works")
