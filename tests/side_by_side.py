@@ -1,8 +1,11 @@
 """All tests, the suites side by side: `python tests/side_by_side.py [--cluster] [arguments of pytest]`.
 
-Each suite (a folder here) is a pytest process of its own. Most suites on a cluster wait for it, so more of them run at
-once than there are cores: as many as their share of a core allows, the longest first. Tests marked `alone` come last,
-one after another. The output of each suite, its JUnit file and how long each test took are in build/side_by_side.
+Each suite is a pytest process of its own: a folder here, without its tests that are marked `tensorflow`, which are a
+suite of their own. Most suites on a cluster wait for it, so more of them run at once than there are cores: as many as
+their share of a core allows, the longest first. Tests marked `alone` come last, one after another.
+
+In build/side_by_side are the output of each suite, its JUnit file, and durations.json: seconds of suites, tests and
+fixtures.
 """
 
 import argparse
@@ -26,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE.parent / "build/side_by_side"
 PROGRESS_SECONDS = 30.0
 STOP_SECONDS = 60.0  # for fixtures that remove what they made
-ALONE = "alone"
+ALONE, TENSORFLOW = "alone", "tensorflow"
 NO_TESTS = 5  # pytest's exit code where the arguments choose none
 SHOWN = 400  # lines of a failed suite
 
@@ -88,18 +91,25 @@ class Suite:
         return OUT / f"{self.name}.xml"
 
     @property
+    def fixtures(self) -> pathlib.Path:
+        return OUT / f"{self.name}.fixtures.json"
+
+    @property
     def failed(self) -> bool:
         return self.code not in (None, 0, NO_TESTS)
 
     def start(self) -> None:
         """Start it. In a session of its own, so that Ctrl-C reaches it by us alone, once."""
         kept = ["-o", f"cache_dir={OUT / 'cache' / self.name}", f"--junitxml={self.junit}", "-o", "junit_family=xunit1"]
+        # conftest.py writes the durations of fixtures there.
+        environment = {**os.environ, "TFSTEPS_DURATIONS": str(self.fixtures)}
         command = [sys.executable, "-m", "pytest", *kept, *self.arguments]
         self._log = self.output.open("wb")
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             command,
             cwd=HERE.parent,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -217,31 +227,66 @@ def _outcome(suite: Suite) -> str:
 def suites(folder: pathlib.Path, *, cluster: bool, arguments: list[str]) -> tuple[list[Suite], list[Suite]]:
     """Return the suites of a folder: those that run side by side, and those of the tests marked `alone`."""
     without = "" if cluster else "not cluster and "
-    folders = sorted({file.relative_to(folder).parts[0] for file in folder.glob("*/**/test_*.py")})
-    together = [
-        Suite(name, ["-m", f"{without}not {ALONE}", str(folder / name), *arguments], *SUITES.get(name, (60, 0.5)))
-        for name in folders
-    ]
-    marked = [
-        Suite(f"{name}-{ALONE}", ["-m", f"{without}{ALONE}", str(folder / name), *arguments])
-        for name in folders
-        if any(f"mark.{ALONE}" in file.read_text("utf-8") for file in (folder / name).rglob("test_*.py"))
-    ]
-    return together, marked
+    together, alone = [], []
+    for name in sorted({file.relative_to(folder).parts[0] for file in folder.glob("*/**/test_*.py")}):
+
+        def suite(suffix: str, marks: str, name: str = name) -> Suite:
+            known = SUITES.get(name + suffix, (60, 0.5))
+            return Suite(name + suffix, ["-m", without + marks, str(folder / name), *arguments], *known)
+
+        marks = _marks(folder / name)
+        together.append(suite("", f"not {ALONE} and not {TENSORFLOW}"))
+        if TENSORFLOW in marks:
+            together.append(suite(f"-{TENSORFLOW}", f"{TENSORFLOW} and not {ALONE}"))
+        if ALONE in marks:
+            alone.append(suite(f"-{ALONE}", ALONE))
+    return together, alone
+
+
+def _marks(folder: pathlib.Path) -> set[str]:
+    texts = [file.read_text("utf-8") for file in folder.rglob("test_*.py")]
+    return {mark for mark in (ALONE, TENSORFLOW) if any(f"mark.{mark}" in text for text in texts)}
+
+
+def _folder_of(name: str) -> str:
+    """Return the folder that a suite is, or is a part of."""
+    return name.removesuffix(f"-{ALONE}").removesuffix(f"-{TENSORFLOW}")
 
 
 # --- what is left of it
 
 
-def _durations(done: list[Suite]) -> list[dict[str, object]]:
+def _tests(done: list[Suite]) -> list[dict[str, object]]:
     """Return the seconds of each test with its fixtures, the longest first."""
-    found = []
+    rows = []
     for suite in done:
         with contextlib.suppress(OSError, ET.ParseError):
             for case in ET.parse(suite.junit).iter("testcase"):
                 name = f"{case.get('classname')}::{case.get('name')}"
-                found.append({"suite": suite.name, "test": name, "seconds": float(case.get("time") or 0)})
-    return sorted(found, key=lambda row: -float(str(row["seconds"])))
+                rows.append({"suite": suite.name, "test": name, "seconds": float(case.get("time") or 0)})
+    return _longest_first(rows)
+
+
+def _fixtures(done: list[Suite]) -> list[dict[str, object]]:
+    """Return how often each fixture was set up, and the seconds of that in all, the longest first."""
+    rows = []
+    for suite in done:
+        with contextlib.suppress(OSError, ValueError):
+            rows += [{"suite": suite.name, **row} for row in json.loads(suite.fixtures.read_text())]
+    return _longest_first(rows)
+
+
+def _longest_first(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda row: -float(str(row["seconds"])))
+
+
+def busy_seconds() -> float:
+    """Return the processor time that this machine has used since it started, of all processes; 0 if it cannot tell."""
+    try:
+        user, nice, system, _idle, _wait, *rest = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
+    except (OSError, ValueError):
+        return 0.0
+    return sum(map(int, (user, nice, system, *rest))) / os.sysconf("SC_CLK_TCK")
 
 
 def _failure(suite: Suite) -> Iterator[str]:
@@ -254,20 +299,38 @@ def _failure(suite: Suite) -> Iterator[str]:
     yield from shown[-SHOWN:]
 
 
-def report(run: Run, began: float) -> None:
-    """Print the failures, and how long each suite took; write the durations of all tests."""
-    rows = _durations(run.done)
-    (OUT / "durations.json").write_text(json.dumps(rows, indent=1))
+def report(run: Run, seconds: float, busy: float) -> None:
+    """Print the failures, and how long each suite took; write the durations of all suites, tests and fixtures.
+
+    Args:
+        run: What has ended.
+        seconds: How long it took.
+        busy: Seconds of processor time that all processes of the machine took meanwhile.
+    """
+    done = sorted(run.done, key=lambda suite: -suite.took)
+    tests, fixtures = _tests(done), _fixtures(done)
+    rows = [{"suite": each.name, "seconds": round(each.took, 1), "cpu": round(each.cpu, 1)} for each in done]
+    durations = {"seconds": seconds, "busy": busy, "suites": rows, "tests": tests, "fixtures": fixtures}
+    (OUT / "durations.json").write_text(json.dumps(durations, indent=1))
     for suite in run.done:
         if suite.failed:
             print(f"\n##### {suite.name}: exit code {suite.code}", *_failure(suite), sep="\n")
-    print(f"\n{'suite':24}{'seconds':>8}{'expected':>9}{'cores':>7}{'expected':>9}  (cores: without pods)")
-    for suite in sorted(run.done, key=lambda each: -each.took):
-        own = suite.cpu / suite.took if suite.took else 0.0
-        print(f"{suite.name:24}{suite.took:8.0f}{suite.seconds:9.0f}{own:7.2f}{suite.cores:9.2f}  {_outcome(suite)}")
-    print("the longest tests:", *(f"{row['seconds']:8.1f} s  {row['test']}" for row in rows[:10]), sep="\n")
+    print(
+        f"\nCI times by suite\n{'suite':24}{'seconds':>8}{'expected':>9}{'CPU s':>7}{'cores':>7}  (CPU: without pods)"
+    )
+    for suite in done:
+        print(
+            f"{suite.name:24}{suite.took:8.0f}{suite.seconds:9.0f}{suite.cpu:7.0f}{suite.cores:7.2f}  {_outcome(suite)}"
+        )
+    print("the longest tests:", *(f"{row['seconds']:8.1f} s  {row['test']}" for row in tests[:10]), sep="\n")
+    print(
+        "the longest fixtures:",
+        *(f"{row['seconds']:8.1f} s  {row['fixture']} of {row['suite']}, {row['times']} times" for row in fixtures[:5]),
+        sep="\n",
+    )
     failed = ", ".join(suite.name for suite in run.done if suite.failed)
-    print(f"\n{len(run.done)} suites in {time.monotonic() - began:.0f} s; failed: {failed or 'none'}")
+    print(f"\nthe machine was busy for {busy:.0f} of {seconds * (os.cpu_count() or 1):.0f} s of its cores")
+    print(f"{len(run.done)} suites in {seconds:.0f} s; failed: {failed or 'none'}")
 
 
 def main() -> int:
@@ -292,11 +355,14 @@ def _run(options: argparse.Namespace, arguments: list[str]) -> int:
     OUT.mkdir()
     together, alone = suites(options.folder.resolve(), cluster=options.cluster, arguments=arguments)
     if options.suite:
-        together, alone = ([each for each in part if each.name in options.suite] for part in (together, alone))
-    run, began = Run(together, alone, options.cores), time.monotonic()
+        together, alone = (
+            [each for each in part if {each.name, _folder_of(each.name)} & set(options.suite)]
+            for part in (together, alone)
+        )
+    run, began, busy = Run(together, alone, options.cores), time.monotonic(), busy_seconds()
     if not run.to_end():
         return 130
-    report(run, began)
+    report(run, time.monotonic() - began, busy_seconds() - busy)
     return 1 if any(suite.failed for suite in run.done) else 0
 
 

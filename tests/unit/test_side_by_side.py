@@ -54,7 +54,8 @@ def program(tmp_path, monkeypatch):
     tests.mkdir()
     shutil.copy(PROGRAM, tests)
     (tmp_path / "pyproject.toml").write_text(
-        '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\nmarkers = ["alone", "cluster"]\n'
+        '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\n'
+        'markers = ["alone", "cluster", "tensorflow"]\n'
         'filterwarnings = ["error"]\n'
     )
 
@@ -74,8 +75,11 @@ def run(command):
 def test_suites_run_at_once(program, tmp_path):
     ran = run(program({"a": MEET, "b": MEET}, "--cores", "1"))
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    tests = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
-    assert sorted(row["suite"] for row in tests) == ["a", "b"]
+    durations = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
+    for part in ("suites", "tests"):
+        assert sorted(row["suite"] for row in durations[part]) == ["a", "b"]
+    assert all(row["cpu"] > 0 for row in durations["suites"])
+    assert "CI times by suite" in ran.stdout
 
 
 def test_no_more_run_at_once_than_fit(program):
@@ -90,6 +94,31 @@ def test_those_that_want_to_be_alone_come_last(program):
     assert ran.returncode == 0, ran.stdout
     ended = [line.split()[2] for line in ran.stdout.splitlines() if " after " in line]
     assert ended == ["one", "two", "one-alone", "two-alone"]
+
+
+def test_those_of_tensorflow_are_a_suite_of_their_own(program, tmp_path):
+    a = (
+        "import pytest\n@pytest.mark.tensorflow\ndef test_real(): pass\n"
+        "@pytest.fixture\ndef made(): pass\ndef test_other(made): pass"
+    )
+    ran = run(program({"a": a, "b": "def test_b(): pass"}, "--suite", "a"))
+    assert ran.returncode == 0, ran.stdout
+    durations = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
+    tests = {row["suite"]: row["test"].rpartition("::")[2] for row in durations["tests"]}
+    assert tests == {"a": "test_other", "a-tensorflow": "test_real"}
+
+
+def test_fixtures_are_timed(program, tmp_path):
+    shutil.copytree(PROGRAM.parent / "support", tmp_path / "tests/support")
+    plugin = "from tests.support.durations import pytest_fixture_setup, pytest_sessionfinish\n"
+    (tmp_path / "tests/conftest.py").write_text(plugin)
+    slow = "import pytest, time\n@pytest.fixture\ndef slow(): time.sleep(0.2)\n"
+    ran = run(program({"a": f"{slow}def test_one(slow): pass\ndef test_two(slow): pass"}))
+    assert ran.returncode == 0, ran.stdout
+    [row] = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())["fixtures"]
+    assert (row["suite"], row["fixture"], row["times"]) == ("a", "slow", 2)
+    assert row["seconds"] >= 0.4
+    assert "slow of a, 2 times" in ran.stdout
 
 
 def test_failures_are_shown_at_the_end_with_their_output(program):
