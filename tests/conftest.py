@@ -9,6 +9,9 @@ import pytest
 from tests.support.durations import pytest_fixture_setup, pytest_sessionfinish
 from tests.support.skips import pytest_make_collect_report, pytest_runtest_makereport
 
+# Helpers whose assertions explain themselves. Not in their package: launchers under test are started from it, and
+# would import pytest, which takes three times as long as all else that they do.
+pytest.register_assert_rewrite("tests.conformance.world", "tests.conformance.verdicts", "tests.conformance.stories")
 
 __all__ = [
     "pytest_fixture_setup",
