@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.complete
 SOURCES := components pipelines tests benchmarks
 
-.PHONY: help setup demo test check format golden bench lock mutants image cluster cluster-down browser clean
+.PHONY: help setup demo test test-unit check format golden bench lock faults mutants image cluster cluster-down browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -28,10 +28,13 @@ demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on th
 test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster: KUBECONFIG's, or our own; ARGS go to pytest
 ifdef CLUSTER
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
-	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python tests/side_by_side.py --cluster $(ARGS)
+	@FAULTS=covering KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python tests/side_by_side.py --cluster $(ARGS)
 else
 	$(BIN)/pytest -m 'not cluster' $(ARGS)
 endif
+
+test-unit: $(STAMP) ## the fast tests, without a cluster: unit, wire, golden; a minute
+	$(BIN)/pytest -q -n auto -m 'not cluster' tests/unit tests/wire tests/golden tests/faults $(ARGS)
 
 check: $(STAMP) ## format, lint, types, layers, duplicates, golden and generated files
 	$(BIN)/ruff format --check $(SOURCES)
@@ -50,6 +53,10 @@ golden: $(STAMP) ## update golden and generated files
 
 bench: $(STAMP) ## measure; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
+
+faults: $(STAMP) ## the whole fault matrix, of which CI runs a choice (a cluster; ten minutes); writes docs/faults.md
+	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
+	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} FAULTS=all $(BIN)/pytest -q tests/faults $(ARGS)
 
 mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken for them (a cluster; half an hour)
 	$(BIN)/python -m tests.faults.mutants

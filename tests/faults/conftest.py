@@ -1,4 +1,4 @@
-"""Rows are run a few at a time; each test waits for its own."""
+"""Rows are run a few at a time; each test waits for its own. With FAULTS=covering, only those of `choice`."""
 
 import concurrent.futures
 import os
@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from tests.faults import matrix
+from tests.faults import choice, matrix
 from tests.faults import site as sites
 from tests.faults.rows import ROWS
 from tests.faults.trial import Trial
@@ -14,6 +14,15 @@ from tests.faults.trial import Trial
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "faults.md"
 
 _AT_ONCE = int(os.environ.get("FAULTS_AT_ONCE", "6"))
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("FAULTS", "all") == "all":
+        return
+    names = choice.chosen()
+    out = [item for item in items if "row_outcomes" in item.fixturenames and item.callspec.id not in names]
+    items[:] = [item for item in items if item not in set(out)]
+    config.hook.pytest_deselected(items=out)
 
 
 @pytest.fixture(scope="session")
