@@ -1,7 +1,7 @@
 """All tests, the suites side by side: `python tests/side_by_side.py [--cluster] [arguments of pytest]`.
 
-Each suite is a pytest process of its own: a folder here, without its tests that are marked `tensorflow`, which are a
-suite of their own. Most suites on a cluster wait for it, so more of them run at once than there are cores: as many as
+Each suite is a pytest process of its own: a folder here, or of some folders the tests that are marked `tensorflow`, and
+the others. Most suites on a cluster wait for it, so more of them run at once than there are cores: as many as
 their share of a core allows, the longest first. Tests marked `alone` come last, one after another.
 
 In build/side_by_side are the output of each suite, its JUnit file, and durations.json: seconds of suites, tests and
@@ -34,26 +34,30 @@ NO_TESTS = 5  # pytest's exit code where the arguments choose none
 SHOWN = 400  # lines of a failed suite
 
 SUITES = {
-    "conformance": (900, 1.0),
-    "faults": (600, 0.9),
-    "hai": (600, 0.5),
-    "local": (450, 1.0),
-    "pipelines": (400, 0.7),
-    "kfp_pods": (490, 0.2),
-    "argo": (560, 0.5),
+    "conformance": (700, 0.7),
+    "hai": (600, 0.2),
+    "argo": (560, 0.4),
+    "kfp_pods": (400, 0.2),
+    "pipelines": (350, 0.7),
+    "local-tensorflow": (300, 0.9),
+    "conformance-tensorflow": (250, 0.8),
+    "local": (250, 0.6),
+    "hai-tensorflow": (160, 0.6),
     "job_crds": (200, 0.2),
     "kubernetes_cli": (200, 0.2),
     "preflight": (190, 0.15),
     "gang": (180, 0.1),
     "schedule": (180, 0.15),
-    "unit": (110, 1.0),
+    "faults": (150, 0.6),
     "janitor": (100, 0.2),
+    "unit": (90, 1.0),
     "wire": (60, 0.3),
     "golden": (30, 1.0),
     "browser": (15, 0.8),
 }
 """Of each suite how many seconds it takes on two quiet cores, and how much of a core it keeps busy: its own processes,
-and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5)."""
+and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5). A folder whose
+`-tensorflow` is here runs as two suites: real TensorFlow keeps cores busy while the other tests wait."""
 
 
 @dataclass
@@ -234,18 +238,14 @@ def suites(folder: pathlib.Path, *, cluster: bool, arguments: list[str]) -> tupl
             known = SUITES.get(name + suffix, (60, 0.5))
             return Suite(name + suffix, ["-m", without + marks, str(folder / name), *arguments], *known)
 
-        marks = _marks(folder / name)
-        together.append(suite("", f"not {ALONE} and not {TENSORFLOW}"))
-        if TENSORFLOW in marks:
+        if f"{name}-{TENSORFLOW}" in SUITES:
             together.append(suite(f"-{TENSORFLOW}", f"{TENSORFLOW} and not {ALONE}"))
-        if ALONE in marks:
+            together.append(suite("", f"not {ALONE} and not {TENSORFLOW}"))
+        else:
+            together.append(suite("", f"not {ALONE}"))
+        if any(f"mark.{ALONE}" in file.read_text("utf-8") for file in (folder / name).rglob("test_*.py")):
             alone.append(suite(f"-{ALONE}", ALONE))
     return together, alone
-
-
-def _marks(folder: pathlib.Path) -> set[str]:
-    texts = [file.read_text("utf-8") for file in folder.rglob("test_*.py")]
-    return {mark for mark in (ALONE, TENSORFLOW) if any(f"mark.{mark}" in text for text in texts)}
 
 
 def _folder_of(name: str) -> str:

@@ -97,15 +97,15 @@ def test_those_that_want_to_be_alone_come_last(program):
 
 
 def test_those_of_tensorflow_are_a_suite_of_their_own(program, tmp_path):
-    a = (
+    local = (
         "import pytest\n@pytest.mark.tensorflow\ndef test_real(): pass\n"
         "@pytest.fixture\ndef made(): pass\ndef test_other(made): pass"
     )
-    ran = run(program({"a": a, "b": "def test_b(): pass"}, "--suite", "a"))
+    ran = run(program({"local": local, "b": "def test_b(): pass"}, "--suite", "local"))
     assert ran.returncode == 0, ran.stdout
     durations = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
     tests = {row["suite"]: row["test"].rpartition("::")[2] for row in durations["tests"]}
-    assert tests == {"a": "test_other", "a-tensorflow": "test_real"}
+    assert tests == {"local": "test_other", "local-tensorflow": "test_real"}
 
 
 def test_fixtures_are_timed(program, tmp_path):
