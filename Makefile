@@ -44,7 +44,7 @@ check: $(STAMP) ## format, lint, types, layers, duplicates, golden and generated
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pylint --disable=all --enable=duplicate-code --score=n components/tfsteps
-	$(BIN)/pytest -q tests/golden
+	$(BIN)/pytest -q -n auto tests/golden
 
 format: $(STAMP) ## format the code
 	$(BIN)/ruff format $(SOURCES)
