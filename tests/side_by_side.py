@@ -2,7 +2,9 @@
 
 Each suite is a pytest process of its own: a folder here, or of some folders the tests that are marked `tensorflow`, and
 the others. Most suites on a cluster wait for it, so more of them run at once than there are cores: as many as
-their share of a core allows, the longest first. Tests marked `alone` come last, one after another.
+their share of a core allows, the longest first. Tests marked `disruptive` harm what others use on the cluster, and
+wait for all suites that need one; those that need none, and keep a core busy, are left to run beside them. Tests marked
+`alone` come last, one after another.
 
 In build/side_by_side are the output of each suite, its JUnit file, and durations.json: seconds of suites, tests and
 fixtures.
@@ -29,7 +31,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE.parent / "build/side_by_side"
 PROGRESS_SECONDS = 30.0
 STOP_SECONDS = 60.0  # for fixtures that remove what they made
-ALONE, TENSORFLOW = "alone", "tensorflow"
+ALONE, DISRUPTIVE, TENSORFLOW = "alone", "disruptive", "tensorflow"
 NO_TESTS = 5  # pytest's exit code where the arguments choose none
 SHOWN = 400  # lines of a failed suite
 
@@ -54,10 +56,15 @@ SUITES = {
     "wire": (60, 0.3),
     "golden": (30, 1.0),
     "browser": (15, 0.8),
+    "conformance-disruptive": (200, 0.2),
 }
 """Of each suite how many seconds it takes on two quiet cores, and how much of a core it keeps busy: its own processes,
 and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5). A folder whose
 `-tensorflow` is here runs as two suites: real TensorFlow keeps cores busy while the other tests wait."""
+
+WITHOUT_CLUSTER = {"browser", "golden", "hai", "hai-tensorflow", "local", "local-tensorflow", "unit", "wire"}
+BUSY = 0.5
+"""The share of a core from which on a suite without a cluster is left for the end."""
 
 
 @dataclass
@@ -85,6 +92,20 @@ class Suite:
     took: float = 0.0
     cpu: float = 0.0
     _log: IO[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def disruptive(self) -> bool:
+        return self.name.endswith(f"-{DISRUPTIVE}")
+
+    @property
+    def cluster(self) -> bool:
+        return self.name not in WITHOUT_CLUSTER
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """What is to start first if it may comes first."""
+        left = not self.cluster and self.cores >= BUSY
+        return 0 if self.disruptive else 2 if left else 1, -self.seconds
 
     @property
     def output(self) -> pathlib.Path:
@@ -153,7 +174,7 @@ class Run:
     """All suites of a run."""
 
     def __init__(self, together: list[Suite], alone: list[Suite], cores: float) -> None:
-        self._waiting = sorted(together, key=lambda suite: -suite.seconds)
+        self._waiting = sorted(together, key=lambda suite: suite.rank)
         self._alone = alone
         self._cores = cores
         self._signals: list[str] = []
@@ -180,7 +201,7 @@ class Run:
         return not self._signals
 
     def _start(self) -> None:
-        """Start the longest suites that find room; when all have ended, those that want to be alone."""
+        """Start the suites that find room, by rank; when all have ended, those that want to be alone."""
         if not self._waiting and not self.running and self._alone:
             suite = self._alone.pop(0)
             suite.start()
@@ -188,10 +209,14 @@ class Run:
             return
         for suite in list(self._waiting):
             busy = sum(each.cores for each in self.running)
-            if not self.running or busy + suite.cores <= self._cores:
+            if self._may_start(suite) and (not self.running or busy + suite.cores <= self._cores):
                 self._waiting.remove(suite)
                 suite.start()
                 self.running.append(suite)
+
+    def _may_start(self, suite: Suite) -> bool:
+        others = [*self.running, *(each for each in self._waiting if not each.disruptive)]
+        return not suite.disruptive or not any(each.cluster for each in others)
 
     def _stop(self) -> None:
         """End all that run: pytest cleans up for a minute; a second signal, or what is left then, is killed."""
@@ -238,19 +263,24 @@ def suites(folder: pathlib.Path, *, cluster: bool, arguments: list[str]) -> tupl
             known = SUITES.get(name + suffix, (60, 0.5))
             return Suite(name + suffix, ["-m", without + marks, str(folder / name), *arguments], *known)
 
+        others = f"not {ALONE} and not {DISRUPTIVE}"
         if f"{name}-{TENSORFLOW}" in SUITES:
-            together.append(suite(f"-{TENSORFLOW}", f"{TENSORFLOW} and not {ALONE}"))
-            together.append(suite("", f"not {ALONE} and not {TENSORFLOW}"))
-        else:
-            together.append(suite("", f"not {ALONE}"))
-        if any(f"mark.{ALONE}" in file.read_text("utf-8") for file in (folder / name).rglob("test_*.py")):
+            together.append(suite(f"-{TENSORFLOW}", f"{others} and {TENSORFLOW}"))
+            others += f" and not {TENSORFLOW}"
+        together.append(suite("", others))
+        text = "".join(file.read_text("utf-8") for file in (folder / name).rglob("test_*.py"))
+        if f"mark.{DISRUPTIVE}" in text:
+            together.append(suite(f"-{DISRUPTIVE}", DISRUPTIVE))
+        if f"mark.{ALONE}" in text:
             alone.append(suite(f"-{ALONE}", ALONE))
     return together, alone
 
 
 def _folder_of(name: str) -> str:
     """Return the folder that a suite is, or is a part of."""
-    return name.removesuffix(f"-{ALONE}").removesuffix(f"-{TENSORFLOW}")
+    for part in (ALONE, DISRUPTIVE, TENSORFLOW):
+        name = name.removesuffix(f"-{part}")
+    return name
 
 
 # --- what is left of it

@@ -11,7 +11,7 @@ _TABLE = [
         system,
         case,
         id=f"{system.name}-{case.name.replace(' ', '_')}",
-        marks=[pytest.mark.alone] if alone else [],
+        marks=[pytest.mark.disruptive] if alone else [],
     )
     for alone in (False, True)  # a case that wants the cluster for itself waits for all others, of every system
     for system in SYSTEMS

@@ -111,7 +111,7 @@ def test_the_group_goes_with_the_job(world):
     until(lambda: not world.api.list(POD_GROUPS, world.namespace)["items"])
 
 
-@pytest.mark.alone
+@pytest.mark.disruptive
 @pytest.mark.parametrize("world", [row for row in SYSTEMS if row.name == "kubeflow"], indirect=True, ids=["kubeflow"])
 def test_an_operator_that_makes_the_groups_itself(gang_operator, world):
     taken(world, "blocker")

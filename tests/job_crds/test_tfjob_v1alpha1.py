@@ -61,7 +61,7 @@ def test_a_worker_that_kubernetes_starts_again_ends_a_job_without_restarts(world
     assert (launcher.digest.replica, launcher.digest.exit_code) == ("worker-0", 3)
 
 
-@pytest.mark.alone
+@pytest.mark.disruptive
 def test_an_operator_that_is_started_again_fails_ended_jobs_and_we_go_by_their_state(world):
     launcher = world.launch({"roles": ROLES, **sh("true")})
     launcher.ends(0, State.SUCCEEDED)

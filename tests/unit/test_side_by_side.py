@@ -55,7 +55,7 @@ def program(tmp_path, monkeypatch):
     shutil.copy(PROGRAM, tests)
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\n'
-        'markers = ["alone", "cluster", "tensorflow"]\n'
+        'markers = ["alone", "cluster", "disruptive", "tensorflow"]\n'
         'filterwarnings = ["error"]\n'
     )
 
@@ -94,6 +94,32 @@ def test_those_that_want_to_be_alone_come_last(program):
     assert ran.returncode == 0, ran.stdout
     ended = [line.split()[2] for line in ran.stdout.splitlines() if " after " in line]
     assert ended == ["one", "two", "one-alone", "two-alone"]
+
+
+DISRUPTIVE = """
+import pathlib, pytest, time
+HERE = pathlib.Path(__file__).parents[1]
+def wait_for(name):
+    limit = time.monotonic() + 60
+    while not (HERE / name).exists():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+@pytest.MARK.disruptive
+def test_disruptive():
+    assert (HERE / "ended-a").exists() and (HERE / "ended-b").exists()
+    (HERE / "disruptive").touch()
+def test_other():
+    time.sleep(0.5)
+    (HERE / "ended-{name}").touch()
+"""
+BESIDE = DISRUPTIVE.partition("@pytest.MARK")[0] + "def test_beside(): wait_for('disruptive')"
+
+
+def test_disruptive_ones_wait_for_those_of_the_cluster_and_not_for_others(program):
+    one, other = (DISRUPTIVE.replace("MARK.disruptive", f"mark.{mark}") for mark in ("disruptive", "alone"))
+    suites = {"a": one, "b": other, "unit": BESIDE}
+    ran = run(program(suites, "--cores", "4"))
+    assert ran.returncode == 0, ran.stdout
 
 
 def test_those_of_tensorflow_are_a_suite_of_their_own(program, tmp_path):
