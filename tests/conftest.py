@@ -11,7 +11,9 @@ from tests.support.skips import pytest_make_collect_report, pytest_runtest_maker
 
 # Helpers whose assertions explain themselves. Not in their package: launchers under test are started from it, and
 # would import pytest, which takes three times as long as all else that they do.
-pytest.register_assert_rewrite("tests.conformance.world", "tests.conformance.verdicts", "tests.conformance.stories")
+pytest.register_assert_rewrite(
+    "tests.conformance.environment", "tests.conformance.verdicts", "tests.conformance.scenarios"
+)
 
 __all__ = [
     "pytest_fixture_setup",

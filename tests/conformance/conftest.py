@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster import images, paths
 from tests.conformance.case import Case
+from tests.conformance.environment import Environment
 from tests.conformance.systems import System
-from tests.conformance.world import World
 from tfsteps.cluster import access
 from tfsteps.cluster.api import Api
 
@@ -58,8 +58,8 @@ def case_outcomes(request, kubeconfig, build, tmp_path_factory):
     api = Api(access.find())
 
     def run(system: System, case: Case) -> None:
-        with World(system, api, image, folder / f"{system.name}-{case.name.replace(' ', '-')}") as world:
-            case.run(world)
+        with Environment(system, api, image, folder / f"{system.name}-{case.name.replace(' ', '-')}") as environment:
+            case.run(environment)
 
     chosen = [
         item.callspec.params for item in request.session.items if "case_outcomes" in getattr(item, "fixturenames", ())

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.conformance import stories, verdicts
+from tests.conformance import scenarios, verdicts
 from tests.conformance.systems import SYSTEMS
 
-CASES = [*stories.CASES, *verdicts.CASES]
+CASES = [*scenarios.CASES, *verdicts.CASES]
 _TABLE = [
     pytest.param(
         system,

@@ -1,13 +1,13 @@
-"""Which rows of the matrix CI runs: each fault and each step at least once, and all rows that changed code can break.
+"""Which cases of the matrix CI runs: each fault and each step at least once, and all cases that changed code can break.
 
-The mutants tell which rows a module can break. So of the files that differ from the base of the branch
+The mutants tell which cases a module can break. So of the files that differ from the base of the branch
 
-- a module that mutants edit adds the rows that must go red with them;
-- another module beside one that mutants edit, and this folder, add all rows: nobody has said which they can break;
+- a module that mutants edit adds the cases that must go red with them;
+- another module beside one that mutants edit, and this folder, add all cases: nobody has said which they can break;
 - any other file adds none.
 
 The base is FAULTS_SINCE if it is set, else where the branch left origin/main, else, on main itself, the last commit but
-one. All rows are run where git knows no base.
+one. All cases are run where git knows no base.
 """
 
 import functools
@@ -17,54 +17,54 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable
 
+from tests.faults.cases import CASES, LIFE, OUTAGES, Case
 from tests.faults.mutations import MUTANTS, PACKAGE
-from tests.faults.rows import LIFE, OUTAGES, ROWS, Row
 
 ROOT = pathlib.Path(__file__).parents[2]
 HERE = pathlib.Path(__file__).parent
 
 
 def chosen(root: pathlib.Path = ROOT) -> set[str]:
-    """Return the names of the rows that CI runs."""
+    """Return the names of the cases that CI runs."""
     files = changed_files(root)
-    return set(ROWS) if files is None else covering() | at_risk(files)
+    return set(CASES) if files is None else covering() | at_risk(files)
 
 
-def covering(rows: Iterable[Row] = ROWS.values()) -> set[str]:
-    """Return the names of a few rows, in which each fault and each step of each table of the page occurs."""
-    rows, names, steps = list(rows), set(), Counter[str]()
-    missing = {part for row in rows for part in parts(row)}
+def covering(cases: Iterable[Case] = CASES.values()) -> set[str]:
+    """Return the names of a few cases, in which each fault and each step of each table of the page occurs."""
+    cases, names, steps = list(cases), set(), Counter[str]()
+    missing = {part for case in cases for part in parts(case)}
     while missing:
-        # The row that adds most; of those, one of the step that has the fewest; of those, the first.
-        row = max(rows, key=lambda row: (len(parts(row) & missing), -steps[row.step]))
-        names.add(row.name)
-        steps[row.step] += 1
-        missing -= parts(row)
+        # The case that adds most; of those, one of the step that has the fewest; of those, the first.
+        case = max(cases, key=lambda case: (len(parts(case) & missing), -steps[case.step]))
+        names.add(case.name)
+        steps[case.step] += 1
+        missing -= parts(case)
     return names
 
 
-def parts(row: Row) -> set[tuple[str, str, str]]:
-    """Return what a row shows: a step and a fault of its table."""
-    table = "life" if row in LIFE else "outages" if row in OUTAGES else "requests"
-    return {(table, "step", row.step), (table, "fault", row.fault)}
+def parts(case: Case) -> set[tuple[str, str, str]]:
+    """Return what a case shows: a step and a fault of its table."""
+    table = "life" if case in LIFE else "outages" if case in OUTAGES else "requests"
+    return {(table, "step", case.step), (table, "fault", case.fault)}
 
 
 def at_risk(files: Iterable[pathlib.Path]) -> set[str]:
-    """Return the names of the rows that changed files can break."""
+    """Return the names of the cases that changed files can break."""
     by_file, names = _by_file(), set[str]()
     for file in files:
         beside = file.suffix == ".py" and file.parent in {known.parent for known in by_file}
-        names |= by_file.get(file, set(ROWS) if beside or HERE in file.parents else set())
+        names |= by_file.get(file, set(CASES) if beside or HERE in file.parents else set())
     return names
 
 
 @functools.cache
 def _by_file() -> dict[pathlib.Path, set[str]]:
-    """Return the rows of all mutants of each file that mutants edit."""
+    """Return the cases of all mutants of each file that mutants edit."""
     by_file: dict[pathlib.Path, set[str]] = {}
     for mutant in MUTANTS:
         for edit in mutant.edits:
-            by_file.setdefault(PACKAGE / edit.file, set()).update(row.name for row in mutant.chosen())
+            by_file.setdefault(PACKAGE / edit.file, set()).update(case.name for case in mutant.chosen())
     return by_file
 
 

@@ -1,12 +1,12 @@
-"""CI's choice of rows covers the matrix, and what a change can break."""
+"""CI's choice of cases covers the matrix, and what a change can break."""
 
 import subprocess
 
 import pytest
 
 from tests.faults import choice
+from tests.faults.cases import CASES, FAULTS, LIFE, OUTAGES, REQUESTS
 from tests.faults.mutations import MUTANTS, PACKAGE
-from tests.faults.rows import FAULTS, LIFE, OUTAGES, REQUESTS, ROWS
 
 
 @pytest.fixture(autouse=True)
@@ -14,38 +14,38 @@ def no_base(monkeypatch):
     monkeypatch.delenv("FAULTS_SINCE", raising=False)
 
 
-def rows(names):
-    return [ROWS[name] for name in names]
+def cases(names):
+    return [CASES[name] for name in names]
 
 
 def test_each_fault_and_each_request_is_in_the_covering_choice():
-    requests = [row for row in rows(choice.covering()) if row not in (*LIFE, *OUTAGES)]
-    assert {row.fault for row in requests} == set(FAULTS)
-    assert {row.step for row in requests} == set(REQUESTS)
+    requests = [case for case in cases(choice.covering()) if case not in (*LIFE, *OUTAGES)]
+    assert {case.fault for case in requests} == set(FAULTS)
+    assert {case.step for case in requests} == set(REQUESTS)
 
 
 @pytest.mark.parametrize("table", [LIFE, OUTAGES], ids=["life", "outages"])
 def test_each_step_and_each_way_to_end_a_launcher_is_in_the_covering_choice(table):
-    covered = [row for row in rows(choice.covering()) if row in table]
-    assert {row.step for row in covered} == {row.step for row in table}
-    assert {row.fault for row in covered} == {row.fault for row in table}
+    covered = [case for case in cases(choice.covering()) if case in table]
+    assert {case.step for case in covered} == {case.step for case in table}
+    assert {case.fault for case in covered} == {case.fault for case in table}
 
 
 def test_the_covering_choice_is_small_and_always_the_same():
     assert choice.covering() == choice.covering()
-    assert len(choice.covering()) * 5 < len(ROWS)
+    assert len(choice.covering()) * 5 < len(CASES)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.broken)
-def test_a_change_where_a_mutant_is_adds_the_mutants_rows(mutant):
+def test_a_change_where_a_mutant_is_adds_the_mutants_cases(mutant):
     for edit in mutant.edits:
-        assert {row.name for row in mutant.chosen()} <= choice.at_risk([PACKAGE / edit.file])
+        assert {case.name for case in mutant.chosen()} <= choice.at_risk([PACKAGE / edit.file])
 
 
-def test_what_nobody_knows_the_rows_of_adds_all():
+def test_what_nobody_knows_the_cases_of_adds_all():
     beside = (PACKAGE / MUTANTS[0].edits[0].file).with_name("no_mutant_edits_this.py")
-    assert choice.at_risk([beside]) == set(ROWS)
-    assert choice.at_risk([choice.HERE / "proxy.py"]) == set(ROWS)
+    assert choice.at_risk([beside]) == set(CASES)
+    assert choice.at_risk([choice.HERE / "proxy.py"]) == set(CASES)
 
 
 def test_other_files_add_none():
@@ -101,7 +101,7 @@ def test_another_base_can_be_named(tree, monkeypatch):
     assert names(folder) == []
 
 
-def test_without_a_base_all_rows_are_run(tmp_path, tree, monkeypatch):
+def test_without_a_base_all_cases_are_run(tmp_path, tree, monkeypatch):
     assert choice.changed_files(tmp_path / "nowhere") is None
     monkeypatch.setenv("FAULTS_SINCE", "no-such-revision")
-    assert choice.chosen(tree[0]) == set(ROWS)
+    assert choice.chosen(tree[0]) == set(CASES)
