@@ -6,9 +6,21 @@ import signal
 
 import pytest
 
+from tests.support.durations import pytest_fixture_setup, pytest_sessionfinish
 from tests.support.skips import pytest_make_collect_report, pytest_runtest_makereport
 
-__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
+# Helpers whose assertions explain themselves. Not in their package: launchers under test are started from it, and
+# would import pytest, which takes three times as long as all else that they do.
+pytest.register_assert_rewrite(
+    "tests.conformance.environment", "tests.conformance.verdicts", "tests.conformance.scenarios"
+)
+
+__all__ = [
+    "pytest_fixture_setup",
+    "pytest_make_collect_report",
+    "pytest_runtest_makereport",
+    "pytest_sessionfinish",
+]
 
 # Started by nohup, or in the background of a script, we ignore these, and so would every program that we start.
 for _number, _usual in {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}.items():

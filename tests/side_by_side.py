@@ -1,8 +1,13 @@
 """All tests, the suites side by side: `python tests/side_by_side.py [--cluster] [arguments of pytest]`.
 
-Each suite (a folder here) is a pytest process of its own. Most suites on a cluster wait for it, so more of them run at
-once than there are cores: as many as their share of a core allows, the longest first. Tests marked `alone` come last,
-one after another. The output of each suite, its JUnit file and how long each test took are in build/side_by_side.
+Each suite is a pytest process of its own: a folder here, or of some folders the tests that are marked `tensorflow`, and
+the others. Most suites on a cluster wait for it, so more of them run at once than there are cores: as many as
+their share of a core allows, the longest first. Tests marked `disruptive` harm what others use on the cluster, and
+wait for all suites that need one; those that need none, and keep a core busy, are left to run beside them. Tests marked
+`alone` come last, one after another.
+
+In build/side_by_side are the output of each suite, its JUnit file, and durations.json: seconds of suites, tests and
+fixtures.
 """
 
 import argparse
@@ -26,31 +31,40 @@ HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE.parent / "build/side_by_side"
 PROGRESS_SECONDS = 30.0
 STOP_SECONDS = 60.0  # for fixtures that remove what they made
-ALONE = "alone"
+ALONE, DISRUPTIVE, TENSORFLOW = "alone", "disruptive", "tensorflow"
 NO_TESTS = 5  # pytest's exit code where the arguments choose none
 SHOWN = 400  # lines of a failed suite
 
 SUITES = {
-    "conformance": (900, 1.0),
-    "faults": (600, 0.9),
-    "hai": (600, 0.5),
-    "local": (450, 1.0),
-    "pipelines": (400, 0.7),
-    "kfp_pods": (490, 0.2),
-    "argo": (560, 0.5),
+    "conformance": (700, 0.7),
+    "hai": (600, 0.2),
+    "argo": (560, 0.4),
+    "kfp_pods": (400, 0.2),
+    "pipelines": (350, 0.7),
+    "local-tensorflow": (300, 0.9),
+    "conformance-tensorflow": (250, 0.8),
+    "local": (250, 0.6),
+    "hai-tensorflow": (160, 0.6),
     "job_crds": (200, 0.2),
     "kubernetes_cli": (200, 0.2),
     "preflight": (190, 0.15),
     "gang": (180, 0.1),
     "schedule": (180, 0.15),
-    "unit": (110, 1.0),
+    "faults": (150, 0.6),
     "janitor": (100, 0.2),
+    "unit": (90, 1.0),
     "wire": (60, 0.3),
     "golden": (30, 1.0),
     "browser": (15, 0.8),
+    "conformance-disruptive": (200, 0.2),
 }
 """Of each suite how many seconds it takes on two quiet cores, and how much of a core it keeps busy: its own processes,
-and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5)."""
+and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5). A folder whose
+`-tensorflow` is here runs as two suites: real TensorFlow keeps cores busy while the other tests wait."""
+
+WITHOUT_CLUSTER = {"browser", "golden", "hai", "hai-tensorflow", "local", "local-tensorflow", "unit", "wire"}
+BUSY = 0.5
+"""The share of a core from which on a suite without a cluster is left for the end."""
 
 
 @dataclass
@@ -80,6 +94,20 @@ class Suite:
     _log: IO[bytes] | None = field(default=None, repr=False)
 
     @property
+    def disruptive(self) -> bool:
+        return self.name.endswith(f"-{DISRUPTIVE}")
+
+    @property
+    def cluster(self) -> bool:
+        return self.name not in WITHOUT_CLUSTER
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """What is to start first if it may comes first."""
+        left = not self.cluster and self.cores >= BUSY
+        return 0 if self.disruptive else 2 if left else 1, -self.seconds
+
+    @property
     def output(self) -> pathlib.Path:
         return OUT / f"{self.name}.txt"
 
@@ -88,18 +116,25 @@ class Suite:
         return OUT / f"{self.name}.xml"
 
     @property
+    def fixtures(self) -> pathlib.Path:
+        return OUT / f"{self.name}.fixtures.json"
+
+    @property
     def failed(self) -> bool:
         return self.code not in (None, 0, NO_TESTS)
 
     def start(self) -> None:
         """Start it. In a session of its own, so that Ctrl-C reaches it by us alone, once."""
         kept = ["-o", f"cache_dir={OUT / 'cache' / self.name}", f"--junitxml={self.junit}", "-o", "junit_family=xunit1"]
+        # conftest.py writes the durations of fixtures there.
+        environment = {**os.environ, "TFSTEPS_DURATIONS": str(self.fixtures)}
         command = [sys.executable, "-m", "pytest", *kept, *self.arguments]
         self._log = self.output.open("wb")
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             command,
             cwd=HERE.parent,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -139,7 +174,7 @@ class Run:
     """All suites of a run."""
 
     def __init__(self, together: list[Suite], alone: list[Suite], cores: float) -> None:
-        self._waiting = sorted(together, key=lambda suite: -suite.seconds)
+        self._waiting = sorted(together, key=lambda suite: suite.rank)
         self._alone = alone
         self._cores = cores
         self._signals: list[str] = []
@@ -166,7 +201,7 @@ class Run:
         return not self._signals
 
     def _start(self) -> None:
-        """Start the longest suites that find room; when all have ended, those that want to be alone."""
+        """Start the suites that find room, by rank; when all have ended, those that want to be alone."""
         if not self._waiting and not self.running and self._alone:
             suite = self._alone.pop(0)
             suite.start()
@@ -174,10 +209,14 @@ class Run:
             return
         for suite in list(self._waiting):
             busy = sum(each.cores for each in self.running)
-            if not self.running or busy + suite.cores <= self._cores:
+            if self._may_start(suite) and (not self.running or busy + suite.cores <= self._cores):
                 self._waiting.remove(suite)
                 suite.start()
                 self.running.append(suite)
+
+    def _may_start(self, suite: Suite) -> bool:
+        others = [*self.running, *(each for each in self._waiting if not each.disruptive)]
+        return not suite.disruptive or not any(each.cluster for each in others)
 
     def _stop(self) -> None:
         """End all that run: pytest cleans up for a minute; a second signal, or what is left then, is killed."""
@@ -217,31 +256,67 @@ def _outcome(suite: Suite) -> str:
 def suites(folder: pathlib.Path, *, cluster: bool, arguments: list[str]) -> tuple[list[Suite], list[Suite]]:
     """Return the suites of a folder: those that run side by side, and those of the tests marked `alone`."""
     without = "" if cluster else "not cluster and "
-    folders = sorted({file.relative_to(folder).parts[0] for file in folder.glob("*/**/test_*.py")})
-    together = [
-        Suite(name, ["-m", f"{without}not {ALONE}", str(folder / name), *arguments], *SUITES.get(name, (60, 0.5)))
-        for name in folders
-    ]
-    marked = [
-        Suite(f"{name}-{ALONE}", ["-m", f"{without}{ALONE}", str(folder / name), *arguments])
-        for name in folders
-        if any(f"mark.{ALONE}" in file.read_text("utf-8") for file in (folder / name).rglob("test_*.py"))
-    ]
-    return together, marked
+    together, alone = [], []
+    for name in sorted({file.relative_to(folder).parts[0] for file in folder.glob("*/**/test_*.py")}):
+
+        def suite(suffix: str, marks: str, name: str = name) -> Suite:
+            known = SUITES.get(name + suffix, (60, 0.5))
+            return Suite(name + suffix, ["-m", without + marks, str(folder / name), *arguments], *known)
+
+        others = f"not {ALONE} and not {DISRUPTIVE}"
+        if f"{name}-{TENSORFLOW}" in SUITES:
+            together.append(suite(f"-{TENSORFLOW}", f"{others} and {TENSORFLOW}"))
+            others += f" and not {TENSORFLOW}"
+        together.append(suite("", others))
+        text = "".join(file.read_text("utf-8") for file in (folder / name).rglob("test_*.py"))
+        if f"mark.{DISRUPTIVE}" in text:
+            together.append(suite(f"-{DISRUPTIVE}", DISRUPTIVE))
+        if f"mark.{ALONE}" in text:
+            alone.append(suite(f"-{ALONE}", ALONE))
+    return together, alone
+
+
+def _folder_of(name: str) -> str:
+    """Return the folder that a suite is, or is a part of."""
+    for part in (ALONE, DISRUPTIVE, TENSORFLOW):
+        name = name.removesuffix(f"-{part}")
+    return name
 
 
 # --- what is left of it
 
 
-def _durations(done: list[Suite]) -> list[dict[str, object]]:
+def _tests(done: list[Suite]) -> list[dict[str, object]]:
     """Return the seconds of each test with its fixtures, the longest first."""
-    found = []
+    rows = []
     for suite in done:
         with contextlib.suppress(OSError, ET.ParseError):
             for case in ET.parse(suite.junit).iter("testcase"):
                 name = f"{case.get('classname')}::{case.get('name')}"
-                found.append({"suite": suite.name, "test": name, "seconds": float(case.get("time") or 0)})
-    return sorted(found, key=lambda row: -float(str(row["seconds"])))
+                rows.append({"suite": suite.name, "test": name, "seconds": float(case.get("time") or 0)})
+    return _longest_first(rows)
+
+
+def _fixtures(done: list[Suite]) -> list[dict[str, object]]:
+    """Return how often each fixture was set up, and the seconds of that in all, the longest first."""
+    rows = []
+    for suite in done:
+        with contextlib.suppress(OSError, ValueError):
+            rows += [{"suite": suite.name, **row} for row in json.loads(suite.fixtures.read_text())]
+    return _longest_first(rows)
+
+
+def _longest_first(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda row: -float(str(row["seconds"])))
+
+
+def busy_seconds() -> float:
+    """Return the processor time that this machine has used since it started, of all processes; 0 if it cannot tell."""
+    try:
+        user, nice, system, _idle, _wait, *rest = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
+    except (OSError, ValueError):
+        return 0.0
+    return sum(map(int, (user, nice, system, *rest))) / os.sysconf("SC_CLK_TCK")
 
 
 def _failure(suite: Suite) -> Iterator[str]:
@@ -254,20 +329,38 @@ def _failure(suite: Suite) -> Iterator[str]:
     yield from shown[-SHOWN:]
 
 
-def report(run: Run, began: float) -> None:
-    """Print the failures, and how long each suite took; write the durations of all tests."""
-    rows = _durations(run.done)
-    (OUT / "durations.json").write_text(json.dumps(rows, indent=1))
+def report(run: Run, seconds: float, busy: float) -> None:
+    """Print the failures, and how long each suite took; write the durations of all suites, tests and fixtures.
+
+    Args:
+        run: What has ended.
+        seconds: How long it took.
+        busy: Seconds of processor time that all processes of the machine took meanwhile.
+    """
+    done = sorted(run.done, key=lambda suite: -suite.took)
+    tests, fixtures = _tests(done), _fixtures(done)
+    rows = [{"suite": each.name, "seconds": round(each.took, 1), "cpu": round(each.cpu, 1)} for each in done]
+    durations = {"seconds": seconds, "busy": busy, "suites": rows, "tests": tests, "fixtures": fixtures}
+    (OUT / "durations.json").write_text(json.dumps(durations, indent=1))
     for suite in run.done:
         if suite.failed:
             print(f"\n##### {suite.name}: exit code {suite.code}", *_failure(suite), sep="\n")
-    print(f"\n{'suite':24}{'seconds':>8}{'expected':>9}{'cores':>7}{'expected':>9}  (cores: without pods)")
-    for suite in sorted(run.done, key=lambda each: -each.took):
-        own = suite.cpu / suite.took if suite.took else 0.0
-        print(f"{suite.name:24}{suite.took:8.0f}{suite.seconds:9.0f}{own:7.2f}{suite.cores:9.2f}  {_outcome(suite)}")
-    print("the longest tests:", *(f"{row['seconds']:8.1f} s  {row['test']}" for row in rows[:10]), sep="\n")
+    print(
+        f"\nCI times by suite\n{'suite':24}{'seconds':>8}{'expected':>9}{'CPU s':>7}{'cores':>7}  (CPU: without pods)"
+    )
+    for suite in done:
+        print(
+            f"{suite.name:24}{suite.took:8.0f}{suite.seconds:9.0f}{suite.cpu:7.0f}{suite.cores:7.2f}  {_outcome(suite)}"
+        )
+    print("the longest tests:", *(f"{row['seconds']:8.1f} s  {row['test']}" for row in tests[:10]), sep="\n")
+    print(
+        "the longest fixtures:",
+        *(f"{row['seconds']:8.1f} s  {row['fixture']} of {row['suite']}, {row['times']} times" for row in fixtures[:5]),
+        sep="\n",
+    )
     failed = ", ".join(suite.name for suite in run.done if suite.failed)
-    print(f"\n{len(run.done)} suites in {time.monotonic() - began:.0f} s; failed: {failed or 'none'}")
+    print(f"\nthe machine was busy for {busy:.0f} of {seconds * (os.cpu_count() or 1):.0f} s of its cores")
+    print(f"{len(run.done)} suites in {seconds:.0f} s; failed: {failed or 'none'}")
 
 
 def main() -> int:
@@ -292,11 +385,14 @@ def _run(options: argparse.Namespace, arguments: list[str]) -> int:
     OUT.mkdir()
     together, alone = suites(options.folder.resolve(), cluster=options.cluster, arguments=arguments)
     if options.suite:
-        together, alone = ([each for each in part if each.name in options.suite] for part in (together, alone))
-    run, began = Run(together, alone, options.cores), time.monotonic()
+        together, alone = (
+            [each for each in part if {each.name, _folder_of(each.name)} & set(options.suite)]
+            for part in (together, alone)
+        )
+    run, began, busy = Run(together, alone, options.cores), time.monotonic(), busy_seconds()
     if not run.to_end():
         return 130
-    report(run, began)
+    report(run, time.monotonic() - began, busy_seconds() - busy)
     return 1 if any(suite.failed for suite in run.done) else 0
 
 

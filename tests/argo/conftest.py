@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.argo.world import World
+from tests.argo.environment import Environment
 from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, executor, image, namespace_of
 
 __all__ = ["cluster", "image"]
@@ -11,15 +11,15 @@ ACCOUNT = "argo-workflow"
 
 
 @pytest.fixture(scope="session")
-def world(cluster, image):
+def environment(cluster, image):
     with namespace_of(cluster) as namespace:
-        yield made_world(cluster, namespace, image)
+        yield made_environment(cluster, namespace, image)
 
 
-def made_world(cluster, namespace, image):
+def made_environment(cluster, namespace, image):
     """Return a namespace with a ServiceAccount, which may do what `overlays/argo` says, word for word."""
     cluster.api.create(ACCOUNTS, namespace, {"metadata": {"name": ACCOUNT}})
     overlay = cluster.kubectl("kustomize", ROOT / "manifests/overlays/argo")
     cluster.kubectl("apply", "-f", "-", stdin=overlay.replace("namespace: argo\n", f"namespace: {namespace}\n"))
     cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor(ACCOUNT))
-    return World(cluster, namespace, ACCOUNT, image)
+    return Environment(cluster, namespace, ACCOUNT, image)

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.argo.world import WORKFLOWS
+from tests.argo.environment import WORKFLOWS
 from tests.cluster import images
 from tests.pipelines.conftest import claim
 from tests.support.doc_examples import examples
@@ -50,12 +50,12 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def launchers(world):
+def launchers(environment):
     """The PriorityClass that an example names."""
     item = {"metadata": {"name": "launchers"}, "value": 1000}
-    world.cluster.api.create(PRIORITY_CLASSES, "", item)
+    environment.cluster.api.create(PRIORITY_CLASSES, "", item)
     yield
-    world.cluster.api.request("DELETE", PRIORITY_CLASSES.path("", "launchers"))
+    environment.cluster.api.request("DELETE", PRIORITY_CLASSES.path("", "launchers"))
 
 
 def test_every_example_runs_or_says_why_not():
@@ -65,17 +65,17 @@ def test_every_example_runs_or_says_why_not():
 
 @pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.usefixtures("trained", "launchers")
-def test_an_example_runs_to_its_end(example, world, claim):
+def test_an_example_runs_to_its_end(example, environment, claim):
     for workflow in example.workflows():
         if name_of(workflow) in CANNOT_RUN:
             continue
         before = set(claim.rglob("arguments"))
-        text = workflow.to_yaml().replace(IMAGE, world.image)
+        text = workflow.to_yaml().replace(IMAGE, environment.image)
         assert problems(text) == []
-        name = world.create(WORKFLOWS, yaml.safe_load(text))["metadata"]["name"]
-        assert world.ended(name) == "Succeeded", world.why(name)
+        name = environment.create(WORKFLOWS, yaml.safe_load(text))["metadata"]["name"]
+        assert environment.ended(name) == "Succeeded", environment.why(name)
         steps, called = RUN[name_of(workflow)]
-        phases = {node: each["phase"] for node, each in world.nodes(name).items()}
-        assert {phases.get(step) for step in steps} == {"Succeeded"}, world.why(name)
+        phases = {node: each["phase"] for node, each in environment.nodes(name).items()}
+        assert {phases.get(step) for step in steps} == {"Succeeded"}, environment.why(name)
         written = sorted(set(claim.rglob("arguments")) - before, key=lambda file: file.stat().st_mtime)
         assert [file.read_text().partition(" ")[0].strip() for file in written] == called

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.argo.world import JOBS, LONG, WORKFLOWS, job
+from tests.argo.environment import JOBS, LONG, WORKFLOWS, job
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
 from tfsteps.kube.client import Api
@@ -35,10 +35,10 @@ CELLS = [*itertools.product(POLICIES, LOSSES, PHASES)]
 class Trainings:
     """All jobs of a namespace as they come and go: two of a run that are both there and not being deleted are noted."""
 
-    def __init__(self, world):
+    def __init__(self, environment):
         self.jobs, self.overlaps, self.gone = {}, [], {}  # by run; runs; times by run
-        self.api = Api(world.cluster.api.access)
-        Watch(self.api, JOBS, world.namespace, self._saw)
+        self.api = Api(environment.cluster.api.access)
+        Watch(self.api, JOBS, environment.namespace, self._saw)
 
     def _saw(self, seen):
         match seen:
@@ -89,17 +89,19 @@ class Cell:
     def name(self):
         return f"{self.policy}-{self.loss}-{self.phase.split()[-1]}".lower()
 
-    def run(self, world, trainings):
+    def run(self, environment, trainings):
         """Submit, lose the launcher, and see all of it to its end."""
         killed = self.loss == "killed"
         script = LONG if killed and self.policy not in TRIES_AGAIN else HELD  # a finalizer is to find it running
-        submit(world, self.name, self.policy, script, finalizer=killed)
-        pod = running(world, self.name, replica=self.phase == "replica running")
+        submit(environment, self.name, self.policy, script, finalizer=killed)
+        pod = running(environment, self.name, replica=self.phase == "replica running")
         since = time.monotonic()
-        lose(world, self.loss, pod)
-        phase = released(world, self.name)
-        tries = sum(node["type"] == "Pod" and "fit" in node["displayName"] for node in world.nodes(self.name).values())
-        states = until(lambda: settled(trainings.of(world.flows[self.name]["uid"])), 60)
+        lose(environment, self.loss, pod)
+        phase = released(environment, self.name)
+        tries = sum(
+            node["type"] == "Pod" and "fit" in node["displayName"] for node in environment.nodes(self.name).values()
+        )
+        states = until(lambda: settled(trainings.of(environment.flows[self.name]["uid"])), 60)
         self.seconds = round(time.monotonic() - since, 1)
         self.outcome = f"{phase}, {tries} tries"
         self.left = states
@@ -115,66 +117,68 @@ def settled(states):
     return "runs" not in states and (states or ["never made"])
 
 
-def submit(world, name, policy, script=HELD, *, finalizer=False, **spec):
+def submit(environment, name, policy, script=HELD, *, finalizer=False, **spec):
     """Submit a Workflow of one train step that has this retry policy. Lint would refuse it: it wants Always."""
     inputs = job(script)
     inputs["spec"] |= spec
-    flow = world.one(name, on_exit=finalizer, inputs=inputs).to_dict()
+    flow = environment.one(name, on_exit=finalizer, inputs=inputs).to_dict()
     template = next(each for each in flow["spec"]["templates"] if each["name"] == "train")
     template.pop("retryStrategy", None)
     if policy != "none":
         template["retryStrategy"] = {"limit": 3, "retryPolicy": policy, "backoff": {"duration": "1"}}
-    world.flows[name] = world.create(WORKFLOWS, flow)["metadata"]
+    environment.flows[name] = environment.create(WORKFLOWS, flow)["metadata"]
 
 
-def running(world, name, *, replica):
+def running(environment, name, *, replica):
     """Return the name of a Workflow's launcher pod once it, or a replica of its job, runs."""
 
     def launcher():
-        return next((pod for pod in world.launchers(name) if pod["status"].get("phase") == "Running"), None)
+        return next((pod for pod in environment.launchers(name) if pod["status"].get("phase") == "Running"), None)
 
     def node_runs():
-        return any(node["type"] == "Pod" and node["phase"] == "Running" for node in world.nodes(name).values())
+        return any(node["type"] == "Pod" and node["phase"] == "Running" for node in environment.nodes(name).values())
 
     pod = until(launcher)
     if replica:
-        until(lambda: replicas(world, name))
+        until(lambda: replicas(environment, name))
         until(node_runs)  # until then Argo makes a pod again that is lost
     return pod["metadata"]["name"]
 
 
-def replicas(world, name):
+def replicas(environment, name):
     """Return the names of the pods of a Workflow's jobs that run."""
-    selector = f"{RUN_ID}={world.flows[name]['uid']},training.kubeflow.org/job-role"
-    pods = world.cluster.api.list(PODS, world.namespace, labelSelector=selector)["items"]
+    selector = f"{RUN_ID}={environment.flows[name]['uid']},training.kubeflow.org/job-role"
+    pods = environment.cluster.api.list(PODS, environment.namespace, labelSelector=selector)["items"]
     return [pod["metadata"]["name"] for pod in pods if pod["status"].get("phase") == "Running"]
 
 
-def released(world, name):
+def released(environment, name):
     """Return a Workflow's phase once it has ended; whatever it trains meanwhile is released."""
 
     def phase():
-        for pod in replicas(world, name):
-            world.cluster.kubectl("exec", "-n", world.namespace, pod, "--", "touch", "/tmp/released", whatever=True)
+        for pod in replicas(environment, name):
+            environment.cluster.kubectl(
+                "exec", "-n", environment.namespace, pod, "--", "touch", "/tmp/released", whatever=True
+            )
         time.sleep(0.5)  # some others ask as well
-        found = world.status(name).get("phase")
+        found = environment.status(name).get("phase")
         return found in {"Succeeded", "Failed", "Error"} and found
 
     return until(phase)
 
 
-def lose(world, loss, pod):
+def lose(environment, loss, pod):
     if loss == "deleted":
-        world.delete(PODS, pod)
+        environment.delete(PODS, pod)
     elif loss == "evicted":
-        world.evict(pod)
+        environment.evict(pod)
     else:
-        world.kill(pod)
+        environment.kill(pod)
 
 
 @pytest.fixture(scope="module")
-def trainings(world):
-    watched = Trainings(world)
+def trainings(environment):
+    watched = Trainings(environment)
     yield watched
     watched.api.stopping.set()
 
@@ -183,43 +187,43 @@ def trainings(world):
 
 
 @pytest.fixture(scope="module")
-def kept(world, trainings):
+def kept(environment, trainings):
     """Evict the launchers of two Workflows whose jobs are kept, and retry one; return when, and that one's job then."""
     for name, seconds in KEPT_SECONDS.items():
-        submit(world, name, "none", finalizer=True, on_evicted=f"{seconds}s", command=["sleep", "900"])
-    pods = [running(world, name, replica=True) for name in KEPT_SECONDS]
+        submit(environment, name, "none", finalizer=True, on_evicted=f"{seconds}s", command=["sleep", "900"])
+    pods = [running(environment, name, replica=True) for name in KEPT_SECONDS]
     for pod in pods:
-        world.evict(pod)
+        environment.evict(pod)
     since = time.monotonic()
     for name in KEPT_SECONDS:
-        assert world.ended(name) in {"Failed", "Error"}, world.why(name)  # its finalizer has run
-    (job_then,) = world.jobs("kept-adopted")
-    retry(world, "kept-adopted")
+        assert environment.ended(name) in {"Failed", "Error"}, environment.why(name)  # its finalizer has run
+    (job_then,) = environment.jobs("kept-adopted")
+    retry(environment, "kept-adopted")
     return since, job_then
 
 
-def retry(world, name):
+def retry(environment, name):
     """Start the failed step of a Workflow again, as `argo retry` and Kubeflow Pipelines' Retry do."""
-    nodes = world.status(name)["nodes"]
+    nodes = environment.status(name)["nodes"]
     again = {"phase": "Running", "message": None, "finishedAt": None}
     changed = {key: again if node["type"] == "DAG" else None for key, node in nodes.items()}
     labels = {"workflows.argoproj.io/completed": None, "workflows.argoproj.io/phase": "Running"}
     patch = {"metadata": {"labels": labels}, "status": {**again, "nodes": changed, "conditions": None}}
     selector = f"workflows.argoproj.io/workflow={name}"
-    for pod in world.cluster.api.list(PODS, world.namespace, labelSelector=selector)["items"]:
-        world.delete(PODS, pod["metadata"]["name"])
-    world.cluster.api.patch(WORKFLOWS, world.namespace, name, patch)
+    for pod in environment.cluster.api.list(PODS, environment.namespace, labelSelector=selector)["items"]:
+        environment.delete(PODS, pod["metadata"]["name"])
+    environment.cluster.api.patch(WORKFLOWS, environment.namespace, name, patch)
 
 
 # --- the table
 
 
 @pytest.fixture(scope="module")
-def table(world, trainings, kept):
+def table(environment, trainings, kept):
     """Run all cells, some side by side, and print the table."""
     cells = [Cell(*each) for each in CELLS]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        results = list(pool.map(lambda cell: attempt(lambda: cell.run(world, trainings)), cells))
+        results = list(pool.map(lambda cell: attempt(lambda: cell.run(environment, trainings)), cells))
     print(*(cell.row() for cell in cells), sep="\n")
     return {cell.name: (cell, error) for cell, error in zip(cells, results, strict=True)}
 
@@ -234,37 +238,37 @@ def attempt(what):
 
 
 @pytest.mark.parametrize("name", [Cell(*each).name for each in CELLS])
-def test_a_lost_launcher(name, table, world, trainings):
+def test_a_lost_launcher(name, table, environment, trainings):
     cell, error = table[name]
     if error:
-        raise AssertionError(world.why(cell.name)) from error
-    run = world.flows[cell.name]["uid"]
+        raise AssertionError(environment.why(cell.name)) from error
+    run = environment.flows[cell.name]["uid"]
     assert run not in trainings.overlaps, "two trainings side by side"
     assert trainings.of(run).count("Succeeded") <= 1, "a second training after a success"
     if not cell.outcome.startswith("Succeeded"):
         assert set(trainings.of(run)) <= {"gone"}, "nobody comes for a job that was left"
     if cell.policy == "Always":
-        assert cell.outcome.startswith("Succeeded"), world.why(cell.name)
+        assert cell.outcome.startswith("Succeeded"), environment.why(cell.name)
         assert trainings.of(run) == ["Succeeded"], "the next pod adopts the job"
 
 
-def test_a_retry_of_the_run_adopts_a_kept_job(world, kept):
+def test_a_retry_of_the_run_adopts_a_kept_job(environment, kept):
     since, before = kept
     assert [owner["kind"] for owner in before["ownerReferences"]] == [KEEPERS.kind]
     assert KEPT_UNTIL in before["annotations"]
     time.sleep(max(0.0, since + KEPT_SECONDS["kept-adopted"] + 5 - time.monotonic()))
-    (after,) = world.jobs("kept-adopted")
-    assert (after["uid"], after.get("deletionTimestamp")) == (before["uid"], None), world.why("kept-adopted")
-    assert [owner["uid"] for owner in after["ownerReferences"]] == [world.flows["kept-adopted"]["uid"]]
+    (after,) = environment.jobs("kept-adopted")
+    assert (after["uid"], after.get("deletionTimestamp")) == (before["uid"], None), environment.why("kept-adopted")
+    assert [owner["uid"] for owner in after["ownerReferences"]] == [environment.flows["kept-adopted"]["uid"]]
     assert KEPT_UNTIL not in after["annotations"]
-    world.patch("kept-adopted", {"shutdown": "Terminate"})
-    until(lambda: not world.jobs("kept-adopted"), 10)
+    environment.patch("kept-adopted", {"shutdown": "Terminate"})
+    until(lambda: not environment.jobs("kept-adopted"), 10)
 
 
-def test_a_kept_job_that_nobody_comes_for_is_deleted_by_kubernetes(world, kept, trainings, record_property):
-    until(lambda: not world.jobs("kept-forgotten"))
-    seconds = round(trainings.gone[world.flows["kept-forgotten"]["uid"]] - kept[0], 1)
+def test_a_kept_job_that_nobody_comes_for_is_deleted_by_kubernetes(environment, kept, trainings, record_property):
+    until(lambda: not environment.jobs("kept-forgotten"))
+    seconds = round(trainings.gone[environment.flows["kept-forgotten"]["uid"]] - kept[0], 1)
     record_property("seconds", seconds)
     kept_seconds = KEPT_SECONDS["kept-forgotten"]
     assert kept_seconds - 3 < seconds < kept_seconds + 10
-    until(lambda: not world.cluster.api.list(KEEPERS, world.namespace)["items"], 10)
+    until(lambda: not environment.cluster.api.list(KEEPERS, environment.namespace)["items"], 10)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.argo.conftest import made_world
-from tests.argo.world import BUSYBOX
+from tests.argo.conftest import made_environment
+from tests.argo.environment import BUSYBOX
 from tests.preflight.conftest import namespace_of
 from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
@@ -42,11 +42,11 @@ def strict(cluster, image):
     measured = {**JOB, "command": ["sh", "-c", script], "volumes": volumes, "outputs": outputs, "pod": NARROW}
     with namespace_of(cluster, **RESTRICTED) as namespace, claim_of(cluster, namespace):
         cluster.api.create(QUOTAS, namespace, {"metadata": {"name": "team"}, "spec": {"hard": HARD}})
-        world = made_world(cluster, namespace, image)
+        environment = made_environment(cluster, namespace, image)
         for name, settings in {"fits": {}, "refused": {"pod_spec_patch": "{}"}}.items():
-            world.submit(world.one(name, inputs={"spec": JOB}, settings=settings, on_exit=name == "fits"))
-        world.submit(world.one("measured", inputs={"spec": measured}))
-        yield world
+            environment.submit(environment.one(name, inputs={"spec": JOB}, settings=settings, on_exit=name == "fits"))
+        environment.submit(environment.one("measured", inputs={"spec": measured}))
+        yield environment
 
 
 def test_the_steps_run(strict):

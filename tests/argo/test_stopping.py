@@ -9,7 +9,7 @@ import time
 import pytest
 from hera.workflows import Steps
 
-from tests.argo.world import LONG, WORKFLOWS, job
+from tests.argo.environment import LONG, WORKFLOWS, job
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
 from tfsteps.kube.client import Resource
@@ -30,119 +30,119 @@ SECONDS = 5.0
 
 
 @pytest.fixture(scope="module")
-def flows(world):
+def flows(environment):
     """Submit all Workflows, which run side by side, and first those whose time runs."""
-    world.submit(world.one("step-deadline", LONG, settings={"active_deadline_seconds": 75}))
-    world.submit(world.one("workflow-deadline", LONG, active_deadline_seconds=90))
+    environment.submit(environment.one("step-deadline", LONG, settings={"active_deadline_seconds": 75}))
+    environment.submit(environment.one("workflow-deadline", LONG, active_deadline_seconds=90))
     for name in OUT_OF_TIME:
-        world.running(name)  # before there are so many that it is not up in time
+        environment.running(name)  # before there are so many that it is not up in time
     for name in MOVES:
-        world.submit(world.one(name, HELD))
+        environment.submit(environment.one(name, HELD))
     for name in (*STOPS, "deleted"):
-        world.submit(world.one(name, LONG))
-    world.submit(world.one("left", LONG, settings={"retries": 0}))
-    world.submit(suspended(world))
+        environment.submit(environment.one(name, LONG))
+    environment.submit(environment.one("left", LONG, settings={"retries": 0}))
+    environment.submit(suspended(environment))
 
 
-def suspended(world):
+def suspended(environment):
     """Return a Workflow of two steps."""
-    with world.workflow("suspended") as flow, Steps(name="main"):
-        world.step("train")("first", **job(HELD))
-        world.step("train")("second", **job("echo up"))
+    with environment.workflow("suspended") as flow, Steps(name="main"):
+        environment.step("train")("first", **job(HELD))
+        environment.step("train")("second", **job("echo up"))
     return flow
 
 
-def running(world, name):
+def running(environment, name):
     """Return the launcher's pod of a Workflow and the uid of its job, which runs."""
-    made = world.running(name)
-    (pod,) = world.launchers(name)
+    made = environment.running(name)
+    (pod,) = environment.launchers(name)
     return pod["metadata"], made["uid"]
 
 
-def adopted(world, name, pod, uid):
+def adopted(environment, name, pod, uid):
     """Check that a launcher made anew goes on with the job, and the Workflow succeeds with that one job."""
-    until(lambda: any(each["metadata"]["uid"] != pod["uid"] for each in world.launchers(name)))
-    world.release(name)
-    assert world.ended(name) == "Succeeded", world.why(name)
-    assert [each["uid"] for each in world.jobs(name)] == [uid]
+    until(lambda: any(each["metadata"]["uid"] != pod["uid"] for each in environment.launchers(name)))
+    environment.release(name)
+    assert environment.ended(name) == "Succeeded", environment.why(name)
+    assert [each["uid"] for each in environment.jobs(name)] == [uid]
 
 
 @pytest.mark.usefixtures("flows")
-def test_drained(world):
-    pod, uid = running(world, "drained")
-    node = world.cluster.api.get(PODS, world.namespace, pod["name"])["spec"]["nodeName"]
-    world.cluster.api.patch(NODES, "", node, {"spec": {"unschedulable": True}})
+def test_drained(environment):
+    pod, uid = running(environment, "drained")
+    node = environment.cluster.api.get(PODS, environment.namespace, pod["name"])["spec"]["nodeName"]
+    environment.cluster.api.patch(NODES, "", node, {"spec": {"unschedulable": True}})
     try:
-        world.evict(pod["name"])
+        environment.evict(pod["name"])
         time.sleep(3)
-        assert [each["uid"] for each in world.jobs("drained")] == [uid]
+        assert [each["uid"] for each in environment.jobs("drained")] == [uid]
     finally:
-        world.cluster.api.patch(NODES, "", node, {"spec": {"unschedulable": None}})
-    adopted(world, "drained", pod, uid)
+        environment.cluster.api.patch(NODES, "", node, {"spec": {"unschedulable": None}})
+    adopted(environment, "drained", pod, uid)
 
 
 @pytest.mark.usefixtures("flows")
-def test_killed(world):
-    pod, uid = running(world, "killed")
-    world.kill(pod["name"])
-    adopted(world, "killed", pod, uid)
-    tries = [world.nodes("killed")[each]["phase"] for each in ("fit(0)", "fit(1)")]
-    assert tries == ["Failed", "Succeeded"], world.why("killed")
+def test_killed(environment):
+    pod, uid = running(environment, "killed")
+    environment.kill(pod["name"])
+    adopted(environment, "killed", pod, uid)
+    tries = [environment.nodes("killed")[each]["phase"] for each in ("fit(0)", "fit(1)")]
+    assert tries == ["Failed", "Succeeded"], environment.why("killed")
 
 
 @pytest.mark.usefixtures("flows")
 @pytest.mark.parametrize("name", STOPS)
-def test_stopped(name, world, record_property):
+def test_stopped(name, environment, record_property):
     spec, exit_handler = STOPS[name]
-    world.running(name)
-    record_property("seconds", world.gone(name, world.patch(name, spec), SECONDS))
-    assert world.ended(name) == "Failed", world.why(name)
+    environment.running(name)
+    record_property("seconds", environment.gone(name, environment.patch(name, spec), SECONDS))
+    assert environment.ended(name) == "Failed", environment.why(name)
     time.sleep(1)
-    assert (f"{name}.onExit" in world.nodes(name)) is exit_handler
+    assert (f"{name}.onExit" in environment.nodes(name)) is exit_handler
     if exit_handler:
-        until(lambda: world.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded")
-        assert world.decoded(name, "cleanup", "removed") == [], "its launcher did it"
-    until(lambda: not world.launchers(name))
-    assert world.jobs(name) == []
+        until(lambda: environment.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded")
+        assert environment.decoded(name, "cleanup", "removed") == [], "its launcher did it"
+    until(lambda: not environment.launchers(name))
+    assert environment.jobs(name) == []
 
 
 @pytest.mark.usefixtures("flows")
-def test_deleted(world, record_property):
-    world.running("deleted")
-    record_property("seconds", world.gone("deleted", world.delete(WORKFLOWS, "deleted"), SECONDS))
-    assert not world.exists("deleted")
+def test_deleted(environment, record_property):
+    environment.running("deleted")
+    record_property("seconds", environment.gone("deleted", environment.delete(WORKFLOWS, "deleted"), SECONDS))
+    assert not environment.exists("deleted")
 
 
 @pytest.mark.usefixtures("flows")
-def test_the_finalizer_removes_what_a_launcher_left(world, record_property):
-    pod, _ = running(world, "left")
+def test_the_finalizer_removes_what_a_launcher_left(environment, record_property):
+    pod, _ = running(environment, "left")
     since = time.monotonic()
-    world.kill(pod["name"])
-    assert world.ended("left") == "Failed", world.why("left")
-    record_property("seconds", world.gone("left", since, 60))
-    assert world.nodes("left")["left.onExit"]["phase"] == "Succeeded"
-    assert len(world.decoded("left", "cleanup", "removed")) == 1
+    environment.kill(pod["name"])
+    assert environment.ended("left") == "Failed", environment.why("left")
+    record_property("seconds", environment.gone("left", since, 60))
+    assert environment.nodes("left")["left.onExit"]["phase"] == "Succeeded"
+    assert len(environment.decoded("left", "cleanup", "removed")) == 1
 
 
 @pytest.mark.usefixtures("flows")
-def test_suspended(world):
-    _, uid = running(world, "suspended")
-    world.patch("suspended", {"suspend": True})
-    world.release("suspended")
-    until(lambda: not world.launchers("suspended"))
+def test_suspended(environment):
+    _, uid = running(environment, "suspended")
+    environment.patch("suspended", {"suspend": True})
+    environment.release("suspended")
+    until(lambda: not environment.launchers("suspended"))
     time.sleep(2)
-    assert [each["uid"] for each in world.jobs("suspended")] == [uid], "what runs goes on, nothing new begins"
-    world.patch("suspended", {"suspend": None})
-    assert world.ended("suspended") == "Succeeded", world.why("suspended")
-    assert len(world.jobs("suspended")) == 2
+    assert [each["uid"] for each in environment.jobs("suspended")] == [uid], "what runs goes on, nothing new begins"
+    environment.patch("suspended", {"suspend": None})
+    assert environment.ended("suspended") == "Succeeded", environment.why("suspended")
+    assert len(environment.jobs("suspended")) == 2
 
 
 @pytest.mark.usefixtures("flows")
 @pytest.mark.parametrize("name", OUT_OF_TIME)
-def test_out_of_time(name, world):
-    assert world.ended(name) == "Failed", world.why(name)
-    assert "] up" in world.log(name), "there was a job"
-    assert world.jobs(name) == []
-    assert world.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded", world.why(name)
-    tries = [each for each in world.nodes(name) if each.startswith("fit(")]
+def test_out_of_time(name, environment):
+    assert environment.ended(name) == "Failed", environment.why(name)
+    assert "] up" in environment.log(name), "there was a job"
+    assert environment.jobs(name) == []
+    assert environment.nodes(name)[f"{name}.onExit"]["phase"] == "Succeeded", environment.why(name)
+    tries = [each for each in environment.nodes(name) if each.startswith("fit(")]
     assert tries == ["fit(0)"], "what is out of time is not tried again"

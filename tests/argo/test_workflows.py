@@ -6,7 +6,7 @@ import pytest
 from hera.workflows import DAG, Container, Parameter, Steps, Workflow
 from hera.workflows.models import ValueFrom, WorkflowTemplateRef
 
-from tests.argo.world import BUSYBOX, CLUSTER_TEMPLATES, TEMPLATES, WORKFLOWS, job
+from tests.argo.environment import BUSYBOX, CLUSTER_TEMPLATES, TEMPLATES, WORKFLOWS, job
 from tests.support.waiting import until
 from tfsteps.argo import problems, workflow_template
 from tfsteps.runs.identity import new_run_id
@@ -28,46 +28,46 @@ def shell(name, script, *inputs, outputs=None):
     )
 
 
-def branches(world):
+def branches(environment):
     """Return a Workflow whose gate decides which of two jobs is run, and whose last step gets that one's output."""
-    with world.workflow("branches") as flow:
+    with environment.workflow("branches") as flow:
         score = shell("score", """echo '{"accuracy": 0.93}' > /tmp/out""", outputs="metrics")
         tell = shell("tell", """echo '{{inputs.parameters.job}}' > /tmp/out""", "job", outputs="said")
         with DAG(name="main"):
             measured = score(name="score")
-            gate = world.step("evaluate_gate")(
+            gate = environment.step("evaluate_gate")(
                 "gate", metric="accuracy", threshold=0.9, metrics=measured.get_parameter("metrics")
             )
             decision = gate.get_parameter("decision")
-            fit = world.step("train")("fit", **job(QUICK), when=f"{decision} == pass")
-            never = world.step("train")("never", **job(QUICK), when=f"{decision} == fail")
+            fit = environment.step("train")("fit", **job(QUICK), when=f"{decision} == pass")
+            never = environment.step("train")("never", **job(QUICK), when=f"{decision} == fail")
             _ = measured >> gate >> [fit, never]
             _ = fit >> tell(name="tell", arguments={"job": fit.get_parameter("job")})
     return flow
 
 
-def parted(world):
+def parted(environment):
     """Return a Workflow that launches a job, does other work, and waits for the job."""
-    with world.workflow("parted") as flow:
+    with environment.workflow("parted") as flow:
         other = shell("other", "true")
         with Steps(name="main"):
-            begun = world.step("launch")("go", **job("echo up; sleep 8"))
+            begun = environment.step("launch")("go", **job("echo up; sleep 8"))
             other(name="meanwhile")
-            world.step("wait")("end", job=begun.get_parameter("job"))
+            environment.step("wait")("end", job=begun.get_parameter("job"))
     return flow
 
 
-def side_by_side(world):
+def side_by_side(environment):
     """Return a Workflow that runs three jobs at once in a loop."""
-    with world.workflow("side-by-side") as flow, DAG(name="main"):
+    with environment.workflow("side-by-side") as flow, DAG(name="main"):
         rates = [0.1, 0.01, 0.001]
-        world.step("train")("fit", **job("echo rate {{item}}; sleep 3"), name="loop", with_items=rates)
+        environment.step("train")("fit", **job("echo rate {{item}}; sleep 3"), name="loop", with_items=rates)
     return flow
 
 
-def by_reference(world):
+def by_reference(environment):
     """Submit a Workflow that refers to the WorkflowTemplate, as those do that are written as YAML."""
-    given = [{"name": name, "value": value} for name, value in world.step("train").values(job(QUICK)).items()]
+    given = [{"name": name, "value": value} for name, value in environment.step("train").values(job(QUICK)).items()]
     reference = {"name": "tfsteps", "template": "train"}
     step = {"name": "fit", "templateRef": reference, "arguments": {"parameters": given}}
     templates = [{"name": "main", "steps": [[step]]}]
@@ -75,74 +75,77 @@ def by_reference(world):
         "apiVersion": WORKFLOWS.api,
         "kind": WORKFLOWS.kind,
         "metadata": {"name": "by-reference"},
-        "spec": {"entrypoint": "main", "serviceAccountName": world.account, "templates": templates},
+        "spec": {"entrypoint": "main", "serviceAccountName": environment.account, "templates": templates},
     }
     assert problems(json.dumps(item)) == []
-    world.flows["by-reference"] = world.create(WORKFLOWS, item)["metadata"]
+    environment.flows["by-reference"] = environment.create(WORKFLOWS, item)["metadata"]
 
 
-def of_template(world, cluster_name):
+def of_template(environment, cluster_name):
     """Submit the ClusterWorkflowTemplate as it is: one train step, and a finalizer."""
     flow = Workflow(
         name="of-template",
         workflow_template_ref=WorkflowTemplateRef(name=cluster_name, cluster_scope=True),
-        arguments=world.step("train").values(job(QUICK)),
+        arguments=environment.step("train").values(job(QUICK)),
     )
-    world.submit(flow)
+    environment.submit(flow)
 
 
 @pytest.fixture(scope="module")
-def flows(world):
+def flows(environment):
     """Submit all Workflows, which run side by side."""
     name = f"tfsteps-{new_run_id()}"
-    made = {"image": world.image, "service_account_name": world.account}
-    world.create(TEMPLATES, workflow_template(**made).to_dict())
-    world.cluster.api.create(CLUSTER_TEMPLATES, "", workflow_template(cluster=True, name=name, **made).to_dict())
+    made = {"image": environment.image, "service_account_name": environment.account}
+    environment.create(TEMPLATES, workflow_template(**made).to_dict())
+    environment.cluster.api.create(CLUSTER_TEMPLATES, "", workflow_template(cluster=True, name=name, **made).to_dict())
     for flow in (branches, parted, side_by_side):
-        world.submit(flow(world))
-    until(lambda: world.status("branches").get("phase"))  # a controller that has seen it has seen the templates
-    by_reference(world)
-    of_template(world, name)
+        environment.submit(flow(environment))
+    until(lambda: environment.status("branches").get("phase"))  # a controller that has seen it has seen the templates
+    by_reference(environment)
+    of_template(environment, name)
     yield
-    world.cluster.api.request("DELETE", CLUSTER_TEMPLATES.path("", name))
+    environment.cluster.api.request("DELETE", CLUSTER_TEMPLATES.path("", name))
 
 
 @pytest.mark.usefixtures("flows")
-def test_a_gate_decides_a_branch_and_outputs_go_from_step_to_step(world):
-    assert world.ended("branches") == "Succeeded", world.why("branches")
-    nodes = world.nodes("branches")
-    assert (world.output("branches", "gate", "decision"), world.output("branches", "gate", "value")) == ("pass", "0.93")
+def test_a_gate_decides_a_branch_and_outputs_go_from_step_to_step(environment):
+    assert environment.ended("branches") == "Succeeded", environment.why("branches")
+    nodes = environment.nodes("branches")
+    assert (environment.output("branches", "gate", "decision"), environment.output("branches", "gate", "value")) == (
+        "pass",
+        "0.93",
+    )
     assert nodes["never"]["phase"] == "Skipped"
-    told = world.decoded("branches", "tell", "said")
-    (made,) = world.jobs("branches")
+    told = environment.decoded("branches", "tell", "said")
+    (made,) = environment.jobs("branches")
     assert (told["name"], told["uid"], told["state"]) == (made["name"], made["uid"], "succeeded")
 
 
 @pytest.mark.usefixtures("flows")
-def test_a_job_that_one_step_launches_and_another_waits_for(world):
-    assert world.ended("parted") == "Succeeded", world.why("parted")
-    (made,) = world.jobs("parted")
-    begun = world.decoded("parted", "go", "job")
-    ended = world.decoded("parted", "end", "job")
+def test_a_job_that_one_step_launches_and_another_waits_for(environment):
+    assert environment.ended("parted") == "Succeeded", environment.why("parted")
+    (made,) = environment.jobs("parted")
+    begun = environment.decoded("parted", "go", "job")
+    ended = environment.decoded("parted", "end", "job")
     assert begun["uid"] == ended["uid"] == made["uid"]
     assert ended["state"] == "succeeded"
 
 
 @pytest.mark.usefixtures("flows")
-def test_jobs_side_by_side_in_a_loop(world):
-    assert world.ended("side-by-side") == "Succeeded", world.why("side-by-side")
-    made = world.jobs("side-by-side")
+def test_jobs_side_by_side_in_a_loop(environment):
+    assert environment.ended("side-by-side") == "Succeeded", environment.why("side-by-side")
+    made = environment.jobs("side-by-side")
     assert len({each["name"] for each in made}) == len({each["labels"]["tfsteps.dev/task"] for each in made}) == 3
     assert {each["labels"]["tfsteps.dev/pipeline"] for each in made} == {"side-by-side"}
 
 
 @pytest.mark.usefixtures("flows")
-def test_a_workflow_that_refers_to_the_template(world):
-    assert world.ended("by-reference") == "Succeeded", world.why("by-reference")
-    assert len(world.jobs("by-reference")) == 1
+def test_a_workflow_that_refers_to_the_template(environment):
+    assert environment.ended("by-reference") == "Succeeded", environment.why("by-reference")
+    assert len(environment.jobs("by-reference")) == 1
 
 
 @pytest.mark.usefixtures("flows")
-def test_the_cluster_template_submitted_as_it_is(world):
-    assert world.ended("of-template") == "Succeeded", world.why("of-template")
-    assert until(lambda: world.nodes("of-template")["of-template.onExit"])["phase"] == "Succeeded"
+def test_the_cluster_template_submitted_as_it_is(environment):
+    assert environment.ended("of-template") == "Succeeded", environment.why("of-template")
+    assert until(lambda: environment.nodes("of-template")["of-template.onExit"])["phase"] == "Succeeded"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import images, install, node
@@ -79,13 +80,17 @@ def _start(wanted: list[str], programs: dict[str, Path]) -> None:
     install.kubectl(programs, "apply", "-f", str(STATE / "dns.yaml"))
     print(f"cluster: Kubernetes is ready after {time.monotonic() - begin:.1f} s", flush=True)
     marks = {name: STATE / f"{name}.installed" for name in wanted}
-    for name in (n for n in wanted if not marks[n].exists()):
-        install.install(name, programs)
-    for name in wanted:
+    install.install([name for name in wanted if not marks[name].exists()], programs)
+
+    def wait(name: str) -> None:
         install.wait(name, programs)
         if not marks[name].exists():
             marks[name].touch()
             print(f"cluster: {name} is ready after {time.monotonic() - begin:.1f} s", flush=True)
+
+    with ThreadPoolExecutor() as pool:
+        for waiting in [pool.submit(wait, name) for name in wanted]:
+            waiting.result()
 
 
 def status() -> int:

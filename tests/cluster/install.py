@@ -2,7 +2,8 @@
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,14 +104,26 @@ def _render(name: str, programs: Mapping[str, Path]) -> str:
     return kubectl(programs, "kustomize", str(work))
 
 
-def install(name: str, programs: Mapping[str, Path]) -> None:
-    """Load an operator's images and apply its manifests; `wait` tells when it is ready."""
+def install(names: Sequence[str], programs: Mapping[str, Path]) -> None:
+    """Load operators' images and apply their manifests; `wait` tells when one is ready."""
+    with ThreadPoolExecutor() as pool:
+        rendered = [pool.submit(_render, name, programs) for name in names]
+        loaded = [pool.submit(_load, image, programs) for name in names for image in OPERATORS[name].images]
+        for future in loaded:
+            future.result()
+    for name, manifests in zip(names, rendered, strict=True):
+        _apply(name, manifests.result(), programs)  # in order: Trainer looks for the APIs of the others as it starts
+
+
+def _load(image: Image, programs: Mapping[str, Path]) -> None:
+    images.load_programs(image.reference, {image.path: programs[image.program]}, [f"/{image.path}"], image.user)
+
+
+def _apply(name: str, manifests: str, programs: Mapping[str, Path]) -> None:
     operator = OPERATORS[name]
-    for image in operator.images:
-        images.load_programs(image.reference, {image.path: programs[image.program]}, [f"/{image.path}"], image.user)
     namespace = f'{{"apiVersion": "v1", "kind": "Namespace", "metadata": {{"name": "{operator.namespace}"}}}}'
     kubectl(programs, "apply", "-f", "-", text=namespace)
-    kubectl(programs, "apply", "--server-side", "--force-conflicts", "-f", "-", text=_render(name, programs))
+    kubectl(programs, "apply", "--server-side", "--force-conflicts", "-f", "-", text=manifests)
 
 
 def wait(name: str, programs: Mapping[str, Path], timeout: int = 120) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.conformance.environment import Environment
 from tests.conformance.systems import System
-from tests.conformance.world import World
 from tfsteps.systems.capabilities import FEATURES, Level
 
 
@@ -20,7 +20,7 @@ class Case:
     """
 
     name: str
-    run: Callable[[World], None]
+    run: Callable[[Environment], None]
     needs: frozenset[str] = frozenset()
     alone: bool = False
 

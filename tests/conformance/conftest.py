@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster import images, paths
 from tests.conformance.case import Case
+from tests.conformance.environment import Environment
 from tests.conformance.systems import System
-from tests.conformance.world import World
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 
@@ -18,8 +18,7 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _STANDIN = [
     "images/standin/Dockerfile",
     "components/tfsteps/__init__.py",
-    "components/tfsteps/tensorboard/__init__.py",
-    "components/tfsteps/tensorboard/event_files.py",
+    "components/tfsteps/event_files.py",
     "tests/support/event_writer.py",
     "tests/programs/standin.py",
 ]
@@ -59,8 +58,8 @@ def case_outcomes(request, kubeconfig, build, tmp_path_factory):
     api = Api(access.find())
 
     def run(system: System, case: Case) -> None:
-        with World(system, api, image, folder / f"{system.name}-{case.name.replace(' ', '-')}") as world:
-            case.run(world)
+        with Environment(system, api, image, folder / f"{system.name}-{case.name.replace(' ', '-')}") as environment:
+            case.run(environment)
 
     chosen = [
         item.callspec.params for item in request.session.items if "case_outcomes" in getattr(item, "fixturenames", ())

@@ -8,9 +8,9 @@ import json
 import msgspec
 import pytest
 
+from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.test_job_systems import CASES
-from tests.conformance.world import World
 from tests.support import features
 from tests.support.waiting import until
 from tfsteps.kube import access
@@ -39,34 +39,36 @@ def test_what_a_system_has_is_shown_by_a_case(system, feature):
 
 
 @pytest.fixture(scope="module")
-def worlds(kubeconfig, tmp_path_factory):
+def environments(kubeconfig, tmp_path_factory):
     """Return a function that gives each system a namespace."""
     made = {}
 
     def of(system):
         if system.name not in made:
-            made[system.name] = World(system, Api(access.find()), "busybox:latest", tmp_path_factory.mktemp("w") / "w")
+            made[system.name] = Environment(
+                system, Api(access.find()), "busybox:latest", tmp_path_factory.mktemp("w") / "w"
+            )
             made[system.name].__enter__()
         return made[system.name]
 
     yield of
-    for world in made.values():
-        world.__exit__()
+    for environment in made.values():
+        environment.__exit__()
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_is_accepted_or_refused(system, feature, worlds):
-    world, job = worlds(system), features.job_of(system.name, feature)
-    where = registry.get(system.name, namespace=world.namespace)
+def test_is_accepted_or_refused(system, feature, environments):
+    environment, job = environments(system), features.job_of(system.name, feature)
+    where = registry.get(system.name, namespace=environment.namespace)
     if features.level(system.name, feature) is not Level.REFUSED:
         for item in json.loads(msgspec.json.encode(where.plan(job, features.IDENTITY, features.PLACES))):
             resource = Resource(item["apiVersion"], f"{item['kind'].lower()}s", item["kind"])
-            world.api.create(resource, world.namespace, item, dry_run=True)
+            environment.api.create(resource, environment.namespace, item, dry_run=True)
         return
     if FEATURES[feature].job:
-        launcher = world.launch({**features.BASE, **FEATURES[feature].job}, task=feature)
+        launcher = environment.launch({**features.BASE, **FEATURES[feature].job}, task=feature)
         assert launcher.wait() == 2
         assert all(problem.wrong in launcher.text() for problem in where.problems(job))
-        until(world.gone)
+        until(environment.gone)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from tests.conformance import stories, verdicts
+from tests.conformance import scenarios, verdicts
 from tests.conformance.systems import SYSTEMS
 
-CASES = [*stories.CASES, *verdicts.CASES]
+CASES = [*scenarios.CASES, *verdicts.CASES]
 _TABLE = [
     pytest.param(
         system,
         case,
         id=f"{system.name}-{case.name.replace(' ', '_')}",
-        marks=[pytest.mark.alone] if alone else [],
+        marks=[pytest.mark.disruptive] if alone else [],
     )
     for alone in (False, True)  # a case that wants the cluster for itself waits for all others, of every system
     for system in SYSTEMS

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.conformance.stories import plan
+from tests.conformance.environment import Environment
+from tests.conformance.scenarios import plan
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.verdicts import sh
-from tests.conformance.world import World
 from tests.support.waiting import until
 from tfsteps.kube import access
 from tfsteps.kube.client import Api, Resource
@@ -21,57 +21,59 @@ PARTS = 3  # the Service, the workers' and the parameter servers' Jobs
 
 
 @pytest.fixture
-def world(kubeconfig, build, tmp_path):
+def environment(kubeconfig, build, tmp_path):
     jobs = next(system for system in SYSTEMS if system.name == "jobs")
-    with World(jobs, Api(access.find()), "busybox:latest", tmp_path / "world") as world:
-        yield world
+    with Environment(jobs, Api(access.find()), "busybox:latest", tmp_path / "environment") as environment:
+        yield environment
 
 
 def job(script):
     return {**ROLES, "image_pull_policy": "Never", "deadlines": {"total": "3m"}, **sh(script)}
 
 
-def services(world):
-    return world.api.list(SERVICES, world.namespace)["items"]
+def services(environment):
+    return environment.api.list(SERVICES, environment.namespace)["items"]
 
 
 @pytest.mark.parametrize("refused", ["services", "count/jobs.batch"])
-def test_nothing_is_left_where_a_part_is_refused(world, refused):
+def test_nothing_is_left_where_a_part_is_refused(environment, refused):
     hard = {refused: "1" if "jobs" in refused else "0"}
-    world.api.create(QUOTAS, world.namespace, {"metadata": {"name": "small"}, "spec": {"hard": hard}})
-    until(lambda: world.api.get(QUOTAS, world.namespace, "small").get("status", {}).get("hard"))
-    launcher = world.launch(job("true"))
+    environment.api.create(QUOTAS, environment.namespace, {"metadata": {"name": "small"}, "spec": {"hard": hard}})
+    until(lambda: environment.api.get(QUOTAS, environment.namespace, "small").get("status", {}).get("hard"))
+    launcher = environment.launch(job("true"))
     assert launcher.wait() == 2
     assert "exceeded quota: small" in launcher.text()
-    until(lambda: world.gone() and not services(world))
+    until(lambda: environment.gone() and not services(environment))
 
 
-def test_what_an_interrupted_launcher_did_not_make_is_made_by_the_next_one(world):
-    first, *parts = plan(world, job("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo up"))
+def test_what_an_interrupted_launcher_did_not_make_is_made_by_the_next_one(environment):
+    first, *parts = plan(environment, job("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo up"))
     assert len(parts) == PARTS
     assert UNFINISHED in first["metadata"]["annotations"]
-    made = world.api.create(world.system.resource, world.namespace, first)
+    made = environment.api.create(environment.system.resource, environment.namespace, first)
     owner = {**{key: made["metadata"][key] for key in ("name", "uid")}, "apiVersion": "batch/v1", "kind": "Job"}
     service = {**parts[0], "metadata": {**parts[0]["metadata"], "ownerReferences": [owner]}}
-    world.api.create(SERVICES, world.namespace, service)
-    launcher = world.launch(job("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo up"))
+    environment.api.create(SERVICES, environment.namespace, service)
+    launcher = environment.launch(job("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo up"))
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.status.uid == made["metadata"]["uid"]
-    assert len(world.job()["parts"]) == PARTS - 1
-    assert UNFINISHED not in world.job()["metadata"]["annotations"]
+    assert len(environment.job()["parts"]) == PARTS - 1
+    assert UNFINISHED not in environment.job()["metadata"]["annotations"]
 
 
-def test_one_deletion_removes_all(world):
-    launcher = world.launch({**job("exec sleep 600"), "on_end": "keep"})
+def test_one_deletion_removes_all(environment):
+    launcher = environment.launch({**job("exec sleep 600"), "on_end": "keep"})
     launcher.until(State.RUNNING)
-    world.delete(world.job())
+    environment.delete(environment.job())
     launcher.ends(13, State.LOST, "Deleted")
-    until(lambda: world.gone() and not services(world))
+    until(lambda: environment.gone() and not services(environment))
 
 
-def test_made_again_while_the_garbage_of_the_last_one_is_still_there(world):
-    first, *parts = plan(world, job("echo up"))
+def test_made_again_while_the_garbage_of_the_last_one_is_still_there(environment):
+    first, *parts = plan(environment, job("echo up"))
     stranger = {"apiVersion": "batch/v1", "kind": "Job", "name": first["metadata"]["name"], "uid": "00000000-0000"}
     service = {**parts[0], "metadata": {**parts[0]["metadata"], "ownerReferences": [stranger]}}
-    world.api.create(SERVICES, world.namespace, service)  # its owner is gone: the garbage collector will take it
-    world.launch(job("echo up")).ends(0, State.SUCCEEDED)
+    environment.api.create(
+        SERVICES, environment.namespace, service
+    )  # its owner is gone: the garbage collector will take it
+    environment.launch(job("echo up")).ends(0, State.SUCCEEDED)

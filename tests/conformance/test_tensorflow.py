@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from tests.conformance.control_channel import WAIT_FOR_RELEASE, release
+from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
-from tests.conformance.telling import TOLD, tell
 from tests.conformance.verdicts import SHARED
-from tests.conformance.world import World
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import ReplicaState, State
@@ -27,30 +27,34 @@ _WSUM_TWO_REPLICAS = "done wsum 6.175067902"  # of mwms.py after 3 epochs of 20 
 
 
 @pytest.fixture(params=SYSTEMS, ids=lambda system: system.name)
-def world(request, kubeconfig, build, tmp_path):
-    with World(request.param, Api(access.find()), build("train", _FILES), tmp_path / "world") as world:
-        yield world
+def environment(request, kubeconfig, build, tmp_path):
+    with Environment(
+        request.param, Api(access.find()), build("train", _FILES), tmp_path / "environment"
+    ) as environment:
+        yield environment
 
 
-def launch(world, **job):
+def launch(environment, **job):
     fields = {"volumes": SHARED, "output_dir": "/shared/tfsteps-conformance/{run_id}", "env": _ENV, **job}
-    return world.launch(fields, run=world.namespace)
+    return environment.launch(fields, run=environment.namespace)
 
 
-def test_multi_worker_mirrored(world):
-    launcher = launch(world, command=["python", "mwms.py"], roles={"worker": {"replicas": 2}})
+def test_multi_worker_mirrored(environment):
+    launcher = launch(environment, command=["python", "mwms.py"], roles={"worker": {"replicas": 2}})
     launcher.ends(0, State.SUCCEEDED)
     done = [who for who, line in launcher.lines() if _WSUM_TWO_REPLICAS in line]
     assert sorted(done) == ["worker-0", "worker-1"]
 
 
-def test_parameter_servers_with_an_evaluator_that_the_operator_lists_in_the_cluster(world):
+def test_parameter_servers_with_an_evaluator_that_the_operator_lists_in_the_cluster(environment):
     roles = {"chief": {}, "ps": {}, "worker": {"replicas": 2}, "evaluator": {"command": ["python", "-c", _EVALUATOR]}}
-    roles["chief"] = {"command": ["sh", "-c", f"{TOLD}; exec python ps.py"]}  # it does not wait for an evaluator
+    roles["chief"] = {
+        "command": ["sh", "-c", f"{WAIT_FOR_RELEASE}; exec python ps.py"]
+    }  # it does not wait for an evaluator
     env = {**_ENV, "JOIN": 1, "STEP_SLEEP": 0.1, "EVAL_IDLE": 120}
-    launcher = launch(world, command=["python", "ps.py"], roles=roles, env=env)
+    launcher = launch(environment, command=["python", "ps.py"], roles=roles, env=env)
     launcher.until_said("imported")
-    tell(world, launcher, "chief-0")
+    release(environment, launcher, "chief-0")
     launcher.ends(0, State.SUCCEEDED)
     said = "\n".join(f"{who} {line}" for who, line in launcher.lines())
     assert re.search(r"chief-0 .*done wsum", said), said

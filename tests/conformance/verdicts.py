@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conformance.case import Case
-from tests.conformance.telling import held, succeeded, tell
-from tests.conformance.world import Launcher, World
+from tests.conformance.control_channel import held, release, succeeded
+from tests.conformance.environment import Environment, Launcher
 from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.runs.events import ReplicaState, State
@@ -33,7 +33,7 @@ def standin(**env: object) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class JobCase:
     """A job and its outcome.
 
     Attributes:
@@ -74,34 +74,34 @@ def _features(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
-ROWS = {
-    "two workers train": Row(
+JOB_CASES = {
+    "two workers train": JobCase(
         needs=_features("tf_config worker restart_never success_chief on_end"),
         job={"roles": _WORKERS, **standin()},
         prints=[rf"worker-0 .*{_WSUM}", r"worker-1 .*replicas 2 from step 0"],
         last="worker-0",
         left=(1, 0),
     ),
-    "the chief decides": Row(
+    "the chief decides": JobCase(
         needs=_features("chief worker success_chief"),
         job={"roles": {"chief": {}, **_WORKERS}, **sh('[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo "chief"')},
         prints=["chief-0 chief"],
         stopped=["worker-0", "worker-1"],
         left=(1, 0),
     ),
-    "worker 0 decides": Row(
+    "worker 0 decides": JobCase(
         needs=_features("success_chief worker"),
         job={"roles": _WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] || exec sleep 600")},
         stopped=["worker-1"],
         left=(1, 0),
     ),
-    "all workers must succeed, and do": Row(
+    "all workers must succeed, and do": JobCase(
         needs=_features("success_all_workers"),
         job={"roles": _WORKERS, "success": "all_workers", **sh("sleep $((TFSTEPS_INDEX * 3)); echo end")},
         prints=["worker-0 end", "worker-1 end"],
         left=(1, 0),
     ),
-    "all workers must succeed, and one does not": Row(
+    "all workers must succeed, and one does not": JobCase(
         needs=_features("success_all_workers"),
         job={"roles": _WORKERS, "success": "all_workers", **sh("sleep $((TFSTEPS_INDEX * 3)); exit $TFSTEPS_INDEX")},
         ends=(10, State.FAILED, None),
@@ -109,7 +109,7 @@ ROWS = {
         last="worker-1",
         left=(1, 2),
     ),
-    "a program fails": Row(
+    "a program fails": JobCase(
         needs=_features("restart_never live_logs"),
         job={"roles": _WORKER, "command": ["python", "-c", "def step():\n  raise ValueError('no data')\nstep()"]},
         ends=(10, State.FAILED, None),
@@ -119,13 +119,13 @@ ROWS = {
         prints=["worker-0 Traceback"],
         left=(1, 1),
     ),
-    "a command is not there": Row(
+    "a command is not there": JobCase(
         job={"roles": _WORKER, "command": ["sh", "-c", "no-such-program"]},
         ends=(10, State.FAILED, None),
         blames=("worker-0", 127),
         says="the command was not found",
     ),
-    "a container is restarted": Row(
+    "a container is restarted": JobCase(
         needs=_features("restart_on_failure volumes backoff_limit"),
         job={
             "roles": _WORKER,
@@ -138,7 +138,7 @@ ROWS = {
         restarts=1,
         left=(1, 0),
     ),
-    "a retryable exit code is retried": Row(
+    "a retryable exit code is retried": JobCase(
         needs=_features("restart_exit_code volumes"),
         job={
             "roles": _WORKER,
@@ -151,13 +151,13 @@ ROWS = {
         restarts=1,
         left=(1, 0),
     ),
-    "a permanent exit code is not": Row(
+    "a permanent exit code is not": JobCase(
         needs=_features("restart_exit_code"),
         job={"roles": _WORKER, "restart": "exit_code", **sh("exit 9")},
         ends=(10, State.FAILED, None),
         blames=("worker-0", 9),
     ),
-    "the backoff limit is used up": Row(
+    "the backoff limit is used up": JobCase(
         needs=_features("backoff_limit restart_on_failure"),
         job={"roles": _WORKER, "restart": "on_failure", "backoff_limit": 1, **sh("echo try; exit 7")},
         ends=(10, State.FAILED, "BackoffLimitExceeded"),
@@ -165,42 +165,42 @@ ROWS = {
         prints=["worker-0 try"],
         restarts=2,
     ),
-    "an image cannot be pulled": Row(
+    "an image cannot be pulled": JobCase(
         needs=_features("deadlines"),
         job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "25s"}, **sh("true")},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"(ErrImagePull|ImagePullBackOff).*registry.invalid/none:1",
         left=(0, 0),
     ),
-    "no node has room": Row(
+    "no node has room": JobCase(
         needs=_features("deadlines"),
         job={"roles": _WORKER, "resources": {"cpu": 900}, "deadlines": {"pending": "20s"}, **sh("true")},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"worker-0.*Insufficient cpu",
         left=(0, 0),
     ),
-    "too much memory is used": Row(
+    "too much memory is used": JobCase(
         job={"roles": _WORKER, "resources": {"memory": "64Mi"}, **standin(MEMORY=500)},
         ends=(10, State.FAILED, None),
         blames=("worker-0", 137),
         says="more than its memory limit",
         fault="user",
     ),
-    "the running deadline passes": Row(
+    "the running deadline passes": JobCase(
         needs=_features("deadlines"),
         job={"roles": _WORKER, "deadlines": {"running": "3s"}, **standin(HANG=1, IGNORE_SIGTERM=1)},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says="running",
         left=(0, 0),
     ),
-    "parameter servers are ended with the chief": Row(
+    "parameter servers are ended with the chief": JobCase(
         needs=_features("ps chief worker"),
         job={"roles": {"chief": {}, "ps": {}, **_WORKER}, **sh("[ $TFSTEPS_ROLE = ps ] && exec sleep 600; sleep 1")},
         stopped=["ps-0"],
         last="chief-0",
         left=(1, 0),
     ),
-    "the evaluator is in no cluster": Row(
+    "the evaluator is in no cluster": JobCase(
         needs=_features("evaluator chief ps"),
         job={
             "roles": {"chief": {}, **_WORKER, "ps": {}, "evaluator": {}},
@@ -210,7 +210,7 @@ ROWS = {
         stopped=["ps-0"],
         last="chief-0",
     ),
-    "roles have commands, variables and resources of their own": Row(
+    "roles have commands, variables and resources of their own": JobCase(
         needs=_features("role_templates chief"),
         job={
             "roles": {
@@ -223,7 +223,7 @@ ROWS = {
         prints=["chief-0 lead chiefly", "worker-0 plain commonly"],
         last="chief-0",
     ),
-    "one role's limit is used up": Row(
+    "one role's limit is used up": JobCase(
         needs=_features("role_backoff_limit chief restart_on_failure"),
         job={
             "roles": {"chief": {}, "worker": {"backoff_limit": 0}},
@@ -233,18 +233,18 @@ ROWS = {
         ends=(10, State.FAILED, "BackoffLimitExceeded"),
         blames=("worker-0", 7),
     ),
-    "a program that ends is started again": Row(
+    "a program that ends is started again": JobCase(
         needs=_features("restart_always backoff_limit"),
         job={"roles": _WORKER, "restart": "always", "backoff_limit": 1, **sh("echo again; sleep 1")},
         ends=(10, State.FAILED, "BackoffLimitExceeded"),
         prints=["worker-0 again"],
     ),
-    "shared memory has its size": Row(
+    "shared memory has its size": JobCase(
         needs=_features("shared_memory"),
         job={"roles": _WORKER, "resources": {"shared_memory": "32Mi"}, **sh("df -k /dev/shm")},
         prints=["32768"],
     ),
-    "pods are patched, and tell where they run": Row(
+    "pods are patched, and tell where they run": JobCase(
         needs=_features("pod_patch env_sources labels placement"),
         job={
             "roles": _WORKER,
@@ -257,7 +257,7 @@ ROWS = {
         },
         prints=["worker-0 patched yes vision"],
     ),
-    "pods are placed": Row(
+    "pods are placed": JobCase(
         needs=_features("placement"),
         job={
             "roles": _WORKER,
@@ -267,7 +267,7 @@ ROWS = {
         },
         prints=["worker-0 placed"],
     ),
-    "there is no such GPU": Row(
+    "there is no such GPU": JobCase(
         needs=_features("gpu gpu_type deadlines"),
         job={
             "roles": _WORKER,
@@ -279,13 +279,13 @@ ROWS = {
         says=r"worker-0.*(node affinity|Insufficient nvidia.com/gpu)",
         left=(0, 0),
     ),
-    "nothing is to be left": Row(
+    "nothing is to be left": JobCase(
         needs=_features("on_end"),
         job={"roles": _WORKER, "on_end": "delete", **sh("echo gone")},
         prints=["worker-0 gone"],
         left=(0, 0),
     ),
-    "everything is to be left": Row(
+    "everything is to be left": JobCase(
         needs=_features("on_end"),
         job={"roles": _WORKER, "on_end": "keep", **sh("echo kept")},
         prints=["worker-0 kept"],
@@ -294,31 +294,31 @@ ROWS = {
 }
 
 
-def _check(row: Row, world: World) -> None:
-    job = held(row.job, row.last) if row.last else row.job
-    launcher = world.launch(job, run=world.namespace)
-    if row.last:
-        until(lambda: succeeded(launcher, row.before_last))
-        tell(world, launcher, row.last)
-    check(row, launcher)
-    if row.left:
-        until(lambda: (len(world.jobs()), len(world.pods())) == row.left)
+def _check(case: JobCase, environment: Environment) -> None:
+    job = held(case.job, case.last) if case.last else case.job
+    launcher = environment.launch(job, run=environment.namespace)
+    if case.last:
+        until(lambda: succeeded(launcher, case.before_last))
+        release(environment, launcher, case.last)
+    check(case, launcher)
+    if case.left:
+        until(lambda: (len(environment.jobs()), len(environment.pods())) == case.left)
 
 
-def check(row: Row, launcher: Launcher) -> None:
-    """Compare how a job ended, and what was said of it, with its row."""
-    launcher.ends(*row.ends)
+def check(case: JobCase, launcher: Launcher) -> None:
+    """Compare how a job ended, and what was said of it, with its case."""
+    launcher.ends(*case.ends)
     printed = "\n".join(f"{who} {line}" for who, line in launcher.lines())
-    for pattern in row.prints:
+    for pattern in case.prints:
         assert re.search(pattern, printed), printed
-    if row.ends[1] is State.FAILED:
-        assert re.search(row.says, launcher.failure.summary), launcher.failure
-        assert row.fault in launcher.failure.fault, launcher.failure
-        assert row.blames in (None, (launcher.failure.replica, launcher.failure.exit_code)), launcher.failure
+    if case.ends[1] is State.FAILED:
+        assert re.search(case.says, launcher.failure.summary), launcher.failure
+        assert case.fault in launcher.failure.fault, launcher.failure
+        assert case.blames in (None, (launcher.failure.replica, launcher.failure.exit_code)), launcher.failure
     else:
         stopped = [replica.name for replica in launcher.status.replicas if replica.state is ReplicaState.STOPPED]
-        assert stopped == row.stopped, launcher.status
-        assert sum(replica.restarts for replica in launcher.status.replicas) == row.restarts, launcher.status
+        assert stopped == case.stopped, launcher.status
+        assert sum(replica.restarts for replica in launcher.status.replicas) == case.restarts, launcher.status
 
 
-CASES = [Case(name, functools.partial(_check, row), row.needs) for name, row in ROWS.items()]
+CASES = [Case(name, functools.partial(_check, case), case.needs) for name, case in JOB_CASES.items()]

@@ -1,4 +1,4 @@
-"""Runs the rows of the fault matrix against broken launchers, and demands that each row sees its own.
+"""Runs the cases of the fault matrix against broken launchers, and demands that each case sees its own.
 
 `python -m tests.faults.mutants [NUMBER ...]`: all mutants, or those of these numbers; on the cluster of KUBECONFIG, or
 of `make cluster`. What was seen is written to the page; what it says of mutants that were not run stays.
@@ -12,16 +12,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tests.faults.case_run import CaseRun, Outcome
+from tests.faults.cases import Case
+from tests.faults.fixture import Fixture, find
 from tests.faults.mutations import MUTANTS, Mutant
-from tests.faults.rows import Row
-from tests.faults.site import Site, find
-from tests.faults.trial import Outcome, Trial
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "operate" / "fault-mutants.md"
 _AT_ONCE = int(os.environ.get("FAULTS_AT_ONCE", "8"))  # most of them wait for what never comes
 _LIMIT_SECONDS, _OUTAGE_SECONDS = 75.0, 110.0  # patience is 30 s
 _SETTLE_SECONDS = 6.0
-_CONTROL = Row(step="no fault", fault="", rules=())
+_CONTROL = Case(step="no fault", fault="", rules=())
 _HEAD = """# Tests of the fault tests
 
 Each cell of the [fault matrix](faults.md) has been seen failing: with a launcher that is broken in the one way that the
@@ -37,18 +37,18 @@ Cells = dict[str, dict[str, list[str]]]
 
 
 @dataclass
-class Case:
-    """A row that is run against a mutant; the control is to succeed, all others are to fail."""
+class Attempt:
+    """A case that is run against a mutant; the control is to succeed, all others are to fail."""
 
     mutant: Mutant
-    row: Row
+    case: Case
     future: "concurrent.futures.Future[Outcome]"
 
     @property
     def wrong(self) -> str:
         """What is not as it must be with the mutant; empty = nothing."""
         problems = self.future.result().problems
-        if self.row is _CONTROL:
+        if self.case is _CONTROL:
             return "; ".join(problems)
         if any(each.startswith("no request met the fault") for each in problems):
             return "the fault was not met"
@@ -58,37 +58,37 @@ class Case:
         """Return it as a line of the report."""
         found = self.future.result()
         said = f"WRONG: {self.wrong}" if self.wrong else "; ".join(found.problems) or "succeeded"
-        return f"{MUTANTS.index(self.mutant)} {self.row.name} [{found.seconds:.0f} s] {said[:200]}"
+        return f"{MUTANTS.index(self.mutant)} {self.case.name} [{found.seconds:.0f} s] {said[:200]}"
 
 
-def run(mutants: Sequence[Mutant], site: Site, folder: pathlib.Path) -> list[Case]:
-    """Run all rows of all mutants, and a launch without a fault with each."""
+def run(mutants: Sequence[Mutant], fixture: Fixture, folder: pathlib.Path) -> list[Attempt]:
+    """Run all cases of all mutants, and a launch without a fault with each."""
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-        cases = []
+        attempts = []
         for mutant in mutants:
             number = MUTANTS.index(mutant)
             package = mutant.make(folder / str(number))
-            for row in [_CONTROL, *mutant.chosen()]:
-                limit = _OUTAGE_SECONDS if row.fault.startswith("down for") else _LIMIT_SECONDS
-                named = replace(row, fault=f"{row.fault} m{number}")  # a task of its own
-                trial = Trial(named, site, package=str(package), limit=limit, settle=_SETTLE_SECONDS)
-                cases.append(Case(mutant, row, pool.submit(trial.run)))
-        for case in cases:
-            case.future.result()
-            print(case, flush=True)
-    return cases
+            for case in [_CONTROL, *mutant.chosen()]:
+                limit = _OUTAGE_SECONDS if case.fault.startswith("down for") else _LIMIT_SECONDS
+                named = replace(case, fault=f"{case.fault} m{number}")  # a task of its own
+                case_run = CaseRun(named, fixture, package=str(package), limit=limit, settle=_SETTLE_SECONDS)
+                attempts.append(Attempt(mutant, case, pool.submit(case_run.run)))
+        for attempt in attempts:
+            attempt.future.result()
+            print(attempt, flush=True)
+    return attempts
 
 
 # --- the page
 
 
-def red(cases: Sequence[Case]) -> Cells:
+def red(attempts: Sequence[Attempt]) -> Cells:
     """Return what went red; nothing for a mutant that fails without a fault, for it proves nothing."""
-    cells: Cells = {case.mutant.broken: {} for case in cases}
-    void = {case.mutant.broken for case in cases if case.row is _CONTROL and case.wrong}
-    for case in cases:
-        if case.row is not _CONTROL and not case.wrong and case.mutant.broken not in void:
-            cells[case.mutant.broken].setdefault(case.row.step, []).append(case.row.fault)
+    cells: Cells = {attempt.mutant.broken: {} for attempt in attempts}
+    void = {attempt.mutant.broken for attempt in attempts if attempt.case is _CONTROL and attempt.wrong}
+    for attempt in attempts:
+        if attempt.case is not _CONTROL and not attempt.wrong and attempt.mutant.broken not in void:
+            cells[attempt.mutant.broken].setdefault(attempt.case.step, []).append(attempt.case.fault)
     return cells
 
 
@@ -115,15 +115,15 @@ def told(text: str) -> Cells:
 
 
 def main(numbers: Sequence[str]) -> int:
-    """Run, report, and return 1 if a row did not see its mutant, or a mutant fails without a fault."""
+    """Run, report, and return 1 if a case did not see its mutant, or a mutant fails without a fault."""
     mutants = [MUTANTS[int(number)] for number in numbers] or MUTANTS
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        with Site(find(), folder).open() as site:
-            cases = run(mutants, site, folder)
-    PAGE.write_text(page((told(PAGE.read_text()) if PAGE.exists() else {}) | red(cases)))
-    wrong = [case for case in cases if case.wrong]
-    print("\n".join(["", *map(str, wrong), f"{len(cases) - len(wrong)} of {len(cases)} as they must be"]))
+        with Fixture(find(), folder).open() as fixture:
+            attempts = run(mutants, fixture, folder)
+    PAGE.write_text(page((told(PAGE.read_text()) if PAGE.exists() else {}) | red(attempts)))
+    wrong = [attempt for attempt in attempts if attempt.wrong]
+    print("\n".join(["", *map(str, wrong), f"{len(attempts) - len(wrong)} of {len(attempts)} as they must be"]))
     return int(bool(wrong))
 
 

@@ -1,7 +1,7 @@
-"""Small ways to break the launcher, and the rows of the matrix that must go red with each.
+"""Small ways to break the launcher, and the cases of the matrix that must go red with each.
 
-A row that no mutant turns red proves nothing. A mutant breaks what its rows protect and no more: a launch that meets no
-fault must still succeed with it.
+A case that no mutant turns red proves nothing. A mutant breaks what its cases protect and no more: a launch that
+meets no fault must still succeed with it.
 """
 
 import fnmatch
@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass
 
 import tfsteps
-from tests.faults.rows import ROWS, Row
+from tests.faults.cases import CASES, Case
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
 _API, _WATCH, _LOGS, _LINES = (f"kube/{name}.py" for name in ("client", "watch", "logs", "log_lines"))
@@ -33,16 +33,16 @@ class Mutant:
     Attributes:
         broken: What it does wrong, in words.
         edits: How the package is changed.
-        rows: Which rows must go red: by step the names of faults, as patterns of `fnmatch` with `|` between them.
+        cases: Which cases must go red: by step the names of faults, as patterns of `fnmatch` with `|` between them.
     """
 
     broken: str
     edits: tuple[Edit, ...]
-    rows: dict[str, str]
+    cases: dict[str, str]
 
-    def chosen(self) -> list[Row]:
-        """Return the rows that must go red."""
-        return [row for row in ROWS.values() if _matches(row, self.rows)]
+    def chosen(self) -> list[Case]:
+        """Return the cases that must go red."""
+        return [case for case in CASES.values() if _matches(case, self.cases)]
 
     def make(self, folder: pathlib.Path, package: pathlib.Path = PACKAGE) -> pathlib.Path:
         """Write the broken package below `folder` and return `folder`. ValueError if an edit does not fit."""
@@ -56,10 +56,11 @@ class Mutant:
         return folder
 
 
-def _matches(row: Row, rows: dict[str, str]) -> bool:
+def _matches(case: Case, cases: dict[str, str]) -> bool:
     return any(
-        fnmatch.fnmatchcase(row.step, step) and any(fnmatch.fnmatchcase(row.fault, each) for each in faults.split("|"))
-        for step, faults in rows.items()
+        fnmatch.fnmatchcase(case.step, step)
+        and any(fnmatch.fnmatchcase(case.fault, each) for each in faults.split("|"))
+        for step, faults in cases.items()
     )
 
 
@@ -103,7 +104,7 @@ _CLEAN_UP_RAISES = Edit(
     "            raise\n",
 )
 
-# --- faults, as the rows call them
+# --- faults, as the cases call them
 
 _LOST = "refused|reset|answer lost|half-open|still for 5 s"
 _BUSY = "429|500|503|504"

@@ -1,15 +1,15 @@
 """The launcher against the real cluster, through a proxy that does harm.
 
-In every row: exactly one job an attempt, the right verdict, nothing orphaned, siblings untouched, every log line once.
+In every case: exactly one job an attempt, the right verdict, nothing orphaned, siblings untouched, every log line once.
 """
 
 import pytest
 
-from tests.faults.rows import ROWS
+from tests.faults.cases import CASES
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-def test_fault(row, row_outcomes):
-    found = row_outcomes[row.name].result()
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_fault(case, case_outcomes):
+    found = case_outcomes[case.name].result()
     assert not found.problems, "\n".join(found.problems)

@@ -1,4 +1,4 @@
-"""A cluster whose node has four slots that only the jobs of these tests use, and a world for each test."""
+"""A cluster whose node has four slots that only the jobs of these tests use, and a environment for each test."""
 
 import os
 import pathlib
@@ -6,8 +6,8 @@ import pathlib
 import pytest
 
 from tests.cluster import paths
+from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
-from tests.conformance.world import World
 from tests.support.waiting import until
 from tfsteps.kube import access
 from tfsteps.kube.client import Api, Resource
@@ -49,12 +49,12 @@ def _count_slots(api, node, number):
     params=[system for system in SYSTEMS if system.name in ("kubeflow", "jobset", "jobs")],
     ids=lambda system: system.name,
 )
-def world(request, api, slots, tmp_path):
-    with World(request.param, api, IMAGE, tmp_path / "world") as world:
-        yield world
-        for job in world.jobs():
-            world.delete(job)
-        until(lambda: not world.pods(leaving=True))  # the next test needs the slots
+def environment(request, api, slots, tmp_path):
+    with Environment(request.param, api, IMAGE, tmp_path / "environment") as environment:
+        yield environment
+        for job in environment.jobs():
+            environment.delete(job)
+        until(lambda: not environment.pods(leaving=True))  # the next test needs the slots
 
 
 @pytest.fixture

@@ -30,16 +30,16 @@ def job(workers, code=QUICK, slots=1, **more):
     }
 
 
-def placed(world, run):
+def placed(environment, run):
     """Return how many of a run's pods have a node, and how many there are."""
-    pods = [pod for pod in world.pods() if pod["metadata"]["labels"]["tfsteps.dev/run-id"] == run]
+    pods = [pod for pod in environment.pods() if pod["metadata"]["labels"]["tfsteps.dev/run-id"] == run]
     return sum("nodeName" in pod["spec"] for pod in pods), len(pods)
 
 
-def holding(world):
+def holding(environment):
     """Return the runs that hold slots, without those that end: beside the last pod of one the other gang has room."""
     held, ended = Counter(), Counter()
-    for pod in world.pods(leaving=True):
+    for pod in environment.pods(leaving=True):
         if "nodeName" in pod["spec"]:
             stays = pod["status"]["phase"] in ("Pending", "Running") and "deletionTimestamp" not in pod["metadata"]
             counted = held if stays else ended
@@ -47,77 +47,79 @@ def holding(world):
     return {run for run in held if ended[run] < 2}
 
 
-def taken(world, run):
-    world.launch(job(1, LONG, slots=2), run=run, home=run)
-    until(lambda: placed(world, run) == (1, 1))
+def taken(environment, run):
+    environment.launch(job(1, LONG, slots=2), run=run, home=run)
+    until(lambda: placed(environment, run) == (1, 1))
 
 
-def remove(world, run):
-    for each in world.jobs():
+def remove(environment, run):
+    for each in environment.jobs():
         if each["metadata"]["labels"]["tfsteps.dev/run-id"] == run:
-            world.delete(each)
+            environment.delete(each)
 
 
-def waits(world, run, count):
+def waits(environment, run, count):
     """See that none of a gang's pods is placed in several tries of the scheduler."""
-    until(lambda: placed(world, run)[1] == count)
+    until(lambda: placed(environment, run)[1] == count)
     begun = time.monotonic()
     while time.monotonic() - begun < _LOOK_SECONDS:
-        assert placed(world, run) == (0, count)
+        assert placed(environment, run) == (0, count)
         time.sleep(0.2)
 
 
-def test_a_gang_that_does_not_fit_starts_none_until_there_is_room(world):
-    taken(world, "blocker")
-    gang = world.launch(job(3, LONG, gang={}), run="gang", home="gang")
-    waits(world, "gang", 3)
+def test_a_gang_that_does_not_fit_starts_none_until_there_is_room(environment):
+    taken(environment, "blocker")
+    gang = environment.launch(job(3, LONG, gang={}), run="gang", home="gang")
+    waits(environment, "gang", 3)
     gang.until(State.PENDING)
     until(lambda: re.match(r"worker-\d: .*Insufficient tfsteps.dev/slot", gang.status.message))
 
-    alone = world.launch(job(3, LONG), run="alone", home="alone")
-    until(lambda: placed(world, "alone") == (2, 3))  # as many as fit, and the others wait
-    remove(world, "alone")
+    alone = environment.launch(job(3, LONG), run="alone", home="alone")
+    until(lambda: placed(environment, "alone") == (2, 3))  # as many as fit, and the others wait
+    remove(environment, "alone")
     alone.wait()
-    assert placed(world, "gang") == (0, 3)
+    assert placed(environment, "gang") == (0, 3)
 
-    remove(world, "blocker")
-    until(lambda: placed(world, "gang") == (3, 3))
+    remove(environment, "blocker")
+    until(lambda: placed(environment, "gang") == (3, 3))
     gang.until(State.RUNNING)
 
 
-def test_two_gangs_that_each_need_more_than_half_do_not_block_one_another(world):
+def test_two_gangs_that_each_need_more_than_half_do_not_block_one_another(environment):
     assert SLOTS == 4
-    gangs = [world.launch(job(3, gang={"timeout": "5s"}), run=run, home=run) for run in ("a", "b")]
+    gangs = [environment.launch(job(3, gang={"timeout": "5s"}), run=run, home=run) for run in ("a", "b")]
     while any(gang.process.poll() is None for gang in gangs):
-        assert len(holding(world)) < 2, "never a part of both"
+        assert len(holding(environment)) < 2, "never a part of both"
         time.sleep(0.1)
     for gang in gangs:
         gang.ends(0, State.SUCCEEDED)
 
 
-def test_some_of_the_replicas_may_be_enough(world):
-    gang = world.launch(job(5, LONG, gang={"min_available": 4}), run="gang", home="gang")
-    until(lambda: placed(world, "gang") == (4, 5))
+def test_some_of_the_replicas_may_be_enough(environment):
+    gang = environment.launch(job(5, LONG, gang={"min_available": 4}), run="gang", home="gang")
+    until(lambda: placed(environment, "gang") == (4, 5))
     gang.until(State.PENDING)
 
 
-def test_the_group_goes_with_the_job(world):
-    world.launch(job(2, LONG, gang={}), run="gang", home="gang")
-    until(lambda: placed(world, "gang") == (2, 2))
-    (group,) = world.api.list(POD_GROUPS, world.namespace)["items"]
+def test_the_group_goes_with_the_job(environment):
+    environment.launch(job(2, LONG, gang={}), run="gang", home="gang")
+    until(lambda: placed(environment, "gang") == (2, 2))
+    (group,) = environment.api.list(POD_GROUPS, environment.namespace)["items"]
     assert group["spec"]["minMember"] == 2
-    assert group["metadata"]["name"] == world.job()["metadata"]["name"]
-    remove(world, "gang")
-    until(lambda: not world.api.list(POD_GROUPS, world.namespace)["items"])
+    assert group["metadata"]["name"] == environment.job()["metadata"]["name"]
+    remove(environment, "gang")
+    until(lambda: not environment.api.list(POD_GROUPS, environment.namespace)["items"])
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("world", [row for row in SYSTEMS if row.name == "kubeflow"], indirect=True, ids=["kubeflow"])
-def test_an_operator_that_makes_the_groups_itself(gang_operator, world):
-    taken(world, "blocker")
-    gang = world.launch(job(4, gang={"min_available": 3}), run="gang", home="gang")
-    waits(world, "gang", 4)
-    groups = world.api.list(POD_GROUPS, world.namespace)["items"]
+@pytest.mark.disruptive
+@pytest.mark.parametrize(
+    "environment", [row for row in SYSTEMS if row.name == "kubeflow"], indirect=True, ids=["kubeflow"]
+)
+def test_an_operator_that_makes_the_groups_itself(gang_operator, environment):
+    taken(environment, "blocker")
+    gang = environment.launch(job(4, gang={"min_available": 3}), run="gang", home="gang")
+    waits(environment, "gang", 4)
+    groups = environment.api.list(POD_GROUPS, environment.namespace)["items"]
     assert sorted(group["spec"]["minMember"] for group in groups) == [1, 3], "this operator's jobs are all gangs"
-    remove(world, "blocker")
+    remove(environment, "blocker")
     gang.ends(0, State.SUCCEEDED)

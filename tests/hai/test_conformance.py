@@ -4,10 +4,10 @@ import concurrent.futures
 
 import pytest
 
-from tests.conformance.telling import held, succeeded
-from tests.conformance.verdicts import ROWS, check
+from tests.conformance.control_channel import held, succeeded
+from tests.conformance.verdicts import JOB_CASES, check
 from tests.hai import pods
-from tests.hai.world import HaiWorld
+from tests.hai.environment import HaiEnvironment
 from tests.support.waiting import until
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.hai.capabilities import CAPABILITIES
@@ -22,26 +22,28 @@ _NOT_HERE = {
 _DONE_OTHERWISE = {"volumes", "role_templates"}  # by folders that all ranks see, and all but images
 _AT_ONCE = 4
 _REFUSED = {name for name, has in CAPABILITIES.items() if has.level is Level.REFUSED} - _DONE_OTHERWISE
-_HERE = [name for name, row in ROWS.items() if name not in _NOT_HERE and not row.needs & _REFUSED]
+_HERE = [name for name, case in JOB_CASES.items() if name not in _NOT_HERE and not case.needs & _REFUSED]
 
 
 @pytest.fixture(scope="module")
 def outcomes(request, tmp_path_factory):
-    """Start the selected rows, a few at once, each on a platform of its own; return their futures by name."""
+    """Start the selected cases, a few at once, each on a platform of its own; return their futures by name."""
     chosen = [item.callspec.params["name"] for item in request.session.items if "outcomes" in item.fixturenames]
     folder = tmp_path_factory.mktemp("hai")
 
     def run(number, name):
-        with HaiWorld(folder / str(number)) as world:
-            row = ROWS[name]
-            job = {key: value for key, value in row.job.items() if key not in ("volumes", "output_dir")}
-            end = world.folder / "end"
-            launcher = world.launch(held(job, row.last, f"until [ -e {end} ]; do sleep 0.1; done") if row.last else job)
-            if row.last:
-                until(lambda: succeeded(launcher, row.before_last))
+        with HaiEnvironment(folder / str(number)) as environment:
+            case = JOB_CASES[name]
+            job = {key: value for key, value in case.job.items() if key not in ("volumes", "output_dir")}
+            end = environment.folder / "end"
+            launcher = environment.launch(
+                held(job, case.last, f"until [ -e {end} ]; do sleep 0.1; done") if case.last else job
+            )
+            if case.last:
+                until(lambda: succeeded(launcher, case.before_last))
                 end.touch()
-            check(row, launcher)
-            until(world.gone)
+            check(case, launcher)
+            until(environment.gone)
 
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         yield {name: pool.submit(run, number, name) for number, name in enumerate(chosen)}
@@ -49,5 +51,5 @@ def outcomes(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", _HERE, ids=lambda name: name.replace(" ", "_"))
-def test_a_row(name, outcomes):
+def test_a_case(name, outcomes):
     outcomes[name].result()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.verdicts import sh
 from tests.hai import pods
-from tests.hai.world import HaiWorld
+from tests.hai.environment import HaiEnvironment
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]
@@ -23,14 +23,14 @@ _TFSTEPS = pathlib.Path(sys.executable).parent / "tfsteps"
 class Commands:
     """The `tfsteps` command with a platform, and the folder of one machine or of another."""
 
-    def __init__(self, world):
-        self.world = world
-        self.file = world.folder / "job.json"
+    def __init__(self, environment):
+        self.environment = environment
+        self.file = environment.folder / "job.json"
         self._started = []
 
     def write(self, **fields):
         options = {"workspace": str(_ROOT / "tests/programs"), "finish": "1s", "grace": "2s"}
-        output = str(self.world.folder / "out/{run_id}/{task}")
+        output = str(self.environment.folder / "out/{run_id}/{task}")
         job = {
             "name": "case",
             "deadlines": {"total": "3m"},
@@ -41,7 +41,7 @@ class Commands:
         self.file.write_text(json.dumps(job))
 
     def start(self, *args, home="here"):
-        with (self.world.folder / f"said-{len(self._started)}").open("wb") as output:
+        with (self.environment.folder / f"said-{len(self._started)}").open("wb") as output:
             process = subprocess.Popen(
                 [_TFSTEPS, *args], env=self._env(home), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
@@ -61,13 +61,13 @@ class Commands:
             process.wait()
 
     def _env(self, home):
-        return {**os.environ, **self.world.env, "TFSTEPS_HOME": str(self.world.folder / home)}
+        return {**os.environ, **self.environment.env, "TFSTEPS_HOME": str(self.environment.folder / home)}
 
 
 @pytest.fixture
 def commands(tmp_path):
-    with HaiWorld(tmp_path) as world:
-        commands = Commands(world)
+    with HaiEnvironment(tmp_path) as environment:
+        commands = Commands(environment)
         yield commands
         commands.end()
 
@@ -80,7 +80,7 @@ def left(commands):
         **sh("echo up $RANK; until [ -e $TFSTEPS_OUTPUT_DIR/end ]; do sleep 0.1; done; echo done"),
     )
     launcher = commands.start("run", str(commands.file), "--system", "hai", "--run-id", "r1")
-    logged = commands.world.folder / "here/runs/r1/case/0/log"
+    logged = commands.environment.folder / "here/runs/r1/case/0/log"
     until(lambda: logged.exists() and logged.read_bytes().count(b"up") == 2)
     launcher.send_signal(signal.SIGKILL)
     launcher.wait()
@@ -88,7 +88,7 @@ def left(commands):
 
 
 def end_program(commands):
-    folder = commands.world.folder / "out/r1/case"
+    folder = commands.environment.folder / "out/r1/case"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "end").touch()
 
@@ -104,7 +104,7 @@ def test_the_machine_that_launched_it_finds_it_on_hai_without_being_told(left):
     assert code == 0
     assert "already ended" not in out
     assert "cancelled" in out
-    until(left.world.gone)
+    until(left.environment.gone)
     code, out, _ = left.run("stop", "r1", "--on", "hai")
     assert code == 0
     assert "already ended" in out
@@ -131,7 +131,7 @@ def test_followed_from_another_machine_to_its_end(left):
     show = left.start("show", "r1", "--on", "hai", "--follow", home="elsewhere")
     end_program(left)
     assert logs.wait(180) == show.wait(180) == 0
-    logged, shown = [(left.world.folder / f"said-{n}").read_text() for n in (1, 2)]
+    logged, shown = [(left.environment.folder / f"said-{n}").read_text() for n in (1, 2)]
     assert logged.splitlines() == ["[worker-1] up 1", "[worker-1] done"]
     assert "succeeded" in shown.splitlines()[-1]
 
@@ -143,13 +143,13 @@ def test_the_same_run_is_not_started_beside_itself_and_adopted_when_told(left):
         assert code == 2
         assert "task case is running already; `tfsteps stop r1 --task case --on hai` stops it" in err
         assert "--adopt goes on with it" in err
-    assert len(left.world.tasks()) == 1
+    assert len(left.environment.tasks()) == 1
     adopted = left.start(*again, "--adopt", home="elsewhere")
-    log = left.world.folder / "elsewhere/runs/r1/case/0/log"
+    log = left.environment.folder / "elsewhere/runs/r1/case/0/log"
     until(lambda: log.exists() and log.read_bytes().count(b"up") == 2)
     end_program(left)
     assert adopted.wait(180) == 0
-    assert len(left.world.tasks()) == 1
+    assert len(left.environment.tasks()) == 1
     code, out, _ = left.run("show", "r1", home="elsewhere")
     assert code == 0
     assert "succeeded" in out
@@ -162,10 +162,10 @@ def test_paused_and_resumed_from_another_machine(left):
     assert json.loads(out)[0]["state"] == "suspended"
     code, out, _ = left.run("resume", "r1", "--on", "hai", home="elsewhere")
     assert (code, "resumed" in out) == (0, True)
-    until(lambda: len(left.world.tasks()) == 2 and left.world.pods() == 2)
+    until(lambda: len(left.environment.tasks()) == 2 and left.environment.pods() == 2)
     code, _, _ = left.run("stop", "r1", "--on", "hai", home="elsewhere")
     assert code == 0
-    until(left.world.gone)
+    until(left.environment.gone)
 
 
 def test_a_failure_is_explained_from_another_machine(commands):

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from tests.hai import pods
+from tests.hai.environment import HaiEnvironment
 from tests.hai.platform import INTERRUPT
-from tests.hai.world import HaiWorld
 from tests.support.waiting import until
 from tfsteps.runs.events import State
 
@@ -65,16 +65,16 @@ tfsteps_suspend.leave()
 
 
 @pytest.fixture
-def world(tmp_path):
-    with HaiWorld(tmp_path) as world:
-        world.platform.received, world.platform.final = 15.0, 15.0
-        yield world
+def environment(tmp_path):
+    with HaiEnvironment(tmp_path) as environment:
+        environment.platform.received, environment.platform.final = 15.0, 15.0
+        yield environment
 
 
-def started(world, script, workers=2, **options):
+def started(environment, script, workers=2, **options):
     """Start a job of this program, and return its launcher once all ranks are up."""
     job = {"roles": {"worker": {"replicas": workers}}, "success": "all_workers", "deadlines": {"total": "100s"}}
-    launcher = world.launch({**job, "command": ["python", "-c", script], "systems": {"hai": options}})
+    launcher = environment.launch({**job, "command": ["python", "-c", script], "systems": {"hai": options}})
     until(lambda: launcher.started() and texts(launcher).count("up") == workers)
     return launcher
 
@@ -83,57 +83,57 @@ def texts(launcher):
     return [line for _, line in launcher.lines()]
 
 
-def test_a_program_that_polls_the_platforms_flag_saves_and_goes_undisturbed(world):
-    launcher = started(world, _NATIVE, sigterm_delay="1s")
+def test_a_program_that_polls_the_platforms_flag_saves_and_goes_undisturbed(environment):
+    launcher = started(environment, _NATIVE, sigterm_delay="1s")
     time.sleep(2)  # a program is known to poll after a second
-    world.platform.stop(world.newest(), "suspend")
+    environment.platform.stop(environment.newest(), "suspend")
     launcher.ends(0, State.SUCCEEDED)
     printed = texts(launcher)
     assert "signalled early" not in printed
     assert [line for line in printed if line[-2:] == " 1"] == ["receive_suspend_command 1", "go_suspend 1"]
     assert printed.count("resumed") == 2
-    first, second = world.tasks()
+    first, second = environment.tasks()
     assert (first.stop_code, first.suspend_code, second.restart_count) == (INTERRUPT, 3, 1)
 
 
-def test_a_program_that_polls_the_file_has_time_before_sigterm(world):
-    launcher = started(world, _BY_FILE, sigterm_delay="10s")
+def test_a_program_that_polls_the_file_has_time_before_sigterm(environment):
+    launcher = started(environment, _BY_FILE, sigterm_delay="10s")
     began = time.monotonic()
-    world.platform.stop(world.newest(), "suspend")
-    until(lambda: len(world.tasks()) == 2)
+    environment.platform.stop(environment.newest(), "suspend")
+    until(lambda: len(environment.tasks()) == 2)
     assert time.monotonic() - began < 12, "the platform need not wait once all have left"
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher).count("resumed") == 2
-    assert world.newest().whole_life_state == 5, "a number that is remembered last is delivered before the end"
+    assert environment.newest().whole_life_state == 5, "a number that is remembered last is delivered before the end"
 
 
-def test_a_program_without_any_handler_is_ended_by_sigterm(world):
-    launcher = started(world, "import time; print('up', flush=True); time.sleep(600)", sigterm_delay="2s")
+def test_a_program_without_any_handler_is_ended_by_sigterm(environment):
+    launcher = started(environment, "import time; print('up', flush=True); time.sleep(600)", sigterm_delay="2s")
     began = time.monotonic()
-    world.platform.stop(world.newest(), "suspend")
-    until(lambda: len(world.tasks()) == 2)
+    environment.platform.stop(environment.newest(), "suspend")
+    until(lambda: len(environment.tasks()) == 2)
     assert 2 < time.monotonic() - began < 15
     launcher.signal(signal.SIGTERM)
     launcher.ends(12, State.CANCELLED)
 
 
 @pytest.mark.parametrize("ending", ["", "os._exit(0)"])
-def test_a_number_is_remembered_although_the_manager_starts_later_than_the_program_ends(world, ending):
-    world.platform.manager_delay = 4.0
+def test_a_number_is_remembered_although_the_manager_starts_later_than_the_program_ends(environment, ending):
+    environment.platform.manager_delay = 4.0
     script = (
         "import os, time, tfsteps_suspend as s\nbegan = time.monotonic()\nprint('up', s.remembered(), flush=True)\n"
         "for number in range(20): s.remember(number)\n"
         f"print(s.remembered(), time.monotonic() - began < 4, flush=True)\n{ending}"
     )
-    launcher = world.launch({"roles": {"worker": {}}, "command": ["python", "-c", script]})
+    launcher = environment.launch({"roles": {"worker": {}}, "command": ["python", "-c", script]})
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher) == ["up 0", "19 True"]
-    assert world.newest().whole_life_state == 19
+    assert environment.newest().whole_life_state == 19
 
 
-def test_reports_are_repeated_until_the_manager_answers(world):
-    launcher = started(world, _BY_FILE, sigterm_delay="10s")
-    world.platform.unanswered = {"receive_suspend_command": 1, "set_whole_life_state": 4, "go_suspend": 1}
-    world.platform.stop(world.newest(), "suspend")
+def test_reports_are_repeated_until_the_manager_answers(environment):
+    launcher = started(environment, _BY_FILE, sigterm_delay="10s")
+    environment.platform.unanswered = {"receive_suspend_command": 1, "set_whole_life_state": 4, "go_suspend": 1}
+    environment.platform.stop(environment.newest(), "suspend")
     launcher.ends(0, State.SUCCEEDED)
-    assert (world.tasks()[0].suspend_code, world.newest().whole_life_state) == (3, 5)
+    assert (environment.tasks()[0].suspend_code, environment.newest().whole_life_state) == (3, 5)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.verdicts import sh
 from tests.hai import pods
-from tests.hai.world import HaiWorld
+from tests.hai.environment import HaiEnvironment
 from tests.support.waiting import until
 from tfsteps.runs.events import ReplicaState, State
 
@@ -27,17 +27,17 @@ _WSUM = "done wsum 6.175067902"  # of mwms.py after 3 epochs of 20 steps, howeve
 
 
 @pytest.fixture
-def world(tmp_path):
-    with HaiWorld(tmp_path) as world:
-        yield world
+def environment(tmp_path):
+    with HaiEnvironment(tmp_path) as environment:
+        yield environment
 
 
 def said(launcher, pattern):
     return [who for who, line in launcher.lines() if re.search(pattern, line)]
 
 
-def test_multi_worker_mirrored(world):
-    launcher = world.launch(
+def test_multi_worker_mirrored(environment):
+    launcher = environment.launch(
         {"command": ["python", "mwms.py"], "roles": {"worker": {"replicas": 2}}, "env": _ENV,
          "systems": {"hai": {"finish": "20s"}}}
     )  # fmt: skip
@@ -46,31 +46,31 @@ def test_multi_worker_mirrored(world):
     assert [replica.state for replica in launcher.status.replicas] == [ReplicaState.SUCCEEDED] * 2
 
 
-def test_multi_worker_mirrored_is_preempted_and_gives_the_same_bits(world):
-    launcher = world.launch({"roles": {"worker": {"replicas": 2}}, **_AT_FIRST_SLOW})
+def test_multi_worker_mirrored_is_preempted_and_gives_the_same_bits(environment):
+    launcher = environment.launch({"roles": {"worker": {"replicas": 2}}, **_AT_FIRST_SLOW})
     launcher.until_said("epoch 1 ")
-    world.platform.stop(world.newest(), "suspend")
-    until(lambda: len(world.tasks()) == 2)
+    environment.platform.stop(environment.newest(), "suspend")
+    until(lambda: len(environment.tasks()) == 2)
     launcher.ends(0, State.SUCCEEDED)
     assert said(launcher, "restored .* step")
     assert "worker-0" in said(launcher, _WSUM)
 
 
-def test_a_killed_worker_starts_all_again_in_place(world):
-    launcher = world.launch({"roles": {"worker": {"replicas": 2}}, "restart": "on_failure", **_AT_FIRST_SLOW})
+def test_a_killed_worker_starts_all_again_in_place(environment):
+    launcher = environment.launch({"roles": {"worker": {"replicas": 2}}, "restart": "on_failure", **_AT_FIRST_SLOW})
     launcher.until_said("epoch 1 ")
-    kill(world, 1, "mwms.py")
+    kill(environment, 1, "mwms.py")
     launcher.ends(0, State.SUCCEEDED)
-    assert len(world.tasks()) == 1
+    assert len(environment.tasks()) == 1
     assert "worker-0" in said(launcher, _WSUM)
     assert [replica.restarts for replica in launcher.status.replicas] == [1, 1]
     assert launcher.status.replicas[1].incarnations[0].exit_code == 137
 
 
-def test_chief_and_parameter_servers_that_never_end(world):
+def test_chief_and_parameter_servers_that_never_end(environment):
     roles = {"chief": {}, "ps": {}, "worker": {"replicas": 2}, "evaluator": {"command": ["python", "evaluator.py"]}}
     env = {**_ENV, "JOIN": 1, "STEP_SLEEP": 0.1}
-    launcher = world.launch(
+    launcher = environment.launch(
         {"command": ["python", "ps.py"], "roles": roles, "env": env, "systems": {"hai": {"finish": "20s"}}}
     )
     launcher.ends(0, State.SUCCEEDED)
@@ -80,10 +80,10 @@ def test_chief_and_parameter_servers_that_never_end(world):
     assert {states[name] for name in ("ps-0", "worker-0", "worker-1")} == {ReplicaState.STOPPED}, states
 
 
-def kill(world, rank, program):
+def kill(environment, rank, program):
     """Kill the program of a rank, and nothing else of it."""
 
-    top = world.platform.manager(world.newest()).pods[rank].process.pid
+    top = environment.platform.manager(environment.newest()).pods[rank].process.pid
     for pid in below(top):
         words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if program.encode() in words:

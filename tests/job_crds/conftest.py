@@ -5,8 +5,8 @@ import contextlib
 import pytest
 
 from tests.conformance.conftest import _STANDIN, build, kubeconfig
+from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
-from tests.conformance.world import World
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 
@@ -14,13 +14,15 @@ __all__ = ["build", "kubeconfig"]
 
 
 @pytest.fixture
-def worlds(kubeconfig, build, tmp_path):
-    """Return a function that gives a world of a job system, with another image if one is named."""
+def environments(kubeconfig, build, tmp_path):
+    """Return a function that gives a environment of a job system, with another image if one is named."""
     with contextlib.ExitStack() as stack:
 
-        def world(name, image=None):
+        def environment(name, image=None):
             system = next(each for each in SYSTEMS if each.name == name)
-            made = World(system, Api(access.find()), image or build("standin", _STANDIN), tmp_path / "world")
+            made = Environment(
+                system, Api(access.find()), image or build("standin", _STANDIN), tmp_path / "environment"
+            )
             return stack.enter_context(made)
 
-        yield world
+        yield environment

@@ -4,7 +4,7 @@ import queue
 
 import pytest
 
-from tests.conformance.telling import TOLD, tell
+from tests.conformance.control_channel import WAIT_FOR_RELEASE, release
 from tests.conformance.verdicts import sh
 from tests.controllers.board import SERVICES
 from tests.controllers.t9k import BOARDS, MAX_DURATION
@@ -25,27 +25,27 @@ CONDITIONS = {"Initialized", "Running", "ReplicaFailure", "Completed", "Failed",
 
 
 @pytest.fixture
-def world(worlds):
-    return worlds("t9k")
+def environment(environments):
+    return environments("t9k")
 
 
 def t9k(**options):
     return {"systems": {"t9k": options}}
 
 
-def changed(world, change):
-    meta = world.job()["metadata"]
-    return world.api.patch(world.system.resource, world.namespace, meta["name"], change)
+def changed(environment, change):
+    meta = environment.job()["metadata"]
+    return environment.api.patch(environment.system.resource, environment.namespace, meta["name"], change)
 
 
-def phase(world):
-    return world.job().get("status", {}).get("phase")
+def phase(environment):
+    return environment.job().get("status", {}).get("phase")
 
 
-def phases(world):
+def phases(environment):
     """Return a function that returns the phases of the namespace's jobs from now until `last`, each once in a row."""
-    seen, own = queue.Queue(), Api(world.api.access)
-    Watch(own, world.system.resource, world.namespace, seen.put)
+    seen, own = queue.Queue(), Api(environment.api.access)
+    Watch(own, environment.system.resource, environment.namespace, seen.put)
     until(lambda: any(isinstance(each, Listed) for each in list(seen.queue)))
 
     def so_far():
@@ -60,25 +60,25 @@ def phases(world):
     return found
 
 
-def test_held_replicas_run_another_command_without_init_containers(world):
+def test_held_replicas_run_another_command_without_init_containers(environment):
     init = {"spec": {"initContainers": [{"name": "never", "image": "registry.invalid/none:1"}]}}
     options = t9k(debug=True, debug_skip_init_containers=True, debug_commands={"worker": ["sleep", "601"], "ps": []})
     roles = {"chief": {}, "worker": {}, "ps": {}}
     job = {"roles": roles, **sh("echo trained; exec sleep 600"), **options}
     job["roles"] = {**roles, "worker": {"pod": init}, "ps": {"pod": init}}
-    launcher = world.launch(job)
+    launcher = environment.launch(job)
     launcher.until(State.RUNNING)
     launcher.until_said("trained")
-    until(lambda: len(world.pods()) == len(roles))
-    commands = {pod["metadata"]["name"].split("-")[-2]: pod["spec"]["containers"][0] for pod in world.pods()}
+    until(lambda: len(environment.pods()) == len(roles))
+    commands = {pod["metadata"]["name"].split("-")[-2]: pod["spec"]["containers"][0] for pod in environment.pods()}
     assert commands["worker"]["command"] == ["sleep", "601"]
     assert commands["ps"]["command"] == ["sleep", "inf"]
     assert launcher.lines() == [("chief-0", "trained")]
 
 
-def test_a_pause_by_the_platform_is_said_and_runs_into_the_stall_deadline(world):
+def test_a_pause_by_the_platform_is_said_and_runs_into_the_stall_deadline(environment):
     limits = {"deadlines": {"no_progress": "20s", "total": "2m"}}
-    launcher = world.launch(
+    launcher = environment.launch(
         {**WORKER, **sh("echo up; exec sleep 600"), **limits, "queue": "research", "annotations": {MAX_DURATION: "2"}}
     )
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
@@ -86,109 +86,116 @@ def test_a_pause_by_the_platform_is_said_and_runs_into_the_stall_deadline(world)
     assert [each.reason for each in pauses] == ["PausedByPlatform"]
     assert "no_progress" in launcher.failure.summary
     assert "maxDuration" in launcher.failure.summary
-    events = world.api.list(_EVENTS, world.namespace)["items"]
-    assert [each["reason"] for each in events if each["involvedObject"]["kind"] == world.system.resource.kind] == [
-        "MaxDurationExceeded"
-    ]
+    events = environment.api.list(_EVENTS, environment.namespace)["items"]
+    assert [
+        each["reason"] for each in events if each["involvedObject"]["kind"] == environment.system.resource.kind
+    ] == ["MaxDurationExceeded"]
 
 
-def test_every_phase_and_what_runs_after_a_pause(world):
-    walked = phases(world)
-    job = {**sh(f'trap "exit 143" TERM; echo "$0"; {TOLD} & wait'), "args": ["first"]}
-    launcher = world.launch({**WORKERS, **job, **t9k(resume_args={"worker": ["again"]})})
+def test_every_phase_and_what_runs_after_a_pause(environment):
+    walked = phases(environment)
+    job = {**sh(f'trap "exit 143" TERM; echo "$0"; {WAIT_FOR_RELEASE} & wait'), "args": ["first"]}
+    launcher = environment.launch({**WORKERS, **job, **t9k(resume_args={"worker": ["again"]})})
     launcher.until_said("first")
     until(lambda: len(launcher.lines()) == 2)  # both say it
-    until(lambda: phase(world) == "Running")
-    world.pause(paused=True)
-    until(lambda: phase(world) == "Paused")  # the launcher says so when it is asked for
+    until(lambda: phase(environment) == "Running")
+    environment.pause(paused=True)
+    until(lambda: phase(environment) == "Paused")  # the launcher says so when it is asked for
     launcher.until(State.SUSPENDED)
-    world.pause(paused=False)
+    environment.pause(paused=False)
     until(lambda: len(launcher.lines()) == 4)
-    until(lambda: phase(world) == "Running")
-    tell(world, launcher, "worker-0")
+    until(lambda: phase(environment) == "Running")
+    release(environment, launcher, "worker-0")
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines("worker-0") == [("worker-0", "first"), ("worker-0", "again")]
     assert walked("Succeeded") == ["Pending", "Running", "Paused", "Resuming", "Running", "Succeeded"]
-    status = world.job()["status"]
+    status = environment.job()["status"]
     assert {each["type"] for each in status["conditions"]} == CONDITIONS
     true = {each["type"] for each in status["conditions"] if each["status"] == "True"}
     assert true == {"Initialized", "Completed"}
 
 
-def test_what_runs_after_a_pause_is_fixed(world):
-    world.launch({**WORKER, **sh("exec sleep 600"), **t9k(resume_args={"worker": ["again"]})}).until(State.RUNNING)
+def test_what_runs_after_a_pause_is_fixed(environment):
+    environment.launch({**WORKER, **sh("exec sleep 600"), **t9k(resume_args={"worker": ["again"]})}).until(
+        State.RUNNING
+    )
     other = {"spec": {"runMode": {"pause": {"resumeSpecs": [{"type": "worker", "args": ["other"]}]}}}}
     with pytest.raises(ApiError, match="immutable") as error:
-        changed(world, other)
+        changed(environment, other)
     assert error.value.status == 422
 
 
-def test_the_limit_is_shared_by_all_replicas_and_counted(world):
+def test_the_limit_is_shared_by_all_replicas_and_counted(environment):
     mark = "marks=/shared/$TFSTEPS_RUN_ID-$TFSTEPS_INDEX; echo x >> $marks"
     script = f"{mark}; [ $(wc -l < $marks) -gt 2 ] && sleep 600; exit 3"
     shared = {"volumes": [{"host_path": "/tmp", "mount": "/shared"}], "output_dir": "/shared/{run_id}"}
-    launcher = world.launch(
-        {**WORKERS, **sh(script), **shared, "restart": "on_failure", "backoff_limit": 3}, run=world.namespace
+    launcher = environment.launch(
+        {**WORKERS, **sh(script), **shared, "restart": "on_failure", "backoff_limit": 3}, run=environment.namespace
     )
     launcher.ends(10, State.FAILED, "BackoffLimitExceeded")
-    status = world.job()["status"]
+    status = environment.job()["status"]
     assert status["backoffCount"] == 3
     assert [task["restartCount"] for task in status["tasks"]] == [3]
     assert "ReplicaFailure" in {each["type"] for each in status["conditions"] if each["status"] == "True"}
 
 
-def test_the_platforms_own_deadline(world):
+def test_the_platforms_own_deadline(environment):
     job = {**WORKER, **sh("exec sleep 600"), "deadlines": {"total": "90s"}}
-    launcher = world.launch(job)
+    launcher = environment.launch(job)
     launcher.until(State.RUNNING)
-    changed(world, {"spec": {"runPolicy": {"activeDeadlineSeconds": 1}}})
+    changed(environment, {"spec": {"runPolicy": {"activeDeadlineSeconds": 1}}})
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
 
 
 @pytest.mark.parametrize(
     ("policy", "left"), [("none", {"chief", "worker", "ps"}), ("unfinished", {"chief"}), ("all", set())]
 )
-def test_what_is_left_of_an_ended_job(world, policy, left):
+def test_what_is_left_of_an_ended_job(environment, policy, left):
     job = {"roles": {"chief": {}, "worker": {}, "ps": {}}, "on_end": "keep", **t9k(clean_up=policy)}
-    launcher = world.launch({**job, **sh(f"[ $TFSTEPS_ROLE = chief ] || exec sleep 600; {TOLD}")})
+    launcher = environment.launch({**job, **sh(f"[ $TFSTEPS_ROLE = chief ] || exec sleep 600; {WAIT_FOR_RELEASE}")})
     launcher.until(State.RUNNING)
-    tell(world, launcher, "chief-0")
+    release(environment, launcher, "chief-0")
     launcher.ends(0, State.SUCCEEDED)
-    until(lambda: {pod["metadata"]["labels"]["tfsteps.dev/role"] for pod in world.pods()} == left)
+    until(lambda: {pod["metadata"]["labels"]["tfsteps.dev/role"] for pod in environment.pods()} == left)
 
 
-def test_a_tensorboard_of_the_jobs_name(world):
-    world.api.create(
+def test_a_tensorboard_of_the_jobs_name(environment):
+    environment.api.create(
         _CLAIMS,
-        world.namespace,
+        environment.namespace,
         {
             "metadata": {"name": "data"},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
         },
     )
     volumes = {"volumes": [{"pvc": "data", "mount": "/data"}]}
-    launcher = world.launch({**WORKER, **sh("true"), **volumes, "tensorboard": {}})
+    launcher = environment.launch({**WORKER, **sh("true"), **volumes, "tensorboard": {}})
     launcher.until(State.PENDING)
-    job = world.job()
+    job = environment.job()
     name = job["metadata"]["name"]
-    told = until(lambda: world.job().get("status", {}).get("tensorboard"))
+    told = until(lambda: environment.job().get("status", {}).get("tensorboard"))
     assert (told["ready"], told["type"], told["dependent"]["kind"]) == (True, "Normal", "TensorBoard")
-    until(lambda: "status" in world.api.get(BOARDS, world.namespace, name))
-    made = world.api.get(BOARDS, world.namespace, name)
-    url = f"http://{name}-tensorboard.{world.namespace}.svc/"
+    until(lambda: "status" in environment.api.get(BOARDS, environment.namespace, name))
+    made = environment.api.get(BOARDS, environment.namespace, name)
+    url = f"http://{name}-tensorboard.{environment.namespace}.svc/"
     assert made["status"]["url"] == url
-    assert address(world.api, world.system.kind.tensorboard_link(world.job()), world.namespace) == url
+    assert (
+        address(environment.api, environment.system.kind.tensorboard_link(environment.job()), environment.namespace)
+        == url
+    )
     assert made["spec"]["logDir"]["pvc"][0]["name"] == "data"
-    service = world.api.get(SERVICES, world.namespace, f"{name}-tensorboard")
+    service = environment.api.get(SERVICES, environment.namespace, f"{name}-tensorboard")
     assert service["spec"]["ports"][0]["port"] == 80
 
 
-def test_a_gang_begins_only_when_its_group_is_there(world):
-    kind, system = world.system.kind, world.system
-    launcher = world.launch({**WORKERS, **sh("exec sleep 600"), "gang": {"scheduler": "default-scheduler"}})
+def test_a_gang_begins_only_when_its_group_is_there(environment):
+    kind, system = environment.system.kind, environment.system
+    launcher = environment.launch({**WORKERS, **sh("exec sleep 600"), "gang": {"scheduler": "default-scheduler"}})
     launcher.until(State.RUNNING)
-    until(lambda: kind.verdict(world.job()).state is State.RUNNING)  # the launcher sees it by the pods, maybe before
-    job = world.job()
+    until(
+        lambda: kind.verdict(environment.job()).state is State.RUNNING
+    )  # the launcher sees it by the pods, maybe before
+    job = environment.job()
     assert RELEASE not in job
     assert job["spec"]["runMode"]["pause"]["enabled"] is False
     assert system.name == "t9k"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from kfp import dsl, kubernetes
 
-from tests.argo.world import BUSYBOX
+from tests.argo.environment import BUSYBOX
 from tests.kfp_backend.backend import Backend, phase
 from tfsteps.kfp import cleanup, launch, train, train_and_finalize, wait
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER

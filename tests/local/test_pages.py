@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.support.jobs import run_job
-from tfsteps.systems.base import State
+from tfsteps.runs.events import State
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/get-started").glob("*.md"))]

@@ -7,14 +7,14 @@ import shutil
 
 import pytest
 
-from tests.argo.conftest import world
+from tests.argo.conftest import environment
 from tests.cluster import images
 from tests.conformance.conftest import build
 from tests.preflight.conftest import ROOT, cluster, image
 from tests.support.claims import claim_of
 from tests.support.wheel import wheel
 
-__all__ = ["build", "cluster", "image", "world"]
+__all__ = ["build", "cluster", "environment", "image"]
 
 TRAIN = [
     "images/train/Dockerfile",
@@ -51,7 +51,7 @@ def digits_image(build, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def claim(world):
+def claim(environment):
     """A claim for the folder of the node that the fixture returns; every pod may write to it."""
-    with claim_of(world.cluster, world.namespace) as folder:
+    with claim_of(environment.cluster, environment.namespace) as folder:
         yield folder

@@ -28,7 +28,7 @@ RUNS = {  # the name of a Workflow: the pipeline, its inputs
 
 
 @pytest.fixture(scope="module")
-def runs(world, claim, image, digits_image, tmp_path_factory):
+def runs(environment, claim, image, digits_image, tmp_path_factory):
     """All Workflows, which run side by side; the node's folder behind their claim."""
     folder = tmp_path_factory.mktemp("compiled")
     for name, (pipeline, inputs) in RUNS.items():
@@ -38,11 +38,11 @@ def runs(world, claim, image, digits_image, tmp_path_factory):
             text = text.replace(ours, built)
         file = folder / f"{name}.yaml"
         file.write_text(text)
-        submit(world, file, name, inputs)
+        submit(environment, file, name, inputs)
     return claim
 
 
-def submit(world, file, name, inputs):
+def submit(environment, file, name, inputs):
     """Start a Workflow as a user does."""
     given = [f"--param={key}={each if isinstance(each, str) else json.dumps(each)}" for key, each in inputs.items()]
     command = [
@@ -52,19 +52,19 @@ def submit(world, file, name, inputs):
         "submit",
         file,
         "--namespace",
-        world.namespace,
+        environment.namespace,
         "--name",
         name,
     ]
     done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    world.flows[name] = world.cluster.api.get(WORKFLOWS, world.namespace, name)["metadata"]
+    environment.flows[name] = environment.cluster.api.get(WORKFLOWS, environment.namespace, name)["metadata"]
 
 
-def succeeded(world, name):
+def succeeded(environment, name):
     """Wait for a Workflow's end, and return its uid."""
-    assert world.ended(name, 300) == "Succeeded", world.why(name)
-    return world.flows[name]["uid"]
+    assert environment.ended(name, 300) == "Succeeded", environment.why(name)
+    return environment.flows[name]["uid"]
 
 
 def seen(path, folder):
@@ -73,63 +73,63 @@ def seen(path, folder):
     return folder / path.removeprefix("/mnt/tfsteps/")
 
 
-def test_finalizer(world, runs):
-    assert world.ended("finalizer") == "Failed"
-    (removed,) = world.decoded("finalizer", "cleanup", "removed")
+def test_finalizer(environment, runs):
+    assert environment.ended("finalizer") == "Failed"
+    (removed,) = environment.decoded("finalizer", "cleanup", "removed")
     assert removed.startswith("diverges-")
-    assert "worker-1" in world.output("finalizer", "train", "failure")
-    until(lambda: world.jobs("finalizer") == [])
+    assert "worker-1" in environment.output("finalizer", "train", "failure")
+    until(lambda: environment.jobs("finalizer") == [])
 
 
-def test_data_that_are_not_fit_train_nothing(world, runs):
-    assert world.ended("bad-data") == "Failed"
-    nodes = world.nodes("bad-data")
+def test_data_that_are_not_fit_train_nothing(environment, runs):
+    assert environment.ended("bad-data") == "Failed"
+    nodes = environment.nodes("bad-data")
     assert nodes["check"]["phase"] == "Failed"
     assert nodes["train"]["phase"] == "Omitted"
-    assert world.jobs("bad-data") == []
+    assert environment.jobs("bad-data") == []
 
 
-def test_side_by_side(world, runs):
-    uid = succeeded(world, "side-by-side")
-    jobs = [world.decoded("side-by-side", each, "job") for each in ("champion", "challenger")]
+def test_side_by_side(environment, runs):
+    uid = succeeded(environment, "side-by-side")
+    jobs = [environment.decoded("side-by-side", each, "job") for each in ("champion", "challenger")]
     assert len({each["name"] for each in jobs}) == len({each["output"] for each in jobs}) == 2
-    assert sorted(each["name"] for each in world.jobs("side-by-side")) == sorted(each["name"] for each in jobs)
+    assert sorted(each["name"] for each in environment.jobs("side-by-side")) == sorted(each["name"] for each in jobs)
     for each in jobs:
         assert each["output"].startswith(f"/mnt/tfsteps/tfsteps/{uid}/")
         assert (seen(each["model"], runs) / "saved_model.pb").is_file()
     first_end = min(dt.datetime.fromisoformat(each["ended"]).timestamp() for each in jobs)
     assert max(each["created"] for each in jobs) < first_end, "neither waited for the other"
-    assert world.output("side-by-side", "compare", "winner") in [each["name"] for each in jobs]
+    assert environment.output("side-by-side", "compare", "winner") in [each["name"] for each in jobs]
 
 
-def test_nightly(world, runs):
-    succeeded(world, "nightly")
-    job = world.decoded("nightly", "train", "job")
-    folder = world.output("nightly", "promote", "folder")
+def test_nightly(environment, runs):
+    succeeded(environment, "nightly")
+    job = environment.decoded("nightly", "train", "job")
+    folder = environment.output("nightly", "promote", "folder")
     assert folder == f"/mnt/tfsteps/serving/digits/{int(job['created'])}"
     assert (seen(folder, runs) / "saved_model.pb").is_file()
-    assert job["metrics"]["accuracy"] == world.decoded("nightly", "evaluate-gate", "value")
+    assert job["metrics"]["accuracy"] == environment.decoded("nightly", "evaluate-gate", "value")
 
 
-def test_fan_out(world, runs):
-    uid = succeeded(world, "fan-out")
-    assert len(world.jobs("fan-out")) == len(TRIALS)
-    assert world.decoded("fan-out", "best", "settings")["LEARNING_RATE"] == "0.5"
+def test_fan_out(environment, runs):
+    uid = succeeded(environment, "fan-out")
+    assert len(environment.jobs("fan-out")) == len(TRIALS)
+    assert environment.decoded("fan-out", "best", "settings")["LEARNING_RATE"] == "0.5"
     assert (runs / f"exported/{uid}/1/saved_model.pb").is_file()
 
 
-def test_mnist(world, runs):
-    uid = succeeded(world, "mnist")
-    metrics = world.decoded("mnist", "train", "metrics")
+def test_mnist(environment, runs):
+    uid = succeeded(environment, "mnist")
+    metrics = environment.decoded("mnist", "train", "metrics")
     assert set(metrics) == {"accuracy", "loss"}
-    assert world.decoded("mnist", "evaluate", "accuracy_seen") == pytest.approx(metrics["accuracy"])
-    assert world.output("mnist", "evaluate", "decision") == "reject"
-    assert world.nodes("mnist")["export"]["phase"] == "Skipped"
+    assert environment.decoded("mnist", "evaluate", "accuracy_seen") == pytest.approx(metrics["accuracy"])
+    assert environment.output("mnist", "evaluate", "decision") == "reject"
+    assert environment.nodes("mnist")["export"]["phase"] == "Skipped"
     assert not (runs / f"exported/{uid}").exists()
 
 
-def test_parameter_server(world, runs):
-    succeeded(world, "parameter-server")
-    (job,) = world.jobs("parameter-server")
+def test_parameter_server(environment, runs):
+    succeeded(environment, "parameter-server")
+    (job,) = environment.jobs("parameter-server")
     assert job["name"].startswith("digits-ps-")
-    assert set(world.decoded("parameter-server", "train", "metrics")) == {"accuracy", "loss"}
+    assert set(environment.decoded("parameter-server", "train", "metrics")) == {"accuracy", "loss"}

@@ -54,7 +54,8 @@ def program(tmp_path, monkeypatch):
     tests.mkdir()
     shutil.copy(PROGRAM, tests)
     (tmp_path / "pyproject.toml").write_text(
-        '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\nmarkers = ["alone", "cluster"]\n'
+        '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\n'
+        'markers = ["alone", "cluster", "disruptive", "tensorflow"]\n'
         'filterwarnings = ["error"]\n'
     )
 
@@ -74,8 +75,11 @@ def run(command):
 def test_suites_run_at_once(program, tmp_path):
     ran = run(program({"a": MEET, "b": MEET}, "--cores", "1"))
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    tests = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
-    assert sorted(row["suite"] for row in tests) == ["a", "b"]
+    durations = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
+    for part in ("suites", "tests"):
+        assert sorted(row["suite"] for row in durations[part]) == ["a", "b"]
+    assert all(row["cpu"] > 0 for row in durations["suites"])
+    assert "CI times by suite" in ran.stdout
 
 
 def test_no_more_run_at_once_than_fit(program):
@@ -90,6 +94,57 @@ def test_those_that_want_to_be_alone_come_last(program):
     assert ran.returncode == 0, ran.stdout
     ended = [line.split()[2] for line in ran.stdout.splitlines() if " after " in line]
     assert ended == ["one", "two", "one-alone", "two-alone"]
+
+
+DISRUPTIVE = """
+import pathlib, pytest, time
+HERE = pathlib.Path(__file__).parents[1]
+def wait_for(name):
+    limit = time.monotonic() + 60
+    while not (HERE / name).exists():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+@pytest.MARK.disruptive
+def test_disruptive():
+    assert (HERE / "ended-a").exists() and (HERE / "ended-b").exists()
+    (HERE / "disruptive").touch()
+def test_other():
+    time.sleep(0.5)
+    (HERE / "ended-{name}").touch()
+"""
+BESIDE = DISRUPTIVE.partition("@pytest.MARK")[0] + "def test_beside(): wait_for('disruptive')"
+
+
+def test_disruptive_ones_wait_for_those_of_the_cluster_and_not_for_others(program):
+    one, other = (DISRUPTIVE.replace("MARK.disruptive", f"mark.{mark}") for mark in ("disruptive", "alone"))
+    suites = {"a": one, "b": other, "unit": BESIDE}
+    ran = run(program(suites, "--cores", "4"))
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_those_of_tensorflow_are_a_suite_of_their_own(program, tmp_path):
+    local = (
+        "import pytest\n@pytest.mark.tensorflow\ndef test_real(): pass\n"
+        "@pytest.fixture\ndef made(): pass\ndef test_other(made): pass"
+    )
+    ran = run(program({"local": local, "b": "def test_b(): pass"}, "--suite", "local"))
+    assert ran.returncode == 0, ran.stdout
+    durations = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
+    tests = {row["suite"]: row["test"].rpartition("::")[2] for row in durations["tests"]}
+    assert tests == {"local": "test_other", "local-tensorflow": "test_real"}
+
+
+def test_fixtures_are_timed(program, tmp_path):
+    shutil.copytree(PROGRAM.parent / "support", tmp_path / "tests/support")
+    plugin = "from tests.support.durations import pytest_fixture_setup, pytest_sessionfinish\n"
+    (tmp_path / "tests/conftest.py").write_text(plugin)
+    slow = "import pytest, time\n@pytest.fixture\ndef slow(): time.sleep(0.2)\n"
+    ran = run(program({"a": f"{slow}def test_one(slow): pass\ndef test_two(slow): pass"}))
+    assert ran.returncode == 0, ran.stdout
+    [row] = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())["fixtures"]
+    assert (row["suite"], row["fixture"], row["times"]) == ("a", "slow", 2)
+    assert row["seconds"] >= 0.4
+    assert "slow of a, 2 times" in ran.stdout
 
 
 def test_failures_are_shown_at_the_end_with_their_output(program):

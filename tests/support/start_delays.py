@@ -1,4 +1,6 @@
-"""Lets processes and threads beneath a test run begin late: `python -m tests.support.late PID` (root), PID of a pytest.
+"""Lets processes and threads beneath a test run begin late.
+
+`python -m tests.support.start_delays PID` (root), PID of a pytest.
 
 What works only because a child is quick fails then: replicas, launchers and shells at their start, and single threads
 of them and of pytest itself. With `--pods`, what runs in the pods of the test cluster is late, too.
@@ -121,11 +123,11 @@ def _is_in_pod(process: int) -> bool:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="late", description=__doc__)
+    parser = argparse.ArgumentParser(prog="start_delays", description=__doc__)
     parser.add_argument("root", type=int, metavar="PID")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--longest", type=float, default=2.0, help="seconds (2)")
     parser.add_argument("--pods", action="store_true")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print("late:", dict(delay(given.root, random.Random(given.seed), given.longest, pods=given.pods)), flush=True)
+    print("delayed:", dict(delay(given.root, random.Random(given.seed), given.longest, pods=given.pods)), flush=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tests.conformance.world import Launcher
+from tests.conformance.environment import Launcher
 from tests.hai.server import Server
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.store import Attempt, quote
@@ -20,7 +20,7 @@ TOKEN = "secret-token"
 
 
 @dataclass
-class HaiWorld:
+class HaiEnvironment:
     """One case's platform.
 
     Attributes:

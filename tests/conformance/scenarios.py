@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.conformance.case import Case
-from tests.conformance.telling import TOLD, held, succeeded, tell
+from tests.conformance.control_channel import WAIT_FOR_RELEASE, held, release, succeeded
+from tests.conformance.environment import Environment
 from tests.conformance.verdicts import sh, standin
-from tests.conformance.world import World
 from tests.support.waiting import until
 from tfsteps import spec
 from tfsteps.kube.client import Resource
@@ -28,16 +28,16 @@ _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 _NODES = Resource("v1", "nodes", "Node")
 _WORKER = {"roles": {"worker": {}}}
 _SHORT = sh("echo up; sleep 4; echo end")
-_UNTIL_TOLD = sh(f"echo up; {TOLD}; echo end")
+_UNTIL_RELEASED = sh(f"echo up; {WAIT_FOR_RELEASE}; echo end")
 _LONG = sh("echo up; exec sleep 600")
 
 CASES: list[Case] = []
 
 
-def _case(name: str, *needs: str, alone: bool = False) -> Callable[[Callable[[World], None]], None]:
+def _case(name: str, *needs: str, alone: bool = False) -> Callable[[Callable[[Environment], None]], None]:
     """Put a function into the table, with the features that it needs."""
 
-    def put(run: Callable[[World], None]) -> None:
+    def put(run: Callable[[Environment], None]) -> None:
         CASES.append(Case(name, run, frozenset(needs), alone))
 
     return put
@@ -47,20 +47,22 @@ def _case(name: str, *needs: str, alone: bool = False) -> Callable[[Callable[[Wo
 
 
 @_case("many replicas", "worker", "success_all_workers", "live_logs")
-def _(world: World) -> None:
-    count = _room(world, 64)
+def _(environment: Environment) -> None:
+    count = _room(environment, 64)
     roles = {"worker": {"replicas": count}}
-    launcher = world.launch({"roles": roles, "success": "all_workers", **sh("echo I am $TFSTEPS_INDEX")})
+    launcher = environment.launch({"roles": roles, "success": "all_workers", **sh("echo I am $TFSTEPS_INDEX")})
     launcher.ends(0, State.SUCCEEDED)
     assert sorted(launcher.lines()) == sorted((f"worker-{i}", f"I am {i}") for i in range(count))
     assert {replica.state for replica in launcher.status.replicas} == {ReplicaState.SUCCEEDED}
-    until(lambda: not world.pods())
+    until(lambda: not environment.pods())
 
 
-def _room(world: World, wanted: int) -> int:
+def _room(environment: Environment, wanted: int) -> int:
     """Return how many pods to ask for: `wanted`, or half of it where the nodes take fewer."""
-    nodes = world.api.list(_NODES, "")["items"]
-    free = sum(int(node["status"]["allocatable"]["pods"]) for node in nodes) - len(world.api.list(PODS, "")["items"])
+    nodes = environment.api.list(_NODES, "")["items"]
+    free = sum(int(node["status"]["allocatable"]["pods"]) for node in nodes) - len(
+        environment.api.list(PODS, "")["items"]
+    )
     return wanted if free > wanted + 20 else wanted // 2
 
 
@@ -68,26 +70,28 @@ def _room(world: World, wanted: int) -> int:
 
 
 @_case("suspended at first and resumed", "created_suspended", "pause")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **_SHORT, **world.system.created_suspended()})
+def _(environment: Environment) -> None:
+    launcher = environment.launch({**_WORKER, **_SHORT, **environment.system.created_suspended()})
     launcher.until(State.SUSPENDED)
-    assert not world.pods()
-    world.pause(paused=False)
+    assert not environment.pods()
+    environment.pause(paused=False)
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
 
 
 @_case("paused from outside and resumed", "pause")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **sh(f"trap 'exit 143' TERM; echo up; {TOLD} & wait; echo end")})
+def _(environment: Environment) -> None:
+    launcher = environment.launch(
+        {**_WORKER, **sh(f"trap 'exit 143' TERM; echo up; {WAIT_FOR_RELEASE} & wait; echo end")}
+    )
     launcher.until_said("up")
-    world.pause(paused=True)
+    environment.pause(paused=True)
     launcher.until(State.SUSPENDED)
-    until(lambda: not world.pods(leaving=True))
+    until(lambda: not environment.pods(leaving=True))
     time.sleep(7)  # as long as a launcher might take a pause for a job that restarts too often
-    world.pause(paused=False)
+    environment.pause(paused=False)
     until(lambda: len(launcher.lines()) == 2)
-    tell(world, launcher, "worker-0")
+    release(environment, launcher, "worker-0")
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "up"), ("worker-0", "end")]
     assert [incarnation.state for incarnation in launcher.status.replicas[0].incarnations] == [
@@ -98,52 +102,54 @@ def _(world: World) -> None:
 
 
 @_case("deleted from outside")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **_LONG})
+def _(environment: Environment) -> None:
+    launcher = environment.launch({**_WORKER, **_LONG})
     launcher.until(State.RUNNING)
-    world.delete(world.job())
+    environment.delete(environment.job())
     launcher.ends(13, State.LOST, "Deleted")
     assert "deleted by somebody" in launcher.failure.summary
-    until(world.gone)
+    until(environment.gone)
 
 
 @_case("replaced by another of the same name")
-def _(world: World) -> None:
+def _(environment: Environment) -> None:
     fields = {**_WORKER, **_LONG}
-    handle = _start(world, fields)
-    world.delete(world.job())
-    until(lambda: not world.jobs())
-    new = world.api.create(world.system.resource, world.namespace, plan(world, fields)[0])
+    handle = _start(environment, fields)
+    environment.delete(environment.job())
+    until(lambda: not environment.jobs())
+    new = environment.api.create(environment.system.resource, environment.namespace, plan(environment, fields)[0])
     last = _end(handle)
     handle.remove("job")
     assert (last.state, last.reason) == (State.LOST, "Replaced")
-    assert [job["metadata"]["uid"] for job in world.jobs()] == [new["metadata"]["uid"]]
+    assert [job["metadata"]["uid"] for job in environment.jobs()] == [new["metadata"]["uid"]]
 
 
 @_case("removed by its time to live before the first look", "keep_for")
-def _(world: World) -> None:
-    handle = _start(world, {**_WORKER, **sh("true"), "keep_for": "1s"})
-    until(lambda: not world.jobs())
+def _(environment: Environment) -> None:
+    handle = _start(environment, {**_WORKER, **sh("true"), "keep_for": "1s"})
+    until(lambda: not environment.jobs())
     last = _end(handle)
     assert (last.state, last.reason) == (State.LOST, "Deleted")
     assert "time to live" in last.message
 
 
-def _start(world: World, fields: dict[str, Any]) -> Handle:
+def _start(environment: Environment, fields: dict[str, Any]) -> Handle:
     """Create a job, and look at it only when its events are asked for."""
-    system = registry.get(world.system.name, namespace=world.namespace)
-    return system.start(*_job(world, system, fields))
+    system = registry.get(environment.system.name, namespace=environment.namespace)
+    return system.start(*_job(environment, system, fields))
 
 
-def plan(world: World, fields: dict[str, Any]) -> list[dict[str, Any]]:
+def plan(environment: Environment, fields: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the job object as it is created, and then its parts."""
-    system = registry.get(world.system.name, namespace=world.namespace)
-    made: list[dict[str, Any]] = system.plan(*_job(world, system, fields))
+    system = registry.get(environment.system.name, namespace=environment.namespace)
+    made: list[dict[str, Any]] = system.plan(*_job(environment, system, fields))
     return made
 
 
-def _job(world: World, system: SystemOf, fields: dict[str, Any]) -> tuple[TrainingJob, Identity, OutputPaths]:
-    job = spec.from_plain({"name": "case", "image": world.image, **fields}, "test", registry.options())
+def _job(
+    environment: Environment, system: SystemOf, fields: dict[str, Any]
+) -> tuple[TrainingJob, Identity, OutputPaths]:
+    job = spec.from_plain({"name": "case", "image": environment.image, **fields}, "test", registry.options())
     identity = Identity(run="run", task="task")
     return job, identity, system.places(job, identity, pathlib.Path())
 
@@ -159,42 +165,46 @@ def _end(handle: Handle) -> JobChanged:
 
 
 @_case("a name used again while the old pods still end")
-def _(world: World) -> None:
+def _(environment: Environment) -> None:
     slow = sh("trap 'sleep 12; exit 1' TERM; echo old; sleep 600 & wait")
-    first = world.launch({**_WORKER, **slow, "on_end": "keep"}, home="here")
+    first = environment.launch({**_WORKER, **slow, "on_end": "keep"}, home="here")
     first.until_said("old")
-    old = {pod["metadata"]["uid"] for pod in world.pods()}
+    old = {pod["metadata"]["uid"] for pod in environment.pods()}
     first.signal(signal.SIGKILL)  # else it would end with its job, and that with its pods
     first.wait()
-    world.delete(world.job())
-    again = world.launch({**_WORKER, **_UNTIL_TOLD, "backoff_limit": 0}, home="there")
+    environment.delete(environment.job())
+    again = environment.launch({**_WORKER, **_UNTIL_RELEASED, "backoff_limit": 0}, home="there")
     again.until(State.RUNNING)
     time.sleep(7)  # as long as a launcher might take the old pods for restarts
-    tell(world, again, "worker-0")
+    release(environment, again, "worker-0")
     again.ends(0, State.SUCCEEDED)
     assert [line for _, line in again.lines()] == ["up", "end"]
     assert [replica.restarts for replica in again.status.replicas] == [0]
     assert len(again.status.replicas[0].incarnations) == 1
-    assert old.isdisjoint(pod["metadata"]["uid"] for pod in world.pods())
+    assert old.isdisjoint(pod["metadata"]["uid"] for pod in environment.pods())
 
 
 @_case("a job held by a finalizer is waited for")
-def _(world: World) -> None:
-    first = world.launch({**_WORKER, **_LONG, "on_end": "keep"}, home="here")
+def _(environment: Environment) -> None:
+    first = environment.launch({**_WORKER, **_LONG, "on_end": "keep"}, home="here")
     first.until(State.RUNNING)
     first.signal(signal.SIGKILL)
     first.wait()
-    job = world.job()
+    job = environment.job()
     name, held_by = job["metadata"]["name"], [*(job["metadata"].get("finalizers") or []), "example.org/held"]
-    world.api.patch(world.system.resource, world.namespace, name, {"metadata": {"finalizers": held_by}})
-    world.delete(job)
-    again = world.launch({**_WORKER, **_LONG}, home="there")
+    environment.api.patch(
+        environment.system.resource, environment.namespace, name, {"metadata": {"finalizers": held_by}}
+    )
+    environment.delete(job)
+    again = environment.launch({**_WORKER, **_LONG}, home="there")
     time.sleep(5)  # in which it would adopt the old one
     assert again.process.poll() is None, again.text()
     assert not again.started() or not again.status.uid
-    now = world.api.get(world.system.resource, world.namespace, name)["metadata"].get("finalizers", [])
+    now = environment.api.get(environment.system.resource, environment.namespace, name)["metadata"].get(
+        "finalizers", []
+    )
     rest = [each for each in now if each != "example.org/held"]
-    world.api.patch(world.system.resource, world.namespace, name, {"metadata": {"finalizers": rest}})
+    environment.api.patch(environment.system.resource, environment.namespace, name, {"metadata": {"finalizers": rest}})
     again.until(State.RUNNING)
     assert again.status.uid != job["metadata"]["uid"]
     again.signal(signal.SIGTERM)
@@ -204,12 +214,12 @@ def _(world: World) -> None:
 # --- other containers than the program's
 
 
-def _containers(world: World, **containers: str) -> dict[str, Any]:
+def _containers(environment: Environment, **containers: str) -> dict[str, Any]:
     """Return a pod patch that adds init containers, each of which runs a script."""
     shown = [
         {
             "name": name.replace("_", "-"),
-            "image": world.image,
+            "image": environment.image,
             "imagePullPolicy": "Never",
             "command": ["sh", "-c", script],
         }
@@ -219,9 +229,9 @@ def _containers(world: World, **containers: str) -> dict[str, Any]:
 
 
 @_case("an init container that fails", "pod_patch")
-def _(world: World) -> None:
-    inits = _containers(world, fetch="echo fetched", init_data="echo no such bucket >&2; sleep 1; exit 3")
-    launcher = world.launch({**_WORKER, **sh("echo never"), **inits, "restart": "never"})
+def _(environment: Environment) -> None:
+    inits = _containers(environment, fetch="echo fetched", init_data="echo no such bucket >&2; sleep 1; exit 3")
+    launcher = environment.launch({**_WORKER, **sh("echo never"), **inits, "restart": "never"})
     launcher.ends(10, State.FAILED)
     # of two containers, whose logs are read side by side; a TfJob's own Job may make the pod once more
     assert set(launcher.lines()) == {("worker-0/fetch", "fetched"), ("worker-0/init-data", "no such bucket")}
@@ -230,15 +240,15 @@ def _(world: World) -> None:
 
 
 @_case("a sidecar that does not end", "pod_patch")
-def _(world: World) -> None:
+def _(environment: Environment) -> None:
     side = {
         "name": "proxy",
-        "image": world.image,
+        "image": environment.image,
         "imagePullPolicy": "Never",
         "restartPolicy": "Always",
         "command": ["sh", "-c", "trap '' TERM; echo proxied; sleep 5 & wait; sleep 600"],
     }
-    launcher = world.launch({**_WORKER, **sh("sleep 2; echo done"), "pod": {"spec": {"initContainers": [side]}}})
+    launcher = environment.launch({**_WORKER, **sh("sleep 2; echo done"), "pod": {"spec": {"initContainers": [side]}}})
     launcher.ends(0, State.SUCCEEDED)
     assert {("worker-0/proxy", "proxied"), ("worker-0", "done")} <= set(launcher.lines())
     assert not [line for _, line in launcher.lines() if "incomplete" in line]
@@ -248,54 +258,56 @@ def _(world: World) -> None:
 
 
 @_case("refused by the webhook")
-def _(world: World) -> None:
-    if world.system.refused is None:
+def _(environment: Environment) -> None:
+    if environment.system.refused is None:
         return
-    fields, words = world.system.refused
-    launcher = world.launch({**_WORKER, **_LONG, **fields})
+    fields, words = environment.system.refused
+    launcher = environment.launch({**_WORKER, **_LONG, **fields})
     assert launcher.wait() == 2
     assert words in launcher.text()
-    assert world.gone()
+    assert environment.gone()
 
 
 @_case("a Secret is missing", "env_sources")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **_LONG, "env": {"TOKEN": {"secret": "hub", "key": "token"}}})
+def _(environment: Environment) -> None:
+    launcher = environment.launch({**_WORKER, **_LONG, "env": {"TOKEN": {"secret": "hub", "key": "token"}}})
     assert launcher.wait() == 2
-    assert f"Secret {world.namespace}/hub is missing" in launcher.text()
-    assert world.gone()
+    assert f"Secret {environment.namespace}/hub is missing" in launcher.text()
+    assert environment.gone()
 
 
 @_case("a claim is missing", "volumes")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **_LONG, "volumes": [{"pvc": "data", "mount": "/data"}]})
+def _(environment: Environment) -> None:
+    launcher = environment.launch({**_WORKER, **_LONG, "volumes": [{"pvc": "data", "mount": "/data"}]})
     assert launcher.wait() == 2
-    assert f"PersistentVolumeClaim {world.namespace}/data is missing" in launcher.text()
-    assert world.gone()
+    assert f"PersistentVolumeClaim {environment.namespace}/data is missing" in launcher.text()
+    assert environment.gone()
 
 
 @_case("a Secret goes missing before the pods are made", "created_suspended", "pause", "env_sources")
-def _(world: World) -> None:
-    secret = world.api.create(_SECRETS, world.namespace, {"metadata": {"name": "hub"}, "stringData": {"token": "x"}})
+def _(environment: Environment) -> None:
+    secret = environment.api.create(
+        _SECRETS, environment.namespace, {"metadata": {"name": "hub"}, "stringData": {"token": "x"}}
+    )
     fields = {"env": {"TOKEN": {"secret": "hub", "key": "token"}}, "deadlines": {"pending": "25s"}}
-    launcher = world.launch({**_WORKER, **_LONG, **world.system.created_suspended(), **fields})
+    launcher = environment.launch({**_WORKER, **_LONG, **environment.system.created_suspended(), **fields})
     launcher.until(State.SUSPENDED)
-    world.api.delete(_SECRETS, world.namespace, "hub", secret["metadata"]["uid"])
-    world.pause(paused=False)
+    environment.api.delete(_SECRETS, environment.namespace, "hub", secret["metadata"]["uid"])
+    environment.pause(paused=False)
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
     assert 'CreateContainerConfigError: worker-0: secret "hub" not found' in launcher.failure.summary
-    until(world.gone)
+    until(environment.gone)
 
 
 # --- evicted
 
 
-def _evicted(world: World, **behaviour: Any) -> None:
-    launcher = world.launch({**_WORKER, **standin(HANG=1, PRINT_LINES=1, **behaviour)})
+def _evicted(environment: Environment, **behaviour: Any) -> None:
+    launcher = environment.launch({**_WORKER, **standin(HANG=1, PRINT_LINES=1, **behaviour)})
     launcher.until_said("line 0")
-    name = until(world.pods)[0]["metadata"]["name"]
+    name = until(environment.pods)[0]["metadata"]["name"]
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    world.api.request("POST", PODS.path(world.namespace, name, "eviction"), {}, eviction)
+    environment.api.request("POST", PODS.path(environment.namespace, name, "eviction"), {}, eviction)
     launcher.ends(13, State.FAILED)
     assert launcher.failure.fault == "platform"
     assert "memory" not in launcher.failure.summary
@@ -309,16 +321,18 @@ _case("evicted, and slow to end")(functools.partial(_evicted, IGNORE_SIGTERM=1))
 
 
 @_case("the quota is used up at first")
-def _(world: World) -> None:
-    world.api.create(_QUOTAS, world.namespace, {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "1"}}})
-    until(lambda: world.api.get(_QUOTAS, world.namespace, "team").get("status", {}).get("hard"))
-    containers = [{"name": "sleep", "image": world.image}]
+def _(environment: Environment) -> None:
+    environment.api.create(
+        _QUOTAS, environment.namespace, {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "1"}}}
+    )
+    until(lambda: environment.api.get(_QUOTAS, environment.namespace, "team").get("status", {}).get("hard"))
+    containers = [{"name": "sleep", "image": environment.image}]
     other = {"metadata": {"name": "other"}, "spec": {"containers": containers, "nodeSelector": {"nowhere": "true"}}}
-    uid = world.api.create(PODS, world.namespace, other)["metadata"]["uid"]
-    launcher = world.launch({**_WORKER, **sh("echo up")})
+    uid = environment.api.create(PODS, environment.namespace, other)["metadata"]["uid"]
+    launcher = environment.launch({**_WORKER, **sh("echo up")})
     until(lambda: "exceeded quota: team" in launcher.text())
     assert launcher.status.state is State.PENDING
-    world.api.delete(PODS, world.namespace, "other", uid)
+    environment.api.delete(PODS, environment.namespace, "other", uid)
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up")]
 
@@ -327,76 +341,76 @@ def _(world: World) -> None:
 
 
 @_case("two tasks of one run side by side")
-def _(world: World) -> None:
-    stopped = world.launch({**_WORKER, **_LONG, "on_end": "delete"}, task="stopped")
-    sibling = world.launch({**_WORKER, **_UNTIL_TOLD}, task="sibling")
+def _(environment: Environment) -> None:
+    stopped = environment.launch({**_WORKER, **_LONG, "on_end": "delete"}, task="stopped")
+    sibling = environment.launch({**_WORKER, **_UNTIL_RELEASED}, task="sibling")
     stopped.until(State.RUNNING)
     sibling.until(State.RUNNING)
     stopped.signal(signal.SIGTERM)
     stopped.ends(12, State.CANCELLED)
-    assert [job["metadata"]["labels"]["tfsteps.dev/task"] for job in world.jobs()] == ["sibling"]
-    tell(world, sibling, "worker-0")
+    assert [job["metadata"]["labels"]["tfsteps.dev/task"] for job in environment.jobs()] == ["sibling"]
+    release(environment, sibling, "worker-0")
     sibling.ends(0, State.SUCCEEDED)
     assert sibling.lines() == [("worker-0", "up"), ("worker-0", "end")]
     assert sum(replica.restarts for replica in sibling.status.replicas) == 0
 
 
 @_case("stopped while a replica ignores it")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+def _(environment: Environment) -> None:
+    launcher = environment.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
     launcher.signal(signal.SIGINT)
     launcher.ends(12, State.CANCELLED)
-    assert world.pods(leaving=True), "it has not waited for the pod, whose grace period is 30 s"
-    assert not world.jobs()
+    assert environment.pods(leaving=True), "it has not waited for the pod, whose grace period is 30 s"
+    assert not environment.jobs()
 
 
 @_case("the same task retried", "labels")
-def _(world: World) -> None:
+def _(environment: Environment) -> None:
     job = {**_WORKER, **sh("echo attempt $TFSTEPS_ATTEMPT; [ $TFSTEPS_ATTEMPT = 1 ]")}
-    first = world.launch(job)
+    first = environment.launch(job)
     first.ends(10, State.FAILED)
-    second = world.launch(job, attempt=1)
+    second = environment.launch(job, attempt=1)
     second.ends(0, State.SUCCEEDED)
     assert (first.lines(), second.lines()) == ([("worker-0", "attempt 0")], [("worker-0", "attempt 1")])
-    assert {j["metadata"]["name"] for j in world.jobs()} == {first.status.job, second.status.job}
+    assert {j["metadata"]["name"] for j in environment.jobs()} == {first.status.job, second.status.job}
     assert first.status.job != second.status.job
-    until(lambda: [pod["metadata"]["labels"]["tfsteps.dev/attempt"] for pod in world.pods()] == ["0"])
+    until(lambda: [pod["metadata"]["labels"]["tfsteps.dev/attempt"] for pod in environment.pods()] == ["0"])
 
 
 @_case("two launchers at once for one task", "adopt")
-def _(world: World) -> None:
-    both = [world.launch({**_WORKER, **_UNTIL_TOLD}, home=home) for home in ("here", "there")]
+def _(environment: Environment) -> None:
+    both = [environment.launch({**_WORKER, **_UNTIL_RELEASED}, home=home) for home in ("here", "there")]
     for launcher in both:
         launcher.until(State.RUNNING)
-    tell(world, both[0], "worker-0")
+    release(environment, both[0], "worker-0")
     for launcher in both:
         launcher.ends(0, State.SUCCEEDED)
         assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
-    assert len(world.jobs()) == 1
-    assert {launcher.status.uid for launcher in both} == {world.job()["metadata"]["uid"]}
+    assert len(environment.jobs()) == 1
+    assert {launcher.status.uid for launcher in both} == {environment.job()["metadata"]["uid"]}
 
 
 @_case("another job under the name of this one")
-def _(world: World) -> None:
-    world.launch({**_WORKER, **sh("echo mine")}, home="here").ends(0, State.SUCCEEDED)
-    other = world.launch({**_WORKER, **sh("echo other")}, home="there")
+def _(environment: Environment) -> None:
+    environment.launch({**_WORKER, **sh("echo mine")}, home="here").ends(0, State.SUCCEEDED)
+    other = environment.launch({**_WORKER, **sh("echo other")}, home="there")
     assert other.wait() == 2
     assert "was made from another job" in other.text()
-    assert len(world.jobs()) == 1
+    assert len(environment.jobs()) == 1
 
 
 @_case("names of 200 characters", "labels")
-def _(world: World) -> None:
+def _(environment: Environment) -> None:
     run, task = "r" * 100 + " ü/" + "r" * 97, "t" * 200
     roles: dict[str, Any] = {"worker": {"replicas": 2}}
     job = held({"roles": roles, **sh("echo up"), "name": "n" * 63}, "worker-0")
-    launcher = world.launch(job, run=run, task=task)
+    launcher = environment.launch(job, run=run, task=task)
     until(lambda: succeeded(launcher, ["worker-1"]))  # worker 0 decides
-    tell(world, launcher, "worker-0")
+    release(environment, launcher, "worker-0")
     launcher.ends(0, State.SUCCEEDED)
     assert sorted(launcher.lines()) == [("worker-0", "up"), ("worker-1", "up")]
-    assert all(len(value) <= 63 for value in world.job()["metadata"]["labels"].values())
+    assert all(len(value) <= 63 for value in environment.job()["metadata"]["labels"].values())
 
 
 # --- much to print
@@ -406,17 +420,17 @@ _LINGER = {"EPOCHS": 1, "STEP_SLEEP": _LINGER_SECONDS}
 
 
 @_case("a long line and every byte", "live_logs")
-def _(world: World) -> None:
-    launcher = world.launch({**_WORKER, **standin(PRINT_BYTES=1 << 20, PRINT_BINARY=1, **_LINGER)})
+def _(environment: Environment) -> None:
+    launcher = environment.launch({**_WORKER, **standin(PRINT_BYTES=1 << 20, PRINT_BINARY=1, **_LINGER)})
     launcher.ends(0, State.SUCCEEDED)
     lines = [line for _, line in launcher.raw_lines()]
     assert lines[:2] == [b"x" * (1 << 20), bytes(value for value in range(256) if value != ord("\n"))]
 
 
 @_case("a hundred thousand lines")
-def _(world: World) -> None:
+def _(environment: Environment) -> None:
     count = 100_000
-    launcher = world.launch({**_WORKER, **standin(PRINT_LINES=count, **_LINGER)})
+    launcher = environment.launch({**_WORKER, **standin(PRINT_LINES=count, **_LINGER)})
     launcher.ends(0, State.SUCCEEDED)
     lines = [line for _, line in launcher.raw_lines()]
     assert lines[:count] == [b"line %d" % number for number in range(count)]
@@ -424,12 +438,12 @@ def _(world: World) -> None:
 
 
 @_case("both outputs at once")
-def _(world: World) -> None:
+def _(environment: Environment) -> None:
     count = 10_000
     printing = f"for i in range({count}): os.write({{}}, b'{{}} %d\\n' % i)\n"
     program = "import os, time\nchild = os.fork()\nif child:\n  " + printing.format(1, "out")
     program += f"  os.wait()\n  time.sleep({_LINGER_SECONDS})\nelse:\n  " + printing.format(2, "err")
-    launcher = world.launch({**_WORKER, "command": ["python", "-c", program]})
+    launcher = environment.launch({**_WORKER, "command": ["python", "-c", program]})
     launcher.ends(0, State.SUCCEEDED)
     for output in ("out", "err"):
         lines = [line for _, line in launcher.lines() if line.startswith(output)]
@@ -440,18 +454,20 @@ def _(world: World) -> None:
 
 
 @_case("the operator is away when the job is made and when it ends", alone=True)
-def _(world: World) -> None:
-    with world.system.away(world.api) as operator:
+def _(environment: Environment) -> None:
+    with environment.system.away(environment.api) as operator:
         operator.away()
-        launcher = world.launch({**_WORKER, **_UNTIL_TOLD, "deadlines": {"total": "8m"}})  # some come back slowly
+        launcher = environment.launch(
+            {**_WORKER, **_UNTIL_RELEASED, "deadlines": {"total": "8m"}}
+        )  # some come back slowly
         time.sleep(3)
         assert launcher.process.poll() is None, launcher.text()
         operator.back()
         launcher.until(State.RUNNING)
         operator.away()
-        tell(world, launcher, "worker-0")
-        until(lambda: [pod["status"]["phase"] for pod in world.pods()] == ["Succeeded"])
+        release(environment, launcher, "worker-0")
+        until(lambda: [pod["status"]["phase"] for pod in environment.pods()] == ["Succeeded"])
         assert not launcher.status.state.terminal, launcher.text()
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.lines() == [("worker-0", "up"), ("worker-0", "end")]
-    assert len(world.jobs()) == 1
+    assert len(environment.jobs()) == 1

@@ -1,4 +1,4 @@
-"""The namespace that all rows share: a sibling that must not be touched, and a record of every job that was there."""
+"""The namespace that all cases share: a sibling that must not be touched, and a record of every job that was there."""
 
 import contextlib
 import dataclasses
@@ -27,13 +27,13 @@ _SLEEP = "trap exit TERM; while true; do sleep 0.2; done"  # process 1 ends at a
 
 
 @dataclasses.dataclass
-class Site:
+class Fixture:
     """One namespace on the real cluster.
 
     Attributes:
         access: How it is reached without the proxy.
         folder: For the test's own files.
-        run: The run that all rows belong to, so that all are siblings of each other.
+        run: The run that all cases belong to, so that all are siblings of each other.
         namespace: The namespace.
         certificate: The proxies' file of key, certificate and authority.
         pod_files: The folder of what a pod's service account has.

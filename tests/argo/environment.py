@@ -30,7 +30,7 @@ def job(script):
 
 
 @dataclass
-class World:
+class Environment:
     """A namespace.
 
     Attributes:

@@ -15,7 +15,7 @@ MANY_LINES = 1200  # of a job that is stopped long before
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """How a row must end.
+    """How a case must end.
 
     Attributes:
         code: The exit code of the last launcher.
@@ -35,7 +35,7 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Case:
     """One launch.
 
     Attributes:
@@ -83,25 +83,25 @@ class Row:
 ALWAYS = math.inf
 _LOST_CREATE = ("create job", faults.reset_after)
 # Of the last rule only the request is said, and how many of its kind are let pass; each fault is put in.
-REQUESTS: dict[str, Row] = {
-    "look for it": Row(step="look for it", fault="", rules=(("get job",),)),
-    "preflight": Row(step="preflight", fault="", rules=(("preflight",),)),
-    "create": Row(step="create", fault="", rules=(("create job",),)),
-    "get after 409": Row(step="get after 409", fault="", rules=(_LOST_CREATE, ("get job", 1))),
-    "list the job": Row(step="list the job", fault="", rules=(("list job",),)),
-    "watch the job": Row(step="watch the job", fault="", rules=(("watch job",),)),
-    "list pods": Row(step="list pods", fault="", rules=(("list pods",),)),
-    "watch pods": Row(step="watch pods", fault="", rules=(("watch pods",),)),
-    "log": Row(step="log", fault="", rules=(("log",),)),
-    "delete pods": Row(step="delete pods", fault="", rules=(("delete pods",),)),
-    "delete the job": Row(
+REQUESTS: dict[str, Case] = {
+    "look for it": Case(step="look for it", fault="", rules=(("get job",),)),
+    "preflight": Case(step="preflight", fault="", rules=(("preflight",),)),
+    "create": Case(step="create", fault="", rules=(("create job",),)),
+    "get after 409": Case(step="get after 409", fault="", rules=(_LOST_CREATE, ("get job", 1))),
+    "list the job": Case(step="list the job", fault="", rules=(("list job",),)),
+    "watch the job": Case(step="watch the job", fault="", rules=(("watch job",),)),
+    "list pods": Case(step="list pods", fault="", rules=(("list pods",),)),
+    "watch pods": Case(step="watch pods", fault="", rules=(("watch pods",),)),
+    "log": Case(step="log", fault="", rules=(("log",),)),
+    "delete pods": Case(step="delete pods", fault="", rules=(("delete pods",),)),
+    "delete the job": Case(
         step="delete the job",
         fault="",
         rules=(("delete job",),),
         job={"on_end": "delete"},
         expected=Expected(job_left=False),
     ),
-    "stop": Row(
+    "stop": Case(
         step="stop",
         fault="",
         rules=(("log", faults.cue_after), ("delete job",)),
@@ -170,24 +170,24 @@ _EXPECTED: dict[str, dict[str, Expected]] = {
 }
 
 
-def _at_requests() -> Iterator[Row]:
-    for request, row in REQUESTS.items():
+def _at_requests() -> Iterator[Case]:
+    for request, case in REQUESTS.items():
         for fault, (harm, times) in _ANYWHERE.items():
-            yield _with(row, fault, harm, times)
+            yield _with(case, fault, harm, times)
         for fault, harm in _MORE.get(request, {}).items():
-            yield _with(row, fault, harm, 1)
+            yield _with(case, fault, harm, 1)
 
 
-def _with(row: Row, fault: str, harm: Fault, times: float) -> Row:
-    *before, (kind, *skip) = row.rules
-    expected = _EXPECTED.get(row.step, {}).get(fault, row.expected)
-    return replace(row, fault=fault, rules=(*before, (kind, harm, times, *skip)), expected=expected)
+def _with(case: Case, fault: str, harm: Fault, times: float) -> Case:
+    *before, (kind, *skip) = case.rules
+    expected = _EXPECTED.get(case.step, {}).get(fault, case.expected)
+    return replace(case, fault=fault, rules=(*before, (kind, harm, times, *skip)), expected=expected)
 
 
-def _outages() -> Iterator[Row]:
-    yield Row(step="running", fault="down for 60 s", rules=(("log", faults.down_later(60)),), lines=100)
+def _outages() -> Iterator[Case]:
+    yield Case(step="running", fault="down for 60 s", rules=(("log", faults.down_later(60)),), lines=100)
     for seed in (1, 2, 3, 4):
-        yield Row(step="all the time", fault=f"storm {seed}", rules=(("any", faults.storm, 12, 0, 0.4),), seed=seed)
+        yield Case(step="all the time", fault=f"storm {seed}", rules=(("any", faults.storm, 12, 0, 0.4),), seed=seed)
 
 
 # --- a launcher killed, or stopped, at a step of its life
@@ -203,17 +203,17 @@ _STEPS: dict[str, tuple[tuple, ...]] = {
 _ENDED = ("before clean-up", "during clean-up")
 
 
-def _killed() -> Iterator[Row]:
+def _killed() -> Iterator[Case]:
     for step, rules in _STEPS.items():
         same = step == "before create"  # later, the second one would write its log where the first one's is
-        yield Row(step=step, fault="killed", rules=rules, signal="KILL", again=-signal.SIGKILL, same_files=same)
+        yield Case(step=step, fault="killed", rules=rules, signal="KILL", again=-signal.SIGKILL, same_files=same)
 
 
-def _stopped() -> Iterator[Row]:
+def _stopped() -> Iterator[Case]:
     cancelled = Expected(code=ExitCode.CANCELLED, job_left=False, lines="some")
     for step, rules in _STEPS.items():
         ended = step in _ENDED
-        row = Row(
+        case = Case(
             step=step,
             fault="",
             rules=rules,
@@ -221,22 +221,28 @@ def _stopped() -> Iterator[Row]:
             lines=LINES if ended else MANY_LINES,
             expected=Expected() if ended else cancelled,
         )
-        yield replace(row, fault="SIGTERM")
-        yield replace(row, fault="SIGTERM, the step alone", in_step=True)
-        yield replace(row, fault="SIGTERM, Workflow terminated", in_step=True, first="shut down")
+        yield replace(case, fault="SIGTERM")
+        yield replace(case, fault="SIGTERM, the step alone", in_step=True)
+        yield replace(case, fault="SIGTERM, Workflow terminated", in_step=True, first="shut down")
         left = ExitCode.SUCCEEDED if ended else ExitCode.PLATFORM
         yield replace(
-            row, fault="SIGTERM, pod evicted", in_step=True, first="evict", again=left, lines=LINES, expected=Expected()
+            case,
+            fault="SIGTERM, pod evicted",
+            in_step=True,
+            first="evict",
+            again=left,
+            lines=LINES,
+            expected=Expected(),
         )
     down = faults.cue_and(faults.down(8))
-    yield Row(
+    yield Case(
         step="before create",
         fault="SIGTERM, API server down",
         rules=(("create job", down),),
         signal="TERM",
         expected=Expected(code=ExitCode.CANCELLED, jobs=0, job_left=False, lines="none", because="is not known"),
     )
-    yield Row(
+    yield Case(
         step="running",
         fault="SIGTERM, API server down",
         rules=(("watch pods", down),),
@@ -244,7 +250,7 @@ def _stopped() -> Iterator[Row]:
         lines=MANY_LINES,
         expected=cancelled,
     )
-    yield Row(
+    yield Case(
         step="running",
         fault="Workflow terminated, no SIGTERM",
         rules=_STEPS["running"],
@@ -258,4 +264,4 @@ def _stopped() -> Iterator[Row]:
 FAULTS = (*_ANYWHERE, *_STREAMS, *_WATCHES)
 OUTAGES = (*_outages(),)
 LIFE = (*_killed(), *_stopped())
-ROWS = {row.name: row for row in (*OUTAGES, *LIFE, *_at_requests())}
+CASES = {case.name: case for case in (*OUTAGES, *LIFE, *_at_requests())}

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from tests.faults.rows import FAULTS, LIFE, OUTAGES, REQUESTS, Row
-from tests.faults.trial import Outcome
+from tests.faults.case_run import Outcome
+from tests.faults.cases import FAULTS, LIFE, OUTAGES, REQUESTS, Case
 
 _CODES = {0: "succeeded", 2: "refused", 10: "failed", 11: "deadline", 12: "cancelled", 13: "retry"}
 _HEAD = """# Behaviour under faults
@@ -36,9 +36,9 @@ _STORM = """In a storm each request has a chance of 40 % to be reset, lost, dela
 """
 
 
-def page(rows: Mapping[str, Row], outcomes: Mapping[str, Outcome]) -> str:
+def page(cases: Mapping[str, Case], outcomes: Mapping[str, Outcome]) -> str:
     """Return the page of a whole run."""
-    by_cell = {(row.step, row.fault): _cell(row, outcomes[name]) for name, row in rows.items()}
+    by_cell = {(case.step, case.fault): _cell(case, outcomes[name]) for name, case in cases.items()}
     good = sum(not outcome.problems for outcome in outcomes.values())
     half = len(REQUESTS) // 2
     steps = list(REQUESTS)
@@ -56,12 +56,12 @@ def page(rows: Mapping[str, Row], outcomes: Mapping[str, Outcome]) -> str:
     return _HEAD.format(passed=good, all=len(outcomes)) + _LEGEND + "\n" + "\n".join(tables)
 
 
-def _faults(rows: Iterable[Row]) -> list[str]:
-    return list(dict.fromkeys(row.fault for row in rows))
+def _faults(cases: Iterable[Case]) -> list[str]:
+    return list(dict.fromkeys(case.fault for case in cases))
 
 
-def _steps(rows: Iterable[Row]) -> list[str]:
-    return list(dict.fromkeys(row.step for row in rows))
+def _steps(cases: Iterable[Case]) -> list[str]:
+    return list(dict.fromkeys(case.step for case in cases))
 
 
 def _table(corner: str, faults: Iterable[str], steps: list[str], cells: Mapping[tuple[str, str], str]) -> str:
@@ -70,11 +70,11 @@ def _table(corner: str, faults: Iterable[str], steps: list[str], cells: Mapping[
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _cell(row: Row, outcome: Outcome) -> str:
+def _cell(case: Case, outcome: Outcome) -> str:
     """Return what an outcome is called."""
     if outcome.problems:
         return f"**wrong: {'; '.join(outcome.problems)[:200]}**"
-    want = row.expected
+    want = case.expected
     words = [_CODES[outcome.code]]
     if not want.jobs:
         words.append("no job")

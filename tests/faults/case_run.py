@@ -1,4 +1,4 @@
-"""Runs one row of the matrix with real launchers against the real cluster, and looks at everything it left."""
+"""Runs one case of the matrix with real launchers against the real cluster, and looks at everything it left."""
 
 import os
 import pathlib
@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tests.faults.cases import Case
 from tests.faults.driver import Said, Task
+from tests.faults.fixture import IMAGE, JOBS, Fixture
 from tests.faults.proxy import Proxy
-from tests.faults.rows import Row
-from tests.faults.site import IMAGE, JOBS, Site
 from tfsteps.runs.log_file import read_log
 
 _ROOT = pathlib.Path(__file__).parents[2]
@@ -28,7 +28,7 @@ while [ $i -lt {lines} ]; do i=$((i+1)); echo line $i; sleep 0.05; done
 
 @dataclass
 class Outcome:
-    """What a row came to.
+    """What a case came to.
 
     Attributes:
         code: The last launcher's exit code.
@@ -43,13 +43,13 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
 
-class Trial:
-    """One row being run."""
+class CaseRun:
+    """One case being run."""
 
     def __init__(
         self,
-        row: Row,
-        site: Site,
+        case: Case,
+        fixture: Fixture,
         *,
         package: str = "",
         limit: float = _LIMIT_SECONDS,
@@ -58,35 +58,37 @@ class Trial:
         """Get ready.
 
         Args:
-            row: What happens.
-            site: Where.
+            case: What happens.
+            fixture: Where.
             package: The folder of another tfsteps than this tree's.
             limit: Seconds after which a launcher is killed.
             settle: Seconds that what is to go may take.
         """
-        self.row, self.site = row, site
+        self.case, self.fixture = case, fixture
         self.package, self.limit, self.settle = package, limit, settle
         self.homes: list[pathlib.Path] = []
         self.launcher: subprocess.Popen | None = None
 
     def run(self) -> Outcome:
         began = time.monotonic()
-        sibling = self.site.sibling()
-        if self.row.in_step:
-            self.site.step(self.row.name)
-        with Proxy(self.site.access, self.site.certificate, self.row.fresh_rules(), self.row.seed, self._cue) as proxy:
+        sibling = self.fixture.sibling()
+        if self.case.in_step:
+            self.fixture.step(self.case.name)
+        with Proxy(
+            self.fixture.access, self.fixture.certificate, self.case.fresh_rules(), self.case.seed, self._cue
+        ) as proxy:
             code, said = self._launch(proxy)
             unmet = [rule for rule in proxy.rules if not rule.met]
             first = code
-            if self.row.again is not None:
+            if self.case.again is not None:
                 proxy.rules.clear()
                 code, said = self._launch(proxy)
         outcome = Outcome(code, said, time.monotonic() - began)
-        if self.row.again not in (None, first):
-            outcome.problems.append(f"the first launcher's exit code is {first}, not {self.row.again}")
+        if self.case.again not in (None, first):
+            outcome.problems.append(f"the first launcher's exit code is {first}, not {self.case.again}")
         outcome.problems += [f"no request met the fault at {rule.request!r}" for rule in unmet]
         outcome.problems += self._wrong(outcome)
-        if self.site.sibling() != sibling:
+        if self.fixture.sibling() != sibling:
             outcome.problems.append("the sibling was touched")
         self._remove()
         return outcome
@@ -94,18 +96,22 @@ class Trial:
     # --- the launcher
 
     def _launch(self, proxy: Proxy) -> tuple[int, Said]:
-        home = self.site.folder / f"{self.row.name}-{0 if self.row.same_files else len(self.homes)}"
+        home = self.fixture.folder / f"{self.case.name}-{0 if self.case.same_files else len(self.homes)}"
         self.homes.append(home)
         env = {**os.environ, "TFSTEPS_HOME": str(home), "PYTHONPATH": self.package}
         pod_files = ""
-        if self.row.in_step:
-            pod_files = str(self.site.pod_files)
+        if self.case.in_step:
+            pod_files = str(self.fixture.pod_files)
             env |= {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(proxy.port)}
-            env |= {"POD_NAME": self.row.name}
+            env |= {"POD_NAME": self.case.name}
         else:
-            env |= {"KUBECONFIG": str(self.site.kubeconfig(proxy.port, self.row.name))}
+            env |= {"KUBECONFIG": str(self.fixture.kubeconfig(proxy.port, self.case.name))}
         task = Task(
-            run=self.site.run, task=self.row.name, namespace=self.site.namespace, job=self._job(), pod_files=pod_files
+            run=self.fixture.run,
+            task=self.case.name,
+            namespace=self.fixture.namespace,
+            job=self._job(),
+            pod_files=pod_files,
         )
         command = [sys.executable, "-m", "tests.faults.driver", msgspec.json.encode(task).decode()]
         self.launcher = subprocess.Popen(command, cwd=_ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -123,45 +129,45 @@ class Trial:
             "name": "fault",
             "image": IMAGE,
             "image_pull_policy": "Never",
-            "command": ["sh", "-c", _PROGRAM.format(lines=self.row.lines)],
+            "command": ["sh", "-c", _PROGRAM.format(lines=self.case.lines)],
             "roles": {"worker": {}},
-            **self.row.job,
+            **self.case.job,
         }
 
     def _cue(self) -> bool:
-        match self.row.first:
+        match self.case.first:
             case "shut down":
-                self.site.shut_down(self.row.name)
+                self.fixture.shut_down(self.case.name)
             case "evict":
-                self.site.evict(self.row.name)
-        if self.row.signal:
-            self.launcher.send_signal(signal.Signals[f"SIG{self.row.signal}"])
-        if self.row.signal == "KILL":
+                self.fixture.evict(self.case.name)
+        if self.case.signal:
+            self.launcher.send_signal(signal.Signals[f"SIG{self.case.signal}"])
+        if self.case.signal == "KILL":
             self.launcher.wait()
-        return self.row.signal != "KILL"
+        return self.case.signal != "KILL"
 
     # --- what it left
 
     def _wrong(self, outcome: Outcome):
-        want = self.row.expected
+        want = self.case.expected
         if outcome.code != want.code:
             yield f"exit code {outcome.code}, not {want.code}: {outcome.said}"
         notes = [line for home in self.homes for line in self._log(home) if line.startswith("(")]
         words = f"{outcome.said.message} {outcome.said.warnings} {notes}"
         if want.because not in words:
             yield f"{want.because!r} was not said, but {words}"
-        seen = self.site.uids[self.row.name]
+        seen = self.fixture.uids[self.case.name]
         self._settled(lambda: len(seen) >= want.jobs)  # the watch that keeps them may be late
         if (there := len(seen)) != want.jobs:
             yield f"{there} jobs were there, not {want.jobs}"
-        yield from self._left(self.site.jobs, want.job_left, "the job")
+        yield from self._left(self.fixture.jobs, want.job_left, "the job")
         if want.pods_left is not None:
-            yield from self._left(self.site.pods, want.pods_left, "pods")
+            yield from self._left(self.fixture.pods, want.pods_left, "pods")
         yield from self._lines(want.lines)
 
     def _left(self, look, wanted: bool, what: str):
-        self._settled(lambda: wanted or not look(self.row.name))
-        if bool(look(self.row.name)) is not wanted:
+        self._settled(lambda: wanted or not look(self.case.name))
+        if bool(look(self.case.name)) is not wanted:
             yield f"{what}: {'gone' if wanted else 'left behind'}"
 
     def _settled(self, condition) -> None:
@@ -171,7 +177,7 @@ class Trial:
             time.sleep(0.25)
 
     def _lines(self, wanted: str):
-        printed = [f"line {i + 1}" for i in range(self.row.lines)]
+        printed = [f"line {i + 1}" for i in range(self.case.lines)]
         logs = [[line for line in self._log(home) if not line.startswith("(")] for home in self.homes]
         for log in logs:
             if log != printed[: len(log)]:
@@ -189,7 +195,7 @@ class Trial:
                 yield from (text.decode() for _, _, text in read_log(lines))
 
     def _remove(self) -> None:
-        for job in self.site.jobs(self.row.name):
-            self.site.remove(JOBS, job)
-        if self.row.in_step:
-            self.site.remove_step(self.row.name)
+        for job in self.fixture.jobs(self.case.name):
+            self.fixture.remove(JOBS, job)
+        if self.case.in_step:
+            self.fixture.remove_step(self.case.name)

@@ -13,8 +13,8 @@ import pytest
 
 from tests.conformance.verdicts import sh, standin
 from tests.hai import pods
+from tests.hai.environment import HaiEnvironment
 from tests.hai.platform import HOOK_RESTART, INTERRUPT
-from tests.hai.world import HaiWorld
 from tests.support.waiting import until
 from tfsteps import spec
 from tfsteps.kube.access import Access
@@ -40,15 +40,15 @@ _WSUM = "done wsum 6.147475360"
 
 
 @pytest.fixture
-def world(tmp_path):
-    with HaiWorld(tmp_path) as world:
-        yield world
+def environment(tmp_path):
+    with HaiEnvironment(tmp_path) as environment:
+        yield environment
 
 
 @pytest.fixture
-def system(world, monkeypatch):
+def system(environment, monkeypatch):
     """Return the job system as commands use it."""
-    for name, value in world.env.items():
+    for name, value in environment.env.items():
         monkeypatch.setenv(name, value)
     return hai.system()
 
@@ -67,16 +67,16 @@ def texts(launcher, replica=""):
 # --- pre-empted, suspended, paused
 
 
-def test_a_preempted_task_goes_on_from_its_checkpoint_with_the_same_result(world):
+def test_a_preempted_task_goes_on_from_its_checkpoint_with_the_same_result(environment):
     slow_at_first = "[ -e $TFSTEPS_OUTPUT_DIR/ckpt.json ] || export STEP_SLEEP=0.5; exec python standin.py"
-    launcher = world.launch({**_WORKERS, **sh(slow_at_first), "env": {"EPOCHS": 30, "STEPS": 2, "RESUME": 1}})
+    launcher = environment.launch({**_WORKERS, **sh(slow_at_first), "env": {"EPOCHS": 30, "STEPS": 2, "RESUME": 1}})
     launcher.until_said("epoch 2 ")
-    world.platform.nodes = 1  # another user's task takes the rest
+    environment.platform.nodes = 1  # another user's task takes the rest
     launcher.until(State.RESTARTING)
     assert launcher.status.reason == "Interrupted"
-    world.platform.nodes = 8
+    environment.platform.nodes = 8
     launcher.ends(0, State.SUCCEEDED)
-    first, second = world.tasks()
+    first, second = environment.tasks()
     assert (first.stop_code & INTERRUPT, second.restart_count, first.chain_id) == (INTERRUPT, 1, second.chain_id)
     assert re.search(r"replicas 2 from step [1-9]", "\n".join(texts(launcher, "worker-1")))
     assert any(_WSUM in line for line in texts(launcher, "worker-0"))
@@ -87,54 +87,54 @@ def test_a_preempted_task_goes_on_from_its_checkpoint_with_the_same_result(world
     assert sum(replica.restarts for replica in launcher.status.replicas) == 0
 
 
-def test_every_rank_is_told_of_a_suspension_by_sigterm_and_a_file(world):
+def test_every_rank_is_told_of_a_suspension_by_sigterm_and_a_file(environment):
     script = (
         "import signal, sys, time, tfsteps_suspend\n"
         "def leave(*_):\n  print('saved', tfsteps_suspend.suspended(), flush=True); tfsteps_suspend.leave()\n"
         "signal.signal(signal.SIGTERM, leave)\nprint('up', flush=True)\ntime.sleep(600)"
     )
-    world.platform.received = world.platform.final = 50.0
-    launcher = world.launch({**_WORKERS, "command": ["python", "-c", script]})
+    environment.platform.received = environment.platform.final = 50.0
+    launcher = environment.launch({**_WORKERS, "command": ["python", "-c", script]})
     until(lambda: launcher.started() and texts(launcher).count("up") == 2)
     began = time.monotonic()
-    world.platform.stop(world.newest(), "suspend")
-    until(lambda: len(world.tasks()) == 2)
+    environment.platform.stop(environment.newest(), "suspend")
+    until(lambda: len(environment.tasks()) == 2)
     assert time.monotonic() - began < 50.0  # they did not have to be ended
-    assert world.tasks()[0].suspend_code == 3
+    assert environment.tasks()[0].suspend_code == 3
     until(lambda: texts(launcher).count("saved True") == 2)
     launcher.signal(signal.SIGTERM)
     launcher.ends(12, State.CANCELLED)
 
 
-def test_a_rank_that_does_not_answer_a_suspension_is_ended(world):
-    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+def test_a_rank_that_does_not_answer_a_suspension_is_ended(environment):
+    launcher = environment.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
-    world.platform.stop(world.newest(), "suspend")
-    until(lambda: len(world.tasks()) == 2)
-    assert world.tasks()[0].suspend_code == 2  # received, and no more
+    environment.platform.stop(environment.newest(), "suspend")
+    until(lambda: len(environment.tasks()) == 2)
+    assert environment.tasks()[0].suspend_code == 2  # received, and no more
     until(lambda: len(launcher.status.replicas[0].incarnations) == 2)
     assert launcher.status.replicas[0].incarnations[0].state is ReplicaState.STOPPED
     launcher.signal(signal.SIGTERM)
     launcher.ends(12, State.CANCELLED)
 
 
-def test_a_task_of_higher_priority_takes_the_nodes_and_gives_them_back(world, gate):
-    world.platform.nodes = 2
+def test_a_task_of_higher_priority_takes_the_nodes_and_gives_them_back(environment, gate):
+    environment.platform.nodes = 2
     file, until_then = gate
-    low = world.launch({**_WORKERS, **_ONCE_MORE, "priority": 10}, run="low")
+    low = environment.launch({**_WORKERS, **_ONCE_MORE, "priority": 10}, run="low")
     until(lambda: low.started() and texts(low).count("up") == 2)
-    high = world.launch({**_WORKERS, **until_then, "priority": 90}, run="high", task="high")
+    high = environment.launch({**_WORKERS, **until_then, "priority": 90}, run="high", task="high")
     low.until(State.RESTARTING)
     high.until(State.RUNNING)
     file.touch()
     high.ends(0, State.SUCCEEDED)
     low.ends(0, State.SUCCEEDED)
-    taken, taker, given_back = sorted(world.tasks(), key=lambda task: task.begin_at)
+    taken, taker, given_back = sorted(environment.tasks(), key=lambda task: task.begin_at)
     assert (taken.name, taker.name, given_back.name) == (low.status.job, high.status.job, low.status.job)
     assert taken.end_at <= taker.begin_at < taker.end_at <= given_back.begin_at
 
 
-def test_a_number_is_remembered_over_interruptions(world):
+def test_a_number_is_remembered_over_interruptions(environment):
     script = (
         "import time, tfsteps_suspend as s\n"
         "knows = s.remembered()\nprint('knows', knows, flush=True)\n"
@@ -144,29 +144,29 @@ def test_a_number_is_remembered_over_interruptions(world):
         "  break\n"
         "time.sleep(0 if knows else 600)"
     )
-    launcher = world.launch({**_WORKER, "command": ["python", "-c", script]})
+    launcher = environment.launch({**_WORKER, "command": ["python", "-c", script]})
     launcher.until_said("knows 0")
-    until(lambda: world.newest().whole_life_state == 7)
-    world.platform.stop(world.newest(), "suspend")
+    until(lambda: environment.newest().whole_life_state == 7)
+    environment.platform.stop(environment.newest(), "suspend")
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher) == ["knows 0", "knows 7"]
 
 
-def test_a_failed_check_of_the_hardware_queues_it_again(world):
-    launcher = world.launch({**_WORKER, **_ONCE_MORE})
+def test_a_failed_check_of_the_hardware_queues_it_again(environment):
+    launcher = environment.launch({**_WORKER, **_ONCE_MORE})
     launcher.until_said("up")
-    world.platform.hook_restart(world.newest())
+    environment.platform.hook_restart(environment.newest())
     launcher.ends(0, State.SUCCEEDED)
-    assert world.tasks()[0].stop_code == HOOK_RESTART
+    assert environment.tasks()[0].stop_code == HOOK_RESTART
     assert State.RESTARTING in launcher.states or len(launcher.status.replicas[0].incarnations) == 2
     assert texts(launcher) == ["up", "up", "end"]
 
 
-def test_an_interruption_shorter_than_a_look_is_told(world, gate):
+def test_an_interruption_shorter_than_a_look_is_told(environment, gate):
     file, until_then = gate
-    launcher = world.launch({**_WORKERS, **until_then})
+    launcher = environment.launch({**_WORKERS, **until_then})
     until(lambda: launcher.started() and texts(launcher).count("up") == 2)
-    world.platform.interrupt_at_once(world.newest())
+    environment.platform.interrupt_at_once(environment.newest())
     until(lambda: texts(launcher).count("up") == 4)
     launcher.until(State.RUNNING)
     file.touch()
@@ -181,34 +181,36 @@ def test_an_interruption_shorter_than_a_look_is_told(world, gate):
     ]
 
 
-def test_it_is_pending_until_the_programs_have_started(world):
-    world.platform.building = 4.0
-    launcher = world.launch({**_WORKERS, **_LONG})
-    until(lambda: world.tasks() and world.newest().worker_status == "building")
+def test_it_is_pending_until_the_programs_have_started(environment):
+    environment.platform.building = 4.0
+    launcher = environment.launch({**_WORKERS, **_LONG})
+    until(lambda: environment.tasks() and environment.newest().worker_status == "building")
     launcher.until(State.PENDING)
     launcher.until_said("up")
     launcher.until(State.RUNNING)
-    world.platform.interrupt_at_once(world.newest())
+    environment.platform.interrupt_at_once(environment.newest())
     launcher.until(State.RESTARTING)
     assert {replica.state for replica in launcher.status.replicas} == {ReplicaState.PENDING}
     launcher.signal(signal.SIGTERM)
     launcher.ends(12, State.CANCELLED)
 
 
-def test_pods_that_never_start_are_queued_again_until_the_deadline(world):
-    world.platform.image_missing, world.platform.unschedulable_after = True, 1.0
-    launcher = world.launch({**_WORKERS, **_LONG, "image": "reg.local/own/missing", "deadlines": {"pending": "15s"}})
+def test_pods_that_never_start_are_queued_again_until_the_deadline(environment):
+    environment.platform.image_missing, environment.platform.unschedulable_after = True, 1.0
+    launcher = environment.launch(
+        {**_WORKERS, **_LONG, "image": "reg.local/own/missing", "deadlines": {"pending": "15s"}}
+    )
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
     assert State.RUNNING not in launcher.states
     assert re.search(r"times in a row.* can pull the image reg.local/own/missing", launcher.status.message)
-    until(world.gone)
+    until(environment.gone)
 
 
-def test_paused_and_resumed(world, system):
-    launcher = world.launch({**_WORKER, **_ONCE_MORE})
+def test_paused_and_resumed(environment, system):
+    launcher = environment.launch({**_WORKER, **_ONCE_MORE})
     launcher.until_said("up")
     assert system.pause("run") == [launcher.status.job]
-    assert world.gone()
+    assert environment.gone()
     assert system.pause("run") == []
     launcher.until(State.SUSPENDED)
     assert system.resume("run") == [launcher.status.job]
@@ -221,23 +223,23 @@ def test_paused_and_resumed(world, system):
     assert system.resume("run") == []
 
 
-def test_resumed_while_its_ranks_are_being_ended(world, system, capsys):
-    world.platform.received = world.platform.final = 2.0
-    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+def test_resumed_while_its_ranks_are_being_ended(environment, system, capsys):
+    environment.platform.received = environment.platform.final = 2.0
+    launcher = environment.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
-    chain = world.newest().chain_id
-    world.platform.tags[chain].append(schema.PAUSED)  # as of a `pause` that was killed
-    world.platform.stop(world.newest(), "stop")
+    chain = environment.newest().chain_id
+    environment.platform.tags[chain].append(schema.PAUSED)  # as of a `pause` that was killed
+    environment.platform.stop(environment.newest(), "stop")
     assert system.resume("run") == [launcher.status.job]
     assert "waiting until HAI has ended" in capsys.readouterr().err
-    assert len(world.tasks()) == 2
+    assert len(environment.tasks()) == 2
     launcher.signal(signal.SIGTERM)
     launcher.ends(12, State.CANCELLED)
 
 
-def test_a_pause_that_takes_too_long_says_so(world, system, monkeypatch):
-    monkeypatch.setattr("tfsteps.systems.hai.job_system._PAUSE_SECONDS", 1.0)
-    launcher = world.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+def test_a_pause_that_takes_too_long_says_so(environment, system, monkeypatch):
+    monkeypatch.setattr("tfsteps.systems.hai.system._PAUSE_SECONDS", 1.0)
+    launcher = environment.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
     with pytest.raises(LaunchError, match=r"has not ended .* within 1 s") as error:
         system.pause("run")
@@ -247,26 +249,26 @@ def test_a_pause_that_takes_too_long_says_so(world, system, monkeypatch):
     launcher.ends(12, State.CANCELLED)
 
 
-def test_paused_too_late(world, system):
-    launcher = world.launch({**_WORKER, **sh("trap 'echo done; exit 0' TERM; echo up; sleep 600 & wait")})
+def test_paused_too_late(environment, system):
+    launcher = environment.launch({**_WORKER, **sh("trap 'echo done; exit 0' TERM; echo up; sleep 600 & wait")})
     launcher.until_said("up")
-    task = world.newest()
-    world.platform.tags[task.chain_id].append(schema.PAUSED)
-    world.platform.stop(task, "succeed")
+    task = environment.newest()
+    environment.platform.tags[task.chain_id].append(schema.PAUSED)
+    environment.platform.stop(task, "succeed")
     launcher.ends(0, State.SUCCEEDED)
     assert system.resume("run") == []
 
 
-def test_created_stopped_and_resumed(world, system):
-    launcher = world.launch({**_WORKER, **_SHORT, "systems": {"hai": {"suspend": True}}})
+def test_created_stopped_and_resumed(environment, system):
+    launcher = environment.launch({**_WORKER, **_SHORT, "systems": {"hai": {"suspend": True}}})
     launcher.until(State.SUSPENDED)
-    until(world.gone)
+    until(environment.gone)
     system.resume("run")
     launcher.ends(0, State.SUCCEEDED)
 
 
-def test_stopped_while_paused(world, system):
-    launcher = world.launch({**_WORKER, **_LONG})
+def test_stopped_while_paused(environment, system):
+    launcher = environment.launch({**_WORKER, **_LONG})
     launcher.until_said("up")
     system.pause("run")
     launcher.until(State.SUSPENDED)
@@ -286,91 +288,91 @@ def test_stopped_while_paused(world, system):
         ("fail", 10, State.FAILED, "MarkedFailed"),
     ],
 )
-def test_ended_from_outside(world, op, code, state, reason):
-    launcher = world.launch({**_WORKERS, **_LONG})
+def test_ended_from_outside(environment, op, code, state, reason):
+    launcher = environment.launch({**_WORKERS, **_LONG})
     launcher.until(State.RUNNING)
-    world.platform.stop(world.newest(), op)
+    environment.platform.stop(environment.newest(), op)
     launcher.ends(code, state, reason)
-    until(world.gone)
+    until(environment.gone)
 
 
-def test_stopped_while_queued(world):
-    world.platform.nodes = 0
-    launcher = world.launch({**_WORKER, **_LONG})
+def test_stopped_while_queued(environment):
+    environment.platform.nodes = 0
+    launcher = environment.launch({**_WORKER, **_LONG})
     launcher.until(State.QUEUED)
-    world.platform.stop(world.newest(), "stop")
+    environment.platform.stop(environment.newest(), "stop")
     launcher.ends(12, State.CANCELLED)
 
 
-def test_stopped_by_the_launcher_while_a_rank_ignores_it(world):
-    launcher = world.launch({**_WORKERS, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
+def test_stopped_by_the_launcher_while_a_rank_ignores_it(environment):
+    launcher = environment.launch({**_WORKERS, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
     launcher.signal(signal.SIGINT)
     launcher.ends(12, State.CANCELLED)
-    until(world.gone)
+    until(environment.gone)
 
 
-def test_parameter_servers_and_workers_that_never_end_are_ended_with_the_chief_at_once(world):
+def test_parameter_servers_and_workers_that_never_end_are_ended_with_the_chief_at_once(environment):
     roles = {"chief": {}, "ps": {}, "worker": {}}
     script = sh("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; sleep 1")
-    launcher = world.launch({"roles": roles, **script, "systems": {"hai": {"finish": "100s"}}})
+    launcher = environment.launch({"roles": roles, **script, "systems": {"hai": {"finish": "100s"}}})
     launcher.ends(0, State.SUCCEEDED)
-    assert world.newest().end_at - world.newest().begin_at < 60
+    assert environment.newest().end_at - environment.newest().begin_at < 60
     assert [replica.state for replica in launcher.status.replicas[1:]] == [ReplicaState.STOPPED] * 2
 
 
-def test_the_timeout_of_the_platform_is_no_success(world):
-    launcher = world.launch({**_WORKER, **_LONG, "systems": {"hai": {"timeout": "3s"}}})
+def test_the_timeout_of_the_platform_is_no_success(environment):
+    launcher = environment.launch({**_WORKER, **_LONG, "systems": {"hai": {"timeout": "3s"}}})
     launcher.ends(10, State.FAILED, "Timeout")
 
 
 # --- ended by the platform
 
 
-def test_a_deleted_pod_is_the_platform_s_fault(world):
-    launcher = world.launch({**_WORKERS, **_LONG})
+def test_a_deleted_pod_is_the_platform_s_fault(environment):
+    launcher = environment.launch({**_WORKERS, **_LONG})
     launcher.until(State.RUNNING)
-    world.platform.delete_pod(world.newest(), 1)
+    environment.platform.delete_pod(environment.newest(), 1)
     launcher.ends(13, State.LOST, "PodDeleted")
-    assert (world.newest().stop_code, world.newest().worker_status) == (1, "stopped")
+    assert (environment.newest().stop_code, environment.newest().worker_status) == (1, "stopped")
     assert launcher.failure.fault == "platform"
 
 
-def test_a_manager_that_cannot_be_made_is_the_platform_s_fault(world):
-    world.platform.manager_fault = True
-    launcher = world.launch({**_WORKERS, **_LONG})
+def test_a_manager_that_cannot_be_made_is_the_platform_s_fault(environment):
+    environment.platform.manager_fault = True
+    launcher = environment.launch({**_WORKERS, **_LONG})
     launcher.ends(13, State.LOST, "StartFailed")
     assert launcher.failure.fault == "platform"
 
 
-def test_a_program_that_fails_before_the_manager_is_there_is_blamed(world):
-    world.platform.manager_delay = 8.0
-    launcher = world.launch({**_WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] && exec sleep 600; echo bad; exit 3")})
+def test_a_program_that_fails_before_the_manager_is_there_is_blamed(environment):
+    environment.platform.manager_delay = 8.0
+    launcher = environment.launch({**_WORKERS, **sh("[ $TFSTEPS_INDEX = 0 ] && exec sleep 600; echo bad; exit 3")})
     launcher.ends(10, State.FAILED, "ReplicaFailed")
-    assert world.newest().stop_code == 256
+    assert environment.newest().stop_code == 256
     assert (launcher.failure.replica, launcher.failure.exit_code) == ("worker-1", 3)
 
 
-def test_what_the_platform_recorded_of_a_failure_is_shown(world):
-    launcher = world.launch({**_WORKERS, **_LONG})
+def test_what_the_platform_recorded_of_a_failure_is_shown(environment):
+    launcher = environment.launch({**_WORKERS, **_LONG})
     launcher.until(State.RUNNING)
-    world.platform.watchdog(world.newest(), "有任务容器遇到错误\nlog of rank 1 is silent")
+    environment.platform.watchdog(environment.newest(), "有任务容器遇到错误\nlog of rank 1 is silent")
     launcher.ends(10, State.FAILED, "Watchdog")
     assert "printed nothing" in launcher.failure.summary
     shown = " ".join(launcher.status.warnings)
     assert "a pod could not be started (有任务容器遇到错误); log of rank 1 is silent" in shown
 
 
-def test_another_priority_than_asked_for_is_a_warning(world):
-    world.platform.external = True
-    launcher = world.launch({**_WORKER, **sh("echo up"), "priority": 50})
+def test_another_priority_than_asked_for_is_a_warning(environment):
+    environment.platform.external = True
+    launcher = environment.launch({**_WORKER, **sh("echo up"), "priority": 50})
     launcher.ends(0, State.SUCCEEDED)
     assert any("priority -1 in place of 20" in warning for warning in launcher.status.warnings)
 
 
-def test_the_finalizer_stops_what_is_left_and_nothing_twice(world, system):
-    one = world.launch({**_WORKER, **_LONG}, task="steps/one")
-    other = world.launch({**_WORKER, **_LONG}, task="other/two", home="there")
+def test_the_finalizer_stops_what_is_left_and_nothing_twice(environment, system):
+    one = environment.launch({**_WORKER, **_LONG}, task="steps/one")
+    other = environment.launch({**_WORKER, **_LONG}, task="other/two", home="there")
     for launcher in (one, other):
         launcher.until(State.RUNNING)
     assert system.clean_up(Identity(run="run", task="steps/end"), "siblings", None) == [one.status.job]
@@ -383,12 +385,12 @@ def test_the_finalizer_stops_what_is_left_and_nothing_twice(world, system):
 # --- refused, or never to start
 
 
-def test_no_node_is_free(world):
-    world.platform.nodes = 1
-    launcher = world.launch({**_WORKERS, **_LONG, "deadlines": {"queue": "3s"}})
+def test_no_node_is_free(environment):
+    environment.platform.nodes = 1
+    launcher = environment.launch({**_WORKERS, **_LONG, "deadlines": {"queue": "3s"}})
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
     assert State.RUNNING not in launcher.states
-    until(world.gone)
+    until(environment.gone)
 
 
 @pytest.mark.parametrize(
@@ -396,13 +398,13 @@ def test_no_node_is_free(world):
     [({"image": "registry.local/own/image:1", "queue": "small"}, ""), ({}, "超过 0")],
     ids=["image", "quota"],
 )
-def test_what_the_platform_refuses_is_said_in_its_words(world, job, words):
-    world.platform.quota = 0
-    launcher = world.launch({**_WORKER, **_LONG, **job})
+def test_what_the_platform_refuses_is_said_in_its_words(environment, job, words):
+    environment.platform.quota = 0
+    launcher = environment.launch({**_WORKER, **_LONG, **job})
     assert launcher.wait() == 2
     assert words in launcher.text()
     assert "HAI did not take the task" in launcher.text()
-    assert not world.tasks()
+    assert not environment.tasks()
 
 
 @pytest.mark.parametrize(
@@ -419,28 +421,28 @@ def test_what_the_platform_refuses_is_said_in_its_words(world, job, words):
         ({"MARSV2_SERVER": "ftp://hai"}, "is no address"),
     ],
 )
-def test_without_a_token_or_address_it_ends_at_once_with_what_to_do(world, env, words):
-    world.platform.tokens["old-token"] = None
-    world.env.update(env)
-    launcher = world.launch({**_WORKER, **_LONG})
+def test_without_a_token_or_address_it_ends_at_once_with_what_to_do(environment, env, words):
+    environment.platform.tokens["old-token"] = None
+    environment.env.update(env)
+    launcher = environment.launch({**_WORKER, **_LONG})
     assert launcher.wait() == 2
     assert words in launcher.text()
     assert "wrong-token" not in launcher.text()
-    assert not world.tasks()
+    assert not environment.tasks()
 
 
-def test_the_token_is_read_from_a_mounted_secret_and_from_the_clients_own_file(world, tmp_path):
+def test_the_token_is_read_from_a_mounted_secret_and_from_the_clients_own_file(environment, tmp_path):
     secret, config = tmp_path / "token", tmp_path / "conf.yml"
     secret.write_text("secret-token\n")
-    config.write_text(f"url: {world.server.url}\ntoken: secret-token\nbff_url: http://nowhere\n")
-    world.env = {"TFSTEPS_HAI_TOKEN_FILE": str(secret), "MARSV2_SERVER": world.server.url}
-    world.launch({**_WORKER, **sh("echo mounted")}, run="a").ends(0, State.SUCCEEDED)
-    world.env = {"HFAI_CLIENT_CONFIG": str(config)}
-    world.launch({**_WORKER, **sh("echo own")}, run="b").ends(0, State.SUCCEEDED)
+    config.write_text(f"url: {environment.server.url}\ntoken: secret-token\nbff_url: http://nowhere\n")
+    environment.env = {"TFSTEPS_HAI_TOKEN_FILE": str(secret), "MARSV2_SERVER": environment.server.url}
+    environment.launch({**_WORKER, **sh("echo mounted")}, run="a").ends(0, State.SUCCEEDED)
+    environment.env = {"HFAI_CLIENT_CONFIG": str(config)}
+    environment.launch({**_WORKER, **sh("echo own")}, run="b").ends(0, State.SUCCEEDED)
 
 
-def test_a_token_is_written_nowhere(world, tmp_path):
-    launcher = world.launch({**_WORKER, **sh("echo done")})
+def test_a_token_is_written_nowhere(environment, tmp_path):
+    launcher = environment.launch({**_WORKER, **sh("echo done")})
     launcher.ends(0, State.SUCCEEDED)
     written = [path for path in tmp_path.rglob("*") if path.is_file() and b"secret-token" in path.read_bytes()]
     assert written == []
@@ -449,54 +451,54 @@ def test_a_token_is_written_nowhere(world, tmp_path):
 # --- several launchers
 
 
-def test_two_launchers_at_once_for_one_task(world):
-    both = [world.launch({**_WORKER, **_SHORT}, home=home) for home in ("here", "there")]
+def test_two_launchers_at_once_for_one_task(environment):
+    both = [environment.launch({**_WORKER, **_SHORT}, home=home) for home in ("here", "there")]
     for launcher in both:
         launcher.ends(0, State.SUCCEEDED)
         assert texts(launcher) == ["up", "end"]
-    assert len(world.tasks()) == 1
-    assert {launcher.status.uid for launcher in both} == {world.newest().chain_id}
+    assert len(environment.tasks()) == 1
+    assert {launcher.status.uid for launcher in both} == {environment.newest().chain_id}
 
 
-def test_the_task_of_a_killed_launcher_is_adopted(world, system, gate):
+def test_the_task_of_a_killed_launcher_is_adopted(environment, system, gate):
     file, until_then = gate
     job = {**_WORKERS, **until_then, "success": "all_workers"}
-    first = world.launch(job, home="here")
+    first = environment.launch(job, home="here")
     first.until_said("up")
     first.signal(signal.SIGKILL)
     assert system.attempt("run", "task") == 0
-    second = world.launch(job, home="there")
+    second = environment.launch(job, home="there")
     second.until(State.RUNNING)
     file.touch()
     second.ends(0, State.SUCCEEDED)
     assert sorted(second.lines()) == sorted((f"worker-{i}", word) for i in range(2) for word in ("up", "end"))
-    assert len(world.tasks()) == 1
+    assert len(environment.tasks()) == 1
     assert second.status.created == first.status.created
     assert system.attempt("run", "task") == 0, "no step has reported its end"
     system.note(case(), second.status.job, second.status.uid, Note.REPORTED)
     assert system.attempt("run", "task") == 1
 
 
-def test_the_same_task_retried(world):
+def test_the_same_task_retried(environment):
     job = {**_WORKER, **sh("echo attempt $TFSTEPS_ATTEMPT; [ $TFSTEPS_ATTEMPT = 1 ]")}
-    first = world.launch(job)
+    first = environment.launch(job)
     first.ends(10, State.FAILED)
-    second = world.launch(job, attempt=1)
+    second = environment.launch(job, attempt=1)
     second.ends(0, State.SUCCEEDED)
     assert (texts(first), texts(second)) == (["attempt 0"], ["attempt 1"])
 
 
-def test_another_job_under_the_name_of_this_one(world):
-    world.launch({**_WORKER, **sh("echo mine")}, home="here").ends(0, State.SUCCEEDED)
-    other = world.launch({**_WORKER, **sh("echo other")}, home="there")
+def test_another_job_under_the_name_of_this_one(environment):
+    environment.launch({**_WORKER, **sh("echo mine")}, home="here").ends(0, State.SUCCEEDED)
+    other = environment.launch({**_WORKER, **sh("echo other")}, home="there")
     assert other.wait() == 2
     assert "was made from another job" in other.text()
-    assert len(world.tasks()) == 1
+    assert len(environment.tasks()) == 1
 
 
-def test_names_of_200_characters(world):
+def test_names_of_200_characters(environment):
     run, task = "r" * 100 + " ü/" + "r" * 97, "t" * 200
-    launcher = world.launch(
+    launcher = environment.launch(
         {**_WORKERS, **sh("echo up"), "success": "all_workers", "name": "n" * 63}, run=run, task=task
     )
     launcher.ends(0, State.SUCCEEDED)
@@ -506,34 +508,34 @@ def test_names_of_200_characters(world):
 # --- much to print, and what stands in it
 
 
-def test_a_long_line_is_cut_by_the_platform_and_nothing_is_lost_around_it(world):
+def test_a_long_line_is_cut_by_the_platform_and_nothing_is_lost_around_it(environment):
     script = "import sys; print('before'); print('x' * (1 << 20)); print('after', end='')"
-    launcher = world.launch({**_WORKER, "command": ["python", "-c", script]})
+    launcher = environment.launch({**_WORKER, "command": ["python", "-c", script]})
     launcher.ends(0, State.SUCCEEDED)
     before, long, after = texts(launcher)
     assert (before, after) == ("before", "after")
     assert re.fullmatch(r"x{4067}\.\.\..*", long)  # 4096 with the time before it
 
 
-def test_twenty_thousand_lines_come_once_and_in_order(world):
-    launcher = world.launch({**_WORKER, **standin(PRINT_LINES=20_000, EPOCHS=1, STEP_SLEEP=0.1)})
+def test_twenty_thousand_lines_come_once_and_in_order(environment):
+    launcher = environment.launch({**_WORKER, **standin(PRINT_LINES=20_000, EPOCHS=1, STEP_SLEEP=0.1)})
     launcher.ends(0, State.SUCCEEDED)
     numbered = [line for line in texts(launcher) if line.startswith("line ")]
     assert numbered == [f"line {number}" for number in range(20_000)]
 
 
-def test_bars_images_and_odd_bytes(world):
+def test_bars_images_and_odd_bytes(environment):
     script = r"printf 'a 1%%\ra 2%%\r\n\n[HFAI_PRINT:TQDM]b 3%%\n[HFAI_PRINT:IMAGE]abcdef\n\377\n[2020-01-01] old\n'"
-    launcher = world.launch({**_WORKER, **sh(script)})
+    launcher = environment.launch({**_WORKER, **sh(script)})
     launcher.ends(0, State.SUCCEEDED)
     expected = ["a 1%\ra 2%", "", "b 3%", "(an image of 6 characters)", "\ufffd", "[2020-01-01] old"]
     assert texts(launcher) == expected
 
 
-def test_values_of_variables_come_as_they_are(world):
+def test_values_of_variables_come_as_they_are(environment):
     values = {"A": "two words", "B": 'it\'s $HOME `id` \\ "x"', "C": "line\n  and line", "D": "", "E": "ü; rm -rf"}
     script = "import json, os; print(json.dumps([os.environ[name] for name in 'ABCDE']))"
-    launcher = world.launch({**_WORKER, "env": values, "command": ["python", "-c", script]})
+    launcher = environment.launch({**_WORKER, "env": values, "command": ["python", "-c", script]})
     launcher.ends(0, State.SUCCEEDED)
     assert json.loads(texts(launcher)[0]) == list(values.values())
 
@@ -541,136 +543,136 @@ def test_values_of_variables_come_as_they_are(world):
 # --- the platform is away
 
 
-def test_the_platform_is_away_for_a_while(world, gate):
+def test_the_platform_is_away_for_a_while(environment, gate):
     file, until_then = gate
-    launcher = world.launch({**_WORKER, **until_then})
+    launcher = environment.launch({**_WORKER, **until_then})
     launcher.until_said("up")
-    world.server.away = True
+    environment.server.away = True
     file.touch()
     time.sleep(5)
     assert launcher.process.poll() is None
-    world.server.away = False
+    environment.server.away = False
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher) == ["up", "end"]
 
 
-def test_the_platform_is_away_at_the_start_and_busy_then(world):
-    world.server.away = True
-    launcher = world.launch({**_WORKER, **sh("echo up")})
-    until(lambda: len(world.server.requests) > 1)
-    world.server.busy = 2
-    world.server.away = False
+def test_the_platform_is_away_at_the_start_and_busy_then(environment):
+    environment.server.away = True
+    launcher = environment.launch({**_WORKER, **sh("echo up")})
+    until(lambda: len(environment.server.requests) > 1)
+    environment.server.busy = 2
+    environment.server.away = False
     launcher.ends(0, State.SUCCEEDED)
-    assert len(world.tasks()) == 1
+    assert len(environment.tasks()) == 1
 
 
-def test_a_stop_during_a_start_that_is_not_answered(world):
-    world.server.away = True
-    launcher = world.launch({**_WORKER, **_LONG})
-    until(lambda: world.server.requests)
+def test_a_stop_during_a_start_that_is_not_answered(environment):
+    environment.server.away = True
+    launcher = environment.launch({**_WORKER, **_LONG})
+    until(lambda: environment.server.requests)
     launcher.signal(signal.SIGTERM)
     launcher.ends(12, State.CANCELLED)
-    assert not world.tasks()
+    assert not environment.tasks()
 
 
-def test_a_log_that_hai_does_not_know_is_no_end(world, gate):
+def test_a_log_that_hai_does_not_know_is_no_end(environment, gate):
     file, until_then = gate
-    world.server.logs = False
-    launcher = world.launch({**_WORKER, **until_then})
-    until(lambda: len(asked(world, "/query/task/log")) > 2)
-    world.server.logs = True
+    environment.server.logs = False
+    launcher = environment.launch({**_WORKER, **until_then})
+    until(lambda: len(asked(environment, "/query/task/log")) > 2)
+    environment.server.logs = True
     file.touch()
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher) == ["up", "end"]
 
 
-def test_a_task_that_hai_does_not_know_for_a_moment_is_not_lost(world, gate):
+def test_a_task_that_hai_does_not_know_for_a_moment_is_not_lost(environment, gate):
     file, until_then = gate
-    launcher = world.launch({**_WORKER, **until_then})
+    launcher = environment.launch({**_WORKER, **until_then})
     launcher.until(State.RUNNING)
-    with world.platform.lock:
-        known = list(world.platform.tasks)
-        world.platform.tasks.clear()
-    before = len(asked(world, "/query/task"))
-    until(lambda: len(asked(world, "/query/task")) > before + 1)
-    with world.platform.lock:
-        world.platform.tasks.extend(known)
+    with environment.platform.lock:
+        known = list(environment.platform.tasks)
+        environment.platform.tasks.clear()
+    before = len(asked(environment, "/query/task"))
+    until(lambda: len(asked(environment, "/query/task")) > before + 1)
+    with environment.platform.lock:
+        environment.platform.tasks.extend(known)
     file.touch()
     launcher.ends(0, State.SUCCEEDED)
 
 
-def test_a_task_that_hai_has_forgotten_is_lost(world):
-    launcher = world.launch({**_WORKER, **_LONG})
+def test_a_task_that_hai_has_forgotten_is_lost(environment):
+    launcher = environment.launch({**_WORKER, **_LONG})
     launcher.until(State.RUNNING)
-    manager = world.platform.manager(world.newest())
-    world.platform.tasks.clear()
+    manager = environment.platform.manager(environment.newest())
+    environment.platform.tasks.clear()
     launcher.ends(13, State.LOST, "Deleted")
     manager.end()
 
 
 @pytest.mark.parametrize("status", [404, 408, 401, 403])
-def test_a_proxy_or_a_token_that_fails_for_a_moment(world, gate, status):
+def test_a_proxy_or_a_token_that_fails_for_a_moment(environment, gate, status):
     file, until_then = gate
-    launcher = world.launch({**_WORKER, **until_then})
+    launcher = environment.launch({**_WORKER, **until_then})
     launcher.until(State.RUNNING)
-    world.server.statuses = [status] * 3
-    until(lambda: not world.server.statuses)
+    environment.server.statuses = [status] * 3
+    until(lambda: not environment.server.statuses)
     file.touch()
     launcher.ends(0, State.SUCCEEDED)
     assert texts(launcher) == ["up", "end"]
 
 
 @pytest.mark.parametrize("status", [404, 408])
-def test_a_proxy_that_fails_while_a_task_is_created(world, system, status):
+def test_a_proxy_that_fails_while_a_task_is_created(environment, system, status):
     assert system.attempt("run", "task") == 0
-    world.server.statuses = [status]
+    environment.server.statuses = [status]
     begun(system)
-    assert len(world.tasks()) == 1
+    assert len(environment.tasks()) == 1
     system.clean_up(Identity(run="run", task="end"), "run", None)
 
 
 @pytest.mark.parametrize("status", [404, 401, 403])
-def test_a_task_that_can_no_longer_be_followed_goes_on(world, system, monkeypatch, status):
+def test_a_task_that_can_no_longer_be_followed_goes_on(environment, system, monkeypatch, status):
     monkeypatch.setattr("tfsteps.systems.hai.job.PATIENCE_SECONDS", 3.0)
     handle = begun(system)
     events = handle.events()
-    until(lambda: next(events) and world.pods())
-    world.server.statuses = [status] * 1000
+    until(lambda: next(events) and environment.pods())
+    environment.server.statuses = [status] * 1000
     with pytest.raises(LaunchError, match="goes on") as error:
         list(events)
     assert error.value.retryable
-    assert world.pods() == 1
-    world.server.statuses = []
+    assert environment.pods() == 1
+    environment.server.statuses = []
     system.clean_up(Identity(run="run", task="end"), "run", None)
 
 
 # --- how often it asks
 
 
-def asked(world, path=""):
+def asked(environment, path=""):
     """Return when something was asked for, or anything."""
-    return [at for each, at in world.server.requests if path in ("", each)]
+    return [at for each, at in environment.server.requests if path in ("", each)]
 
 
-def test_a_quiet_job_is_asked_for_seldom_and_its_end_is_seen_soon(world):
-    launcher = world.launch({**_WORKERS, **sh("sleep 50")})
+def test_a_quiet_job_is_asked_for_seldom_and_its_end_is_seen_soon(environment):
+    launcher = environment.launch({**_WORKERS, **sh("sleep 50")})
     launcher.ends(0, State.SUCCEEDED)
-    ended = world.newest().end_at
-    looks = asked(world, "/query/task")
+    ended = environment.newest().end_at
+    looks = asked(environment, "/query/task")
     assert len([at for at in looks if at > ended]) < 2, "the first look after the end tells of it"
     pauses = [after - before for before, after in itertools.pairwise(looks) if after > ended - 20]
     assert statistics.median(pauses) < 6, "a machine that stands still makes some longer"
-    per_hour = len([at for at in asked(world) if ended - 15 < at < ended]) * 3600 / 15
+    per_hour = len([at for at in asked(environment) if ended - 15 < at < ended]) * 3600 / 15
     print(f"{per_hour:.0f} requests an hour, the end seen after {launcher.status.ended - ended:.1f} s")
     assert per_hour < 1600
 
 
-def test_launched_by_one_step_and_waited_for_by_another(world, system, monkeypatch, tmp_path):
+def test_launched_by_one_step_and_waited_for_by_another(environment, system, monkeypatch, tmp_path):
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
     fields = {"name": "case", **_WORKERS, **_SHORT, "working_dir": "/tmp", "deadlines": {"total": "1m"}}
     job = spec.from_plain(fields, "test", {"hai": OPTIONS})
     first = lifecycle.begin(job, Identity(run="run", task="task"), system, base_dir=tmp_path)
-    assert (first.job, first.uid) == (world.newest().name, world.newest().chain_id)
+    assert (first.job, first.uid) == (environment.newest().name, environment.newest().chain_id)
     last = lifecycle.resume(job, first, hai.system())
     assert last.state is State.SUCCEEDED
     assert [replica.state for replica in last.replicas] == [ReplicaState.SUCCEEDED] * 2
@@ -707,7 +709,7 @@ def begun(system, command=_LONG):
     return system.start(job, identity, system.places(job, identity, pathlib.Path()))
 
 
-def test_an_evicted_launcher_leaves_the_task_to_the_next_one(world, system, pod):
+def test_an_evicted_launcher_leaves_the_task_to_the_next_one(environment, system, pod):
     handle = begun(system)
     pod.gone = True
     handle.stop(Cause.CANCELLED)
@@ -716,18 +718,18 @@ def test_an_evicted_launcher_leaves_the_task_to_the_next_one(world, system, pod)
     assert error.value.retryable
     assert system.attempt("run", "task") == 0
     assert begun(system).uid == handle.uid
-    assert len(world.platform.unfinished()) == 1
+    assert len(environment.platform.unfinished()) == 1
 
 
-def test_the_end_of_the_workflow_ends_the_task(world, system, pod):
+def test_the_end_of_the_workflow_ends_the_task(environment, system, pod):
     handle = begun(system)
     pod.terminating = True
     assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
-    until(world.gone)
+    until(environment.gone)
     assert system.attempt("run", "task") == 1
 
 
-def test_a_failure_is_reported_once_and_the_next_launcher_makes_a_new_attempt(world, system, pod):
+def test_a_failure_is_reported_once_and_the_next_launcher_makes_a_new_attempt(environment, system, pod):
     handle = begun(system, sh("exit 3"))
     assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.FAILED
     assert system.attempt("run", "task") == 0, "its launcher may have been killed before"
@@ -735,7 +737,7 @@ def test_a_failure_is_reported_once_and_the_next_launcher_makes_a_new_attempt(wo
     assert system.attempt("run", "task") == 1
 
 
-def test_a_finalizer_leaves_what_a_wait_step_will_follow(world, system, pod):
+def test_a_finalizer_leaves_what_a_wait_step_will_follow(environment, system, pod):
     handle, finalizer = begun(system), Identity(run="run", task="cleanup")
     pod.cleans_up_after = lambda step, detached: step == "wf.fit" and not detached
     system.note(case(), handle.name, handle.uid, Note.DETACHED)

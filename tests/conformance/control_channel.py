@@ -1,10 +1,10 @@
-"""A replica that ends when it is told, not after a time: nobody knows how long others take on a busy machine."""
+"""A replica that ends when it is released, not after a time: nobody knows how long others take on a busy machine."""
 
 import contextlib
 from collections.abc import Container, Mapping
 from typing import Any
 
-from tests.conformance.world import Launcher, World
+from tests.conformance.environment import Environment, Launcher
 from tests.support.waiting import until
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
@@ -13,23 +13,25 @@ from tfsteps.runs.events import ReplicaState
 _PORT = 8080
 _SERVER = f"HTTPServer(('', {_PORT}), server.SimpleHTTPRequestHandler)"
 _ANSWER = "etc/hostname"  # plain text: a web page, such as the list of a folder, is never a cluster's answer
-TOLD = f'(cd / && python -c "from http import server; server.{_SERVER}.handle_request()" 2> /dev/null)'
-"""Shell command that waits until `tell` reaches its replica."""
+WAIT_FOR_RELEASE = f'(cd / && python -c "from http import server; server.{_SERVER}.handle_request()" 2> /dev/null)'
+"""Shell command that waits until `release` reaches its replica."""
 
 
-def tell(world: World, launcher: Launcher, name: str) -> None:
-    """Let a replica go on that is at `TOLD`, or will be."""
+def release(environment: Environment, launcher: Launcher, name: str) -> None:
+    """Let a replica go on that is at `WAIT_FOR_RELEASE`, or will be."""
     pod = until(lambda: _pod(launcher, name))
-    path = PODS.path(world.namespace, f"{pod}:{_PORT}", f"proxy/{_ANSWER}")
-    until(lambda: _heard(world, path) or _has_ended(launcher, name))  # its one answer may be lost on a busy machine
+    path = PODS.path(environment.namespace, f"{pod}:{_PORT}", f"proxy/{_ANSWER}")
+    until(
+        lambda: _answered(environment, path) or _has_ended(launcher, name)
+    )  # its one answer may be lost on a busy machine
 
 
-def held(job: Mapping[str, Any], name: str, told: str = TOLD) -> dict[str, Any]:
-    """Return a job, all commands given, in which one replica runs `told` before it ends as it would have."""
+def held(job: Mapping[str, Any], name: str, wait: str = WAIT_FOR_RELEASE) -> dict[str, Any]:
+    """Return a job, all commands given, in which one replica runs `wait` before it ends as it would have."""
     whole = {**job, "roles": {role: dict(fields) for role, fields in job["roles"].items()}}
     for each in (whole, *whole["roles"].values()):
         if "command" in each:
-            script = f'"$@"; code=$?; [ $TFSTEPS_ROLE-$TFSTEPS_INDEX != {name} ] || {told}; exit $code'
+            script = f'"$@"; code=$?; [ $TFSTEPS_ROLE-$TFSTEPS_INDEX != {name} ] || {wait}; exit $code'
             each["command"] = ["sh", "-c", script, "sh", *each["command"]]
     return whole
 
@@ -54,7 +56,7 @@ def _has_ended(launcher: Launcher, name: str) -> bool:
     return bool({ReplicaState.SUCCEEDED, ReplicaState.FAILED} & set(states))
 
 
-def _heard(world: World, path: str) -> bool:
-    with contextlib.suppress(ApiError), world.api.open("GET", path) as answer:
+def _answered(environment: Environment, path: str) -> bool:
+    with contextlib.suppress(ApiError), environment.api.open("GET", path) as answer:
         return bool(answer.read())
     return False  # it does not listen yet

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tests.conformance import account
+from tests.conformance import service_account
 from tests.conformance.systems import System
 from tests.support.waiting import until
 from tfsteps.kube.client import Api, Resource
@@ -107,7 +107,7 @@ class Launcher:
 
 
 @dataclass
-class World:
+class Environment:
     """One case's namespace.
 
     Attributes:
@@ -135,7 +135,9 @@ class World:
         self.folder.mkdir(parents=True)
         self.api.create(_NAMESPACES, "", {"metadata": {"name": self.namespace}})
         until(lambda: self._exists(_ACCOUNTS, "default"))
-        self._kubeconfig = account.kubeconfig(self.api, self.namespace, self.system.name, self.folder / "kubeconfig")
+        self._kubeconfig = service_account.kubeconfig(
+            self.api, self.namespace, self.system.name, self.folder / "kubeconfig"
+        )
         return self
 
     def __exit__(self, _kind: object = None, error: BaseException | None = None, _trace: object = None) -> None:
