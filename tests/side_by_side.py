@@ -55,6 +55,7 @@ SUITES = {
     "unit": (90, 1.0),
     "wire": (60, 0.3),
     "golden": (30, 1.0),
+    "plugin": (20, 0.8),
     "browser": (15, 0.8),
     "conformance-disruptive": (200, 0.2),
 }
@@ -62,7 +63,7 @@ SUITES = {
 and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5). A folder whose
 `-tensorflow` is here runs as two suites: real TensorFlow keeps cores busy while the other tests wait."""
 
-WITHOUT_CLUSTER = {"browser", "golden", "hai", "hai-tensorflow", "local", "local-tensorflow", "unit", "wire"}
+WITHOUT_CLUSTER = {"browser", "golden", "hai", "hai-tensorflow", "local", "local-tensorflow", "plugin", "unit", "wire"}
 BUSY = 0.5
 """The share of a core from which on a suite without a cluster is left for the end."""
 

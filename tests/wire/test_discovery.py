@@ -11,9 +11,9 @@ from tfsteps.kube.client import Api
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.steps import job_step
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.preflight.discovery import CANDIDATES, Choice, choose
+from tfsteps.systems.kubernetes.preflight.discovery import Choice, choose
 
-EVERY = list(CANDIDATES)
+CANDIDATES = registry.discoverable()
 BATCH = {"batch/v1": ["jobs", "jobs/status", "cronjobs"]}
 KUBEFLOW = {"kubeflow.org/v1": ["tfjobs", "tfjobs/status", "pytorchjobs"]}
 NOTEBOOKS = {"kubeflow.org/v1": ["notebooks", "pytorchjobs"], "kubeflow.org/v1beta1": ["experiments", "tfjobs"]}
@@ -44,10 +44,10 @@ def cluster(served, broken=()):
     return script
 
 
-def chosen(served, known=EVERY, broken=()):
+def chosen(served, names=CANDIDATES, broken=()):
     """Return what is chosen, and the paths that were asked for."""
     with serve(cluster(served, broken)) as server:
-        choice = choose(Api(server.access(), patience=0), known)
+        choice = choose(Api(server.access(), patience=0), {name: CANDIDATES[name] for name in names})
         assert {asked.method for asked in server.asked} == {"GET"}
         return choice, [asked.path for asked in server.asked]
 
@@ -114,11 +114,8 @@ def test_the_sentence():
     assert said == "jobset: the cluster serves jobsets.jobset.x-k8s.io; --system NAME overrides"
 
 
-def test_the_candidates_are_the_kinds_own():
-    own = {name: registry.kinds_of(name)[0].resource for name in registry.on_kubernetes()}
-    assert {name: own[name] for name in CANDIDATES if name in own} == {
-        name: resource for name, resource in CANDIDATES.items() if name in own
-    }
+def test_operators_for_tensorflow_come_first_and_plain_jobs_last():
+    assert list(CANDIDATES) == ["kubeflow", "t9k", "jobset", "tfjob-v1alpha1", "jobs"]
 
 
 # --- in a step's pod

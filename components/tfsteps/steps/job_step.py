@@ -169,7 +169,7 @@ def _fitting() -> str:
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     try:
-        choice = discovery.choose(client.Api(access.find()), registry.on_kubernetes())
+        choice = discovery.choose(client.Api(access.find()), registry.discoverable())
     except access.AccessError as error:
         choice = discovery.Choice(discovery.DEFAULT, str(error))
     Printer().say(f"job system {choice.said('the input `system`')}")

@@ -1,33 +1,48 @@
-"""The job systems, by name. Each is one module, imported when it is used."""
+"""The job systems, by name: those of this package, and those that other packages add by an entry point."""
 
+import functools
 import importlib
+import importlib.metadata
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tfsteps.spec import Options, RoleName, TrainingJob
-from tfsteps.systems.base import System
+from tfsteps.systems.base import LaunchError, System
+from tfsteps.systems.capabilities import FEATURES, Capability
+from tfsteps.systems.plugin import ENTRY_POINTS, SystemPlugin
 
 if TYPE_CHECKING:
-    from tfsteps.systems.capabilities import Capability
+    from tfsteps.kube.client import Resource
     from tfsteps.systems.kubernetes.job_kind import JobKind
 
 NAMES = ("local", "kubeflow", "t9k", "tfjob-v1alpha1", "hai", "jobset", "trainjob", "jobs")
-"""Every name that a job file's `systems:` may hold, so that one file serves them all."""
+"""The job systems of this package. Not entry points: a copy of the package without its metadata has them too."""
 
-_KUBERNETES = {
-    "kubeflow": "tfsteps.systems.kubeflow",
-    "jobset": "tfsteps.systems.jobset",
-    "trainjob": "tfsteps.systems.trainjob",
-    "jobs": "tfsteps.systems.jobs",
-    "t9k": "tfsteps.systems.t9k",
-    "tfjob-v1alpha1": "tfsteps.systems.tfjob_v1alpha1",
-}
-_MODULES = {"local": "tfsteps.systems.local", **_KUBERNETES, "hai": "tfsteps.systems.hai"}
+
+def plugin(name: str) -> SystemPlugin:
+    """Return the plugin of the job system called `name`. KeyError for an unknown one."""
+    return _built_in(name) if name in NAMES else plugins()[name]
+
+
+@functools.cache
+def plugins() -> Mapping[str, SystemPlugin]:
+    """Return all job systems by name: those of this package first.
+
+    Raises:
+        LaunchError: A package declares one that cannot be loaded, or whose name is taken.
+    """
+    found = {name: _built_in(name) for name in NAMES}
+    for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        added = _load(entry)
+        if added.name in found:
+            raise _refusal(entry, f"its job system's name {added.name!r} is taken")
+        found[added.name] = added
+    return found
 
 
 def available() -> list[str]:
-    """Return the names that `get` knows."""
-    return list(_MODULES)
+    """Return the names that `get` takes."""
+    return list(plugins())
 
 
 def get(name: str, **where: str) -> System:
@@ -37,37 +52,68 @@ def get(name: str, **where: str) -> System:
         name: Of `available()`.
         where: `context` and `namespace`, for those `on_kubernetes`; empty = what is configured.
     """
-    return cast("System", importlib.import_module(_MODULES[name]).system(**where))
+    return plugin(name).system(**where)
 
 
 def on_kubernetes() -> list[str]:
     """Return the names of those systems whose jobs are objects of a Kubernetes cluster."""
-    return list(_KUBERNETES)
+    return [name for name, each in plugins().items() if each.kinds]
 
 
 def kinds_of(name: str) -> "list[JobKind]":
-    """Return the kinds of job object of the system on Kubernetes called `name`: mostly one."""
-    return cast("list[JobKind]", importlib.import_module(_KUBERNETES[name]).kinds())
+    """Return the kinds of job object of the system called `name`: mostly one; none = it is not on Kubernetes."""
+    found = plugin(name).kinds
+    return found() if found else []
 
 
 def kinds() -> "list[JobKind]":
     """Return the kinds of job object of all systems on Kubernetes."""
-    return [kind for name in _KUBERNETES for kind in kinds_of(name)]
+    return [kind for name in plugins() for kind in kinds_of(name)]
 
 
-def capabilities_of(name: str) -> "Mapping[str, Capability]":
+def discoverable() -> "dict[str, Resource]":
+    """Return what a cluster must serve for each job system that may be chosen automatically, the best first."""
+    ranks = {name: each.discovery_rank for name, each in plugins().items() if each.discovery_rank is not None}
+    return {name: kinds_of(name)[0].resource for name in sorted(ranks, key=ranks.__getitem__)}
+
+
+def capabilities_of(name: str) -> Mapping[str, Capability]:
     """Return what the job system called `name` can do, by the names of `FEATURES`."""
-    return cast("Mapping[str, Capability]", importlib.import_module(f"{_MODULES[name]}.capabilities").CAPABILITIES)
+    return plugin(name).capabilities
 
 
 def held(name: str, job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]) -> TrainingJob | None:
-    """Return a job whose roles run `commands` by a word of the job system's own; None = it has none for that."""
-    module = importlib.import_module(_MODULES[name])
-    hold = getattr(module, "held", None)
+    """Return a job whose roles run `commands` by a mode of the job system's own; None = it has none for that."""
+    hold = plugin(name).hold
     return hold(job, commands) if hold else None
 
 
 def options() -> Options:
-    """Return the type of each system's options, for the parser; None where the system is not checked yet."""
-    known = {name: importlib.import_module(f"{module}.options").OPTIONS for name, module in _MODULES.items()}
-    return {name: known.get(name) for name in NAMES}
+    """Return the type of each system's options, for the parser."""
+    return {name: each.options for name, each in plugins().items()}
+
+
+def _built_in(name: str) -> SystemPlugin:
+    module = importlib.import_module(f"tfsteps.systems.{name.replace('-', '_')}")
+    found: SystemPlugin = module.PLUGIN
+    return found
+
+
+def _load(entry: importlib.metadata.EntryPoint) -> SystemPlugin:
+    try:
+        added = entry.load()
+    except Exception as error:
+        raise _refusal(entry, f"it cannot be loaded: {error!r}") from error
+    if not isinstance(added, SystemPlugin):
+        raise _refusal(entry, f"it refers to a {type(added).__name__}, not a SystemPlugin")
+    if unknown := sorted(added.capabilities.keys() ^ FEATURES.keys()):
+        raise _refusal(entry, f"its capabilities and FEATURES differ: {', '.join(unknown)}")
+    if added.discovery_rank is not None and added.kinds is None:
+        raise _refusal(entry, "it has a discovery_rank, and no kinds to look for on a cluster")
+    return added
+
+
+def _refusal(entry: importlib.metadata.EntryPoint, wrong: str) -> LaunchError:
+    package = f" of package {entry.dist.name} {entry.dist.version}" if entry.dist else ""
+    what = f"entry point {entry.name!r} in {ENTRY_POINTS}{package} ({entry.value})"
+    return LaunchError(f"{what}: {wrong}. Correct or uninstall that package", retryable=False)

@@ -140,7 +140,7 @@ def _fitting(place: Place, *, dry_run: bool) -> str:
         choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
     else:
         with cluster(place) as there:
-            choice = discovery.choose(there.api, registry.on_kubernetes())
+            choice = discovery.choose(there.api, registry.discoverable())
     say(f"job system {choice.said('--system NAME')}")
     return choice.system
 

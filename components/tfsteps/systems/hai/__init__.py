@@ -2,6 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from tfsteps.systems.hai.capabilities import CAPABILITIES
+from tfsteps.systems.hai.options import OPTIONS
+from tfsteps.systems.plugin import SystemPlugin
+
 if TYPE_CHECKING:
     from tfsteps.systems.hai.job_system import HaiSystem
 
@@ -11,3 +15,11 @@ def system(context: str = "", namespace: str = "") -> "HaiSystem":  # noqa: ARG0
     from tfsteps.systems.hai.job_system import HaiSystem  # noqa: PLC0415  the options alone are cheap to import
 
     return HaiSystem()
+
+
+PLUGIN = SystemPlugin(
+    name="hai",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+)

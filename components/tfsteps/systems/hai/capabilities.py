@@ -1,8 +1,10 @@
 """What HAI Platform can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, native, refused, unused
+from collections.abc import Mapping
 
-CAPABILITIES = {
+from tfsteps.systems.capabilities import Capability, done, native, refused, unused
+
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": done("rank 0; the wrapper makes roles of ranks"),
     "worker": done("a rank each, which is a whole node"),
     "ps": done("a rank each; the wrapper ends them when the deciding replica is done"),

@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from tfsteps.systems.base import System
+from tfsteps.systems.jobs.capabilities import CAPABILITIES
+from tfsteps.systems.jobs.options import OPTIONS
+from tfsteps.systems.plugin import SystemPlugin
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -20,3 +23,13 @@ def kinds() -> "list[JobKind]":
     from tfsteps.systems.jobs.job import IndexedJobs  # noqa: PLC0415
 
     return [IndexedJobs()]
+
+
+PLUGIN = SystemPlugin(
+    name="jobs",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+    kinds=kinds,
+    discovery_rank=90,
+)

@@ -1,8 +1,10 @@
 """What plain Kubernetes Jobs can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, native, refused, unused
+from collections.abc import Mapping
 
-CAPABILITIES = {
+from tfsteps.systems.capabilities import Capability, done, native, refused, unused
+
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": done("a Job of its own"),
     "worker": native("an Indexed Job, an index for each worker"),
     "ps": done("an Indexed Job, ended by the launcher when the chief has succeeded"),

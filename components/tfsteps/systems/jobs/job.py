@@ -12,6 +12,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
+from tfsteps.systems.jobs.capabilities import CAPABILITIES
 from tfsteps.systems.jobs.options import JobsOptions
 from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, SERVICES, Rendering
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
@@ -35,6 +36,7 @@ class IndexedJobs(BaseJobKind):
     resource = JOBS
     operator = "the Job controller"
     container = CONTAINER
+    capabilities = CAPABILITIES
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return what the parts need: to be made, and to be let start and ended together."""

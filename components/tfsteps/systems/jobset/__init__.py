@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from tfsteps.systems.base import System
+from tfsteps.systems.jobset.capabilities import CAPABILITIES
+from tfsteps.systems.jobset.options import OPTIONS
+from tfsteps.systems.plugin import SystemPlugin
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -20,3 +23,13 @@ def kinds() -> "list[JobKind]":
     from tfsteps.systems.jobset.jobset import JobSet  # noqa: PLC0415
 
     return [JobSet()]
+
+
+PLUGIN = SystemPlugin(
+    name="jobset",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+    kinds=kinds,
+    discovery_rank=30,
+)

@@ -1,8 +1,10 @@
 """What a JobSet can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, native, refused, unused
+from collections.abc import Mapping
 
-CAPABILITIES = {
+from tfsteps.systems.capabilities import Capability, done, native, refused, unused
+
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": native("a replicated job"),
     "worker": native("a replicated job, an index for each worker"),
     "ps": native("a replicated job; ended with the deciding one"),

@@ -13,6 +13,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.systems.jobset.capabilities import CAPABILITIES
 from tfsteps.systems.jobset.options import JobSetOptions
 from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, BaseJobKind, ObjectPatch, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
@@ -38,6 +39,7 @@ class JobSet(BaseJobKind):
     resource = Resource("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet")
     operator = "the JobSet controller"
     container = CONTAINER
+    capabilities = CAPABILITIES
     options = JobSetOptions
 
     # --- render

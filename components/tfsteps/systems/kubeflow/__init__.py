@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from tfsteps.systems.base import System
+from tfsteps.systems.kubeflow.capabilities import CAPABILITIES
+from tfsteps.systems.kubeflow.options import OPTIONS
+from tfsteps.systems.plugin import SystemPlugin
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -20,3 +23,13 @@ def kinds() -> "list[JobKind]":
     from tfsteps.systems.kubeflow.tfjob import TFJob  # noqa: PLC0415
 
     return [TFJob()]
+
+
+PLUGIN = SystemPlugin(
+    name="kubeflow",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+    kinds=kinds,
+    discovery_rank=10,
+)

@@ -1,8 +1,10 @@
 """What a TFJob of the training operator can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, native, refused, unused
+from collections.abc import Mapping
 
-CAPABILITIES = {
+from tfsteps.systems.capabilities import Capability, done, native, refused, unused
+
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": native("tfReplicaSpecs.Chief"),
     "worker": native("tfReplicaSpecs.Worker"),
     "ps": native("tfReplicaSpecs.PS"),

@@ -12,6 +12,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.systems.kubeflow.capabilities import CAPABILITIES
 from tfsteps.systems.kubeflow.options import KubeflowOptions
 from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
@@ -41,6 +42,7 @@ class TFJob(BaseJobKind):
     resource = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
     operator = "the training operator"
     container = CONTAINER
+    capabilities = CAPABILITIES
     options = KubeflowOptions
 
     # --- render

@@ -10,6 +10,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob
+from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
@@ -65,6 +66,7 @@ class JobKind(Protocol):
         resource: The objects' API and kind.
         operator: Who acts on them, as messages call it.
         container: Which container of a pod trains.
+        capabilities: What it can do, by the names of `FEATURES`.
         shell: Starts a shell in that container, with the variables of the program beside it.
     """
 
@@ -72,6 +74,7 @@ class JobKind(Protocol):
     resource: Resource
     operator: str
     container: str
+    capabilities: Mapping[str, Capability]
     shell: Sequence[str]
 
     def permissions(self, job: TrainingJob) -> list[Permission]:

@@ -16,7 +16,6 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, label_value, spec_hash
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri
-from tfsteps.systems import registry
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
@@ -94,7 +93,7 @@ class KubernetesSystem:
         )
         return [
             *self._kind.warnings(job),
-            *_no_board(job, self.name),
+            *_no_tensorboard(job, self._kind),
             *([] if job.output_dir or _lasting(job) else [lost]),
             *unread_metrics(job),
         ]
@@ -307,8 +306,8 @@ def _undeleted(what: str, meta: Mapping[str, Any]) -> str:
     return f"{said} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
 
 
-def _no_board(job: TrainingJob, system: str) -> list[str]:
-    if job.tensorboard is None or registry.capabilities_of(system)["tensorboard"].level is not Level.UNUSED:
+def _no_tensorboard(job: TrainingJob, kind: JobKind) -> list[str]:
+    if job.tensorboard is None or kind.capabilities["tensorboard"].level is not Level.UNUSED:
         return []
     return [
         "`tensorboard` is not used: none is started on a cluster. Start one over the event files, or run it locally."

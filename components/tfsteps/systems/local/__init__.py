@@ -1,6 +1,9 @@
 """The `local` job system: replicas are processes of this machine, which runs Linux."""
 
 from tfsteps.systems.base import System
+from tfsteps.systems.local.capabilities import CAPABILITIES
+from tfsteps.systems.local.options import OPTIONS
+from tfsteps.systems.plugin import SystemPlugin
 
 
 def system() -> System:
@@ -8,3 +11,11 @@ def system() -> System:
     from tfsteps.systems.local.job_system import LocalSystem  # noqa: PLC0415  the options alone are cheap to import
 
     return LocalSystem()
+
+
+PLUGIN = SystemPlugin(
+    name="local",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+)

@@ -1,10 +1,12 @@
 """What processes of this machine can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, refused, unused
+from collections.abc import Mapping
+
+from tfsteps.systems.capabilities import Capability, done, refused, unused
 
 _NO_POD = unused("there is no pod")
 
-CAPABILITIES = {
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": done("a process"),
     "worker": done("a process each"),
     "ps": done("a process each, ended with the chief"),

@@ -7,6 +7,9 @@ import msgspec
 
 from tfsteps.spec import RoleName, TrainingJob
 from tfsteps.systems.base import System
+from tfsteps.systems.plugin import SystemPlugin
+from tfsteps.systems.t9k.capabilities import CAPABILITIES
+from tfsteps.systems.t9k.options import OPTIONS
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -31,3 +34,14 @@ def held(job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]) -> Traini
     debug = {"debug": True, "debug_commands": {role: list(command) for role, command in commands.items()}}
     systems = {**job.systems, "t9k": {**job.systems.get("t9k", {}), **debug}}
     return msgspec.structs.replace(job, systems=systems)
+
+
+PLUGIN = SystemPlugin(
+    name="t9k",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+    kinds=kinds,
+    discovery_rank=20,
+    hold=held,
+)

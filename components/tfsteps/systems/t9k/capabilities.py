@@ -1,8 +1,10 @@
 """What a TensorFlowTrainingJob of T9k can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, native, refused
+from collections.abc import Mapping
 
-CAPABILITIES = {
+from tfsteps.systems.capabilities import Capability, done, native, refused
+
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": native("replicaSpecs with type chief"),
     "worker": native("replicaSpecs with type worker"),
     "ps": native("replicaSpecs with type ps"),

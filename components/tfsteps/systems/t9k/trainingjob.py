@@ -25,6 +25,7 @@ from tfsteps.systems.kubernetes.render.pod_template import (
 )
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 from tfsteps.systems.t9k import run_mode, tensorboard_link
+from tfsteps.systems.t9k.capabilities import CAPABILITIES
 from tfsteps.systems.t9k.options import T9kOptions
 
 _NAME = 63  # of a pod, which is also a host
@@ -40,6 +41,7 @@ class TensorFlowTrainingJob(BaseJobKind):
     resource = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
     operator = "TensorStack's job controller"
     container = CONTAINER  # the controller knows the training container by this name
+    capabilities = CAPABILITIES
     options = T9kOptions
 
     # --- render

@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from tfsteps.systems.base import System
+from tfsteps.systems.plugin import SystemPlugin
+from tfsteps.systems.tfjob_v1alpha1.capabilities import CAPABILITIES
+from tfsteps.systems.tfjob_v1alpha1.options import OPTIONS
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -20,3 +23,13 @@ def kinds() -> "list[JobKind]":
     from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS  # noqa: PLC0415
 
     return list(KINDS.values())
+
+
+PLUGIN = SystemPlugin(
+    name="tfjob-v1alpha1",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+    kinds=kinds,
+    discovery_rank=40,
+)

@@ -1,8 +1,10 @@
 """What a TfJob of the API v1alpha1 can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, native, refused
+from collections.abc import Mapping
 
-CAPABILITIES = {
+from tfsteps.systems.capabilities import Capability, done, native, refused
+
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": native("replicaSpecs with type MASTER"),
     "worker": native("replicaSpecs with type WORKER; without a chief, worker 0 is the MASTER"),
     "ps": native("replicaSpecs with type PS; the operator's own program with `systems.tfjob-v1alpha1.default_ps`"),

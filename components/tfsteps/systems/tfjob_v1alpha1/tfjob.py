@@ -17,6 +17,7 @@ from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 from tfsteps.systems.tfjob_v1alpha1 import checks, layout, templates
+from tfsteps.systems.tfjob_v1alpha1.capabilities import CAPABILITIES
 from tfsteps.systems.tfjob_v1alpha1.layout import Api
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
 from tfsteps.systems.tfjob_v1alpha1.templates import Context
@@ -31,6 +32,7 @@ class TfJob(BaseJobKind):
 
     name = "tfjob-v1alpha1"
     container = CONTAINER  # the operator accepts no template without a container of this name
+    capabilities = CAPABILITIES
     shell = BESIDE
     options = TfJobOptions
 

@@ -3,6 +3,9 @@
 from typing import TYPE_CHECKING
 
 from tfsteps.systems.base import System
+from tfsteps.systems.plugin import SystemPlugin
+from tfsteps.systems.trainjob.capabilities import CAPABILITIES
+from tfsteps.systems.trainjob.options import OPTIONS
 
 if TYPE_CHECKING:
     from tfsteps.systems.kubernetes.job_kind import JobKind
@@ -20,3 +23,14 @@ def kinds() -> "list[JobKind]":
     from tfsteps.systems.trainjob.trainjob import TrainJob  # noqa: PLC0415
 
     return [TrainJob()]
+
+
+# Never chosen automatically: a cluster that serves its API may lack the runtimes that its jobs name. Where it is
+# served, JobSet usually is too, and can do more.
+PLUGIN = SystemPlugin(
+    name="trainjob",
+    options=OPTIONS,
+    capabilities=CAPABILITIES,
+    system=system,
+    kinds=kinds,
+)

@@ -1,10 +1,12 @@
 """What a TrainJob can do of what a job may ask for."""
 
-from tfsteps.systems.capabilities import done, native, refused, unused
+from collections.abc import Mapping
+
+from tfsteps.systems.capabilities import Capability, done, native, refused, unused
 
 _ONE_TEMPLATE = "all replicas of a TrainJob share one pod template; the nearest is jobset"
 
-CAPABILITIES = {
+CAPABILITIES: Mapping[str, Capability] = {
     "chief": done("rank 0"),
     "worker": done("ranks after the chief"),
     "ps": done("ranks after the workers; ended with rank 0"),

@@ -24,6 +24,7 @@ from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX, restart_problems
 from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, image_problems, pod_template
 from tfsteps.systems.trainjob import checks, ranks
+from tfsteps.systems.trainjob.capabilities import CAPABILITIES
 from tfsteps.systems.trainjob.options import TrainJobOptions
 from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
 
@@ -40,6 +41,7 @@ class TrainJob(BaseJobKind):
     resource = Resource("trainer.kubeflow.org/v1alpha1", "trainjobs", "TrainJob")
     operator = "Kubeflow Trainer"
     container = CONTAINER
+    capabilities = CAPABILITIES
     shell = BESIDE
     options = TrainJobOptions
 

@@ -1,6 +1,6 @@
 """Which job system fits a cluster: asked of the APIs that it serves, when nobody has named one."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import msgspec
 
@@ -10,20 +10,6 @@ from tfsteps.kube.errors import ApiError
 
 DEFAULT = "kubeflow"
 """What is taken where the cluster does not say."""
-
-CANDIDATES = {
-    "kubeflow": Resource("kubeflow.org/v1", "tfjobs", "TFJob"),
-    "t9k": Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob"),
-    "jobset": Resource("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet"),
-    "tfjob-v1alpha1": Resource("tensorflow.org/v1alpha1", "tfjobs", "TfJob"),
-    "jobs": Resource("batch/v1", "jobs", "Job"),
-}
-"""The job systems that are chosen by themselves and what the cluster must serve for it, the best first: operators for
-TensorFlow, then any that starts a job's replicas together, then plain Jobs, which every cluster has.
-
-Never chosen: `trainjob`, for that its API is served does not say that the runtimes are installed which its jobs name,
-and where it is served so is mostly jobset, which can do more; `hai`, for it is no API of a cluster.
-"""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -57,20 +43,20 @@ class _Resources(msgspec.Struct):
     resources: list[_Listed]
 
 
-def choose(api: Api, known: Collection[str]) -> Choice:
-    """Return which of the `known` job systems to use on a cluster; where it does not say, the DEFAULT.
+def choose(api: Api, candidates: Mapping[str, Resource]) -> Choice:
+    """Return which of the `candidates` to use on a cluster; where it does not say, the DEFAULT.
 
     One request lists the groups of APIs. A group alone tells little (`kubeflow.org` has notebooks as well), so that of
     each candidate in turn is asked for the resource, until one has it: two requests in all, mostly.
     """
     try:
         served = _served(api)
-        for system, resource in CANDIDATES.items():
-            if system in known and resource.api in served and resource.plural in _plurals(api, resource.api):
-                return Choice(system, f"the cluster serves {_name(resource)}{_instead(system, known)}")
+        for system, resource in candidates.items():
+            if resource.api in served and resource.plural in _plurals(api, resource.api):
+                return Choice(system, f"the cluster serves {_name(resource)}{_instead(system, candidates)}")
     except ApiError as error:
         return Choice(DEFAULT, f"the cluster does not say which APIs it serves ({error})")
-    return Choice(DEFAULT, f"the cluster serves none of {', '.join(map(_name, CANDIDATES.values()))}")
+    return Choice(DEFAULT, f"the cluster serves none of {', '.join(map(_name, candidates.values()))}")
 
 
 def _served(api: Api) -> set[str]:
@@ -93,7 +79,7 @@ def _name(resource: Resource) -> str:
     return f"{resource.plural}.{resource.api.partition('/')[0]}"
 
 
-def _instead(system: str, known: Collection[str]) -> str:
+def _instead(system: str, candidates: Mapping[str, Resource]) -> str:
     """Return why a plain Job is taken: for want of anything better."""
-    better = [_name(resource) for name, resource in CANDIDATES.items() if name in known and name != system]
+    better = [_name(resource) for name, resource in candidates.items() if name != system]
     return f" and none of {', '.join(better)}" if system == "jobs" and better else ""

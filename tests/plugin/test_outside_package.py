@@ -1,0 +1,95 @@
+"""A package outside this one adds a job system by an entry point: the steps of docs/contribute/job-system.md."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+TOY = pathlib.Path(__file__).with_name("toy_system")
+PAGE = ROOT / "docs" / "contribute" / "job-system.md"
+JOB = """
+name: greet
+command: [sh, -c, 'echo "$GREETING from $TFSTEPS_ROLE-$TFSTEPS_INDEX"']
+roles: {worker: {replicas: 2}}
+systems: {toy: {greeting: hi}}
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Return a folder with the package installed."""
+    return installed(TOY, tmp_path_factory.mktemp("site"))
+
+
+def installed(package, folder):
+    build = folder / "build"
+    shutil.copytree(package, build)
+    uv = pathlib.Path(sys.executable).with_name("uv")
+    command = [uv, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--python", sys.executable]
+    subprocess.run([*command, "--target", folder / "site", build], check=True, stdin=subprocess.DEVNULL)
+    return folder / "site"
+
+
+def tfsteps(site, folder, *args):
+    command = [sys.executable, "-c", "import sys; from tfsteps.cli import main; main()", *args]
+    env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_job_runs_on_it_by_the_commands_of_the_page(site, tmp_path):
+    (tmp_path / "job.yaml").write_text(JOB)
+    commands = re.findall(r"^tfsteps (.*)$", PAGE.read_text(), re.MULTILINE)
+    assert commands == ["validate job.yaml", "run job.yaml --system toy"]
+    for command in commands:
+        code, printed = tfsteps(site, tmp_path, *command.split())
+        assert code == 0, printed
+    assert {"hi from worker-0", "hi from worker-1"} <= set(re.findall(r"hi from worker-\d", printed))
+
+
+def test_its_options_and_capabilities_are_checked_before_anything_starts(site, tmp_path):
+    (tmp_path / "job.yaml").write_text(JOB.replace("greeting", "greting"))
+    code, printed = tfsteps(site, tmp_path, "validate", "job.yaml")
+    assert (code, "systems.toy.greting" in printed, "greeting" in printed) == (2, True, True), printed
+    (tmp_path / "job.yaml").write_text(JOB + "resources: {gpu: 1}\n")
+    code, printed = tfsteps(site, tmp_path, "run", "job.yaml", "--system", "toy")
+    assert (code, "a toy has no GPU" in printed) == (2, True), printed
+
+
+def test_without_the_package_the_name_is_unknown(tmp_path):
+    (tmp_path / "job.yaml").write_text(JOB)
+    code, printed = tfsteps("", tmp_path, "validate", "job.yaml")
+    assert (code, "toy: is not a job system" in printed) == (2, True), printed
+
+
+BROKEN = {
+    "no such module": ('"toy_system:PLUGIN"', '"toy_system.gone:PLUGIN"', "it cannot be loaded: ModuleNotFoundError("),
+    "no plugin": ('"toy_system:PLUGIN"', '"toy_system:system"', "it refers to a function, not a SystemPlugin"),
+    "a name that is taken": ('name="toy"', 'name="jobset"', "its job system's name 'jobset' is taken"),
+    "a rank without kinds": (
+        "    system=system,\n",
+        "    system=system,\n    discovery_rank=1,\n",
+        "has a discovery_rank",
+    ),
+    "an unknown feature": ('"gpu": refused', '"gpus": refused', "its capabilities and FEATURES differ: gpus"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "wrong"), BROKEN.values(), ids=BROKEN)
+def test_a_package_that_is_wrong_is_named(tmp_path, old, new, wrong):
+    shutil.copytree(TOY, tmp_path / "package")
+    for file in (tmp_path / "package").rglob("*"):
+        if file.suffix in (".py", ".toml"):
+            file.write_text(file.read_text().replace(old, new))
+    site = installed(tmp_path / "package", tmp_path)
+    (tmp_path / "job.yaml").write_text(JOB)
+    code, printed = tfsteps(site, tmp_path, "validate", "job.yaml")
+    assert code == 2
+    assert printed.startswith("error: entry point 'toy' in tfsteps.systems of package toy-system 1.0 (")
+    assert wrong in printed
+    assert printed.endswith("Correct or uninstall that package\n")

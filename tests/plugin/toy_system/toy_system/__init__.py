@@ -1,0 +1,33 @@
+"""The job system `toy`: processes of this machine, with a greeting for each."""
+
+import msgspec
+
+from tfsteps.systems.base import System
+from tfsteps.systems.capabilities import refused
+from tfsteps.systems.local.capabilities import CAPABILITIES
+from tfsteps.systems.plugin import SystemPlugin
+
+
+class ToyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a toy job.
+
+    Attributes:
+        greeting: What each replica finds in its variable GREETING.
+    """
+
+    greeting: str = "hello"
+
+
+def system() -> System:
+    """Return the job system."""
+    from toy_system.job_system import ToySystem  # noqa: PLC0415
+
+    return ToySystem()
+
+
+PLUGIN = SystemPlugin(
+    name="toy",
+    options=ToyOptions,
+    capabilities={**CAPABILITIES, "gpu": refused("a toy has no GPU")},
+    system=system,
+)
