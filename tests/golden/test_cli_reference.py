@@ -14,7 +14,7 @@ EXITS = {
     ExitCode.USAGE: "the job file or the command line is wrong; nothing was created",
     ExitCode.FAILED: "the job failed",
     ExitCode.DEADLINE: "one of the job's deadlines passed",
-    ExitCode.CANCELLED: "the job was stopped",
+    ExitCode.CANCELLED: "the job was cancelled",
     ExitCode.PLATFORM: "not the job's fault: safe to try again",
 }
 SIGNALS = [(130, "Ctrl-C in a command other than `run`"), (141, "nobody reads the output any more")]

@@ -238,7 +238,7 @@ def test_resumed_while_its_ranks_are_being_ended(environment, system, capsys):
 
 
 def test_a_pause_that_takes_too_long_says_so(environment, system, monkeypatch):
-    monkeypatch.setattr("tfsteps.systems.hai.system._PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("tfsteps.systems.hai.job_system._PAUSE_SECONDS", 1.0)
     launcher = environment.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
     with pytest.raises(LaunchError, match=r"has not ended .* within 1 s") as error:

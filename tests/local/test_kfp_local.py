@@ -278,7 +278,7 @@ def test_a_signal_ends_the_step_and_starts_no_other(tmp_path):
 
     threading.Thread(target=stop_when_asleep, daemon=True).start()
     handler = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(PipelineError, match="was stopped") as error:
+    with pytest.raises(PipelineError, match="was cancelled") as error:
         run(stopped, {}, pipeline_root=tmp_path, say=lines.append)
     assert error.value.exit_code == 12
     assert [(each.name, each.exit_code) for each in error.value.steps] == [("sleep", 143)]
@@ -294,7 +294,7 @@ def test_a_stopped_pipeline_has_not_succeeded_even_if_its_last_step_has(tmp_path
     def pipeline():
         polite()
 
-    with pytest.raises(PipelineError, match="was stopped") as error:
+    with pytest.raises(PipelineError, match="was cancelled") as error:
         run(pipeline, {}, pipeline_root=tmp_path, say=lambda _: os.kill(os.getpid(), signal.SIGTERM))
     assert [(each.name, each.exit_code) for each in error.value.steps] == [("polite", 0)]
 
@@ -393,7 +393,7 @@ def test_killed_server(tmp_path):
 
 
 def test_stopped_launcher(tmp_path):
-    with pytest.raises(PipelineError, match="was stopped") as error:
+    with pytest.raises(PipelineError, match="was cancelled") as error:
         do(asleep, tmp_path, observer=WhenAsleep(lambda _: os.kill(os.getpid(), signal.SIGINT)), run_id="r")
     assert [(each.name, each.exit_code) for each in error.value.steps] == [("train", 12)]
     [attempt] = attempts("r")

@@ -202,7 +202,7 @@ def test_stopped(number, tmp_path):
         output += process.stdout.read()
     assert process.returncode == 12, output
     assert steps(output) == {"prepare": "0", "train": "12"}
-    assert output.splitlines()[-1].startswith("mnist was stopped")
+    assert output.splitlines()[-1].startswith("mnist cancelled")
     assert only_attempt().status().state is State.CANCELLED
     assert_nothing_left(output)
 

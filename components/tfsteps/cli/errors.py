@@ -51,7 +51,7 @@ class Group(TyperGroup):
         except BrokenPipeError as error:
             raise typer.Exit(_SIGPIPE) from error
         except OSError as error:  # a full disk under standard output, a run folder of somebody else
-            say(f"error: {error}; see to it, then try again")
+            say(f"error: {error}; fix the cause and retry")
             raise typer.Exit(ExitCode.PLATFORM) from error
         else:
             return result

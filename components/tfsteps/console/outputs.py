@@ -147,7 +147,10 @@ def _why(status: Status) -> list[str]:
     failure = status.failure
     if failure is None:
         return []
-    advice = {"platform": "not the job's fault: the same job may succeed next time", "user": "fix it first"}
+    advice = {
+        "platform": "not the job's fault: the same job may succeed next time",
+        "user": "retrying will not help: fix the program or the job file first",
+    }
     facts = {
         "failed first": failure.replica,
         "exit code": f"{failure.exit_code}: {failure.meaning}" if failure.exit_code is not None else "",

@@ -28,7 +28,7 @@ _MEANINGS = {
     ExitCode.USAGE: "a retry fails again until the inputs or the cluster are corrected",
     ExitCode.FAILED: "the job failed",
     ExitCode.DEADLINE: "a deadline of the job passed",
-    ExitCode.CANCELLED: "the job was stopped",
+    ExitCode.CANCELLED: "the job was cancelled",
     ExitCode.PLATFORM: "the platform's fault, not the job's; a retry is safe",
 }
 

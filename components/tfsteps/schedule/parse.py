@@ -53,8 +53,10 @@ def parse(text: str, source: str = "schedule") -> Schedule:
 
 def _of_schedule(each: Problem) -> Problem:
     """Return what is wrong with a text in the words of schedules instead of jobs."""
-    fix = "Start with `cron:` or `interval:`" if "mapping" in each.wrong else each.fix.replace(" job", " schedule")
-    return msgspec.structs.replace(each, path=_WHOLE, fix=fix)
+    wrong, fix = (text.replace("job", "schedule") for text in (each.wrong, each.fix))
+    if "empty" in wrong:
+        fix = "Start with `cron:` or `interval:`"
+    return msgspec.structs.replace(each, path=_WHOLE, wrong=wrong, fix=fix)
 
 
 def from_plain(value: Any, source: str = "schedule") -> Schedule:

@@ -18,6 +18,7 @@ from tfsteps.spec.spelling import advice, pair_names
 
 T = TypeVar("T")
 _Reader = Callable[[Any, Any, Path, Mapping[str, Any]], Any]
+_OF_ANOTHER_TYPE = {"is not text", "is not a list", "is not a mapping"}
 _UNREADABLE: Any = object()
 
 
@@ -68,10 +69,13 @@ class _Decoder:
 
     def _note(self, path: Path, value: Any, error: RefusedError) -> None:
         written = self.texts.get(path)
-        as_written = written if written and isinstance(value, bool | int | float) else shown(value)
-        self.problems.append(
-            Problem(path=path, value=as_written, wrong=error.wrong, fix=error.fix, allowed=error.allowed)
-        )
+        text = written if written and isinstance(value, bool | int | float) else shown(value)
+        wrong = error.wrong
+        if value is None:
+            text, wrong = "", "has no value"
+        elif wrong in _OF_ANOTHER_TYPE:
+            text, wrong = "", f"expected {wrong.removeprefix('is not ')}, got {text}"
+        self.problems.append(Problem(path=path, value=text, wrong=wrong, fix=error.fix, allowed=error.allowed))
 
     def _struct(self, value: Any, info: mi.StructType, path: Path, meta: Mapping[str, Any]) -> Any:
         fields = {field.encode_name: field for field in info.fields}
@@ -139,7 +143,7 @@ class _Decoder:
         if value is None and len(choices) < len(info.types):
             if self.texts.get(path) == "":  # `worker:` with nothing behind it: the author meant something
                 fix = "Write {} for the defaults, or remove the line" if mappings else "Write a value, or remove it"
-                raise RefusedError("stands here", fix)
+                raise RefusedError("has no value", fix)
             return None
         others = [choice for choice in choices if choice not in mappings]
         chosen = mappings if mappings and (isinstance(value, dict) or not others) else others

@@ -56,7 +56,7 @@ def parse(text: str, source: str = "job") -> Document:
     except UnicodeEncodeError:
         _refuse(source, "holds characters that are not Unicode", "Save the file as UTF-8")
     if not isinstance(root, yaml.MappingNode):
-        _refuse(source, "holds no mapping of fields", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
+        _refuse(source, "is empty, or not a job file", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
     builder = _Builder(source)
     value = builder.build(root, ())
     return Document(value, builder.lines, builder.texts, builder.problems, source)
@@ -130,7 +130,7 @@ class _Builder:
         """Refuse what aliases can make of a small text: a loop, a tower, a flood."""
         self._count += 1
         if id(node) in self._open:
-            _refuse(self._source, "holds an alias inside of what it stands for", "Write the value out", _line(node))
+            _refuse(self._source, "has an alias that refers to itself", "Write the value out", _line(node))
         if len(self._open) > _MAX_DEPTH or self._count > _MAX_NODES:
             wrong = f"becomes more than {_MAX_DEPTH} levels deep or {_MAX_NODES} values by its aliases"
             _refuse(self._source, wrong, "Write fewer aliases", _line(node))

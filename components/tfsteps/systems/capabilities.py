@@ -44,12 +44,12 @@ def done(note: str) -> Capability:
 
 
 def refused(because: str) -> Capability:
-    """Return a capability that is not to be had; the job is refused with this reason."""
+    """Return a capability that is not supported; the job is refused with this reason."""
     return Capability(Level.REFUSED, because)
 
 
 def unused(because: str) -> Capability:
-    """Return a capability that is not to be had; the job is run without, and a warning says so."""
+    """Return a capability that is not supported; the job is run without, and a warning says so."""
     return Capability(Level.UNUSED, because)
 
 

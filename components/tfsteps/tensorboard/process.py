@@ -90,7 +90,7 @@ class TensorBoard:
         if kind == "url":
             return text
         free = "; choose another port, or 0 for any that is free" if self._port else ""
-        raise TensorBoardError(f"{where} did not start: {text or 'it ended without a word'}{free}")
+        raise TensorBoardError(f"{where} did not start: {text or 'it exited and printed nothing'}{free}")
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -97,7 +97,7 @@ WRONG = [
         "the parameters of template train are .*failure, .*, metrics, model",
     ),
     (judge(metrics="{{tasks.fit.outputs.artifacts.logz}}"), "the artifacts of template train are logs, report"),
-    (judge(metrics="{{tasks.fti.outputs.parameters.metrics}}"), "leads nowhere: there is no fti"),
+    (judge(metrics="{{tasks.fti.outputs.parameters.metrics}}"), "refers to fti, which does not exist"),
     # what is missing
     (train(name=None), "main, fit: name: is missing. Allowed: 1 to 63 lower-case letters"),
     (train(name=""), "main, fit: name: is missing"),

@@ -96,7 +96,7 @@ def test_the_retry_strategy_in_the_docs():
         ((*ONE, "arguments"), arguments(text="{{item}}"), "{{item}} is known within a loop only"),
         ((*ONE, "when"), "{{tasks.two.status}} == Failed", "{{tasks.two.status}} is not known yet"),
         ((*TWO, "when"), "{{tasks.one.outputs.parameters.sad}}", "the parameters of template work are said"),
-        ((*TWO, "when"), "{{tasks.three.status}}", "there is no three"),
+        ((*TWO, "when"), "{{tasks.three.status}}", "refers to three, which does not exist"),
         ((*TWO, "when"), "{{steps.one.status}}", "is not known here"),
         ((*TWO, "depends"), "three", "two: it depends on 'three', which is not there"),
         ((*TWO, "depends"), "one.Suceeded", "'Suceeded' is not one of"),

@@ -61,8 +61,8 @@ def test_validate_for_a_system_that_is_not_there(tmp_path):
     job.write_text(GOOD)
     assert (
         refused("validate", job, "--system", "lcoal")
-        == "error: job system 'lcoal' is unknown: use one of local, kubeflow, jobset, trainjob, "
-        "jobs, t9k, tfjob-v1alpha1, hai\n"
+        == "error: job system 'lcoal' is unknown: use one of local, kubeflow, t9k, "
+        "tfjob-v1alpha1, hai, jobset, trainjob, jobs\n"
     )
 
 

@@ -71,7 +71,7 @@ def test_show_tells_why_a_job_failed():
         "exit code    1: the program raised an error",
         "exception    ValueError: no data",
         "at           train.py:7 in main",
-        "retry        fix it first",
+        "retry        retrying will not help: fix the program or the job file first",
     ):
         assert expected in lines
 

@@ -12,7 +12,7 @@ from tfsteps.spec import SpecError
 
 NOW = dt.datetime(2026, 10, 20, 12, tzinfo=dt.UTC).timestamp()
 WRONG = {
-    "- 1": ["schedule:1: schedule: holds no mapping of fields. Start with `cron:` or `interval:`."],
+    "- 1": ["schedule:1: schedule: is empty, or not a schedule file. Start with `cron:` or `interval:`."],
     "a: [": ["schedule: is not YAML"],
     "cron: 0 9 * * *\n---\ncron: x": ["holds more than one document", "Keep one schedule a file"],
     "{}": ["cron: is missing, and so is `interval`"],

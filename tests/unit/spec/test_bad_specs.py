@@ -128,7 +128,7 @@ def test_plain_data_has_no_lines():
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], [{}]])
 def test_plain_data_that_is_no_mapping_is_refused(value):
-    with pytest.raises(spec.SpecError, match="is not a mapping"):
+    with pytest.raises(spec.SpecError, match=r"expected a mapping|has no value"):
         spec.from_plain(value)
 
 

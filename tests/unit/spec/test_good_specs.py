@@ -286,7 +286,7 @@ def test_what_looks_odd_and_is_right_is_taken(piece):
 
 def test_null_is_as_good_as_left_out_and_nothing_at_all_is_not():
     assert parse("image: null\nresources: {cpu: ~}") == parse("")
-    with pytest.raises(spec.SpecError, match="image: nothing stands here"):
+    with pytest.raises(spec.SpecError, match="image: has no value"):
         parse("image:")
 
 

@@ -20,7 +20,7 @@ _STARTER_FILES = ("job.yaml", "train.py")
 
 def init(
     folder: Annotated[
-        pathlib.Path, typer.Argument(metavar="FOLDER", help="Where to; made if it is not there.")
+        pathlib.Path, typer.Argument(metavar="FOLDER", help="Target folder; created if missing.")
     ] = pathlib.Path(),
 ) -> None:
     """Write a first job that runs at once.

@@ -31,7 +31,7 @@ def pause(
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
-    """Take the replicas of a running job away, and wait until they are gone.
+    """Stop the replicas but keep the job, and wait until they are gone.
 
     The job stays, its launcher waits, and its deadlines go on; `tfsteps resume` starts the replicas again, from their
     last checkpoint if they write any.
@@ -106,7 +106,7 @@ def _change_elsewhere(run: str, task: str | None, where: set[str], *, paused: bo
     able = {name: system for name, system in named.items() if isinstance(system, _Pausable)}
     if not able:
         stop = f"`tfsteps stop {run}` ends them"
-        raise CommandError(f"run {run}: its processes are on this machine, where none can be paused; {stop}")
+        raise CommandError(f"run {run}: local runs cannot be paused; {stop}")
     for name, system in able.items():
         if task is not None:
             raise CommandError(f"--task {task}: {name} pauses and resumes whole runs; leave it out")

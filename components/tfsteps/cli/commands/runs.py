@@ -95,7 +95,7 @@ def show(
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
-    """Show how a run stands.
+    """Show the status of a run.
 
     Its replicas, where its results are, and why it failed if it did.
     """

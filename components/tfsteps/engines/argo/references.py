@@ -284,12 +284,12 @@ class Workflow:
         if not call:
             if any(each.name == found[2] for each in calls):
                 return f"is not known yet: {found[2]} need not have ended before"
-            return f"leads nowhere: there is no {found[2]}"
+            return f"refers to {found[2]}, which does not exist"
         if (output := _OUTPUT.match(name)) and (target := self._target(call.node)):
             declared = [each["name"] for each in (target.get("outputs") or {}).get(output[3]) or []]
             if output[4] not in declared:
                 return (
-                    f"leads nowhere: the {output[3]} of template {target['name']} are {', '.join(declared) or 'none'}"
+                    f"does not exist: the {output[3]} of template {target['name']} are {', '.join(declared) or 'none'}"
                 )
         return ""
 

@@ -70,7 +70,7 @@ def run_here(
             _keep(board)
             _forget_tensorboard(run_id)
         return code
-    out.say(f"{pipeline.name} was stopped")  # before or after its steps
+    out.say(f"{pipeline.name} cancelled")  # before or after its steps
     return ExitCode.CANCELLED
 
 
@@ -84,7 +84,7 @@ def _run(pipeline: Any, arguments: Mapping[str, Any], **options: Any) -> tuple[i
             return 0, "succeeded", steps  # noqa: TRY300
         except PipelineError as error:
             _record(options["run_id"], pipeline.name, began, error)
-            verdict = "was stopped" if error.exit_code == ExitCode.CANCELLED else f"failed: {error}"
+            verdict = "cancelled" if error.exit_code == ExitCode.CANCELLED else f"failed: {error}"
             return error.exit_code, verdict, error.steps
 
 

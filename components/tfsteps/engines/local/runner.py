@@ -176,7 +176,7 @@ class _Steps:
     def failure(self) -> PipelineError | None:
         """Return the first failure that no later try made good; None if every step succeeded."""
         if self._stopped:
-            return PipelineError("the pipeline was stopped", ExitCode.CANCELLED, self.ended)
+            return PipelineError("the pipeline was cancelled", ExitCode.CANCELLED, self.ended)
         last = {step.name: step for step in self.ended}
         for step in last.values():
             if step.exit_code:

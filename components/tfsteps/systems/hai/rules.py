@@ -75,11 +75,11 @@ def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
 def _job(job: TrainingJob) -> Iterator[Problem]:
     if job.tensorboard:
         fix = "Remove it, and look at `tfsteps report`, or run one as a service of the task"
-        yield problem(("tensorboard",), "is not to be had: HAI has no TensorBoard", fix)
+        yield problem(("tensorboard",), "is not supported on HAI: HAI has no TensorBoard", fix)
     members = sum(role.replicas for _, role in job.roles.items())
     if job.gang and job.gang.min_available and job.gang.min_available < members:
         fix = "Remove it"
-        wrong = f"is not to be had: HAI grants all {members} nodes together"
+        wrong = f"is not supported on HAI: HAI grants all {members} nodes together"
         yield problem(("gang", "min_available"), wrong, fix, job.gang.min_available, str(members))
     if job.queue and not _GROUP.fullmatch(job.queue):
         yield problem(("queue",), "is not a group", "Write the group's name", repr(job.queue), "`group`, `group#zone`")
@@ -133,14 +133,14 @@ def _services(job: TrainingJob) -> Iterator[Problem]:
 def _place(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
     if place.volumes:
         fix = "Use paths on the shared file system, which every rank sees; what else is mounted, the operator decides"
-        yield problem((*path, "volumes"), "is not to be had: the platform's own table says what is mounted", fix)
+        yield problem((*path, "volumes"), "is not supported on HAI: the platform's own table says what is mounted", fix)
     for name in ("node_selector", "tolerations"):
         if getattr(place, name):
             fix = "Remove it, and write the group of such nodes in `queue`"
-            yield problem((*path, name), "is not to be had: HAI chooses nodes by group", fix)
+            yield problem((*path, name), "is not supported on HAI: HAI chooses nodes by group", fix)
     if place.pod:
         fix = "Remove it; see the options below systems.hai"
-        yield problem((*path, "pod"), "is not to be had: HAI makes the pods itself", fix)
+        yield problem((*path, "pod"), "is not supported on HAI: HAI makes the pods itself", fix)
 
 
 def _resources(path: Path, need: Resources | None) -> Iterator[Problem]:
