@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from tfsteps import __version__
 from tfsteps.cluster import answers
 from tfsteps.cluster.access import Access, AccessError
 from tfsteps.cluster.answers import Check, ShapeError
 from tfsteps.cluster.errors import ApiError, Stopped, UnexpectedAnswerError
-from tfsteps.cluster.lean_urllib3 import HTTPError, urllib3
 from tfsteps.cluster.response import Response, is_good, refusal
 from tfsteps.cluster.stream import Stream
 

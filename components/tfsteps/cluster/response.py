@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from tfsteps.cluster.errors import ApiError, SilentError, UnexpectedAnswerError
-from tfsteps.cluster.lean_urllib3 import HTTPError, ReadTimeoutError, urllib3
 
 _LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
 _SHOWN = 120  # characters of an answer that is no Status

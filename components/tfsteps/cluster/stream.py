@@ -8,9 +8,10 @@ import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import IO, Self
 
+import urllib3
+
 from tfsteps.cluster.errors import ApiError, SilentError
 from tfsteps.cluster.event_loop import pause, readable
-from tfsteps.cluster.lean_urllib3 import urllib3
 
 _SECONDS = 5.0  # to connect, and to send
 _PART = 1 << 16

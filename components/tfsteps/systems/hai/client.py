@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from tfsteps import __version__
 from tfsteps.cluster.access import Access
 from tfsteps.cluster.answers import Check, ShapeError, an_answer, decode
 from tfsteps.cluster.api import PATIENCE_SECONDS, Api
 from tfsteps.cluster.errors import ApiError, UnexpectedAnswerError
-from tfsteps.cluster.lean_urllib3 import HTTPError, urllib3
 from tfsteps.cluster.response import retry_after
 from tfsteps.systems.hai.access import SERVER, TOKEN
 from tfsteps.systems.hai.messages import newest, translated
