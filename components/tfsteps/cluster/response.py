@@ -11,6 +11,7 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from tfsteps.cluster import connections
 from tfsteps.cluster.errors import ApiError, SilentError, UnexpectedAnswerError
 
 _LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
@@ -78,7 +79,7 @@ class Response:
         sock = getattr(self._response.connection, "sock", None)
         if sock:
             with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+                socket.socket.shutdown(connections.below(sock), socket.SHUT_RDWR)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
