@@ -3,6 +3,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -370,8 +371,30 @@ def test_launchers_are_forked_from_one_process_and_have_its_environment_and_fold
     here = str(tmp_path).encode()
     parent = seen.printed[2][1]
     assert [text for _, text in seen.printed] == [here, b"red train", parent, here, b"red train-2", parent]
-    assert int(parent) != os.getpid()
-    assert not psutil.pid_exists(int(parent)), "it ends with the pipeline"
+    assert psutil.Process(int(parent)).ppid() == os.getpid()
+    assert os.getsid(int(parent)) != os.getsid(0), "what a terminal sends to its programs does not reach it"
+
+
+UNGUARDED = """
+import sys
+from kfp import dsl
+from tfsteps.kfp import run, train
+
+print("begun", flush=True)
+
+@dsl.pipeline(name="unguarded")
+def unguarded():
+    train(name="hello", command=["true"], workers=1)
+
+run(unguarded, {}, pipeline_root=sys.argv[1])
+"""
+
+
+def test_a_program_is_not_run_again_for_a_step(tmp_path):
+    (tmp_path / "program.py").write_text(UNGUARDED)
+    command = [sys.executable, tmp_path / "program.py", tmp_path / "root"]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
+    assert output.count("begun") == 1, output
 
 
 def test_killed_launcher(tmp_path):

@@ -205,11 +205,12 @@ def test_a_killed_pipeline_leaves_no_job(tmp_path):
         [attempt] = attempts("r")
         until(lambda: attempt.status().replicas[0].incarnations)
         launcher, replica = attempt.status().launcher, replica_of(attempt)
+        [server] = [each for each in psutil.Process(process.pid).children() if "preloaded" in each.cmdline()[-1]]
         assert psutil.pid_exists(replica)
         process.kill()
     until(lambda: not attempt.alive())
     assert str(attempt.status().state) == "cancelled"
-    until(lambda: not psutil.pid_exists(launcher))
+    until(lambda: not psutil.pid_exists(launcher) and not server.is_running())
     assert not psutil.pid_exists(replica)
 
 

@@ -49,9 +49,10 @@ class Answer(msgspec.Struct):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers with what `script` returns for each request, over TLS if that is asked for.
+    """Answers with what `script` returns for each request, over TLS if `tls` is True or the certificate's name.
 
     Attributes:
+        authority: That of its certificate.
         ahead: Seconds by which its clock, that of the header `Date`, is ahead of ours.
     """
 
@@ -63,13 +64,13 @@ class Server(http.server.ThreadingHTTPServer):
         self.ahead = 0.0
         self.asked: list[Asked] = []
         self.hanging = threading.Event()
-        self.trust = self._tls() if tls else None
+        self.authority = trustme.CA() if tls else None  # a key takes a while
+        self.trust = self._tls("127.0.0.1" if tls is True else tls) if tls else None
 
-    def _tls(self):
+    def _tls(self, name):
         ours, theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        authority = trustme.CA()
-        authority.issue_cert("127.0.0.1").configure_cert(ours)
-        authority.configure_trust(theirs)
+        self.authority.issue_cert(name).configure_cert(ours)
+        self.authority.configure_trust(theirs)
         self.socket = ours.wrap_socket(self.socket, server_side=True)
         return theirs
 

@@ -71,6 +71,22 @@ def test_lines_of_one_mebibyte_and_a_slow_reader_take_little_memory(tmp_path):
     assert peak < 64 << 10, "KiB"
 
 
+def test_a_job_that_prints_little_takes_29_mib():
+    pods = [pod("running", f"worker-{index}", f"p{index}") for index in range(4)]
+
+    def script(asked):
+        if asked.path.endswith("/log"):
+            return Answer(parts=[b"2026-01-01T00:00:00.000000000Z hello\n"])
+        if asked.path.endswith("/tfjobs"):
+            return events(0.5, ("MODIFIED", tfjob("Failed"))) if "watch" in asked.query else listed(tfjob("Running"))
+        return events() if "watch" in asked.query else listed(*pods)
+
+    with serve(script) as server:
+        command = [sys.executable, "-c", LAUNCHER, server.access().server, "/dev/null", json.dumps(tfjob())]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stderr) < 29 << 10, "KiB"
+
+
 def test_thousands_of_messages_write_little(tmp_path):
     status = Status(identity=Identity(run="r", task="t"), job="j", system="kubeflow")
     attempt = Attempt(tmp_path)

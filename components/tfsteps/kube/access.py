@@ -29,6 +29,8 @@ class Access(msgspec.Struct, frozen=True):
         tls: Trusted authorities and the client's certificate; None for plain http.
         token: The bearer token.
         name: What messages call the cluster.
+        tls_name: The name that the server's certificate is for; empty = the host of `server`.
+        proxy: URL of the proxy that `https` goes through; it may hold a user and a password. Empty = none.
     """
 
     server: str
@@ -36,6 +38,8 @@ class Access(msgspec.Struct, frozen=True):
     tls: ssl.SSLContext | None
     token: Token
     name: str
+    tls_name: str = ""
+    proxy: str = ""
 
 
 def in_cluster() -> bool:

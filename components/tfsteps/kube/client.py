@@ -5,7 +5,6 @@ import copy
 import email.utils
 import random
 import re
-import socket
 import sys
 import time
 import urllib.parse
@@ -13,13 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from tfsteps import __version__
-from tfsteps.kube import answers
+from tfsteps.kube import answers, connections
 from tfsteps.kube.access import Access, AccessError
 from tfsteps.kube.answers import Check, ShapeError
 from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
-from tfsteps.kube.lean_urllib3 import HTTPError, urllib3
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
 
@@ -29,19 +29,9 @@ PATIENCE_SECONDS = 600.0
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
-_IDLE_CONNECTIONS = 32  # that are kept for the next request
 _PAGE = "250"  # objects
 _SLICE_SECONDS = 0.1
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
-_KEEPALIVE = [  # a peer that vanished without a word is noticed within a minute, at no cost to the API server
-    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *(
-        (socket.IPPROTO_TCP, getattr(socket, name), value)
-        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-        if hasattr(socket, name)
-    ),
-]
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -100,16 +90,7 @@ class Api:
         self._accepted = False
         self._warned: set[str] = set()
         self._base = urllib.parse.urlsplit(access.server)
-        host, port = self._base.hostname or "", self._base.port
-        self._pool = (
-            urllib3.HTTPSConnectionPool(
-                host, port, maxsize=_IDLE_CONNECTIONS, retries=False, socket_options=_KEEPALIVE, ssl_context=access.tls
-            )
-            if access.tls
-            else urllib3.HTTPConnectionPool(
-                host, port, maxsize=_IDLE_CONNECTIONS, retries=False, socket_options=_KEEPALIVE
-            )
-        )
+        self._pool = connections.pool(access)
 
     def copy(self, patience: float | None = None) -> Self:
         """Return a client with the same connections that is not stopping: for what is left to do at the end.
@@ -126,10 +107,7 @@ class Api:
     def connect(self) -> None:
         """Open a connection, so that the next request finds it there. If that fails, the request opens one itself."""
         with contextlib.suppress(HTTPError, OSError, ValueError):
-            connection = self._pool._get_conn()  # noqa: SLF001  urllib3 connects by requests only
-            if connection.is_closed:
-                connection.connect()
-            self._pool._put_conn(connection)  # noqa: SLF001
+            connections.give_back(self._pool, connections.take(self._pool, _CONNECT_SECONDS))
 
     # --- one call a verb
 

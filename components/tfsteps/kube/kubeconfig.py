@@ -1,6 +1,7 @@
-"""A kubeconfig: which cluster, as which user. Every error names the file, the entry and the field, and no value of it.
+"""Kubeconfigs: which cluster, as which user. Every error names the file, the entry and the field, and no value of it.
 
-Values stay out of the messages because users paste tokens and keys into fields that name files.
+Several files are merged as kubectl does: the first that has an entry of a name, or a current context, wins. Values stay
+out of the messages because users paste tokens and keys into fields that name files.
 """
 
 import base64
@@ -28,41 +29,46 @@ _UNSUPPORTED = {
     "as-user-extra": "impersonation is not supported; use credentials of that user",
 }
 
+_MISSING = object()  # what a file that is not there holds
+
 
 def find(context: str = "") -> Access:
-    """Return the cluster and user of a context of the kubeconfig; empty = its current one.
+    """Return the cluster and user of a context of the kubeconfigs; empty = their current one.
 
     Raises:
         AccessError: There is none, or it cannot be used.
     """
-    file = _path()
-    config = _read(file)
-    name = context or config.text("current-context")
-    contexts = config.entries("contexts", "context")
+    files = _read_all()
+    name = context or next(filter(None, (file.text("current-context") for file in files)), "")
+    contexts = _merged(files, "context")
     if name not in contexts:
         known = ", ".join(each if each.isprintable() else repr(each) for each in contexts) or "none"
-        raise AccessError(f"{file} has no context {name!r}; it has: {known}. Choose one with --context")
+        where = os.pathsep.join(file.where for file in files)
+        raise AccessError(f"{where} has no context {name!r}; it has: {known}. Choose one with --context")
     chosen = contexts[name]
-    cluster = _named(config, chosen, "cluster")
-    user = _named(config, chosen, "user") if chosen.text("user") else _Entry({}, f"{file}: user")
+    cluster = _named(files, chosen, "cluster")
+    user = _named(files, chosen, "user") if chosen.text("user") else _Entry({}, f"{chosen.where}: user", chosen.folder)
     server = _server(cluster)
     return Access(
         server=server,
         namespace=chosen.text("namespace") or "default",
-        tls=_tls(cluster, user, file.parent) if server.startswith("https") else None,
-        token=_token(user, file.parent),
+        tls=_tls(cluster, user) if server.startswith("https") else None,
+        token=_token(user),
         name=name,
+        tls_name=cluster.text("tls-server-name"),
+        proxy=_proxy(cluster, server),
     )
 
 
 class _Entry:
-    """A mapping of the file, and the words that say where it is."""
+    """A mapping of a file, the words that say where it is, and the folder that its relative paths begin at."""
 
-    def __init__(self, values: Any, where: str) -> None:
+    def __init__(self, values: Any, where: str, folder: pathlib.Path) -> None:
         if not isinstance(values, dict):
             raise AccessError(f"{where} is not a mapping of fields; correct it")
         self._values: Mapping[Any, Any] = values
         self.where = where
+        self.folder = folder
 
     def error(self, key: str, wrong: str) -> AccessError:
         return AccessError(f"{self.where}: `{key}` {wrong}")
@@ -83,7 +89,12 @@ class _Entry:
     def entry(self, key: str) -> "_Entry | None":
         """Return a mapping within this one, None where there is none."""
         value = self._values.get(key)
-        return None if value is None else _Entry(value, f"{self.where}: `{key}`")
+        return None if value is None else _Entry(value, f"{self.where}: `{key}`", self.folder)
+
+    def mappings(self, key: str) -> "list[_Entry]":
+        """Return the items of a list of mappings."""
+        items = enumerate(self.list(key))
+        return [_Entry(value, f"{self.where}: `{key}[{place}]`", self.folder) for place, value in items]
 
     def list(self, key: str) -> list[Any]:
         value = self._values.get(key)
@@ -94,10 +105,9 @@ class _Entry:
     def entries(self, kind: str, key: str) -> "dict[str, _Entry]":
         """Return what the items of the list `kind` hold below `key`, by name; of two with one name the first."""
         found: dict[str, _Entry] = {}
-        for place, value in enumerate(self.list(kind)):
-            item = _Entry(value, f"{self.where}: `{kind}[{place}]`")
+        for item in self.mappings(kind):
             name = item.text("name")
-            found.setdefault(name, item.entry(key) or _Entry({}, ""))
+            found.setdefault(name, item.entry(key) or _Entry({}, "", self.folder))
             found[name].where = f"{self.where}: {key} {name!r}"
         return found
 
@@ -107,19 +117,33 @@ class _Entry:
                 raise self.error(key, why)
 
 
-def _path() -> pathlib.Path:
-    given = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    with contextlib.suppress(OSError):
-        if existing := next((path for path in given if path.exists()), None):
-            return existing
-    return given[0] if given else pathlib.Path("~/.kube/config").expanduser()
+def _read_all() -> list[_Entry]:
+    """Return the kubeconfigs, the one that wins first; there is at least one."""
+    named = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    named = named or [pathlib.Path("~/.kube/config").expanduser()]
+    contents = [(path, content) for path in dict.fromkeys(named) if (content := _read(path)) is not _MISSING]
+    if not contents:
+        paths = os.pathsep.join(map(str, named))
+        raise AccessError(f"there is no kubeconfig {paths}; set KUBECONFIG, or run in a pod")
+    if files := [_Entry(content, str(path), path.parent) for path, content in contents if content is not None]:
+        return files
+    raise AccessError(f"the kubeconfig {contents[0][0]} is empty")
 
 
-def _read(file: pathlib.Path) -> _Entry:
+def _merged(files: list[_Entry], key: str) -> dict[str, _Entry]:
+    """Return all contexts, clusters or users; of those with one name the first."""
+    merged: dict[str, _Entry] = {}
+    for file in files:
+        for name, entry in file.entries(f"{key}s", key).items():
+            merged.setdefault(name, entry)
+    return merged
+
+
+def _read(file: pathlib.Path) -> Any:
     try:
-        config = yaml.safe_load(file.read_text("utf-8"))
+        return yaml.safe_load(file.read_text("utf-8"))
     except FileNotFoundError:
-        raise AccessError(f"there is no kubeconfig {file}; set KUBECONFIG, or run in a pod") from None
+        return _MISSING
     except OSError as error:
         raise AccessError(f"the kubeconfig {file} cannot be read: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:  # whose text holds the line, and that may hold a token
@@ -128,50 +152,62 @@ def _read(file: pathlib.Path) -> _Entry:
         raise AccessError(f"the kubeconfig {file} is not YAML{where}; correct it there") from None
     except (yaml.YAMLError, ValueError, RecursionError):  # not UTF-8, a date of no calendar, nested too deep
         raise AccessError(f"the kubeconfig {file} is not YAML in UTF-8; write it again") from None
-    if config is None:
-        raise AccessError(f"the kubeconfig {file} is empty")
-    return _Entry(config, str(file))
 
 
-def _named(config: _Entry, chosen: _Entry, key: str) -> _Entry:
+def _named(files: list[_Entry], chosen: _Entry, key: str) -> _Entry:
     """Return the cluster or user that a context names."""
     name = chosen.text(key)
     if not name:
         raise chosen.error(key, "is missing; name one")
-    found = config.entries(f"{key}s", key).get(name)
+    found = _merged(files, key).get(name)
     if found is None:
         raise chosen.error(key, f"names {name!r}, and `{key}s` has no entry of that name; correct one of them")
     return found
 
 
 def _server(cluster: _Entry) -> str:
-    server, wrong = cluster.text("server").rstrip("/"), "is not an address; write https://host:port"
+    server = _address(cluster, "server", "https")
     if not server:
         raise cluster.error("server", "is missing; write https://host:port")
+    if urllib.parse.urlsplit(server).username is not None:
+        raise cluster.error("server", "holds a user name or password; basic authentication is not supported")
+    return server
+
+
+def _proxy(cluster: _Entry, server: str) -> str:
+    if cluster.text("proxy-url").startswith("socks"):
+        raise cluster.error("proxy-url", "is a SOCKS proxy, which is not supported; name an http or https proxy")
+    proxy = _address(cluster, "proxy-url", "http")
+    if proxy and not server.startswith("https:"):
+        raise cluster.error("proxy-url", "needs a `server` with https; correct one of them")
+    return proxy
+
+
+def _address(cluster: _Entry, key: str, scheme: str) -> str:
+    """Return the URL of a server without a `/` at its end; empty if there is none."""
+    address = cluster.text(key).rstrip("/")
     try:
-        url = urllib.parse.urlsplit(server)
+        url = urllib.parse.urlsplit(address)
         usable = url.scheme in ("https", "http") and url.hostname and (url.port is None or url.port > 0)
     except ValueError:
         usable = False
-    if not usable or not server.isascii() or not server.isprintable() or " " in server:
-        raise cluster.error("server", wrong)
-    if url.username is not None:
-        raise cluster.error("server", "holds a user name or password; basic authentication is not supported")
-    return server
+    if address and (not usable or not address.isascii() or not address.isprintable() or " " in address):
+        raise cluster.error(key, f"is not an address; write {scheme}://host:port")
+    return address
 
 
 # --- TLS
 
 
-def _tls(cluster: _Entry, user: _Entry, folder: pathlib.Path) -> ssl.SSLContext:
-    with _file(cluster, "certificate-authority", folder) as authority:
+def _tls(cluster: _Entry, user: _Entry) -> ssl.SSLContext:
+    with _file(cluster, "certificate-authority") as authority:
         try:
             context = ssl.create_default_context(cafile=authority)
         except (OSError, ValueError) as error:  # an SSLError is an OSError
             raise cluster.error("certificate-authority", f"cannot be used: {_reason(error)}") from None
     if cluster.flag("insecure-skip-tls-verify"):
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with _file(user, "client-certificate", folder) as certificate, _file(user, "client-key", folder) as key:
+    with _file(user, "client-certificate") as certificate, _file(user, "client-key") as key:
         if certificate and key:
             try:
                 context.load_cert_chain(certificate, key, _no_password)
@@ -193,7 +229,7 @@ def _reason(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _file(entry: _Entry, key: str, folder: pathlib.Path) -> Iterator[str | None]:
+def _file(entry: _Entry, key: str) -> Iterator[str | None]:
     """Yield the path of what `key` names, or of what `<key>-data` holds; None if neither is there."""
     name, data = entry.text(key), entry.text(f"{key}-data")
     if data:
@@ -205,13 +241,13 @@ def _file(entry: _Entry, key: str, folder: pathlib.Path) -> Iterator[str | None]
             file.flush()
             yield file.name
     elif name:
-        yield str(_readable(entry, key, folder))
+        yield str(_readable(entry, key))
     else:
         yield None
 
 
-def _readable(entry: _Entry, key: str, folder: pathlib.Path) -> pathlib.Path:
-    path = folder / entry.text(key)
+def _readable(entry: _Entry, key: str) -> pathlib.Path:
+    path = entry.folder / entry.text(key)
     try:
         path.open("rb").close()
     except OSError as error:
@@ -222,19 +258,19 @@ def _readable(entry: _Entry, key: str, folder: pathlib.Path) -> pathlib.Path:
 # --- the token
 
 
-def _token(user: _Entry, folder: pathlib.Path) -> Token:
+def _token(user: _Entry) -> Token:
     user.refuse(_UNSUPPORTED)
     if text := user.text("token"):
         token = checked_token(text, f"{user.where}: `token`")
         return lambda _refused: token
     if user.text("tokenFile"):
-        return token_of_file(_readable(user, "tokenFile", folder), f"{user.where}: `tokenFile`")
+        return token_of_file(_readable(user, "tokenFile"), f"{user.where}: `tokenFile`")
     if plugin := user.entry("exec"):
-        return exec_plugin.token(_plugin(plugin, folder))
+        return exec_plugin.token(_plugin(plugin))
     return lambda _refused: ""
 
 
-def _plugin(entry: _Entry, folder: pathlib.Path) -> exec_plugin.Plugin:
+def _plugin(entry: _Entry) -> exec_plugin.Plugin:
     command, version = entry.text("command"), entry.text("apiVersion")
     if not command:
         raise entry.error("command", "is missing; name the program")
@@ -243,11 +279,10 @@ def _plugin(entry: _Entry, folder: pathlib.Path) -> exec_plugin.Plugin:
     arguments = entry.list("args")
     if not all(isinstance(each, str) and "\0" not in each for each in arguments):
         raise entry.error("args", "holds something that is not text; correct it")
-    variables = [_Entry(each, f"{entry.where}: `env[{place}]`") for place, each in enumerate(entry.list("env"))]
-    named = {each.text("name"): each.text("value") for each in variables}
+    named = {each.text("name"): each.text("value") for each in entry.mappings("env")}
     if any(not name or "=" in name for name in named):
         raise entry.error("env", "holds a variable without a name, or with '=' in it; correct it")
     if "/" in command:  # from the file's folder, as kubectl does
-        command = str(folder.absolute() / command)
+        command = str(entry.folder.absolute() / command)
     interactive = entry.text("interactiveMode") != "Never"
     return exec_plugin.Plugin(entry.where, version, (command, *arguments), named, interactive)

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from tfsteps.kube import connections
 from tfsteps.kube.errors import ApiError, SilentError, UnexpectedAnswerError
-from tfsteps.kube.lean_urllib3 import HTTPError, ReadTimeoutError, urllib3
 
 _LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
 _SHOWN = 120  # characters of an answer that is no Status
@@ -77,7 +79,7 @@ class Response:
         sock = getattr(self._response.connection, "sock", None)
         if sock:
             with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+                socket.socket.shutdown(connections.below(sock), socket.SHUT_RDWR)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -8,9 +8,11 @@ import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import IO, Self
 
+import urllib3
+
+from tfsteps.kube import connections
 from tfsteps.kube.errors import ApiError, SilentError
 from tfsteps.kube.event_loop import pause, readable
-from tfsteps.kube.lean_urllib3 import urllib3
 
 _SECONDS = 5.0  # to connect, and to send
 _PART = 1 << 16
@@ -41,15 +43,13 @@ class Stream:
         request = "\r\n".join([*lines, "", ""]).encode("latin-1")
         if request.count(b"\n") + request.count(b"\r") != 2 * len(lines) + 2 or b"\0" in request:
             raise ValueError("a header of the request has a line break")
-        self._connection = pool._get_conn()  # noqa: SLF001  urllib3 lends connections to its own requests only
+        self._connection = connections.take(pool, _SECONDS)
         try:
-            if self._connection.is_closed:
-                self._connection.timeout = _SECONDS
-                self._connection.connect()
-            self._sock: socket.socket = self._connection.sock  # type: ignore[attr-defined]
+            self._sock: socket.socket = self._connection.sock
+            self._below = connections.below(self._sock)
             self._sock.settimeout(_SECONDS)
             self._sock.sendall(request)
-            self._sock.setblocking(False)
+            self._below.setblocking(False)
         except BaseException:
             self._connection.close()
             raise
@@ -60,10 +60,9 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         """Give the connection back if the answer was read to its end."""
-        idle = self._pool.pool
-        if self._body and self._body.ended and self._body.keeps and idle and not idle.full():
+        if self._body and self._body.ended and self._body.keeps:
             self._sock.settimeout(_SECONDS)
-            self._pool._put_conn(self._connection)  # noqa: SLF001
+            connections.give_back(self._pool, self._connection)
         else:
             self._connection.close()
 
@@ -106,18 +105,18 @@ class Stream:
     def close(self) -> None:
         """Break off, from any thread: who reads meets an ApiError or the end."""
         with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
-            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            socket.socket.shutdown(self._below, socket.SHUT_RDWR)
 
     async def _next(self) -> bytes:
         """Wait for what comes next; empty if that is the connection's end."""
         while True:
             try:
-                return self._sock.recv(_PART)
+                return self._sock.recv(_PART) or b""  # urllib3's TLS returns 0 at the end
             except (BlockingIOError, ssl.SSLWantReadError):
                 pass
             except OSError as error:
                 raise ApiError(f"the answer broke off: {error}") from error
-            if not await readable(self._sock, self._silence):
+            if not await readable(self._below, self._silence):
                 raise SilentError("the answer stopped coming")
 
     def _understand(self, head: bytes) -> None:

@@ -95,6 +95,19 @@ BROKEN = {
     "half an IPv6 address": (config({"server": "https://[::1"}), f"{CLUSTER}: `server` is not an address"),
     "a line in the server": (config({"server": "https://a\nb"}), f"{CLUSTER}: `server` is not an address"),
     "a password in the server": (config({"server": f"https://u:{SECRET}@a"}), "`server` holds a user name or password"),
+    "a SOCKS proxy": (
+        config({"proxy-url": f"socks5://u:{SECRET}@a:1"}),
+        f"{CLUSTER}: `proxy-url` is a SOCKS proxy, which is not supported; name an http or https proxy",
+    ),
+    "a proxy without a scheme": (
+        config({"proxy-url": "proxy:3128"}),
+        f"{CLUSTER}: `proxy-url` is not an address; write http://host:port",
+    ),
+    "a proxy for a server without TLS": (
+        config({"server": "http://a", "proxy-url": f"http://u:{SECRET}@a"}),
+        f"{CLUSTER}: `proxy-url` needs a `server` with https",
+    ),
+    "a name of the certificate that is a number": (config({"tls-server-name": 5}), "`tls-server-name` is not text"),
     "an authority that is not base64": (
         config({"certificate-authority-data": "x"}),
         f"{CLUSTER}: `certificate-authority-data` is not base64",
@@ -268,6 +281,76 @@ def test_a_token_file_that_breaks_later_is_an_error_without_its_text(write, cach
         assert SECRET not in str(failed.value)
 
 
+# --- several files
+
+
+@pytest.fixture
+def several(tmp_path, monkeypatch):
+    """Return a function that writes kubeconfigs, each into a folder of its own; a name alone is a file to be missed."""
+
+    def several(*contents):
+        paths = [tmp_path / str(number) / "config" for number in range(len(contents))]
+        for path, content in zip(paths, contents, strict=True):
+            if content is not None:
+                path.parent.mkdir()
+                path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        monkeypatch.setenv("KUBECONFIG", ":".join(["", *map(str, paths), "", str(paths[0])]))
+        return paths
+
+    return several
+
+
+def named(context, server, **user):
+    """Return a kubeconfig whose context, cluster and user have one name."""
+    return {
+        "contexts": [{"name": context, "context": {"cluster": context, "user": context}}],
+        "clusters": [{"name": context, "cluster": {"server": server}}],
+        "users": [{"name": context, "user": user}],
+    }
+
+
+def test_several_are_merged_the_first_entry_of_a_name_wins(several):
+    several(
+        None,
+        "",
+        named("a", "https://a1") | {"current-context": ""},
+        named("a", "https://a2") | {"current-context": "b"},
+        named("b", "https://b1", token=SECRET) | {"current-context": "a"},
+    )
+    assert (access.find().name, access.find().server, access.find().token(False)) == ("b", "https://b1", SECRET)
+    assert access.find("a").server == "https://a1"
+
+
+def test_an_entry_may_name_entries_of_other_files(several):
+    first = {"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}]}
+    several(
+        first,
+        {"clusters": [{"name": "c", "cluster": {"server": "https://c"}}]},
+        {"users": [{"name": "u", "user": {"token": SECRET}}]},
+    )
+    assert (access.find().server, access.find().token(False)) == ("https://c", SECRET)
+
+
+def test_a_relative_path_begins_at_the_folder_of_its_own_file(several):
+    _, second = several(named("a", "https://a") | {"current-context": "b"}, named("b", "https://b", tokenFile="token"))
+    second.with_name("token").write_text("second")
+    assert access.find().token(False) == "second"
+
+
+def test_errors_name_the_file_that_is_wrong(several):
+    first, second = several(named("a", "https://a"), "users: [")
+    refused(second, "is not YAML at line 1")
+    second.write_text("current-context: c")
+    refused(f"{first}:{second}", "has no context 'c'; it has: a.")
+    second.write_text("current-context: a\nusers: 5")
+    refused(second, "`users` is not a list")
+
+
+@pytest.mark.parametrize(("contents", "says"), [((None, None), "there is no kubeconfig"), (("", None), "is empty")])
+def test_several_that_hold_nothing(several, contents, says):
+    refused(several(*contents)[0], says)
+
+
 # --- mutations
 
 
@@ -299,6 +382,7 @@ BASES = (
     ),
     config({"server": "http://127.0.0.1:1"}, {"tokenFile": "token"}),
     config(user=plugin(args=["a"], env=[{"name": "A", "value": "b"}])),
+    config({"proxy-url": f"http://u:{SECRET}@127.0.0.1:1", "tls-server-name": "a"}),
 )
 
 

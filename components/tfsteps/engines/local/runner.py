@@ -14,7 +14,6 @@ from kfp.local import utils
 
 from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
-from tfsteps.engines.local.preload import Preloaded
 from tfsteps.engines.local.sdk_patches import patched
 from tfsteps.engines.local.step import Follower, Process
 from tfsteps.image import IMAGE
@@ -96,9 +95,9 @@ def run(
     if wrong := name_problem(run_id):
         raise PipelineError(f"run id {run_id!r} {wrong}", ExitCode.USAGE)
     say = say or Printer().say
-    with _jobs(run_id, say), PipelineLock() as lifeline, Preloaded() as preloaded, Guard() as guard:
+    with _jobs(run_id, say), PipelineLock() as lifeline, Guard() as guard:
         ours = {**(env or {}), **lifeline.env, RUN_ID: run_id}
-        start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard, preloaded=preloaded)
+        start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard)
         steps = _Steps(ours, start, observer, say)
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):

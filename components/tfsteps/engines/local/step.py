@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
-from tfsteps.engines.local.preload import Preloaded
+from tfsteps.engines.local.preload import Forked, can_fork
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.events import Replica, one_line
 from tfsteps.runs.store import Attempt
@@ -76,50 +76,17 @@ class Spawned:
             (os.killpg if number == signal.SIGKILL else os.kill)(self._popen.pid, number)
 
 
-class Forked:
-    """A child that the server with our modules forked."""
-
-    def __init__(
-        self, preloaded: Preloaded, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: int
-    ) -> None:
-        """Start `command`. OSError if the server is gone."""
-        self.output, theirs = os.pipe()
-        try:
-            self._connection = preloaded.start(command, env, os.fspath(cwd), theirs, guard)
-        except OSError:
-            os.close(self.output)
-            raise
-        finally:
-            os.close(theirs)
-
-    def ended(self) -> bool:
-        return bool(select.select([self._connection], [], [], 0)[0])
-
-    def wait(self) -> tuple[int, int]:
-        with self._connection:
-            answer = self._connection.recv(64) or b"0 -9"  # the server was killed: the guard ends what it forked
-        os.close(self.output)
-        pid, code = map(int, answer.split())
-        return pid, code
-
-    def send(self, number: signal.Signals) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.send(bytes([number]))
-
-
 class Process:
     """A running step. Its output is read by `lines`, its end by `wait`; a killed pipeline takes it along."""
 
-    def __init__(
-        self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: Guard, preloaded: Preloaded
-    ) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: Guard) -> None:
         """Start `command` with `env` laid over this process's environment. OSError if not even that is possible."""
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120
         whole = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **env}
         self._guard = guard
         self._child: Child = (
-            Forked(preloaded, command, whole, cwd, guard.pipe)
-            if preloaded.takes(command)
+            Forked(command, whole, os.fspath(cwd), guard.pipe)
+            if can_fork(command)
             else Spawned(command, whole, cwd, guard.pipe)
         )
 

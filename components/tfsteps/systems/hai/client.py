@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
+import urllib3
+from urllib3.exceptions import HTTPError
 
 from tfsteps import __version__
 from tfsteps.kube.access import Access
 from tfsteps.kube.answers import Check, ShapeError, an_answer, decode
 from tfsteps.kube.client import PATIENCE_SECONDS, Api
 from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
-from tfsteps.kube.lean_urllib3 import HTTPError, urllib3
 from tfsteps.kube.response import retry_after
 from tfsteps.systems.hai.access import SERVER, TOKEN
 from tfsteps.systems.hai.messages import newest, translated

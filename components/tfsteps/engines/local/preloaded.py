@@ -1,0 +1,27 @@
+"""What the fork server of `preload` imports: everything a launcher needs, used once. Importing it starts a session."""
+
+import contextlib
+import importlib
+import os
+import sys
+
+import msgspec
+
+from tfsteps import spec
+from tfsteps.engines.local.preload import LAUNCHERS
+from tfsteps.runs import identity
+from tfsteps.runs.status import Status
+from tfsteps.systems import registry
+
+_OTHERS = ("launcher.background", "systems.local.job_system", "launcher.metrics", "report")
+
+with contextlib.suppress(PermissionError):
+    os.setsid()  # Ctrl-C and a closed terminal are for the pipeline, which ends its steps
+sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+for name in ("multiprocessing.popen_forkserver", *LAUNCHERS, *(f"tfsteps.{other}" for other in _OTHERS)):
+    importlib.import_module(name)
+
+# Types are resolved when they are first used.
+spec.from_plain({"name": "warm", "command": ["true"], "roles": {"worker": {}}}, "warm-up", registry.options())
+_status = Status(identity=identity.Identity(run="r", task="t"), job="warm", system="local")
+msgspec.json.decode(msgspec.json.encode(_status), type=Status)
