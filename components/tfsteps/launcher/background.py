@@ -57,7 +57,7 @@ def start(
     if not os.fork():
         os.close(told)
         teller = _ReadyPipe(tell)
-        options: dict[str, Any] = {"here": base_dir, "observers": [teller], "tensorboard_url": tensorboard_url}
+        options: dict[str, Any] = {"base_dir": base_dir, "observers": [teller], "tensorboard_url": tensorboard_url}
         _stay(functools.partial(launch, job, identity, system, **options), teller)
     os.close(tell)
     with open(told, "rb") as answers:  # noqa: PTH123  a pipe
