@@ -72,7 +72,7 @@ mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken f
 
 lock: $(STAMP) ## update requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
-	  --all-extras --group dev --upgrade pyproject.toml -o requirements.lock
+	  --all-extras --group dev --override requirements.overrides --upgrade pyproject.toml -o requirements.lock
 	@$(MAKE) golden # what the launcher's image installs of it
 
 image: $(STAMP) ## the launcher's image, by docker or podman: [REGISTRY/]tfsteps/launcher:<version>; BASE is what it is built from
