@@ -8,6 +8,7 @@ import pytest
 from tests.support import finished
 from tests.unit.cli.command import refused, said, tfsteps
 from tfsteps import spec
+from tfsteps.cli.commands.files import Template
 from tfsteps.systems import registry
 
 GOOD = "name: good\ncommand: [python, train.py]\nroles: {worker: {replicas: 2}}\n"
@@ -23,6 +24,22 @@ def test_init_writes_a_job_that_is_valid_and_a_program_that_compiles(tmp_path, m
     assert err == f"Run it: tfsteps run {folder.removeprefix('.')}{'/' if folder != '.' else ''}job.yaml\n"
     assert not registry.get("local").warnings(spec.load(job, registry.options()))
     ast.parse(job.with_name("train.py").read_text())
+
+
+@pytest.mark.parametrize("template", Template)
+def test_every_template_is_a_valid_job_and_a_program_that_compiles(tmp_path, template):
+    assert tfsteps("init", tmp_path, "--template", template)[0] == 0
+    job = spec.load(tmp_path / "job.yaml", registry.options())
+    assert not registry.get("local").warnings(job)
+    assert (job.name, *job.command) == ("first" if template is Template.MIRRORED else template, "python", "train.py")
+    ast.parse((tmp_path / "train.py").read_text())
+
+
+def test_no_template_is_the_mirrored_one(tmp_path):
+    assert tfsteps("init", tmp_path / "a")[0] == 0
+    assert tfsteps("init", tmp_path / "b", "--template", "mirrored")[0] == 0
+    for name in ("job.yaml", "train.py"):
+        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "train.py"])

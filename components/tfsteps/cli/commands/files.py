@@ -1,5 +1,6 @@
 """The commands that write or check files: `init`, `validate`, `schema`, `report`."""
 
+import enum
 import pathlib
 import shlex
 from typing import Annotated
@@ -18,14 +19,34 @@ _STARTER = pathlib.Path(__file__).parents[1] / "starter"
 _STARTER_FILES = ("job.yaml", "train.py")
 
 
+class Template(enum.StrEnum):
+    """What `init` writes: a folder of `starter` each."""
+
+    SINGLE = "single"
+    MIRRORED = "mirrored"
+    PS = "ps"
+    EVALUATOR = "evaluator"
+    TF1 = "tf1"
+    KERAS = "keras"
+
+
 def init(
     folder: Annotated[
         pathlib.Path, typer.Argument(metavar="FOLDER", help="Target folder; created if missing.")
     ] = pathlib.Path(),
+    *,
+    template: Annotated[
+        Template,
+        typer.Option(
+            help="single: Keras in one process; mirrored: a training loop on two workers; ps: parameter servers; "
+            "evaluator: mirrored, and an evaluator; tf1: TensorFlow 1's parameter servers; keras: Keras' fit on two "
+            "workers."
+        ),
+    ] = Template.MIRRORED,
 ) -> None:
     """Write a first job that runs at once.
 
-    job.yaml, and the train.py that it runs on two workers. Nothing is overwritten.
+    job.yaml, and the train.py that its replicas run. Nothing is overwritten.
     """
     for name in _STARTER_FILES:
         if (folder / name).exists():
@@ -36,7 +57,7 @@ def init(
         folder.mkdir(parents=True, exist_ok=True)
         for name in _STARTER_FILES:
             with (folder / name).open("xb") as file:
-                file.write((_STARTER / name).read_bytes())
+                file.write((_STARTER / template / name).read_bytes())
             print(folder / name)
     except OSError as error:
         raise CommandError(f"folder {str(folder)!r} cannot be written: {error}; choose another one") from error

@@ -1,1 +1,1 @@
-"""What `tfsteps init` writes: a job file, and the training program that it starts."""
+"""What `tfsteps init` writes: for each template a job file, and the training program that it starts."""

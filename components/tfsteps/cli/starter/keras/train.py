@@ -1,0 +1,143 @@
+"""Train a Keras 3 model with `model.fit` on all workers of a job; save a checkpoint each epoch, go on after a restart.
+
+Keras 3 does not support several workers by itself: its `fit` fails under MultiWorkerMirroredStrategy. `Distributed` and
+`train` work around that by public methods alone; the losses are those of one process with all the data.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+
+import tensorflow as tf
+from tensorflow import keras
+
+OUTPUT = os.environ.get("TFSTEPS_OUTPUT_DIR", "output")
+LOGS = os.environ.get("TFSTEPS_LOG_DIR", f"{OUTPUT}/logs")
+MODEL = os.environ.get("TFSTEPS_MODEL_DIR", f"{OUTPUT}/model")
+CHECKPOINTS = f"{OUTPUT}/checkpoints"
+STEPS_PER_EPOCH = 20
+BATCH = 64
+
+
+class Distributed(keras.Model):
+    """Any Keras model, for `fit` and `evaluate` on several workers.
+
+    Keras averages what a step returns along an axis that its scalars do not have: here they have one.
+    """
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def call(self, x, training=False):
+        return self.network(x, training=training)
+
+    def train_step(self, data):
+        return {name: tf.reshape(value, [1]) for name, value in super().train_step(data).items()}
+
+    def test_step(self, data):
+        return {name: tf.reshape(value, [1]) for name, value in super().test_step(data).items()}
+
+
+class Save(keras.callbacks.Callback):
+    """Saves a checkpoint after each epoch on every worker, for that is one operation of all; writes scalars.
+
+    Keras' own BackupAndRestore and ModelCheckpoint would write one file from every worker.
+    """
+
+    def __init__(self, manager, epoch, writer):
+        super().__init__()
+        self.manager, self.epoch, self.writer = manager, epoch, writer
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epoch.assign(epoch + 1)
+        with self.writer.as_default():
+            for name, value in logs.items():
+                tf.summary.scalar(name, value, step=epoch + 1)
+        self.writer.flush()
+        self.manager.save(checkpoint_number=epoch + 1)
+        print(f"epoch {epoch + 1}", *(f"{name} {value:.4f}" for name, value in logs.items()), flush=True)
+
+
+def is_chief():
+    """Tell whether this process writes checkpoints, event files and the model: the chief, or worker 0 without one."""
+    config = json.loads(os.environ.get("TF_CONFIG", "{}"))
+    task = config.get("task", {"type": "worker", "index": 0})
+    return task["type"] == "chief" or ("chief" not in config.get("cluster", {}) and task["index"] == 0)
+
+
+def points(seed, first=0):
+    """Return batches without end of points in the plane and on which side of a circle they lie: put your data here."""
+
+    def batch(number):
+        x = tf.random.stateless_uniform([BATCH, 2], seed=[seed, tf.cast(number, tf.int32)], minval=-1, maxval=1)
+        return x, tf.cast(tf.norm(x, axis=1) < 0.75, tf.int32)
+
+    return tf.data.Dataset.range(first, 2**31 - 1).map(batch)
+
+
+def train(epochs):
+    """Train for `epochs`, those before a restart included."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else of TensorFlow; waits for every worker
+    with strategy.scope():
+        network = keras.Sequential([keras.Input([2]), keras.layers.Dense(32, "relu"), keras.layers.Dense(2)])
+        optimizer = keras.optimizers.Adam(0.02)
+        optimizer.build(network.trainable_variables)
+        epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
+    model = Distributed(network)  # outside of the scope: else `fit` tries to average the first batch, and fails
+
+    chief = is_chief()
+    checkpoint = tf.train.Checkpoint(network=network, optimizer=optimizer, epoch=epoch)
+    # Every worker has to save, but the chief's copy alone is kept; all restore from the chief's.
+    manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else tempfile.mkdtemp(), max_to_keep=2)
+    if latest := tf.train.latest_checkpoint(CHECKPOINTS):
+        checkpoint.restore(latest)
+        print(f"goes on after epoch {int(epoch.numpy())}", flush=True)
+
+    first = int(epoch.numpy())
+    seen = first * STEPS_PER_EPOCH
+    data = strategy.distribute_datasets_from_function(lambda context: points(context.input_pipeline_id, seen))
+    validation = strategy.distribute_datasets_from_function(lambda context: points(1000 + context.input_pipeline_id))
+    writer = tf.summary.create_file_writer(LOGS) if chief else tf.summary.create_noop_writer()
+    with strategy.scope():
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer, loss, metrics=["accuracy"])
+        model.fit(
+            data,
+            initial_epoch=first,
+            epochs=epochs,
+            steps_per_epoch=STEPS_PER_EPOCH,
+            validation_data=validation,
+            validation_steps=5,
+            shuffle=False,
+            verbose=0,
+            callbacks=[Save(manager, epoch, writer)],
+        )
+    if chief:
+        network.export(MODEL, verbose=False)
+        print(f"exported to {MODEL}", flush=True)
+    leave(strategy)
+
+
+def leave(strategy):
+    """Meet every worker once more, then end at once: the usual way out is slow when the first one has gone."""
+
+    def meet():
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones([])))
+
+    try:
+        tf.function(meet)()
+    except tf.errors.OpError:
+        print("the others have gone already", flush=True)  # their work is saved
+    time.sleep(0.5)  # the others may still be reading the last message
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=5, help="passes of 20 steps")
+    train(parser.parse_args().epochs)
