@@ -18,7 +18,8 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _STANDIN = [
     "images/standin/Dockerfile",
     "components/tfsteps/__init__.py",
-    "components/tfsteps/event_files.py",
+    "components/tfsteps/tensorboard/__init__.py",
+    "components/tfsteps/tensorboard/event_files.py",
     "tests/support/event_writer.py",
     "tests/programs/standin.py",
 ]

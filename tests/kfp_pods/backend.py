@@ -108,7 +108,9 @@ class Step:
         return [*container["command"], *filled]
 
     def _compiled(self):
-        return yaml.safe_load((pathlib.Path(tfsteps.__file__).parent / self.component / "component.yaml").read_text())
+        return yaml.safe_load(
+            (pathlib.Path(tfsteps.__file__).parent / "steps" / self.component / "component.yaml").read_text()
+        )
 
 
 class Backend:
