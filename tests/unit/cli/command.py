@@ -1,20 +1,23 @@
 """The command: in this process for tests of what it prints, and its program for those of how it behaves."""
 
+import functools
 import os
 import pathlib
 import subprocess
 import sys
 
-from typer.testing import CliRunner
+from typer import testing
 
 from tfsteps.cli.app import app
 
+# The runner makes all commands anew for each call, which takes 20 ms; hundreds of tests need them once.
+testing._get_command = functools.cache(testing._get_command)
 COMMAND = str(pathlib.Path(sys.executable).with_name("tfsteps"))
 
 
 def tfsteps(*args, input=None):  # noqa: A002  the runner's word
     """Run `tfsteps` with some arguments; return its exit code, standard output and standard error."""
-    result = CliRunner().invoke(app, [str(arg) for arg in args], input=input, prog_name="tfsteps")
+    result = testing.CliRunner().invoke(app, [str(arg) for arg in args], input=input, prog_name="tfsteps")
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout, result.stderr
