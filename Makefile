@@ -38,8 +38,8 @@ else
 	$(BIN)/pytest -m 'not cluster' $(ARGS)
 endif
 
-test-unit: $(STAMP) ## the fast tests, without a cluster: unit, wire, golden; a minute
-	$(BIN)/pytest -q -n auto -m 'not cluster' tests/unit tests/wire tests/golden tests/faults $(ARGS)
+test-unit: $(STAMP) ## the fast tests, without a cluster: unit, wire, golden
+	$(BIN)/pytest -q -n 4 --dist worksteal -m 'not cluster' tests/unit tests/wire tests/golden tests/faults $(ARGS)
 
 check: $(STAMP) ## format, lint, types, layers, duplicates, documentation, golden and generated files
 	$(BIN)/ruff format --check $(SOURCES)
