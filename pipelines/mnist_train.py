@@ -76,7 +76,7 @@ def batches(first: int, pipeline: int) -> tf.data.Dataset:
     def batch(i: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         seed = tf.stack([tf.cast(pipeline, tf.int64), i])
         chosen = tf.random.stateless_uniform([BATCH], seed, maxval=labels.shape[0], dtype=tf.int32)
-        return tf.group_objects(images, chosen), tf.group_objects(labels, chosen)
+        return tf.gather(images, chosen), tf.gather(labels, chosen)
 
     return tf.data.Dataset.range(first, tf.int64.max).map(batch)
 
