@@ -289,7 +289,8 @@ def _(environment: Environment) -> None:
     secret = environment.api.create(
         _SECRETS, environment.namespace, {"metadata": {"name": "hub"}, "stringData": {"token": "x"}}
     )
-    fields = {"env": {"TOKEN": {"secret": "hub", "key": "token"}}, "deadlines": {"pending": "25s"}}
+    # long enough for a busy node to try to start the pod
+    fields = {"env": {"TOKEN": {"secret": "hub", "key": "token"}}, "deadlines": {"pending": "45s"}}
     launcher = environment.launch({**_WORKER, **_LONG, **environment.system.created_suspended(), **fields})
     launcher.until(State.SUSPENDED)
     environment.api.delete(_SECRETS, environment.namespace, "hub", secret["metadata"]["uid"])

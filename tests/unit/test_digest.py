@@ -82,6 +82,12 @@ def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
     )
 
 
+def test_the_deletion_of_a_job_comes_before_the_pods_that_went_with_it():
+    ended = status([incarnation(5, None, reason="PodDeleted")], reason="Deleted", message="Gone.")
+    ended.state = State.LOST
+    assert failure_summary(ended, printed()).summary.startswith("Gone. Before that, worker-0 failed: its pod was taken")
+
+
 def test_the_one_that_the_system_blames_comes_first():
     assert (
         failure_summary(status([incarnation(5, 1)], [incarnation(9, 1)]), printed(), "worker-1").replica == "worker-1"

@@ -34,7 +34,7 @@ _TAKEN = {
     "DeletionByPodGC",
     "TerminationByKubelet",
 }
-_NOT_BY_A_REPLICA = {"DeadlineExceeded", "Timeout", "Watchdog", "MarkedFailed"}
+_NOT_BY_A_REPLICA = {"DeadlineExceeded", "Timeout", "Watchdog", "MarkedFailed", "Deleted"}
 """Reasons of a job that failed for something else than the end of a replica, which may have failed before."""
 
 _PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
