@@ -240,6 +240,7 @@ def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> N
     """See the job through to its end, and record it."""
     status = recorder.status
     _identify(status, handle)
+    recorder.save()  # others find the job by it
     final, exceeded = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url

@@ -47,7 +47,7 @@ class Recorder:
         self._dirty = False  # whether the status is another one than that on disk
         self._saved, self._saved_at = status.state, 0.0  # the state that was saved last, and when
         self._incarnations = Incarnations(status.replicas)
-        self._save()
+        self.save()
         self._must_be_saved()
 
     def see(self, event: Event) -> None:
@@ -71,7 +71,7 @@ class Recorder:
             case JobChanged():
                 change_state(self.status, event, self._incarnations.started)
         if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
-            self._save()
+            self.save()
         else:
             self._dirty = True
             self._save_if_due()
@@ -89,9 +89,10 @@ class Recorder:
     def _save_if_due(self) -> None:
         """Save what is new, or was refused by a disk that may have room again; a status of many replicas is long."""
         if (self._dirty or self._unsaved) and time.monotonic() - self._saved_at > _SAVE_SECONDS:
-            self._save()
+            self.save()
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the status to disk now. One that cannot be written is tried again with later events."""
         self._saved, self._saved_at, self._dirty = self.status.state, time.monotonic(), False
         try:
             self._write(self.status)
