@@ -28,7 +28,7 @@ class StepResult(msgspec.Struct, frozen=True):
     Attributes:
         sentence: For people.
         code: The exit code.
-        meaning: What the code says here; empty = `Exit.meaning`.
+        meaning: What the code says here; empty = `ExitCode.meaning`.
         stored: `name: address` of what was stored of a step that failed.
     """
 

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 Node = Mapping[str, Any]
 
-_PROGRAM = re.compile(r"tfsteps\.steps\.(?P<step>\w+)\.launcher")
+PROGRAM = re.compile(r"tfsteps\.steps\.(?P<step>\w+)\.launcher")
+"""Module of the program that a step's container starts."""
+
 UNKNOWN = object()
 """Stands for a value that only the run knows."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from tfsteps.engines.kfp import driver_rules
 from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.engines.kfp.driver_rules import STUBS, is_finalizer
-from tfsteps.engines.kfp.graph import Node, calls
+from tfsteps.engines.kfp.graph import PROGRAM, Node, calls
 from tfsteps.engines.manifests import documents
 
 _WHOLE = "{{$}}"
@@ -15,7 +15,6 @@ _PLACEHOLDER = re.compile(r"\{\{\$\.pipeline_\w+\}\}")
 _TASK_UUID = "{{$.pipeline_task_uuid}}"
 _INPUT = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 _METADATA = re.compile(r"\{\{\$\.\w+\.artifacts\['[^']+'\]\.metadata")
-_LAUNCHER = re.compile(r"tfsteps\.steps\.\w+\.launcher")
 
 
 def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
@@ -155,7 +154,7 @@ def _cached_finalizer(task: Node, container: Node) -> Iterator[str]:
 
 
 def _is_launcher(container: Node) -> bool:
-    return any(_LAUNCHER.fullmatch(word) for word in container.get("command", []))
+    return any(PROGRAM.fullmatch(word) for word in container.get("command", []))
 
 
 def _placeholders(value: Any) -> Iterator[str]:
