@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import stat
 
 import pytest
 
@@ -38,6 +39,13 @@ def home(tmp_path, monkeypatch):
     folder = tmp_path / "home"
     monkeypatch.setenv("TFSTEPS_HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def machine():
+    """Fail the test that, run as root, has put a file in the place of the null device: no container would start."""
+    yield
+    assert stat.S_ISCHR(pathlib.Path(os.devnull).stat().st_mode), f"this test has replaced {os.devnull}"
 
 
 @pytest.fixture

@@ -37,7 +37,8 @@ def test_good(): pass
 def test_a_skipped_test_fails_in_ci_with_its_reason(tmp_path, ci, whole, outcome):
     module = "import pytest\npytest.skip('no driver', allow_module_level=True)" if whole else TESTS
     (tmp_path / "test_some.py").write_text(module)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.skips", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.support.skips", "-p", "no:cacheprovider"]
     env = {**os.environ, "CI": ci, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     ran = subprocess.run([*command, tmp_path], capture_output=True, text=True, check=False, env=env, cwd=tmp_path)
     assert outcome in ran.stdout.rpartition("\n==")[2], ran.stdout + ran.stderr

@@ -71,7 +71,7 @@ def test_lines_of_one_mebibyte_and_a_slow_reader_take_little_memory(tmp_path):
     assert peak < 64 << 10, "KiB"
 
 
-def test_a_job_that_prints_little_takes_29_mib():
+def test_a_job_that_prints_little_takes_29_mib(tmp_path):
     pods = [pod("running", f"worker-{index}", f"p{index}") for index in range(4)]
 
     def script(asked):
@@ -82,7 +82,7 @@ def test_a_job_that_prints_little_takes_29_mib():
         return events() if "watch" in asked.query else listed(*pods)
 
     with serve(script) as server:
-        command = [sys.executable, "-c", LAUNCHER, server.access().server, "/dev/null", json.dumps(tfjob())]
+        command = [sys.executable, "-c", LAUNCHER, server.access().server, str(tmp_path / "log"), json.dumps(tfjob())]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert int(done.stderr) < 29 << 10, "KiB"
 
