@@ -9,7 +9,7 @@ train = argo_step("train")
 """Run one distributed TensorFlow job and wait for its end."""
 
 launch = argo_step("launch")
-"""Create one distributed TensorFlow job, or adopt it, and end."""
+"""Create one distributed TensorFlow job, or adopt it, and exit."""
 
 wait = argo_step("wait")
 """Follow the job of a `launch` step to its end."""

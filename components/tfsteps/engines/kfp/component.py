@@ -1,5 +1,6 @@
 """Container components that start our launchers: never cached, one argument, the run id filled in."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -75,22 +76,39 @@ def _with_resources(task: Any) -> Any:
 
 def finalizer_component(function: Callable[..., Any]) -> LauncherComponent:
     """Make a component that cleans up, of a function that returns a container spec; each input needs a default."""
-    made = launcher_component(function)
-    return LauncherComponent(made.component_spec, made.pipeline_func, finalizer=True)
+    component = launcher_component(function)
+    return LauncherComponent(component.component_spec, component.pipeline_func, finalizer=True)
 
 
-def launcher_component(function: Callable[..., Any]) -> LauncherComponent:
-    """Make a component of a function that returns a container spec.
+def launcher_component(
+    function: Callable[..., Any] | None = None,
+    *,
+    inputs_of: LauncherComponent | None = None,
+    outputs_of: LauncherComponent | None = None,
+) -> Any:
+    """Make a `LauncherComponent` of a function that returns a container spec: a decorator, with or without arguments.
 
-    Where it takes a `dsl.TaskConfig`, what authors set on its tasks goes to the job's replicas; variables and volumes
-    go to the launcher too. An output may have the name of an input: its parameter's has `_` at the end then.
+    Where the component takes a `dsl.TaskConfig`, what authors set on its tasks goes to the job's replicas; variables
+    and volumes go to the launcher too.
+
+    Args:
+        function: Its parameters are the inputs and outputs.
+        inputs_of: A component whose inputs this one has too, before those of the function.
+        outputs_of: A component whose outputs this one has too, before those of the function.
     """
-    plain = dsl.container_component(function)
-    outputs = plain.component_spec.outputs or {}
-    plain.component_spec.outputs = {name.removesuffix("_"): output for name, output in outputs.items()} or None
-    if any(spec.type == "TaskConfig" for spec in (plain.component_spec.inputs or {}).values()):
+    if function is None:
+        return functools.partial(launcher_component, inputs_of=inputs_of, outputs_of=outputs_of)
+    component = dsl.container_component(function)
+    spec = component.component_spec
+    spec.inputs = {**_declared(inputs_of, "inputs"), **(spec.inputs or {})} or None
+    spec.outputs = {**_declared(outputs_of, "outputs"), **(spec.outputs or {})} or None
+    if any(parameter.type == "TaskConfig" for parameter in (spec.inputs or {}).values()):
         # container_component takes no passthroughs, but the compiler reads them from here.
-        plain.component_spec.task_config_passthroughs = [
+        spec.task_config_passthroughs = [
             dsl.TaskConfigPassthrough(field=field, apply_to_task=both) for field, both in _PASSTHROUGHS
         ]
-    return LauncherComponent(plain.component_spec, plain.pipeline_func)
+    return LauncherComponent(spec, component.pipeline_func)
+
+
+def _declared(component: LauncherComponent | None, what: str) -> dict[str, Any]:
+    return getattr(component.component_spec, what) or {} if component else {}

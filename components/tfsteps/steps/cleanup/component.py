@@ -17,19 +17,19 @@ def cleanup(
     system: str = "auto",
     run_id: str = "",
 ) -> dsl.ContainerSpec:
-    """Remove what the jobs of the run left: a finalizer. Green also where nothing is left.
+    """Remove what the jobs of the run left. A finalizer: it succeeds also where nothing is left.
 
-    A job that has not ended is deleted; to one that has, the clean-up policy is applied. Use it as the exit task of a
+    It deletes a job that has not ended, and applies the clean-up policy to one that has. Use it as the exit task of a
     `dsl.ExitHandler`, or as `cleanup().after(step).ignore_upstream_failure()`.
 
     Args:
         scope: siblings = the jobs of the steps that this one waited for: all within its exit handler, or those that it
             is `after`; elsewhere the steps beside it that have ended. run = all jobs of the run.
-        on_end: What becomes of jobs that have ended: keep, delete_pods or delete. Empty = each job's own policy.
-        system: The job system. auto = the one that fits the cluster in a pod, else local.
-        run_id: The run. Filled in by itself in pipelines; empty = taken from the output path.
+        on_end: What happens to jobs that have ended: keep, delete_pods or delete. Empty = each job's own policy.
+        system: The job system. auto = in a pod the one that the cluster serves, else local.
+        run_id: The run. A pipeline fills it in; empty = taken from the output path.
 
     Returns:
-        removed: Names of the jobs that something was removed of; empty = there was nothing left.
+        removed: Names of the jobs of which something was removed; empty = nothing was left.
     """
     return container_spec("tfsteps.steps.cleanup.launcher")

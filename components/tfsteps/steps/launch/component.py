@@ -1,74 +1,26 @@
 """The `launch` component's interface; its work is done by `launcher`."""
 
 # kfp reads this signature: its parameters look unused, are many, and have kfp's own types, `X | None` not among them.
-# ruff: noqa: ARG001, D417, PLR0917, UP045
-# mypy: disable-error-code="valid-type, type-arg"
-
-from typing import Optional
+# ruff: noqa: ARG001
+# mypy: disable-error-code="valid-type, type-arg, untyped-decorator"
 
 from kfp import dsl
 
 from tfsteps.engines.kfp.component import container_spec, launcher_component
+from tfsteps.steps.train.component import train
 
 
-@launcher_component
-def launch(
-    job: dsl.OutputPath(dict),
-    spec: Optional[dict] = None,
-    name: str = "",
-    image: str = "",
-    command: Optional[list] = None,
-    args: Optional[list] = None,
-    env: Optional[dict] = None,
-    chief: Optional[int] = None,
-    workers: Optional[int] = None,
-    ps: Optional[int] = None,
-    evaluator: Optional[int] = None,
-    cpu: str = "",
-    memory: str = "",
-    gpu: Optional[int] = None,
-    restart: str = "",
-    backoff_limit: Optional[int] = None,
-    deadlines: Optional[dict] = None,
-    metric_tags: Optional[dict] = None,
-    data: str = "",
-    system: str = "auto",
-    run_id: str = "",
-    task_config: dsl.TaskConfig = None,
-) -> dsl.ContainerSpec:
-    """Create one distributed TensorFlow job, or adopt it, and end. Its end is a `wait` step's business.
+@launcher_component(inputs_of=train)
+def launch(job: dsl.OutputPath(dict)) -> dsl.ContainerSpec:
+    """Create one distributed TensorFlow job, or adopt it, and exit. A `wait` step follows the job to its end.
 
-    Until a `wait` step follows the job, nobody enforces its deadlines but the job system. A run that ends takes it
-    along: locally at once, on a cluster when its Workflow is deleted, or by a `cleanup` step or the janitor.
+    Until a `wait` step follows the job, only the job system enforces its deadlines. The end of the run ends the job:
+    locally at once; on a cluster when its Workflow is deleted, by a `cleanup` step, or by the janitor.
 
     Inputs are those of `train`.
 
-    Args:
-        spec: A whole job, in the words of the job file. Empty = the other inputs say everything.
-        name: Stem of the job's name: 1 to 63 lower-case letters, digits and '-'.
-        image: Container image of every role; local runs do not use it.
-        command: Program and its first arguments. Empty = the image's entrypoint; local runs need one.
-        args: Further arguments. An empty list takes away those of `spec`.
-        env: Environment variables, added to those of `spec`.
-        chief: Number of chiefs: 0 or 1. 0 takes away that of `spec`.
-        workers: Number of workers. 0 takes away those of `spec`.
-        ps: Number of parameter servers. 0 takes away those of `spec`.
-        evaluator: Number of evaluators: 0 or 1. 0 takes away that of `spec`.
-        cpu: Cores of each replica, such as 2 or 500m.
-        memory: Memory of each replica, such as 4Gi.
-        gpu: Whole GPUs of each replica.
-        restart: Which ends of a replica are tried again: never, on_failure, always or exit_code.
-        backoff_limit: Restarts of the whole job before it counts as failed.
-        deadlines: Of queue, pending, running, no_progress and total: seconds, or text such as 30m.
-        metric_tags: Name of each metric and the tag of its scalar in the event files, such as {"loss": "train/loss"}.
-        data: Path or URI of the data, as the replicas see it; they find it in TFSTEPS_DATA.
-        system: The job system. auto = the one that fits the cluster in a pod, else local.
-        run_id: Groups the jobs of a run. Filled in by itself in pipelines; empty = taken from the output path.
-        task_config: Do not set. Kubeflow Pipelines fills it with what is set on the task (resources, node selector,
-            tolerations, affinity, env, volumes), which the replicas get.
-
     Returns:
-        job: All that a `wait` step needs: name, uid, system, namespace, run, task, attempt, created, the folders
-            output, model and logs, and the whole job, as JSON in text, in spec.
+        job: What a `wait` step needs: name, uid, system, namespace, run, task, attempt, created, the folders output,
+            model and logs, and spec, the whole job as JSON text.
     """
     return container_spec("tfsteps.steps.launch.launcher")

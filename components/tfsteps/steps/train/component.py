@@ -43,45 +43,45 @@ def train(
     run_id: str = "",
     task_config: dsl.TaskConfig = None,
 ) -> dsl.ContainerSpec:
-    """Run one distributed TensorFlow job and wait for its end. Green exactly when the job succeeded.
+    """Run one distributed TensorFlow job and wait for its end. The step succeeds exactly when the job does.
 
-    Each input but the last four stands for a field of the job file and is laid over `spec`; left out or empty, it
-    changes nothing.
+    Each input but the last four sets a field of the job, and overrides `spec`. One that is left out or empty changes
+    nothing.
 
     Args:
-        spec: A whole job, in the words of the job file. Empty = the other inputs say everything.
+        spec: A whole job, with the fields of a job file. Empty = the other inputs describe it.
         name: Stem of the job's name: 1 to 63 lower-case letters, digits and '-'.
         image: Container image of every role; local runs do not use it.
         command: Program and its first arguments. Empty = the image's entrypoint; local runs need one.
-        args: Further arguments. An empty list takes away those of `spec`.
+        args: Further arguments. An empty list removes those of `spec`.
         env: Environment variables, added to those of `spec`.
-        chief: Number of chiefs: 0 or 1. 0 takes away that of `spec`.
-        workers: Number of workers. 0 takes away those of `spec`.
-        ps: Number of parameter servers. 0 takes away those of `spec`.
-        evaluator: Number of evaluators: 0 or 1. 0 takes away that of `spec`.
+        chief: Number of chiefs: 0 or 1. 0 removes the chief of `spec`.
+        workers: Number of workers. 0 removes those of `spec`.
+        ps: Number of parameter servers. 0 removes those of `spec`.
+        evaluator: Number of evaluators: 0 or 1. 0 removes the evaluator of `spec`.
         cpu: Cores of each replica, such as 2 or 500m.
         memory: Memory of each replica, such as 4Gi.
         gpu: Whole GPUs of each replica.
-        restart: Which ends of a replica are tried again: never, on_failure, always or exit_code.
+        restart: When a replica is restarted: never, on_failure, always or exit_code.
         backoff_limit: Restarts of the whole job before it counts as failed.
-        deadlines: Of queue, pending, running, no_progress and total: seconds, or text such as 30m.
+        deadlines: Limits of queue, pending, running, no_progress and total: seconds, or text such as 30m.
         metric_tags: Name of each metric and the tag of its scalar in the event files, such as {"loss": "train/loss"}.
-        data: Path or URI of the data, as the replicas see it; they find it in TFSTEPS_DATA.
-        system: The job system. auto = the one that fits the cluster in a pod, else local.
-        run_id: Groups the jobs of a run. Filled in by itself in pipelines; empty = taken from the output path.
-        task_config: Do not set. Kubeflow Pipelines fills it with what is set on the task (resources, node selector,
-            tolerations, affinity, env, volumes), which the replicas get.
+        data: Path or URI of the data, as the replicas see it. They read it from the variable TFSTEPS_DATA.
+        system: The job system. auto = in a pod the one that the cluster serves, else local.
+        run_id: Groups the jobs of a run. A pipeline fills it in; empty = taken from the output path.
+        task_config: Do not set. Kubeflow Pipelines fills it with the task's resources, node selector, tolerations,
+            affinity, env and volumes, which the replicas get.
 
     Returns:
         job: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs, and
             the metrics.
-        tensorboard_url: Address of the TensorBoard; empty = none is up.
+        tensorboard_url: Address of the TensorBoard; empty = none is running.
         failure: Why the job failed, in one sentence; empty = it did not.
         fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not
             fail.
-        model: The model. Its true place, as the replicas see it, is metadata["path"].
-        metrics: The metrics that `metric_tags` names and the event files hold.
-        logs: Every line of every replica, with time stamps. The folder of the event files is metadata["path"].
-        report: The run report, one self-contained page.
+        model: The model. metadata["path"] is its path as the replicas see it.
+        metrics: The metrics that the job names, as far as its event files have them.
+        logs: Every line of every replica, with timestamps. metadata["path"] is the folder of the event files.
+        report: The run report, a single HTML file.
     """
     return container_spec("tfsteps.steps.train.launcher")
