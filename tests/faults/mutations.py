@@ -13,7 +13,9 @@ import tfsteps
 from tests.faults.cases import CASES, Case
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
-_API, _WATCH, _LOGS, _LINES = (f"kube/{name}.py" for name in ("client", "watch", "logs", "log_lines"))
+_API, _HTTP, _WATCH, _LOGS, _LINES = (
+    f"kube/{name}.py" for name in ("client", "http_client", "watch", "logs", "log_lines")
+)
 _SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "pipeline/launcher_pod"))
 
 
@@ -68,8 +70,9 @@ def _matches(case: Case, cases: dict[str, str]) -> bool:
 
 _HASTY = Edit(  # what is late is taken for lost
     _API,
-    "        response = self._send(method, path, query or {}, content, quiet, refused=False)\n",
-    "        response = self._send(method, path, query or {}, content, min(quiet, 1.2), refused=False)\n"
+    "        response = self._answer(method, path, query or {}, content, read_seconds, refused=False)\n",
+    "        quiet = self._read_seconds if read_seconds is None else read_seconds\n"
+    "        response = self._answer(method, path, query or {}, content, min(quiet, 1.2), refused=False)\n"
     '        if getattr(response.connection, "sock", None):\n'
     "            response.connection.sock.settimeout(quiet)\n",
 )
@@ -140,7 +143,7 @@ MUTANTS = (
         "does not read its token again when it is refused",
         (
             *_NO_NEW_TOKEN,
-            Edit(_API, "        error.transient = error.status == 401 and self._accepted\n", ""),
+            Edit(_API, "        error.transient = error.status == 401 and self.known\n", ""),
             Edit(_JOB, "Cause.CANCELLED: 20.0", "Cause.CANCELLED: -1.0"),
             *_FRAGILE_WATCH,
             _NO_LAST_LOOK,
@@ -177,8 +180,8 @@ MUTANTS = (
     Mutant(
         "takes what was allowed before, and is refused now, for refused for good",
         (
-            Edit(_API, "        error.transient = error.status == 401 and self._accepted\n", ""),
-            Edit(_API, "                error.transient |= allowed and error.status == 403\n", ""),
+            Edit(_API, "        error.transient = error.status == 401 and self.known\n", ""),
+            Edit(_HTTP, "                error.transient |= allowed and error.status == 403\n", ""),
         ),
         {"create": "401 always", "get after 409": "401 always|403 always"},
     ),

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, completed, refusal, serve
 from tfsteps import spec
-from tfsteps.kube import access, client, watch
+from tfsteps.kube import access, client, http_client, watch
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
@@ -122,7 +122,7 @@ def outside(monkeypatch, tmp_path):
     """Outside of pods, and in a hurry."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
-    for module in (client, watch):
+    for module in (http_client, watch):
         monkeypatch.setattr(module, "_FIRST_PAUSE", 0.02)
         monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.1)
 

@@ -1,36 +1,25 @@
 """Requests to the API server: one warm connection pool, errors by kind, waits while the server cannot answer."""
 
 import contextlib
-import copy
-import email.utils
-import random
+import functools
 import re
 import sys
-import time
-import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from tfsteps import __version__
-from tfsteps.kube import answers, connections
-from tfsteps.kube.access import Access, AccessError
-from tfsteps.kube.answers import Check, ShapeError
-from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
+from tfsteps.kube import answers
+from tfsteps.kube.access import Access
+from tfsteps.kube.answers import Check
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.http_client import PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
 
-PATIENCE_SECONDS = 600.0
-"""How long a request is tried again while the API server cannot be reached, asks to wait, or something else answers."""
-
-_CONNECT_SECONDS = 5.0
-_READ_SECONDS = 30.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 _PAGE = "250"  # objects
-_SLICE_SECONDS = 0.1
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
 
 
@@ -48,66 +37,13 @@ class Resource(msgspec.Struct, frozen=True):
         return "/".join(part for part in parts if part)
 
 
-class StopFlag:
-    """A flag that can be waited for, and set in a signal handler: an Event's lock may be held when the signal comes."""
+class Api(HttpClient):
+    """A client of one cluster. Safe to use from several threads."""
 
-    def __init__(self) -> None:
-        """Begin unset."""
-        self._set = False
-
-    def set(self) -> None:
-        """Set it for good."""
-        self._set = True
-
-    def is_set(self) -> bool:
-        """Tell whether it is set."""
-        return self._set
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until it is set, at most `seconds`; tell whether it is."""
-        end = time.monotonic() + seconds
-        while not self._set and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, _SLICE_SECONDS))
-        return self._set
-
-
-class Api:
-    """A client of one cluster. Safe to use from several threads.
-
-    Attributes:
-        access: Where and as whom.
-        stopping: Once set, no request is tried again.
-        patience: Seconds that a request is tried again.
-    """
-
-    def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = _READ_SECONDS) -> None:
-        """Connect at the first request; each is tried again for `patience` seconds, and waits so long for an answer."""
-        self.access = access
-        self._read_seconds = read_seconds
-        self.stopping = StopFlag()
-        self._ahead: float | None = None  # the server's clock minus our monotonic one
-        self.patience = patience
-        self._accepted = False
+    def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = READ_SECONDS) -> None:
+        """Connect at the first request; each is retried for `patience` seconds, and waits so long for an answer."""
+        super().__init__(access, patience, read_seconds)
         self._warned: set[str] = set()
-        self._base = urllib.parse.urlsplit(access.server)
-        self._pool = connections.pool(access)
-
-    def copy(self, patience: float | None = None) -> Self:
-        """Return a client with the same connections that is not stopping: for what is left to do at the end.
-
-        With `patience` in seconds it takes no longer than about that, in place of this client's.
-        """
-        other = copy.copy(self)
-        other.stopping = StopFlag()
-        if patience is not None:
-            other.patience = patience
-            other._read_seconds = min(self._read_seconds, patience / 2)  # noqa: SLF001  a copy of ours
-        return other
-
-    def connect(self) -> None:
-        """Open a connection, so that the next request finds it there. If that fails, the request opens one itself."""
-        with contextlib.suppress(HTTPError, OSError, ValueError):
-            connections.give_back(self._pool, connections.take(self._pool, _CONNECT_SECONDS))
 
     # --- one call a verb
 
@@ -219,17 +155,7 @@ class Api:
             ApiError: It refused, or could not answer for as long as our patience lasts.
             Stopped: `stopping` was set meanwhile.
         """
-        for pause in self._pauses():
-            try:
-                return self.send(method, path, query, body, check)
-            except ApiError as error:
-                error.transient |= allowed and error.status == 403
-                if not error.unavailable or pause is None:
-                    raise
-                wait = max(pause, error.retry_after)
-            if self.stopping.wait(wait):
-                raise Stopped
-        raise AssertionError
+        return self.retry(functools.partial(self.send, method, path, query, body, check), allowed=allowed)
 
     def send(
         self,
@@ -267,11 +193,10 @@ class Api:
         Raises:
             ApiError: Any answer that is not a success, or none.
         """
-        quiet = self._read_seconds if read_seconds is None else read_seconds
-        response = self._send(method, path, query or {}, content, quiet, refused=False)
+        response = self._answer(method, path, query or {}, content, read_seconds, refused=False)
         if response.status == 401:
             response.drain_conn()
-            response = self._send(method, path, query or {}, content, quiet, refused=True)
+            response = self._answer(method, path, query or {}, content, read_seconds, refused=True)
         if not is_good(response.status, response.headers):
             text = b""
             with contextlib.suppress(HTTPError, OSError):
@@ -291,23 +216,17 @@ class Api:
         Raises:
             ApiError: It could not be sent.
         """
-        with self._unreachable():
-            target, headers = self._head("GET", path, query, refused=refused)
-            return Stream(self._pool, target, {"Host": self._base.netloc.rpartition("@")[2], **headers})
+        with self.unreachable():
+            host = {"Host": self._base.netloc.rpartition("@")[2]}
+            headers = self._with_agent(self._headers("GET", refused=refused))
+            return Stream(self._pool, self._target(path, query), {**host, **headers})
 
     def refused(self, request: str, status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
         """Return the error that an answer stands for, and note whether it knows us."""
         error = refusal(request, status, headers, text)
-        error.transient = error.status == 401 and self._accepted
-        self._accepted |= error.reason not in {"", "Unauthorized"}
+        error.transient = error.status == 401 and self.known
+        self.known |= error.reason not in {"", "Unauthorized"}
         return error
-
-    def accepted(self, headers: Mapping[str, str]) -> None:
-        """Note that a request was answered as it should be, and when."""
-        self._accepted = True
-        with contextlib.suppress(ValueError):  # a Date that is none, or absent
-            told = email.utils.parsedate_to_datetime(headers.get("Date", ""))
-            self._ahead = told.timestamp() - time.monotonic()
 
     def _show_warnings(self, headers: Mapping[str, str]) -> None:
         for quoted in _WARNING.findall(headers.get("Warning", "")):
@@ -317,58 +236,25 @@ class Api:
                 with contextlib.suppress(OSError):
                     sys.stderr.write(f"warning: {warning}\n")
 
-    def server_time(self) -> float | None:
-        """Return what the server's clock shows now, in seconds since the epoch; None where it never told.
-
-        To compare with the time stamps of objects: our own clock may differ by hours.
-        """
-        return None if self._ahead is None else time.monotonic() + self._ahead
-
-    def _send(
-        self, method: str, path: str, query: Mapping[str, str], content: bytes | None, read: float, *, refused: bool
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        content: bytes | None,
+        read_seconds: float | None,
+        *,
+        refused: bool,
     ) -> urllib3.BaseHTTPResponse:
-        with self._unreachable():
-            url, headers = self._head(method, path, query, refused=refused)
-            timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=read)
-            return self._pool.urlopen(
-                method, url, content, headers, timeout=timeout, preload_content=False, redirect=False
-            )
+        with self.unreachable():
+            headers = self._headers(method, refused=refused)
+            return self.exchange(method, path, query, content, headers, read_seconds=read_seconds)
 
-    def _head(
-        self, method: str, path: str, query: Mapping[str, str], *, refused: bool
-    ) -> tuple[str, Mapping[str, str]]:
-        """Return a request's target and headers."""
+    def _headers(self, method: str, *, refused: bool) -> Mapping[str, str]:
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Accept": "application/json", "User-Agent": f"tfsteps/{__version__}", "Content-Type": kind}
-        if token := self.access.token(refused):
-            headers["Authorization"] = f"Bearer {token}"
-        return self._base.path.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else ""), headers
-
-    @contextlib.contextmanager
-    def _unreachable(self) -> Iterator[None]:
-        try:
-            yield
-        except AccessError as error:
-            raise ApiError(str(error), 401) from error
-        except (HTTPError, OSError, ValueError) as error:  # a ValueError: a token that no header can hold
-            raise ApiError(f"{self.access.name} cannot be reached: {error}") from error
-
-    def _pauses(self) -> Iterator[float | None]:
-        """Yield how long to wait before each further try, None before the last."""
-        end = time.monotonic() + self.patience
-        pause = _FIRST_PAUSE
-        while time.monotonic() + pause < end:
-            yield pause * random.uniform(0.5, 1.5)  # noqa: S311  spreads launchers, no secret
-            pause = min(pause * 2, _LONGEST_PAUSE)
-        yield None
-
-
-def checked(request: str, content: bytes | str, check: Check | None) -> dict[str, Any]:
-    """Return the JSON object that `content` is. UnexpectedAnswerError if it is none, or `check` does not take it."""
-    try:
-        answer = answers.decode(content)
-        if check:
-            check(answer)
-    except ShapeError as error:
-        raise UnexpectedAnswerError(request, error, content) from error
-    return answer
+        token = self.access.token(refused)
+        return {
+            "Accept": "application/json",
+            "Content-Type": kind,
+            **({"Authorization": f"Bearer {token}"} if token else {}),
+        }

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube import answers, threads
-from tfsteps.kube.client import Api, Resource, checked
+from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, SilentError, Stopped, UnexpectedAnswerError
+from tfsteps.kube.http_client import checked
 
 _WATCH_SECONDS = 3300  # how long the server keeps a watch open; then everything is listed again, as a safety net
 _QUIET_SECONDS = 150.0  # bookmarks come once a minute: longer silence means that nobody is there

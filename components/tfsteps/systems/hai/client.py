@@ -1,18 +1,15 @@
 """Requests to HAI Platform: each a POST, arguments in the query, and an answer that says itself whether it is one."""
 
-import urllib.parse
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
-import urllib3
-from urllib3.exceptions import HTTPError
 
-from tfsteps import __version__
 from tfsteps.kube.access import Access
 from tfsteps.kube.answers import Check, ShapeError, an_answer, decode
-from tfsteps.kube.client import PATIENCE_SECONDS, Api
 from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
+from tfsteps.kube.http_client import PATIENCE_SECONDS, HttpClient
 from tfsteps.kube.response import retry_after
 from tfsteps.systems.hai.access import SERVER, TOKEN
 from tfsteps.systems.hai.messages import newest, translated
@@ -20,7 +17,6 @@ from tfsteps.systems.hai.messages import newest, translated
 Op = Literal["stop", "succeed", "fail", "suspend"]
 Task = Mapping[str, Any]
 
-_CONNECT_SECONDS = 5.0
 _READ_SECONDS = 10.0
 _DONE = (1, 2)  # what the platform's own client takes for a success
 _PAGE = 100
@@ -78,7 +74,7 @@ class RefusedError(ApiError):
     """The platform understood, and says no: HTTP 200 with `success` 0."""
 
 
-class Client(Api):
+class Client(HttpClient):
     """A client of one platform. Requests are tried again, and given up, as those to a Kubernetes API server are.
 
     The token goes in the body, where the platform looks for it too, so that no proxy on the way writes it down.
@@ -96,7 +92,7 @@ class Client(Api):
 
     def create_task(self, schema: Task) -> Task:
         """Create a task and return it as the platform does: its tags and chain_status are not filled in yet."""
-        task = dict(self.request("POST", "/operating/task/create", {}, schema, an_answer(_Created))["task"])
+        task = dict(self._post("/operating/task/create", {}, schema, an_answer(_Created))["task"])
         asked, given = schema.get("priority"), task.get("priority")
         if None not in (asked, given) and given != asked:
             why = "HAI lets external users have AUTO (-1) alone"
@@ -105,18 +101,18 @@ class Client(Api):
 
     def query(self, **selector: str) -> Task | None:
         """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
-        return self._found(self.request, selector)
+        return self._found(self._post, selector)
 
     def query_once(self, chain_id: str) -> Task | None:
         """Return the newest task of a chain; asked once."""
-        return self._found(self.send, {"chain_id": chain_id})
+        return self._found(self._post_once, {"chain_id": chain_id})
 
     def tagged(self, tag: str, *, pods: bool = False) -> Iterator[Task]:
         """Yield the user's tasks that have a tag, the newest first, page by page; with `pods` also theirs."""
         page, seen = 1, 0
         while True:
             query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": str(pods).lower()}
-            result = self.request("POST", "/query/task/list", query, check=an_answer(_Tagged))["result"]
+            result = self._post("/query/task/list", query, check=an_answer(_Tagged))["result"]
             yield from result["tasks"]
             page, seen = page + 1, seen + len(result["tasks"])
             if not result["tasks"] or seen >= result["total"]:
@@ -125,7 +121,7 @@ class Client(Api):
     def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Asked once."""
         query = {"chain_id": chain_id, "rank": str(rank), "last_seen": msgspec.json.encode(last_seen).decode()}
-        return self.send("POST", "/query/task/log", query, check=an_answer(_Log))
+        return self._post_once("/query/task/log", query, check=an_answer(_Log))
 
     def recorded(self, chain_id: str, last_seen: Mapping[str, Any] | None) -> list[str]:
         """Return what the platform itself recorded of the newest task of a chain, in lines; empty = nothing.
@@ -138,34 +134,43 @@ class Client(Api):
 
     def system_log(self, chain_id: str) -> str:
         """Return what the platform itself says about a chain; empty = nothing."""
-        return str(self.request("POST", "/query/task/sys_log", {"chain_id": chain_id}).get("data") or "")
+        return str(self._post("/query/task/sys_log", {"chain_id": chain_id}).get("data") or "")
 
     def stop(self, chain_id: str, op: Op = "stop") -> None:
         """End a chain; nothing if it has ended."""
-        self.request("POST", "/operating/task/stop", {"chain_id": chain_id, "op": op})
+        self._post("/operating/task/stop", {"chain_id": chain_id, "op": op})
 
     def stop_once(self, chain_id: str) -> None:
         """End a chain; asked once."""
-        self.send("POST", "/operating/task/stop", {"chain_id": chain_id, "op": "stop"})
+        self._post_once("/operating/task/stop", {"chain_id": chain_id, "op": "stop"})
 
     def resume(self, chain_id: str) -> None:
         """Queue a stopped chain again."""
-        self.request("POST", "/operating/task/resume", {"chain_id": chain_id})
+        self._post("/operating/task/resume", {"chain_id": chain_id})
 
     def suspend(self, chain_id: str) -> None:
         """Pre-empt a running task; it goes straight back to the queue."""
-        self.request("POST", "/operating/task/suspend", {"chain_id": chain_id})
+        self._post("/operating/task/suspend", {"chain_id": chain_id})
 
     def tag(self, chain_id: str, tag: str, *, on: bool) -> None:
         """Put a tag on a chain, or take it off."""
         path = "/operating/task/tag" if on else "/operating/task/untag"
-        self.request("POST", path, {"chain_id": chain_id, "tag": tag})
+        self._post(path, {"chain_id": chain_id, "tag": tag})
 
     # --- requests
 
-    def send(
+    def _post(
         self,
-        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        check: Check | None = None,
+    ) -> dict[str, Any]:
+        """Send one request and return the answer, waiting while the platform cannot answer, as `retry` does."""
+        return self.retry(functools.partial(self._post_once, path, query, body, check))
+
+    def _post_once(
+        self,
         path: str,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -177,7 +182,10 @@ class Client(Api):
             RefusedError: The platform refused, and says why.
             ApiError: Any other answer, or none.
         """
-        response = self._post(method, path, query or {}, body or {})
+        with self.unreachable():
+            content = msgspec.json.encode({**(body or {}), "token": self.access.token(False)})
+        headers = {"Content-Type": "application/json"}
+        response = self.exchange("POST", path, query or {}, content, headers, preload=True)
         wrong: object = ""
         try:
             answer = decode(response.data)
@@ -201,24 +209,12 @@ class Client(Api):
             raise UnexpectedAnswerError(f"POST {path}", wrong or f"HTTP {response.status}", response.data)
         message = f"{path}: HTTP {response.status} {said}".strip()
         refused = ApiError(message, response.status, retry_after=retry_after(response.headers))
-        refused.transient = response.status == _TIMEOUT or (response.status == _NOT_FOUND and self._accepted)
+        refused.transient = response.status == _TIMEOUT or (response.status == _NOT_FOUND and self.known)
         raise refused
-
-    def _post(
-        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any]
-    ) -> urllib3.BaseHTTPResponse:
-        headers = {"User-Agent": f"tfsteps/{__version__}", "Content-Type": "application/json"}
-        url = self._base.path.rstrip("/") + path + (f"?{urllib.parse.urlencode(query)}" if query else "")
-        timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=self._read_seconds)
-        try:
-            content = msgspec.json.encode({**body, "token": self.access.token(False)})
-            return self._pool.urlopen(method, url, content, headers, timeout=timeout, redirect=False)
-        except (HTTPError, OSError, ValueError) as error:  # a ValueError: a token that is no text
-            raise ApiError(f"{self.access.name} cannot be reached: {error}") from error
 
     @staticmethod
     def _found(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
         try:
-            return dict(ask("POST", "/query/task", selector, check=an_answer(_Queried))["result"]["task"])
+            return dict(ask("/query/task", selector, check=an_answer(_Queried))["result"]["task"])
         except RefusedError:  # no such task
             return None

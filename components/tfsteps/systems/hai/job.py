@@ -11,8 +11,9 @@ import msgspec
 
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
-from tfsteps.kube.client import PATIENCE_SECONDS, Api
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.http_client import PATIENCE_SECONDS
 from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, PartialLine, Replica, State, Tick, one_line
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.hai.client import Client

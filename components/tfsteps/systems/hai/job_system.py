@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfsteps.kube import access as cluster
-from tfsteps.kube.client import Api, StopFlag
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
 from tfsteps.runs.output_paths import OutputPaths, join

@@ -11,8 +11,9 @@ import msgspec
 
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
-from tfsteps.kube.client import Api, StopFlag
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, label_value, spec_hash
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import msgspec
 
 from tfsteps.kube.answers import MALFORMED
-from tfsteps.kube.client import Api, StopFlag
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.http_client import StopFlag
 from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.watch import Changed, Listed, Refused, Seen, Watch
