@@ -6,7 +6,7 @@ It imports nothing else of tfsteps, and neither yaml nor difflib until a text or
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
 from tfsteps.spec.pod import EnvSource, Resources
 from tfsteps.spec.problems import Problem, SpecError, dotted
-from tfsteps.spec.types import ROLES, Deadlines, Gang, Role, RoleName, Strategy, TrainingJob
+from tfsteps.spec.types import ROLES, Deadlines, Gang, ResolvedRole, Role, RoleName, Strategy, TrainingJob
 from tfsteps.spec.units import Duration, format_bytes, format_duration
 from tfsteps.spec.uris import is_uri
 
@@ -18,6 +18,7 @@ __all__ = [
     "Gang",
     "Options",
     "Problem",
+    "ResolvedRole",
     "Resources",
     "Role",
     "RoleName",

@@ -72,6 +72,20 @@ class Role(_Base, frozen=True):
     pod: PodPatch = {}
 
 
+class ResolvedRole(Role, frozen=True):
+    """A role as its replicas run: what it leaves out is the job's. `backoff_limit` and `pod` stay its own."""
+
+    command: Command = ()
+    args: Arguments = ()
+    resources: Resources = Resources()
+    restart: Restart = "never"
+
+    @property
+    def program(self) -> list[str]:
+        """The command with its arguments; of a role without a command the arguments alone."""
+        return [*self.command, *self.args]
+
+
 _Replicas = Annotated[Role, Meta(examples=[{"replicas": 2}])]
 
 
@@ -253,6 +267,27 @@ class TrainingJob(_Base, frozen=True):
     queue: Filled | None = None
     priority: Priority | None = None
     systems: dict[str, dict[str, Any]] = {}
+
+    def resolved_roles(self) -> dict[RoleName, ResolvedRole]:
+        """Return the roles with what they take from the job, in the order chief, worker, ps, evaluator."""
+        return {
+            name: ResolvedRole(
+                replicas=role.replicas,
+                image=role.image or self.image,
+                command=role.command or self.command,
+                args=self.args if role.args is None else role.args,
+                working_dir=role.working_dir or self.working_dir,
+                env={**self.env, **role.env},
+                resources=role.resources or self.resources,
+                volumes=(*self.volumes, *role.volumes),
+                node_selector={**self.node_selector, **role.node_selector},
+                tolerations=(*self.tolerations, *role.tolerations),
+                restart=role.restart or self.restart,
+                backoff_limit=role.backoff_limit,
+                pod=role.pod,
+            )
+            for name, role in self.roles.items()
+        }
 
     @property
     def effective_strategy(self) -> Strategy:

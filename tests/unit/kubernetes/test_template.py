@@ -18,7 +18,9 @@ def template(job=None, role=None, **more):
     plain = {"name": "j", "image": "i:1", "roles": {"worker": role or {}}, **(job or {})}
     parsed = spec.from_plain(plain)
     identity = Identity(run="r", task="t")
-    made = pod_template(parsed, "worker", parsed.roles.worker, identity, PLACES, gpu_label="gpu", more_env=[], **more)
+    made = pod_template(
+        parsed, "worker", parsed.resolved_roles()["worker"], identity, PLACES, gpu_label="gpu", more_env=[], **more
+    )
     return made, made["spec"]["containers"][0]
 
 
@@ -160,7 +162,13 @@ def test_the_roles_env_goes_before_the_jobs():
 def test_our_own_env_is_not_expanded_by_kubernetes():
     job = spec.from_plain({"name": "j", "image": "i:1", "roles": {"worker": {}}})
     made = pod_template(
-        job, "worker", job.roles.worker, Identity(run="$(HOME)", task="t"), PLACES, gpu_label="", more_env=[]
+        job,
+        "worker",
+        job.resolved_roles()["worker"],
+        Identity(run="$(HOME)", task="t"),
+        PLACES,
+        gpu_label="",
+        more_env=[],
     )
     assert env(made["spec"]["containers"][0])["TFSTEPS_RUN_ID"] == "$$(HOME)"
 

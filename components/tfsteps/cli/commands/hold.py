@@ -68,8 +68,7 @@ def chosen(job: TrainingJob, text: str) -> list[RoleName]:
 
 def program(job: TrainingJob, name: RoleName) -> str:
     """Return what a role's replicas would run, as a shell takes it; empty = what the image says."""
-    role = dict(job.roles.items())[name]
-    return shlex.join([*(role.command or job.command), *(job.args if role.args is None else role.args)])
+    return shlex.join(job.resolved_roles()[name].program)
 
 
 def held(job: TrainingJob, roles: Sequence[RoleName], system: str) -> TrainingJob:

@@ -86,8 +86,8 @@ def _job(job: TrainingJob) -> Iterator[Problem]:
 
 
 def _programs(job: TrainingJob) -> Iterator[Problem]:
-    for name, role in job.roles.items():
-        if not (role.command or job.command):
+    for name, role in job.resolved_roles().items():
+        if not role.command:
             fix = "Add `command: [python, train.py]`"
             yield problem(("roles", name, "command"), "is missing: HAI does not run an image's entrypoint", fix)
 

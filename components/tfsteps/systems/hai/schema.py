@@ -243,18 +243,18 @@ def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options
         "sigterm_delay": options.sigterm_delay,
         "silence": (options.watchdog_time or _WATCHDOG_SECONDS) / 3,
         "env": {**_plain(job.env), **own},
-        "roles": {name: _role(job, name, options) for name, _ in job.roles.items()},
+        "roles": {name: _role(job, name, options) for name in job.resolved_roles()},
     }
 
 
 def _role(job: TrainingJob, name: RoleName, options: HaiOptions) -> dict[str, Any]:
-    role = dict(job.roles.items())[name]
+    own, role = getattr(job.roles, name), job.resolved_roles()[name]
     return {
         "replicas": role.replicas,
-        "command": [*(role.command or job.command), *(job.args if role.args is None else role.args)],
-        "env": _plain(role.env),
-        "dir": role.working_dir or (job.working_dir if options.workspace else None),
-        "restart": role.restart or job.restart,
+        "command": role.program,
+        "env": _plain(own.env),
+        "dir": role.working_dir if options.workspace else own.working_dir,
+        "restart": role.restart,
         "limit": role.backoff_limit,
     }
 

@@ -9,7 +9,7 @@ import msgspec
 from tfsteps.kube.client import Resource
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Role, RoleName, TrainingJob
+from tfsteps.spec import ResolvedRole, RoleName, TrainingJob
 from tfsteps.systems.jobs.options import JobsOptions
 from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
@@ -39,7 +39,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
 
     def whole(self) -> dict[str, Any]:
         """Return the job object with its parts."""
-        jobs = {name: self._job(name, role) for name, role in self.job.roles.items()}
+        jobs = {name: self._job(name, role) for name, role in self.job.resolved_roles().items()}
         first = jobs.pop(self.job.decisive_replica[0])
         parts = [*self._service(), *self._pod_group(), *jobs.values()]
         if self.job.queue:
@@ -66,7 +66,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
     def _labels(self) -> dict[str, str]:
         return {**self.job.labels, **self.identity.labels(), JOB: self._name}
 
-    def _job(self, name: RoleName, role: Role) -> dict[str, Any]:
+    def _job(self, name: RoleName, role: ResolvedRole) -> dict[str, Any]:
         annotations = dict(self.job.annotations)
         if name == "worker" and name != self.job.decisive_replica[0] and self.job.success == "all_workers":
             annotations[DECIDES] = "true"
@@ -80,7 +80,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
         spec = indexed_job_spec(self.job, role, self._template(name, role), decides_alone=alone)
         return {"apiVersion": JOBS.api, "kind": JOBS.kind, "metadata": metadata, "spec": spec}
 
-    def _template(self, name: RoleName, role: Role) -> dict[str, Any]:
+    def _template(self, name: RoleName, role: ResolvedRole) -> dict[str, Any]:
         env = [dict(INDEX_ENV)]
         if self._distributed:
             env.append({"name": "TF_CONFIG", "value": tf_config(name, self._hosts)})

@@ -12,7 +12,7 @@ from tfsteps.kube.client import Resource
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, options_of
 from tfsteps.systems.jobset.capabilities import CAPABILITIES
 from tfsteps.systems.jobset.options import JobSetOptions
 from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, BaseJobKind, ObjectPatch, RoleSpec, Verdict
@@ -75,7 +75,7 @@ class JobSet(BaseJobKind):
         template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
         labels = {**job.labels, **identity.labels()}
         jobs = []
-        for role_name, role in job.roles.items():
+        for role_name, role in job.resolved_roles().items():
             env = [dict(indexed_job.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
             pod = gang.gang_pod(template(role_name, role, more_env=env), job, name)
             jobs.append(_replicated_job(job, role_name, role, _prioritized(pod, options)))
@@ -140,7 +140,7 @@ class JobSet(BaseJobKind):
         return Verdict(State.PENDING, "Created" if status.get("replicatedJobsStatus") else "")
 
 
-def _replicated_job(job: TrainingJob, name: RoleName, role: Role, pod: Mapping[str, Any]) -> dict[str, Any]:
+def _replicated_job(job: TrainingJob, name: RoleName, role: ResolvedRole, pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return a role. Its Job gets none of our labels, by which it would be taken for one of the system `jobs`."""
     alone = job.success == "chief" and (name, 0) == job.decisive_replica
     spec = indexed_job.indexed_job_spec(job, role, pod, decides_alone=alone)
@@ -171,7 +171,7 @@ def _failure_policy(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
 
     The rules also tell a used-up limit from other failures, which the JobSet's own reason does not.
     """
-    restarts = {name: role.restart or job.restart for name, role in job.roles.items()}
+    restarts = {name: role.restart for name, role in job.resolved_roles().items()}
     if options.max_restarts:
         permanent = [name for name, restart in restarts.items() if restart == "exit_code"]
         rules = [_fail(permanent, "PodFailurePolicy")] if permanent else []

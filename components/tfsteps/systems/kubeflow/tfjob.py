@@ -11,7 +11,7 @@ from tfsteps.kube.client import Resource
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.spec import Problem, ResolvedRole, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubeflow.capabilities import CAPABILITIES
 from tfsteps.systems.kubeflow.options import KubeflowOptions
 from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
@@ -71,8 +71,8 @@ class TFJob(BaseJobKind):
                 "servers, and without a command it cannot be corrected",
                 fix="Add `command:` with what the image's entrypoint does",
             )
-            for name, role in job.roles.items()
-            if _needs_correction(job) and not (role.command or job.command)
+            for name, role in job.resolved_roles().items()
+            if _needs_correction(job) and not role.command
         ]
         return found
 
@@ -90,7 +90,7 @@ class TFJob(BaseJobKind):
             _TYPES[role_name]: _replica_spec(
                 job, name, role, template(role_name, role, more_env=_env(job, role_name, hosts))
             )
-            for role_name, role in job.roles.items()
+            for role_name, role in job.resolved_roles().items()
         }
         spec: dict[str, Any] = {"runPolicy": _run_policy(job, options), "tfReplicaSpecs": replicas}
         if job.success == "all_workers":
@@ -174,7 +174,7 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
         "cleanPodPolicy": "Running",  # parameter servers never end by themselves; what has ended keeps its log
         "activeDeadlineSeconds": round(job.deadlines.total),
     }
-    if any(restart_policy(job, role) != "Never" for _, role in job.roles.items()):
+    if any(restart_policy(role) != "Never" for role in job.resolved_roles().values()):
         policy["backoffLimit"] = (
             job.effective_backoff_limit + 1
         )  # it gives up when this many restarts are reached, not passed
@@ -193,12 +193,12 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
     return policy
 
 
-def _replica_spec(job: TrainingJob, name: str, role: Role, template: dict[str, Any]) -> dict[str, Any]:
+def _replica_spec(job: TrainingJob, name: str, role: ResolvedRole, template: dict[str, Any]) -> dict[str, Any]:
     if _needs_correction(job):
         container = next(each for each in template["spec"]["containers"] if each["name"] == CONTAINER)
         container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]
     pod = gang.gang_pod(template, job, name)
-    return {"replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": pod}
+    return {"replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
 
 
 def _env(job: TrainingJob, name: RoleName, hosts: dict[RoleName, list[str]]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from tfsteps.runs.events import Replica
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.runs.store import Attempt
-from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, is_uri, options_of
+from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, TrainingJob, is_uri, options_of
 from tfsteps.systems.base import LaunchError, Note, OnEnd, Scope
 from tfsteps.systems.local import finalizer, ports
 from tfsteps.systems.local.options import LocalOptions
@@ -52,7 +52,7 @@ class LocalSystem:
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return the roles that have no command: there is no image whose entrypoint could serve."""
         wrong, fix = "is missing: local runs have no image", "Add `command: [python, train.py]`"
-        silent = [name for name, role in job.roles.items() if not (role.command or job.command)]
+        silent = [name for name, role in job.resolved_roles().items() if not role.command]
         return [Problem(path=("roles", name, "command"), wrong=wrong, fix=fix) for name in silent]
 
     def warnings(self, job: TrainingJob) -> list[str]:
@@ -131,18 +131,17 @@ class LocalSystem:
         cluster: dict[str, list[str]] = {}
         for member, port in port_of.items():
             cluster.setdefault(member.role, []).append(f"127.0.0.1:{port}")
-        roles = dict(job.roles.items())
+        roles = job.resolved_roles()
         commands = {}
         for replica in replicas:
             role = roles[replica.role]
             ours = {"TF_CONFIG": tf_config(cluster, replica), **_variables(identity, replica, places)}
-            need = role.resources or job.resources
             commands[replica] = Command(
                 replica=replica,
-                argv=[*(role.command or job.command), *(job.args if role.args is None else role.args)],
-                env=_environment(job, role, need, ours),
-                cwd=_working_dir(role.working_dir or job.working_dir, places.base_dir),
-                memory_limit=need.memory_limit,
+                argv=role.program,
+                env=_environment(role, ours),
+                cwd=_working_dir(role.working_dir, places.base_dir),
+                memory_limit=role.resources.memory_limit,
                 port=port_of.get(replica),
             )
         return commands
@@ -161,14 +160,14 @@ def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dic
     }
 
 
-def _environment(job: TrainingJob, role: Role, need: Resources, ours: Mapping[str, str]) -> dict[str, str]:
+def _environment(role: ResolvedRole, ours: Mapping[str, str]) -> dict[str, str]:
     """Return the caller's environment, what a local run needs, the job's and the role's variables, and our own."""
     env = dict(os.environ)
     env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", os.defpath)])  # noqa: PTH120
     env.setdefault("PYTHONUNBUFFERED", "1")
-    if not need.gpu:
+    if not role.resources.gpu:
         env.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    env |= {key: value for key, value in {**job.env, **role.env}.items() if isinstance(value, str)}
+    env |= {key: value for key, value in role.env.items() if isinstance(value, str)}
     for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang, even to 127.0.0.1
         env[key] = ",".join(filter(None, [env.get(key), _LOOPBACK]))
     return {**env, **ours}

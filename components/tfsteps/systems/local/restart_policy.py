@@ -56,7 +56,7 @@ class RestartPolicy:
     def __init__(self, job: TrainingJob) -> None:
         """Start with no restart used up."""
         self._job = job
-        self._roles = dict(job.roles.items())
+        self._roles = job.resolved_roles()
         self.replicas = [Replica(name, i) for name, role in self._roles.items() for i in range(role.replicas)]
         self.trainers = frozenset(r for r in self.replicas if r.role in ("chief", "worker"))
         self.decisive_replica = Replica(*job.decisive_replica)
@@ -73,7 +73,7 @@ class RestartPolicy:
         """
         if exit_code == 0:
             return self._after_success(ended, states)
-        policy = self._roles[ended.role].restart or self._job.restart
+        policy = self._roles[ended.role].restart
         what = f"{ended} ended with exit code {exit_code}"
         permanent = policy == "exit_code" and exit_code < RETRYABLE_FROM and reason != "PeerLost"
         if policy == "never" or permanent:
@@ -86,7 +86,7 @@ class RestartPolicy:
                 return Succeed()
         elif ended == self.decisive_replica:
             return Succeed()
-        if (self._roles[ended.role].restart or self._job.restart) == "always" and ended != self.decisive_replica:
+        if self._roles[ended.role].restart == "always" and ended != self.decisive_replica:
             return self._again(ended, f"{ended} ended with exit code 0, and `restart: always` wants it back,")
         return Wait()
 

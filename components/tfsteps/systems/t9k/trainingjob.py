@@ -11,11 +11,11 @@ from tfsteps.kube.client import Resource
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import ROLES, Problem, Role, RoleName, TrainingJob, options_of
+from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, BaseJobKind, ObjectPatch, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.command_wrapper import container_of, has_command
+from tfsteps.systems.kubernetes.render.command_wrapper import container_of
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     ROLE_LABEL,
@@ -70,17 +70,17 @@ class TensorFlowTrainingJob(BaseJobKind):
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return what is different here, and whose replicas cannot be told their index."""
         found = []
-        if any(restart_policy(job, role) == "ExitCode" for _, role in job.roles.items()):
+        if any(restart_policy(role) == "ExitCode" for role in job.resolved_roles().values()):
             found.append(f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice.")
         if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
             found.append("`tensorboard.keep_for` and `idle` are not used: the platform ends what nobody visits.")
         if job.gang and job.queue and job.gang.timeout:
             found.append("`gang.timeout` is not used: the queue's scheduler has a time of its own.")
-        bare = [name for name, role in job.roles.items() if not has_command(job, role)]
+        bare = [name for name, role in job.resolved_roles().items() if not role.command]
         if bare and len(job.roles.items()) > 1:
             who = ", ".join(bare)
             found.append(f"After a pause the platform may run the first role's command in {who}: add a `command`.")
-        nameless = [name for name, role in job.roles.items() if role.replicas > 1 and not has_command(job, role)]
+        nameless = [name for name in bare if job.resolved_roles()[name].replicas > 1]
         if nameless:
             who = ", ".join(nameless)
             found.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
@@ -95,7 +95,7 @@ class TensorFlowTrainingJob(BaseJobKind):
             _replica_spec(job, role_name, role, name, pod_template(
                 job, role_name, role, identity, places, gpu_label=options.gpu_label, more_env=_env(role)
             ))
-            for role_name, role in job.roles.items()
+            for role_name, role in job.resolved_roles().items()
         ]  # fmt: skip
         spec: dict[str, Any] = {"replicaSpecs": specs, "runPolicy": _run_policy(job, options)}
         if job.queue:
@@ -174,14 +174,16 @@ def _env(role: Role) -> list[dict[str, Any]]:
     return [{"name": "TFSTEPS_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
 
 
-def _replica_spec(job: TrainingJob, name: RoleName, role: Role, job_name: str, pod: dict[str, Any]) -> dict[str, Any]:
+def _replica_spec(
+    job: TrainingJob, name: RoleName, role: ResolvedRole, job_name: str, pod: dict[str, Any]
+) -> dict[str, Any]:
     pod["metadata"]["labels"][_JOB] = job_name
     container = container_of(pod, CONTAINER)
     if container.get("command"):
         container["command"] = run_mode.told(job, role, container["command"])
     if _grouped(job):
         pod = gang.gang_pod(pod, job, job_name)
-    return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(job, role), "template": pod}
+    return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
 
 
 def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
@@ -199,8 +201,8 @@ def _uncorrected(job: TrainingJob) -> list[Problem]:
         Problem(
             path=("roles", name, "command"), wrong=wrong, fix="Add `command:` with what the image's entrypoint does"
         )
-        for name, role in job.roles.items()
-        if run_mode.needs_correction(job) and not has_command(job, role)
+        for name, role in job.resolved_roles().items()
+        if run_mode.needs_correction(job) and not role.command
     ]
 
 

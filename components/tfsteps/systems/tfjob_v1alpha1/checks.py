@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from tfsteps.spec import Problem, TrainingJob, is_uri
-from tfsteps.systems.kubernetes.render.command_wrapper import has_command
 from tfsteps.systems.kubernetes.render.indexed_job import restart_problems
 from tfsteps.systems.kubernetes.render.pod_template import image_problems, priority_problems
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
@@ -32,7 +31,7 @@ def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:
     found = []
     if options.default_ps and job.volumes:
         found.append("`default_ps`: the operator's own program has none of the job's volumes, and saves nothing there.")
-    if any((role.restart or job.restart) == "exit_code" and name != "evaluator" for name, role in job.roles.items()):
+    if any(role.restart == "exit_code" and name != "evaluator" for name, role in job.resolved_roles().items()):
         found.append("`restart: exit_code`: only of the deciding replica are codes 1 to 127 final; others start again.")
     if job.effective_backoff_limit > _JOB_LIMIT:
         found.append(f"`backoff_limit`: a replica is started again {_JOB_LIMIT} times at the most.")
@@ -43,9 +42,9 @@ def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:
 
 def _commands(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
     wrong = "is missing; the operator's TF_CONFIG has a `master`, which TensorFlow 2 refuses, and without a command it "
-    for name, role in job.roles.items():
+    for name, role in job.resolved_roles().items():
         own_program = name == "evaluator" or (name == "ps" and options.default_ps)
-        if not (own_program or has_command(job, role)):
+        if not (own_program or role.command):
             yield Problem(
                 path=("roles", name, "command"),
                 wrong=f"{wrong}cannot be corrected",

@@ -8,7 +8,7 @@ import msgspec
 from tfsteps.kube.client import Resource
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Role, RoleName, TrainingJob
+from tfsteps.spec import RoleName, TrainingJob
 from tfsteps.systems.kubernetes.render.command_wrapper import container_of, exporting
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, pod_template, tf_config
@@ -38,7 +38,7 @@ class Context(msgspec.Struct, frozen=True):
 
     def pod(self, name: RoleName, env: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the pod template of a role, with more variables."""
-        role = dict(self.job.roles.items())[name]
+        role = self.job.resolved_roles()[name]
         pod = pod_template(
             self.job, name, role, self.identity, self.places, gpu_label=self.options.gpu_label, more_env=env
         )
@@ -53,13 +53,13 @@ def replica(context: Context, part: Part) -> dict[str, Any]:
     The operator's TF_CONFIG calls the deciding task `master`, which TensorFlow 2 refuses, and it comes last in `env`:
     ours is set by a shell before the program.
     """
-    role = dict(context.job.roles.items())[part.role]
+    role = context.job.resolved_roles()[part.role]
     config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
     index = {"fieldRef": {"fieldPath": "metadata.labels['task_index']"}}
     pod = context.pod(
         part.role, [{"name": "TFSTEPS_TASK_INDEX", "valueFrom": index}, {"name": _CORRECTED, "value": config}]
     )
-    pod["spec"]["restartPolicy"] = "Never" if (role.restart or context.job.restart) == "never" else "OnFailure"
+    pod["spec"]["restartPolicy"] = "Never" if role.restart == "never" else "OnFailure"
     container = container_of(pod, CONTAINER)
     told = {
         "TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX",
@@ -88,7 +88,7 @@ def tensorboard(context: Context) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def evaluator(context: Context, role: Role, namespace: str) -> dict[str, Any]:
+def evaluator(context: Context, namespace: str) -> dict[str, Any]:
     """Return the Kubernetes Job of the evaluator: the operator knows nothing of it."""
     config = tf_config("evaluator", context.hosts())
     pod = context.pod("evaluator", [dict(INDEX_ENV), {"name": "TF_CONFIG", "value": config}])
@@ -98,5 +98,5 @@ def evaluator(context: Context, role: Role, namespace: str) -> dict[str, Any]:
         "apiVersion": JOBS.api,
         "kind": JOBS.kind,
         "metadata": {"name": f"{context.name}-evaluator", "namespace": namespace, "labels": labels},
-        "spec": indexed_job_spec(context.job, role, pod),
+        "spec": indexed_job_spec(context.job, context.job.resolved_roles()["evaluator"], pod),
     }

@@ -83,7 +83,7 @@ class TfJob(BaseJobKind):
         }
         if evaluator := job.roles.evaluator:
             metadata["annotations"] = {**job.annotations, _EVALUATOR: str(evaluator.replicas)}
-            made[PARTS] = [templates.evaluator(context, evaluator, namespace)]
+            made[PARTS] = [templates.evaluator(context, namespace)]
         return made
 
     # --- the job's pods

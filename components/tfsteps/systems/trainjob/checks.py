@@ -38,7 +38,7 @@ def role_problems(job: TrainingJob) -> Iterator[Problem]:
             yield Problem(
                 path=("roles", name, "backoff_limit"), wrong=wrong, fix=f"Set `backoff_limit` of the job, {_NEAREST}"
             )
-        if not (role.command or job.command):
+        if not job.resolved_roles()[name].command:
             wrong = "is missing; the runtime's command makes TF_CONFIG, so the image's own is not run"
             yield Problem(
                 path=("roles", name, "command"), wrong=wrong, fix="Add `command:` with what the image's entrypoint does"

@@ -35,7 +35,7 @@ def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
     own = [
         f"{key}={value if isinstance(value, str) else f'$({_variable(name, key)})'}" for key, value in role.env.items()
     ]
-    command = [*(role.command or job.command), *(job.args if role.args is None else role.args)]
+    command = job.resolved_roles()[name].program
     return ["env", *own, *command] if own else command
 
 

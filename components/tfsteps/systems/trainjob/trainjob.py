@@ -179,8 +179,9 @@ def _template(
     job: TrainingJob, identity: Identity, places: OutputPaths, options: TrainJobOptions, name: RoleName | None = None
 ) -> dict[str, Any]:
     """Return the pod template of a role; without a name what all roles share, their own variables left out."""
-    first, role = job.roles.items()[0]
-    role = getattr(job.roles, name) if name else msgspec.structs.replace(role, env={})
+    roles = job.resolved_roles()
+    first = next(iter(roles))
+    role = roles[name] if name else msgspec.structs.replace(roles[first], env=job.env)
     return pod_template(job, name or first, role, identity, places, gpu_label=options.gpu_label, more_env=[])
 
 

@@ -3,17 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.spec import Role, TrainingJob
-
 _OF_THE_PROGRAM = r"""$(tr '\0' '\n' </proc/1/environ | sed -n "s/^$name=//p")"""
 _ALL = f'for name in TF_CONFIG TFSTEPS_ROLE TFSTEPS_INDEX; do export "$name={_OF_THE_PROGRAM}"; done'
 BESIDE: Sequence[str] = ("sh", "-c", f"{_ALL}; cd -P /proc/1/cwd; exec sh")
 """Starts a shell beside a program whose variables a shell has worked out: with them, in its folder."""
-
-
-def has_command(job: TrainingJob, role: Role) -> bool:
-    """Tell whether a role's command is known: an image's own entrypoint cannot be put behind a shell."""
-    return bool(role.command or job.command)
 
 
 def exporting(command: list[str], variables: Mapping[str, str]) -> list[str]:

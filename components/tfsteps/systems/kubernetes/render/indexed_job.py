@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.runs.events import Replica
-from tfsteps.spec import ROLES, Problem, Role, TrainingJob
+from tfsteps.spec import ROLES, Problem, ResolvedRole, TrainingJob
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -21,7 +21,7 @@ _PERMANENT = list(range(1, 128))  # codes that a program chooses; those above te
 
 
 def indexed_job_spec(
-    job: TrainingJob, role: Role, template: Mapping[str, Any], *, decides_alone: bool = False
+    job: TrainingJob, role: ResolvedRole, template: Mapping[str, Any], *, decides_alone: bool = False
 ) -> dict[str, Any]:
     """Return a JobSpec whose index i is replica i of the role.
 
@@ -31,8 +31,7 @@ def indexed_job_spec(
         template: Its pod template. The role's restart policy wins over the template's.
         decides_alone: Whether the success of index 0 ends the Job, and with it the other replicas.
     """
-    restart = role.restart or job.restart
-    in_place = restart == "on_failure"
+    in_place = role.restart == "on_failure"
     spec: dict[str, Any] = {
         "completionMode": "Indexed",
         "completions": role.replicas,
@@ -43,7 +42,7 @@ def indexed_job_spec(
         "activeDeadlineSeconds": round(job.deadlines.total),
         "template": {**template, "spec": {**template["spec"], "restartPolicy": "OnFailure" if in_place else "Never"}},
     }
-    if restart == "exit_code":
+    if role.restart == "exit_code":
         spec["podFailurePolicy"] = exit_code_policy(CONTAINER)
     if decides_alone and role.replicas > 1:
         spec["successPolicy"] = {"rules": [{"succeededIndexes": "0"}]}
@@ -56,9 +55,9 @@ def exit_code_policy(container: str) -> dict[str, Any]:
     return {"rules": [{"action": "FailJob", "onExitCodes": codes}]}
 
 
-def allowed_restarts(job: TrainingJob, role: Role) -> int:
+def allowed_restarts(job: TrainingJob, role: ResolvedRole) -> int:
     """Return how often the role's replicas may be started again, all together."""
-    if (role.restart or job.restart) == "never":
+    if role.restart == "never":
         return 0
     return job.effective_backoff_limit if role.backoff_limit is None else role.backoff_limit
 

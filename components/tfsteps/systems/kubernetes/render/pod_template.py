@@ -10,7 +10,7 @@ import msgspec
 
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import EnvSource, Problem, Resources, Role, RoleName, TrainingJob
+from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob
 from tfsteps.spec.fields import ResourceName
 from tfsteps.spec.pod import Toleration, Volume
 
@@ -34,7 +34,7 @@ _RESTART = {"never": "Never", "on_failure": "OnFailure", "always": "Always", "ex
 def pod_template(
     job: TrainingJob,
     name: RoleName,
-    role: Role,
+    role: ResolvedRole,
     identity: Identity,
     places: OutputPaths,
     *,
@@ -52,21 +52,20 @@ def pod_template(
         gpu_label: The node label whose value `gpu_type` asks for.
         more_env: Variables that the job system adds, in the form of a container's `env`.
     """
-    need = role.resources or job.resources
-    volumes = [*job.volumes, *role.volumes]
-    mounts = [_mount(f"volume-{i}", volume) for i, volume in enumerate(volumes)]
-    sources = [{"name": f"volume-{i}", **_source(volume)} for i, volume in enumerate(volumes)]
+    need = role.resources
+    mounts = [_mount(f"volume-{i}", volume) for i, volume in enumerate(role.volumes)]
+    sources = [{"name": f"volume-{i}", **_source(volume)} for i, volume in enumerate(role.volumes)]
     if need.shared_memory:
         mounts.append({"name": "shared-memory", "mountPath": _SHARED_MEMORY})
         sources.append({"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": need.shared_memory}})
     container = {
         "name": CONTAINER,
-        "image": role.image or job.image,
+        "image": role.image,
         "imagePullPolicy": job.image_pull_policy,
-        "command": list(role.command or job.command),
-        "args": list(job.args if role.args is None else role.args),
-        "workingDir": role.working_dir or job.working_dir,
-        "env": [*_own_env(name, identity, places), *more_env, *_env({**job.env, **role.env})],
+        "command": list(role.command),
+        "args": list(role.args),
+        "workingDir": role.working_dir,
+        "env": [*_own_env(name, identity, places), *more_env, *_env(role.env)],
         "resources": _resources(need),
         "volumeMounts": mounts,
     }
@@ -74,8 +73,8 @@ def pod_template(
     spec = {
         "containers": [_filled(container)],
         "volumes": sources,
-        "nodeSelector": {**job.node_selector, **role.node_selector, **gpu_type},
-        "tolerations": [_toleration(each) for each in (*job.tolerations, *role.tolerations)],
+        "nodeSelector": {**role.node_selector, **gpu_type},
+        "tolerations": [_toleration(toleration) for toleration in role.tolerations],
         "serviceAccountName": job.service_account,
         "imagePullSecrets": [{"name": secret} for secret in job.image_pull_secrets],
     }
@@ -91,8 +90,8 @@ def image_problems(job: TrainingJob) -> list[Problem]:
     """Return the roles that have no image: every pod needs one."""
     return [
         Problem(path=("roles", name, "image"), wrong="is missing", fix="Add `image:` to the job or to the role")
-        for name, role in job.roles.items()
-        if not (role.image or job.image)
+        for name, role in job.resolved_roles().items()
+        if not role.image
     ]
 
 
@@ -125,9 +124,9 @@ def gpu_problems(job: TrainingJob) -> list[Problem]:
     return []
 
 
-def restart_policy(job: TrainingJob, role: Role) -> str:
+def restart_policy(role: ResolvedRole) -> str:
     """Return the role's restart policy in Kubernetes' words, with the operators' ExitCode."""
-    return _RESTART[role.restart or job.restart]
+    return _RESTART[role.restart]
 
 
 def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
