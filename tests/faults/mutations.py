@@ -205,8 +205,8 @@ MUTANTS = (
         (
             Edit(
                 _SYSTEM,
-                "        if problems := findings.findings(self._api, self._kind, job, wanted):\n",
-                "        if problems := findings.findings(self._api, self._kind, job, wanted)[:0]:\n",
+                "        if problems := findings.findings(self._api, self._kind, job, rendered):\n",
+                "        if problems := findings.findings(self._api, self._kind, job, rendered)[:0]:\n",
             ),
         ),
         {"preflight": "403 always"},

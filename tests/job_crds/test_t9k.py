@@ -13,7 +13,6 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.watch import Changed, Listed, Watch
 from tfsteps.runs.events import State
-from tfsteps.systems.kubernetes.job_kind import RELEASE
 from tfsteps.systems.kubernetes.tensorboard_link import address
 
 pytestmark = pytest.mark.cluster
@@ -196,6 +195,5 @@ def test_a_gang_begins_only_when_its_group_is_there(environment):
         lambda: kind.verdict(environment.job()).state is State.RUNNING
     )  # the launcher sees it by the pods, maybe before
     job = environment.job()
-    assert RELEASE not in job
     assert job["spec"]["runMode"]["pause"]["enabled"] is False
     assert system.name == "t9k"

@@ -7,7 +7,7 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.systems.kubernetes import dependents
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, apply, complete
-from tfsteps.systems.kubernetes.job_kind import ObjectPatch
+from tfsteps.systems.kubernetes.job_kind import ObjectPatch, RenderedJob
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 PATH = "/apis/batch/v1/namespaces/ns/jobs"
@@ -15,7 +15,7 @@ SERVICES = "/api/v1/namespaces/ns/services"
 ITEM = {"metadata": {"name": "a", "namespace": "ns", "uid": "u"}}
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
 WORKERS = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a-worker"}}
-WANTED = {"apiVersion": "batch/v1", "kind": "Job", "parts": [SERVICE, WORKERS], "release": {"spec": {"suspend": False}}}
+RENDERED = RenderedJob(ITEM, [SERVICE, WORKERS], {"spec": {"suspend": False}})
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u"}
 DONE = Answer(body={})
 
@@ -41,7 +41,7 @@ def asked(script, act):
 
 
 def completed(script):
-    return asked(script, lambda api: complete(api, JOBS, ITEM, WANTED))
+    return asked(script, lambda api: complete(api, JOBS, ITEM, RENDERED))
 
 
 def test_all_are_made_and_then_the_job_is_let_start():
@@ -80,7 +80,7 @@ def test_garbage_of_a_job_of_this_name_is_waited_for():
 def test_a_stop_ends_the_wait_for_garbage():
     def stopped(api):
         api.stopping.set()
-        complete(api, JOBS, ITEM, WANTED)
+        complete(api, JOBS, ITEM, RENDERED)
 
     with pytest.raises(Stopped):
         asked([refusal(409, "AlreadyExists"), owned(by="old")], stopped)

@@ -28,7 +28,7 @@ def tfjob(run, *conditions, task="mnist", attempt=0, created=0, namespace="ml", 
     """Return a TFJob; a condition is (type, status, seconds after the start)."""
     identity = Identity(run=run, task=task, attempt=attempt)
     places = OutputPaths(output=f"/data/{run}", model=f"/data/{run}/model", logs=f"/data/{run}/logs", base_dir=None)
-    item = TFJob().render(spec.parse(job, "job", registry.options()), identity, places, namespace)
+    item = TFJob().render(spec.parse(job, "job", registry.options()), identity, places, namespace).manifest
     item["metadata"] |= {"uid": f"uid-{run}-{task}-{attempt}", "creationTimestamp": at(created)}
     item["status"] = {
         "conditions": [

@@ -28,7 +28,9 @@ PLACES = OutputPaths(output="/o", model="/m", logs="/l", base_dir=pathlib.Path()
 def job(name, *, kind=None, namespace="b", owner=OWNER, state="", **meta):
     """Return a job object as a launcher makes it."""
     described = {"name": name, "image": "i:1", "command": ["true"], "roles": {"worker": {"replicas": 2}}}
-    item = (kind or TFJob()).render(spec.from_plain(described), Identity(run="r", task=name), PLACES, namespace)
+    item = (
+        (kind or TFJob()).render(spec.from_plain(described), Identity(run="r", task=name), PLACES, namespace).manifest
+    )
     item = {key: item[key] for key in ("apiVersion", "kind", "metadata", "spec")}
     item["metadata"] |= {"uid": f"uid-{namespace}-{name}", "creationTimestamp": dt.datetime.now(dt.UTC).isoformat()}
     item["metadata"]["annotations"] = {LAUNCHER: NODE, "tfsteps.dev/deadline": "604800"}

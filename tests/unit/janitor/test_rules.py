@@ -9,7 +9,7 @@ from tfsteps import spec
 from tfsteps.janitor.rules import PATIENCE_SECONDS, due, end_of, owner_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy
-from tfsteps.systems.kubernetes.job_kind import PARTS
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
 from tfsteps.systems.kubernetes.pipeline.launcher_pod import step_of
 from tfsteps.systems.kubernetes.query.status import job_ended
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
@@ -96,7 +96,9 @@ def test_a_job_whose_status_has_no_times_ended_when_it_was_changed_last(keep_for
 def test_a_job_ends_with_a_part_of_it_that_failed():
     item = {
         **job(),
-        PARTS: [{"metadata": {}, "status": {"conditions": [{**condition("Failed"), "lastTransitionTime": iso(7)}]}}],
+        DEPENDENTS: [
+            {"metadata": {}, "status": {"conditions": [{**condition("Failed"), "lastTransitionTime": iso(7)}]}}
+        ],
     }
     item["metadata"]["managedFields"] = CHANGES
     assert job_ended(item) == NOW - 7

@@ -11,7 +11,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
-from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, bare
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
 
 KIND = IndexedJobs()
 PLACES = OutputPaths(output="/out", model="/out/model", logs="/out/logs", base_dir=pathlib.Path())
@@ -27,9 +27,9 @@ def rendered(**fields):
 
 def listed(whole):
     """Return the Jobs as the API server lists them."""
-    first = {**bare(whole), "metadata": {**whole["metadata"], "uid": "first", "annotations": {}}}
+    first = {**whole.manifest, "metadata": {**whole.manifest["metadata"], "uid": "first", "annotations": {}}}
     owner = {"kind": "Job", "uid": "first"}
-    parts = [part for part in whole.get(PARTS, ()) if part["kind"] == "Job"]
+    parts = [part for part in whole.dependents if part["kind"] == "Job"]
     others = [
         {**part, "metadata": {**part["metadata"], "uid": part["metadata"]["name"], "ownerReferences": [owner]}}
         for part in parts
@@ -91,14 +91,14 @@ def test_who_holds_it_back(fields, annotations, state):
 
 def test_what_was_ended_with_the_job_has_not_failed():
     item = jobs(rendered(), chief="Complete", ps="Failed:DeadlineExceeded")
-    for part in item[PARTS]:
+    for part in item[DEPENDENTS]:
         part["metadata"]["annotations"] = {"tfsteps.dev/dismissed": "true"}
     assert KIND.verdict(item).state is State.SUCCEEDED
 
 
 def test_what_goes_on_is_ended_and_what_has_ended_is_left():
     whole = rendered()
-    name = whole["metadata"]["name"]
+    name = whole.name
     changes = KIND.stop_stragglers(jobs(whole, chief="Complete", worker="Complete"))
     assert [(each.name, each.patch["spec"]) for each in changes] == [(f"{name}-ps", {"activeDeadlineSeconds": 1})]
     paused = KIND.pause(jobs(whole, worker="Complete"), paused=True)
@@ -115,13 +115,13 @@ def test_the_jobs_of_others_are_no_job_of_ours():
 
 def test_it_starts_once_its_parts_are_there():
     whole = rendered()
-    assert [part["kind"] for part in whole[PARTS]] == ["Service", "Job", "Job"]
-    assert (whole["spec"]["suspend"], whole[RELEASE]) == (True, {"spec": {"suspend": False}})
+    assert [manifest["kind"] for manifest in whole.dependents] == ["Service", "Job", "Job"]
+    assert (whole.manifest["spec"]["suspend"], whole.unsuspend_patch) == (True, {"spec": {"suspend": False}})
     held = rendered(systems={"jobs": {"suspend": True}})
-    assert (held["spec"]["suspend"], held[RELEASE]) == (True, {})
+    assert (held.manifest["spec"]["suspend"], held.unsuspend_patch) == (True, {})
     single = rendered(roles={"worker": {}})
-    assert "suspend" not in single["spec"]
-    assert PARTS not in single
+    assert "suspend" not in single.manifest["spec"]
+    assert single.dependents == []
 
 
 def test_roles_and_replicas():
@@ -134,7 +134,7 @@ def test_roles_and_replicas():
 
 def test_names_fit_where_pods_are_hosts():
     whole = rendered(name="n" * 63, roles={"chief": {}, "evaluator": {}, "worker": {"replicas": 1000}})
-    names = [part["metadata"]["name"] for part in (whole, *whole[PARTS]) if part["kind"] == "Job"]
+    names = [part["metadata"]["name"] for part in (whole.manifest, *whole.dependents) if part["kind"] == "Job"]
     assert max(len(f"{name}-{999 if 'worker' in name else 0}") for name in names) <= 63
 
 

@@ -11,7 +11,6 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.jobset.jobset import JobSet
-from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, bare
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX
 
 IDENTITY = Identity(run="run", task="task")
@@ -26,10 +25,14 @@ def job(**fields):
     return spec.from_plain({**base, **fields}, "test", registry.options())
 
 
-def made(**fields):
+def rendered(**fields):
     described = job(**fields)
     assert KIND.problems(described) == []
     return KIND.render(described, IDENTITY, PLACES, "ns")
+
+
+def made(**fields):
+    return rendered(**fields).manifest
 
 
 def jobs_of(item):
@@ -198,12 +201,12 @@ def test_its_jobs_have_no_labels_by_which_another_system_would_take_them_for_its
 
 
 def test_a_gang_is_there_before_its_pods_are():
-    item = made(gang={"min_available": 2})
-    assert item["spec"]["suspend"] is True
-    assert item[RELEASE] == {"spec": {"suspend": False}}
-    [group] = item[PARTS]
-    name = item["metadata"]["name"]
-    [worker] = jobs_of(bare(item)).values()
+    whole = rendered(gang={"min_available": 2})
+    assert whole.manifest["spec"]["suspend"] is True
+    assert whole.unsuspend_patch == {"spec": {"suspend": False}}
+    [group] = whole.dependents
+    name = whole.name
+    [worker] = jobs_of(whole.manifest).values()
     assert (
         worker["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == group["metadata"]["name"] == name
     )
@@ -212,9 +215,9 @@ def test_a_gang_is_there_before_its_pods_are():
 
 @pytest.mark.parametrize("held", [{"queue": "team"}, {"systems": {"jobset": {"suspend": True}}}])
 def test_a_gang_in_a_queue_waits_for_the_queue(held):
-    item = made(gang={}, **held)
-    assert item["spec"]["suspend"] is True
-    assert RELEASE not in item
+    whole = rendered(gang={}, **held)
+    assert whole.manifest["spec"]["suspend"] is True
+    assert whole.unsuspend_patch == {}
 
 
 def test_pause():

@@ -9,7 +9,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.jobset.jobset import JobSet
 from tfsteps.systems.kubernetes.follow.ownership import is_foreign, is_own
-from tfsteps.systems.kubernetes.job_kind import PARTS
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
 from tfsteps.systems.kubernetes.query.status import job_pods
 from tfsteps.systems.trainjob.trainjob import TrainJob
 
@@ -35,7 +35,7 @@ def test_a_pod_that_its_job_owns(kind):
 
 
 def test_a_pod_that_a_part_of_the_job_owns():
-    job = {**JOB, PARTS: [{"metadata": {"name": "job-ps", "uid": "part"}}]}
+    job = {**JOB, DEPENDENTS: [{"metadata": {"name": "job-ps", "uid": "part"}}]}
     for uid in ("new", "part"):
         assert is_own(IndexedJobs(), meta(("Job", uid), created=BEFORE), job)
 

@@ -11,7 +11,6 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE
 from tfsteps.systems.t9k.run_mode import PAUSED
 from tfsteps.systems.t9k.trainingjob import TensorFlowTrainingJob
 
@@ -117,6 +116,10 @@ def job(**fields):
 
 
 def rendered(**fields):
+    return whole(**fields).manifest
+
+
+def whole(**fields):
     places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
     return KIND.render(job(**fields), Identity(run="r", task="t"), places, "ns")
 
@@ -243,12 +246,12 @@ def test_pause_and_resume():
 
 def test_a_gang_in_a_queue_is_the_platforms_own_and_else_a_pod_group_of_ours():
     gang, roles = {"timeout": "2m"}, {"worker": {"replicas": 2}}
-    assert PARTS not in rendered(roles=roles, gang=gang, queue="q")
-    found = rendered(roles=roles, gang=gang)
-    assert found[PARTS][0]["spec"] == {"minMember": 2, "scheduleTimeoutSeconds": 120}
-    assert found["spec"]["runMode"]["pause"]["enabled"]
-    assert found[RELEASE] == {"spec": {"runMode": {"pause": {"enabled": False}}}}
-    assert RELEASE not in rendered(roles=roles, gang=gang, **t9k(suspend=True))
+    assert whole(roles=roles, gang=gang, queue="q").dependents == ()
+    gang_of_ours = whole(roles=roles, gang=gang)
+    assert gang_of_ours.dependents[0]["spec"] == {"minMember": 2, "scheduleTimeoutSeconds": 120}
+    assert gang_of_ours.manifest["spec"]["runMode"]["pause"]["enabled"]
+    assert gang_of_ours.unsuspend_patch == {"spec": {"runMode": {"pause": {"enabled": False}}}}
+    assert whole(roles=roles, gang=gang, **t9k(suspend=True)).unsuspend_patch == {}
 
 
 @pytest.mark.parametrize(

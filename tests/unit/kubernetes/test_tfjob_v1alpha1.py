@@ -10,7 +10,6 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
-from tfsteps.systems.kubernetes.job_kind import PARTS
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
 KIND, LATER = KINDS["tensorflow.org"], KINDS["kubeflow.org"]
@@ -73,9 +72,13 @@ def v1alpha1(**options):
     return {"systems": {"tfjob-v1alpha1": options}}
 
 
-def rendered(roles, kind=KIND, **fields):
+def whole(roles, kind=KIND, **fields):
     places = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=None)
     return kind.render(job(roles, **fields), Identity(run="r", task="t"), places, "ns")
+
+
+def rendered(roles, kind=KIND, **fields):
+    return whole(roles, kind, **fields).manifest
 
 
 CHIEF, WORKERS, PS = {"chief": {}}, {"worker": {"replicas": 2}}, {"ps": {"replicas": 2}}
@@ -166,8 +169,9 @@ def test_whose_pod_it_is(kind, labels, replicas, replica):
 
 
 def test_an_evaluator_is_a_job_beside_the_tfjob():
-    made = rendered(CHIEF | WORKERS | {"evaluator": {"image": "acme/eval:1"}})
-    (part,) = made[PARTS]
+    job_and_evaluator = whole(CHIEF | WORKERS | {"evaluator": {"image": "acme/eval:1"}})
+    made = job_and_evaluator.manifest
+    (part,) = job_and_evaluator.dependents
     assert part["kind"] == "Job"
     assert part["metadata"]["labels"]["tf_job_name"] == made["metadata"]["name"]
     pod = part["spec"]["template"]
@@ -176,9 +180,8 @@ def test_an_evaluator_is_a_job_beside_the_tfjob():
     config = json.loads(env["TF_CONFIG"].replace("$(TFSTEPS_INDEX)", "0"))
     assert config["task"]["type"] == "evaluator"
     assert set(config["cluster"]) == {"chief", "worker"}
-    stored = {key: value for key, value in made.items() if key != PARTS}
-    assert KIND.roles(made)["evaluator"].template is pod
-    assert KIND.roles(stored)["evaluator"].replicas == 1
+    assert KIND.roles(job_and_evaluator.observed())["evaluator"].template is pod
+    assert KIND.roles(made)["evaluator"].replicas == 1
     wanted = {f"{right.verb} {right.plural}" for right in KIND.permissions(job(CHIEF | {"evaluator": {}}))}
     assert {"create jobs", "patch jobs", "list jobs"} == wanted
 

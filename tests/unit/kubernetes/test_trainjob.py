@@ -30,7 +30,7 @@ def job(**fields):
 def made(**fields):
     described = job(**fields)
     assert KIND.problems(described) == []
-    return KIND.render(described, Identity(run="run", task="task"), PLACES, "ns")
+    return KIND.render(described, Identity(run="run", task="task"), PLACES, "ns").manifest
 
 
 # --- verdict

@@ -16,7 +16,7 @@ from tfsteps.systems.jobs.capabilities import CAPABILITIES
 from tfsteps.systems.jobs.options import JobsOptions
 from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, SERVICES, Rendering
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
-from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
@@ -58,9 +58,9 @@ class IndexedJobs(BaseJobKind):
         """Return nothing: what Jobs have no word for is refused."""
         return []
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
-        """Return the Job of the deciding role, suspended as long as its parts are not there."""
-        return Rendering(job, options_of(job, self.name, JobsOptions), identity, places, namespace).whole()
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+        """Return the Job of the decisive role, suspended until its dependents exist."""
+        return Rendering(job, options_of(job, self.name, JobsOptions), identity, places, namespace).rendered()
 
     # --- the Jobs and pods of one job
 
@@ -76,7 +76,7 @@ class IndexedJobs(BaseJobKind):
             for owner in item["metadata"].get("ownerReferences") or []:
                 parts.setdefault(owner["uid"], []).append(item)
         return [
-            {**item, PARTS: parts.get(item["metadata"]["uid"], [])}
+            {**item, DEPENDENTS: parts.get(item["metadata"]["uid"], [])}
             for item in own
             if item["metadata"]["name"] == item["metadata"]["labels"][JOB]
         ]
@@ -120,7 +120,7 @@ class IndexedJobs(BaseJobKind):
         for job in _jobs(item):
             if (failed := _condition(job, _FAILED)) and _DISMISSED not in _annotations(job):
                 return _failure(job, failed)
-        deciding = [item, *(job for job in item.get(PARTS, ()) if DECIDES in _annotations(job))]
+        deciding = [item, *(job for job in item.get(DEPENDENTS, ()) if DECIDES in _annotations(job))]
         if all(_condition(job, _SUCCEEDED) for job in deciding):
             return Verdict(State.SUCCEEDED)
         if UNFINISHED in _annotations(item):
@@ -133,7 +133,8 @@ class IndexedJobs(BaseJobKind):
 
 def _jobs(item: _Item) -> Iterator[_Item]:
     yield item
-    yield from (part for part in item.get(PARTS, ()) if part.get("kind", JOBS.kind) == JOBS.kind)  # lists do not say
+    dependents = item.get(DEPENDENTS, ())  # items of a list do not have their kind
+    yield from (dependent for dependent in dependents if dependent.get("kind", JOBS.kind) == JOBS.kind)
 
 
 def _role(job: _Item) -> str:

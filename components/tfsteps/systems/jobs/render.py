@@ -11,7 +11,7 @@ from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ResolvedRole, RoleName, TrainingJob
 from tfsteps.systems.jobs.options import JobsOptions
-from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE
+from tfsteps.systems.kubernetes.job_kind import RenderedJob
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
@@ -37,21 +37,20 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
     places: OutputPaths
     namespace: str
 
-    def whole(self) -> dict[str, Any]:
-        """Return the job object with its parts."""
+    def rendered(self) -> RenderedJob:
+        """Return the job object with its dependents."""
         jobs = {name: self._job(name, role) for name, role in self.job.resolved_roles().items()}
         first = jobs.pop(self.job.decisive_replica[0])
-        parts = [*self._service(), *self._pod_group(), *jobs.values()]
+        dependents = [*self._service(), *self._pod_group(), *jobs.values()]
         if self.job.queue:
             first["metadata"]["labels"] |= {QUEUE_LABEL: self.job.queue}
         if self.job.keep_for is not None:
             first["spec"]["ttlSecondsAfterFinished"] = round(self.job.keep_for)
-        if self.options.suspend or parts:
+        if self.options.suspend or dependents:
             first["spec"]["suspend"] = True
-        if not parts:
-            return first
-        starts = not (self.options.suspend or self.job.queue)  # else it is up to others when it does
-        return {**first, PARTS: parts, RELEASE: {"spec": {"suspend": False}} if starts else {}}
+        others_start_it = self.options.suspend or self.job.queue
+        unsuspend = {"spec": {"suspend": False}} if dependents and not others_start_it else {}
+        return RenderedJob(first, dependents, unsuspend)
 
     @functools.cached_property
     def _name(self) -> str:

@@ -15,7 +15,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, options_of
 from tfsteps.systems.jobset.capabilities import CAPABILITIES
 from tfsteps.systems.jobset.options import JobSetOptions
-from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang, indexed_job
@@ -67,7 +67,7 @@ class JobSet(BaseJobKind):
         """Return nothing: what a JobSet cannot do is a problem."""
         return []
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang."""
         options = options_of(job, self.name, JobSetOptions)
         name = identity.job_name(job.name, self.name_limit(job))
@@ -79,7 +79,7 @@ class JobSet(BaseJobKind):
             env = [dict(indexed_job.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
             pod = gang.gang_pod(template(role_name, role, more_env=env), job, name)
             jobs.append(_replicated_job(job, role_name, role, _prioritized(pod, options)))
-        made: dict[str, Any] = {
+        manifest: dict[str, Any] = {
             "apiVersion": self.resource.api,
             "kind": self.resource.kind,
             "metadata": {
@@ -90,12 +90,12 @@ class JobSet(BaseJobKind):
             },
             "spec": {"replicatedJobs": jobs, **_policies(job, options)},
         }
-        if job.gang:
-            made["spec"]["suspend"] = True  # a pod whose group is not there yet is scheduled alone
-            made[PARTS] = [gang.pod_group(job, name, namespace, labels)]
-            if not (options.suspend or job.queue):
-                made[RELEASE] = {"spec": {"suspend": False}}
-        return made
+        if not job.gang:
+            return RenderedJob(manifest)
+        manifest["spec"]["suspend"] = True  # a pod whose group is not there yet is scheduled alone
+        others_start_it = options.suspend or job.queue
+        unsuspend = {} if others_start_it else {"spec": {"suspend": False}}
+        return RenderedJob(manifest, [gang.pod_group(job, name, namespace, labels)], unsuspend)
 
     # --- the job's pods
 

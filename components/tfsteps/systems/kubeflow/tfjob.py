@@ -14,7 +14,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, ResolvedRole, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubeflow.capabilities import CAPABILITIES
 from tfsteps.systems.kubeflow.options import KubeflowOptions
-from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
@@ -80,7 +80,7 @@ class TFJob(BaseJobKind):
         """Return nothing: what a TFJob has no word for is refused."""
         return []
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created."""
         options = options_of(job, self.name, KubeflowOptions)
         name = identity.job_name(job.name, self.name_limit(job))
@@ -103,15 +103,11 @@ class TFJob(BaseJobKind):
             "labels": {**job.labels, **_queue_label(job, options), **identity.labels()},
             "annotations": dict(job.annotations),
         }
-        made: dict[str, Any] = {
-            "apiVersion": self.resource.api,
-            "kind": self.resource.kind,
-            "metadata": metadata,
-            "spec": spec,
-        }
-        if job.gang:  # an operator that makes PodGroups itself finds it, or has made it; the others leave it alone
-            made[PARTS] = [gang.pod_group(job, name, namespace, {**job.labels, **identity.labels()})]
-        return made
+        manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        if not job.gang:
+            return RenderedJob(manifest)
+        # an operator that makes PodGroups itself finds this one, or has made it; the others leave it alone
+        return RenderedJob(manifest, [gang.pod_group(job, name, namespace, {**job.labels, **identity.labels()})])
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return what a gang takes: its PodGroup, and the mark on the job that it is there."""

@@ -7,35 +7,35 @@ from typing import Any
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.runs.identity import PREFIX
-from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, ObjectPatch
+from tfsteps.systems.kubernetes.job_kind import ObjectPatch, RenderedJob
 
 UNFINISHED = f"{PREFIX}unfinished"
-"""Annotation of a job object whose parts are not all there yet: the next launcher makes what is missing."""
-
+"""Annotation of a job object whose dependents do not all exist yet: the next launcher creates what is missing."""
 
 _GARBAGE_SECONDS = 20.0
 _PAUSE_SECONDS = 0.5
 
 
-def complete(api: Api, resource: Resource, item: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Make the parts of a job object that was just created, and let it start. Parts that are there are left alone.
+def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: RenderedJob) -> None:
+    """Create the dependents of a job object that was just created, and let it start. Those that exist are left alone.
 
     Args:
         api: The cluster.
         resource: Of the job object.
         item: The job object as it was created.
-        wanted: As it was rendered, with its parts.
+        rendered: As it was rendered.
 
     Raises:
-        ApiError: A part is refused. The job object is deleted then, and with it the parts that were made.
+        ApiError: A dependent is refused. The job object is deleted then, and with it the dependents that were created.
     """
     meta = item["metadata"]
-    owner = {**{key: wanted[key] for key in ("apiVersion", "kind")}, "name": meta["name"], "uid": meta["uid"]}
+    owner = {"apiVersion": resource.api, "kind": resource.kind, "name": meta["name"], "uid": meta["uid"]}
     try:
-        for part in wanted[PARTS]:
-            _create(api, meta["namespace"], {**part, "metadata": {**part["metadata"], "ownerReferences": [owner]}})
-        release = {"metadata": {"annotations": {UNFINISHED: None}}, **wanted.get(RELEASE, {})}
-        api.patch(resource, meta["namespace"], meta["name"], release)
+        for manifest in rendered.dependents:
+            metadata = {**manifest["metadata"], "ownerReferences": [owner]}
+            _create(api, meta["namespace"], {**manifest, "metadata": metadata})
+        finished = {"metadata": {"annotations": {UNFINISHED: None}}, **rendered.unsuspend_patch}
+        api.patch(resource, meta["namespace"], meta["name"], finished)
     except ApiError:
         api.delete(resource, meta["namespace"], meta["name"], meta["uid"])
         raise

@@ -14,11 +14,48 @@ from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
-PARTS = "parts"
-"""Key of a job object as we hold it, never as the API server does: the further objects that the job consists of."""
+DEPENDENTS = "dependents"
+"""Key of a job object that was observed, never sent: the objects of its kind that belong to it, as they were listed."""
 
-RELEASE = "release"
-"""Key of a rendered job object: the merge patch that lets it start. It is applied once all of its parts are there."""
+
+class RenderedJob(msgspec.Struct, frozen=True):
+    """What is created for a job.
+
+    Attributes:
+        manifest: The job object. Where it must not start before its dependents exist it is suspended.
+        dependents: Further manifests. They are created after the job object, which owns them.
+        unsuspend_patch: The merge patch that lets the job start, applied once all dependents exist; empty = none is
+            needed, or others decide when it starts.
+    """
+
+    manifest: dict[str, Any]
+    dependents: Sequence[Mapping[str, Any]] = ()
+    unsuspend_patch: Mapping[str, Any] = {}
+
+    @property
+    def namespace(self) -> str:
+        """Where it is created."""
+        return str(self.manifest["metadata"]["namespace"])
+
+    @property
+    def name(self) -> str:
+        """The name of the job object."""
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations of the job object, to be changed."""
+        annotations: dict[str, str] = self.manifest["metadata"]["annotations"]
+        return annotations
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """All of it: two that are equal in this create the same."""
+        return {**self.observed(), "unsuspend": self.unsuspend_patch} if self.dependents else self.manifest
+
+    def observed(self) -> dict[str, Any]:
+        """Return the job object as `JobKind.group_objects` would return it."""
+        return {**self.manifest, DEPENDENTS: self.dependents} if self.dependents else self.manifest
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -86,12 +123,8 @@ class JobKind(Protocol):
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return a sentence for each thing in `job` that has no effect in an object of this kind."""
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
-        """Return the object for `job`.
-
-        Further objects are listed under PARTS. They are made after it and belong to it, so that they go with it.
-        Where it must not start before they are there it is rendered suspended, with what lets it start under RELEASE.
-        """
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+        """Return what is created for `job`."""
 
     def explain_rejection(self, _item: Mapping[str, Any], refusal: str) -> str:
         """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""
@@ -100,7 +133,7 @@ class JobKind(Protocol):
         """Return what to list and watch for the job called `name`: a field selector, or a label selector."""
 
     def group_objects(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-        """Return the job objects among `items`, objects of `resource`; their parts among them under PARTS."""
+        """Return the job objects among `items`, objects of `resource`; those that belong to them under DEPENDENTS."""
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
         """Return what a job object says."""
@@ -173,11 +206,6 @@ class BaseJobKind:
     def tensorboard_link(self, _item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return nothing."""
         return None
-
-
-def bare(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rendered job object as the API server takes it, without what is only ours."""
-    return {key: value for key, value in item.items() if key not in (PARTS, RELEASE)}
 
 
 def replicas_of(roles: Mapping[RoleName, RoleSpec]) -> list[Replica]:

@@ -30,7 +30,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
 )
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.job_kind import PARTS, JobKind, bare
+from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
 from tfsteps.systems.kubernetes.output_folders import make_folders
 from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod, next_attempt
 from tfsteps.systems.kubernetes.preflight import findings
@@ -118,8 +118,8 @@ class KubernetesSystem:
             if self._context:  # that one was meant, and no other
                 raise
             namespace = "default"
-        wanted = self._rendered(job, identity, places, namespace)
-        return [bare(wanted), *wanted.get(PARTS, ())]
+        rendered = self._rendered(job, identity, places, namespace)
+        return [rendered.manifest, *map(dict, rendered.dependents)]
 
     def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> KubernetesJob:
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
@@ -127,17 +127,17 @@ class KubernetesSystem:
         Raises:
             LaunchError: It cannot be created, can never run here, or another job has its name.
         """
-        wanted = self._rendered(job, identity, places, self._where)
+        rendered = self._rendered(job, identity, places, self._where)
         try:
-            wanted["metadata"]["annotations"][LAUNCHER] = identity.task
+            rendered.annotations[LAUNCHER] = identity.task
             if self._host and self._host.owner:
-                wanted["metadata"]["ownerReferences"] = [self._host.owner]
-                wanted["metadata"]["annotations"][LAUNCHER] = self._host.step
+                rendered.manifest["metadata"]["ownerReferences"] = [self._host.owner]
+                rendered.annotations[LAUNCHER] = self._host.step
             make_folders(job, places)
-            adopted = self._existing(wanted)
-            item = adopted or self._create(wanted, job)
+            adopted = self._existing(rendered)
+            item = adopted or self._create(rendered, job)
             if UNFINISHED in (item["metadata"].get("annotations") or {}):
-                complete(self._api, self._kind.resource, item, wanted)
+                complete(self._api, self._kind.resource, item, rendered)
         except ApiError as error:
             raise LaunchError(
                 f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
@@ -146,7 +146,7 @@ class KubernetesSystem:
             said = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
             raise LaunchError(said, retryable=True) from error
         except Stopped:
-            raise StoppedError(self._withdraw(wanted)) from None
+            raise StoppedError(self._withdraw(rendered)) from None
         # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
         started = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
         started.is_new = adopted is None
@@ -208,26 +208,26 @@ class KubernetesSystem:
         """Ask nothing again of a server that does not answer. Once there is a job, it is the one to be stopped."""
         self._given_up.set()
 
-    def _withdraw(self, wanted: dict[str, Any]) -> str:
+    def _withdraw(self, rendered: RenderedJob) -> str:
         """Delete the job object if it was created after all; return what is known of it."""
-        meta, resource = wanted["metadata"], self._kind.resource
+        resource, namespace, name = self._kind.resource, rendered.namespace, rendered.name
         urgent = Api(self._api.access, patience=0)
         try:
-            found = urgent.get(resource, meta["namespace"], meta["name"])
-            if (found["metadata"].get("annotations") or {}).get(SPEC_HASH) == meta["annotations"][SPEC_HASH]:
-                urgent.delete(resource, meta["namespace"], meta["name"], found["metadata"]["uid"])
+            item = urgent.get(resource, namespace, name)
+            if (item["metadata"].get("annotations") or {}).get(SPEC_HASH) == rendered.annotations[SPEC_HASH]:
+                urgent.delete(resource, namespace, name, item["metadata"]["uid"])
         except ApiError as error:
             if not error.missing:
-                return f"Stopped; whether {resource.kind} {meta['name']} was created is not known: {error}"
+                return f"Stopped; whether {resource.kind} {name} was created is not known: {error}"
         return "Stopped before the job was created."
 
-    def _existing(self, wanted: dict[str, Any], *, allowed: bool = False) -> dict[str, Any] | None:
+    def _existing(self, rendered: RenderedJob, *, allowed: bool = False) -> dict[str, Any] | None:
         """Return the job object that an earlier launcher of this attempt created; None = there is none.
 
         One that is being deleted is waited for: it will take its pods with it, and nothing can be started of its name.
         A refusal says nothing as long as looking was not `allowed` before: the preflight says all that is missing.
         """
-        resource, namespace, name = self._kind.resource, wanted["metadata"]["namespace"], wanted["metadata"]["name"]
+        resource, namespace, name = self._kind.resource, rendered.namespace, rendered.name
         found = self._found(namespace, name, allowed=allowed)
         give_up = time.monotonic() + _DELETION_SECONDS
         while found and "deletionTimestamp" in found["metadata"]:
@@ -239,7 +239,7 @@ class KubernetesSystem:
         if found is None:
             return None
         theirs = (found["metadata"].get("annotations") or {}).get(SPEC_HASH)
-        if theirs != wanted["metadata"]["annotations"][SPEC_HASH]:
+        if theirs != rendered.annotations[SPEC_HASH]:
             raise LaunchError(
                 f"{resource.kind} {namespace}/{name} exists and was made from another job "
                 f"({theirs or 'not by tfsteps'}); delete it, or use another run id",
@@ -260,26 +260,26 @@ class KubernetesSystem:
                 raise LaunchError(missing, retryable=False) from error
             raise
 
-    def _create(self, wanted: dict[str, Any], job: TrainingJob) -> dict[str, Any]:
+    def _create(self, rendered: RenderedJob, job: TrainingJob) -> dict[str, Any]:
         """Create the object, unless it is certain that it cannot run. Another launcher may be faster: adopt its."""
-        if problems := findings.findings(self._api, self._kind, job, wanted):
+        if problems := findings.findings(self._api, self._kind, job, rendered):
             numbered = [f"({i}) {each}" if problems[1:] else each for i, each in enumerate(problems, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
-        create = functools.partial(self._api.create, self._kind.resource, wanted["metadata"]["namespace"], bare(wanted))
+        create = functools.partial(self._api.create, self._kind.resource, rendered.namespace, rendered.manifest)
         try:
             return create()
         except ApiError as error:
             if error.status != 409:
                 raise
         # not there: a conflict over something else, such as a quota
-        return self._existing(wanted, allowed=True) or create()
+        return self._existing(rendered, allowed=True) or create()
 
-    def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
-        item = self._kind.render(job, identity, places, namespace)
-        hash_of_it = spec_hash(msgspec.json.encode(item, order="deterministic"))
-        unfinished = {UNFINISHED: "its parts"} if PARTS in item else {}
-        item["metadata"]["annotations"] |= {SPEC_HASH: hash_of_it, **annotations(job), **unfinished}
-        return item
+    def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+        rendered = self._kind.render(job, identity, places, namespace)
+        digest = spec_hash(msgspec.json.encode(rendered.content, order="deterministic"))
+        unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
+        rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})
+        return rendered
 
     @functools.cached_property
     def _api(self) -> Api:

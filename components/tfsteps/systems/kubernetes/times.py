@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from tfsteps.systems.kubernetes.job_kind import PARTS
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
 
 _Item = TypeVar("_Item", bound=Mapping[str, Any])
 
@@ -33,7 +33,7 @@ def job_ended(item: Mapping[str, Any]) -> float | None:
     Where no status has a time (a TfJob of v1alpha1), the operator's last change of the object is the one that ended it,
     and the API server keeps the times of changes; None = it does not.
     """
-    statuses = [each.get("status") or {} for each in (item, *item.get(PARTS, ()))]
+    statuses = [each.get("status") or {} for each in (item, *item.get(DEPENDENTS, ()))]
     conditions = [
         each for status in statuses for each in status.get("conditions") or [] if each.get("status") == "True"
     ]

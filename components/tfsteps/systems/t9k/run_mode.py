@@ -42,7 +42,7 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
 def run_mode(job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `spec.runMode`; empty = the job runs at once.
 
-    A gang of ours begins paused: `kind.RELEASE` ends that once its PodGroup is there.
+    A gang of ours begins paused: `RenderedJob.unsuspend_patch` ends that once its PodGroup is there.
 
     Args:
         job: The job.

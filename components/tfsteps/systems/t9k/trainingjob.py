@@ -12,7 +12,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.kubernetes.job_kind import PARTS, RELEASE, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.command_wrapper import container_of
@@ -86,7 +86,7 @@ class TensorFlowTrainingJob(BaseJobKind):
             found.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
         return found
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
         options = options_of(job, self.name, T9kOptions)
         name = identity.job_name(job.name, self.name_limit(job))
@@ -112,8 +112,12 @@ class TensorFlowTrainingJob(BaseJobKind):
             "labels": labels,
             "annotations": {**job.annotations, **noted},
         }
-        made = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
-        return {**made, **_group(job, name, namespace, labels, held=options.suspend)} if _grouped(job) else made
+        manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        if not _grouped(job):
+            return RenderedJob(manifest)
+        # it is created paused: a pod without its group is scheduled alone
+        unsuspend = {} if options.suspend else {"spec": {"runMode": {"pause": {"enabled": False}}}}
+        return RenderedJob(manifest, [gang.pod_group(job, name, namespace, labels)], unsuspend)
 
     # --- the job's pods
 
@@ -212,12 +216,6 @@ def _uncorrected(job: TrainingJob) -> list[Problem]:
 def _grouped(job: TrainingJob) -> bool:
     """Tell whether a gang takes a PodGroup of ours: with a queue the platform makes one of all replicas."""
     return bool(job.gang and not job.queue)
-
-
-def _group(job: TrainingJob, name: str, namespace: str, labels: Mapping[str, str], *, held: bool) -> dict[str, Any]:
-    """Return the PodGroup as a part, and what lets the job start: a pod without its group is scheduled alone."""
-    release = {} if held else {RELEASE: {"spec": {"runMode": {"pause": {"enabled": False}}}}}
-    return {PARTS: [gang.pod_group(job, name, namespace, labels)], **release}
 
 
 def _scheduling(job: TrainingJob) -> list[Problem]:

@@ -11,7 +11,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.kubernetes.job_kind import PARTS, BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
@@ -57,7 +57,7 @@ class TfJob(BaseJobKind):
         """Return what is different in a TfJob."""
         return checks.warnings(job, options_of(job, self.name, TfJobOptions))
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a Kubernetes Job for the evaluator."""
         options = options_of(job, self.name, TfJobOptions)
         name = identity.job_name(job.name, layout.name_limit(job, self.api))
@@ -75,16 +75,11 @@ class TfJob(BaseJobKind):
             spec["tensorboard"] = templates.tensorboard(context)
         if options.scheduler_name:
             spec["schedulerName"] = options.scheduler_name
-        made: dict[str, Any] = {
-            "apiVersion": self.resource.api,
-            "kind": self.resource.kind,
-            "metadata": metadata,
-            "spec": spec,
-        }
-        if evaluator := job.roles.evaluator:
-            metadata["annotations"] = {**job.annotations, _EVALUATOR: str(evaluator.replicas)}
-            made[PARTS] = [templates.evaluator(context, namespace)]
-        return made
+        manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        if not job.roles.evaluator:
+            return RenderedJob(manifest)
+        metadata["annotations"] = {**job.annotations, _EVALUATOR: str(job.roles.evaluator.replicas)}
+        return RenderedJob(manifest, [templates.evaluator(context, namespace)])
 
     # --- the job's pods
 
@@ -98,7 +93,7 @@ class TfJob(BaseJobKind):
             before = found[role].replicas if role in found else 0
             found[role] = RoleSpec(before + spec.get("replicas", 1), template)
         if evaluators := int((item["metadata"].get("annotations") or {}).get(_EVALUATOR, "0")):
-            made = [part["spec"]["template"] for part in item.get(PARTS, ())]
+            made = [part["spec"]["template"] for part in item.get(DEPENDENTS, ())]
             found["evaluator"] = RoleSpec(evaluators, made[0] if made else _PROGRAM_OF_THE_OPERATOR)
         return {name: found[name] for name in ROLES if name in found}
 

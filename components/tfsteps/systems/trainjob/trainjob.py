@@ -17,7 +17,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
@@ -70,7 +70,7 @@ class TrainJob(BaseJobKind):
         """Return a sentence for each thing in `job` that does not reach everything it should."""
         return ["`annotations` are put on the TrainJob and its Jobs, not on the pods."] if job.annotations else []
 
-    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> dict[str, Any]:
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created."""
         options = options_of(job, self.name, TrainJobOptions)
         template = functools.partial(_template, job, identity, places, options)
@@ -101,7 +101,8 @@ class TrainJob(BaseJobKind):
             "labels": {**job.labels, **({QUEUE_LABEL: job.queue} if job.queue else {}), **identity.labels()},
             "annotations": dict(job.annotations),
         }
-        return {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        return RenderedJob(manifest)
 
     def explain_rejection(self, item: Mapping[str, Any], refusal: str) -> str:
         """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""

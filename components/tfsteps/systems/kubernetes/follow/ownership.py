@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.systems.kubernetes.job_kind import PARTS, JobKind
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind
 
 
 def is_foreign(kind: JobKind, meta: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
@@ -16,7 +16,7 @@ def is_foreign(kind: JobKind, meta: Mapping[str, Any], job: Mapping[str, Any]) -
     Args:
         kind: The job's.
         meta: The pod's metadata.
-        job: The job object, its parts under PARTS.
+        job: The job object, what belongs to it under DEPENDENTS.
     """
     owned = _owned(kind, meta, job)
     return "deletionTimestamp" in meta and _is_older(meta, job) if owned is None else not owned
@@ -37,7 +37,7 @@ def is_own(kind: JobKind, meta: Mapping[str, Any], job: Mapping[str, Any]) -> bo
 
 def _owned(kind: JobKind, meta: Mapping[str, Any], job: Mapping[str, Any]) -> bool | None:
     """Tell whether a pod is owned by a job or by one of its parts; None = the pod does not tell."""
-    uids = {item["metadata"]["uid"] for item in (job, *job.get(PARTS, ())) if "uid" in item["metadata"]}
+    uids = {item["metadata"]["uid"] for item in (job, *job.get(DEPENDENTS, ())) if "uid" in item["metadata"]}
     if any(owner["uid"] in uids for owner in meta.get("ownerReferences") or []):
         return True
     told = kind.job_uid(meta)

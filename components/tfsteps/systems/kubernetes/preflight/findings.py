@@ -9,7 +9,7 @@ from typing import Any
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.kubernetes.job_kind import JobKind, bare
+from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
 from tfsteps.systems.kubernetes.preflight.permissions import denied, granting, needed
 from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
 from tfsteps.systems.kubernetes.preflight.references import Reference, references
@@ -19,12 +19,12 @@ _RANGES = Resource("v1", "limitranges", "LimitRange")
 _UNDECIDED = {401, 409}  # a 409: it is there already, which whoever creates it finds out
 
 
-def findings(api: Api, kind: JobKind, job: TrainingJob, wanted: Mapping[str, Any]) -> list[str]:
-    """Return why the object `wanted` cannot be created, or its pods can never start; each says what to do.
+def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> list[str]:
+    """Return why a job cannot be created, or its pods can never start; each says what to do.
 
     Nothing is created and each question is asked once. Empty = nothing is known to be wrong.
     """
-    namespace, roles = wanted["metadata"]["namespace"], kind.roles(wanted)
+    namespace, roles = rendered.namespace, kind.roles(rendered.observed())
     forbidden = denied(api, namespace, needed(kind.resource, job, kind.permissions(job)))
     found = []
     if forbidden:
@@ -34,24 +34,25 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, wanted: Mapping[str, Any
             f"bind the Role of {granting(kind.name, forbidden)} to its ServiceAccount, or run it as another one"
         )
     if not any(right.verb == "create" for right in forbidden):  # it would be refused for that alone
-        found += _refused(api, kind, wanted)
-    for reference in references(wanted, roles.values()):
+        found += _refused(api, kind, rendered)
+    for reference in references(rendered.manifest, roles.values()):
         found += _missing(api, namespace, reference)
     found += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
     return found
 
 
-def _refused(api: Api, kind: JobKind, wanted: Mapping[str, Any]) -> Iterator[str]:
+def _refused(api: Api, kind: JobKind, rendered: RenderedJob) -> Iterator[str]:
     """Yield what the API server and its webhooks have against the object: they look at it and forget it."""
-    resource, namespace = kind.resource, wanted["metadata"]["namespace"]
+    resource, namespace = kind.resource, rendered.namespace
     try:
-        api.create(resource, namespace, bare(wanted), dry_run=True, once=True)
+        api.create(resource, namespace, rendered.manifest, dry_run=True, once=True)
     except ApiError as error:
         unsupported = "does not support dry run" in str(error)
         if error.missing:
             yield f"namespace {namespace} does not exist: create it, or name another"
         elif not (error.unavailable or error.status in _UNDECIDED or unsupported):
-            yield f"the cluster refuses the {resource.kind}: {kind.explain_rejection(wanted, str(error)) or error}"
+            why = kind.explain_rejection(rendered.manifest, str(error)) or error
+            yield f"the cluster refuses the {resource.kind}: {why}"
 
 
 def _missing(api: Api, namespace: str, wanted: Reference) -> Iterator[str]:

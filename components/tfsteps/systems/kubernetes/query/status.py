@@ -16,7 +16,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.ownership import is_foreign
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
-from tfsteps.systems.kubernetes.job_kind import PARTS, JobKind, RoleSpec, replicas_of
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec, replicas_of
 from tfsteps.systems.kubernetes.pipeline.finalizer_scope import kubeflow_task
 from tfsteps.systems.kubernetes.render.pod_template import NOWHERE
 from tfsteps.systems.kubernetes.times import job_ended, seconds
@@ -105,7 +105,7 @@ def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], crea
     tracker = Tracker(kind, item, replicas_of(kind.roles(item)), created)
     events = [
         *tracker.seen_pod(Listed([dict(each.item) for each in pods]), now),
-        *tracker.job(Listed([dict(item), *item.get(PARTS, ())]), now),
+        *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),
     ]
     if tracker.final:
         events += [*tracker.dismissed(now, running=False), tracker.explained(tracker.final)]
