@@ -3,32 +3,22 @@
 import pytest
 
 from tfsteps import spec
-from tfsteps.runs.events import Replica, ReplicaState
-from tfsteps.systems.local.restart_policy import Fail, Restart, RestartPolicy, Succeed, Wait, delay
+from tfsteps.systems.restart_policy import SUCCEED, WAIT, RestartPolicy, delay, restart_rules
 
-W0, W1, CHIEF, PS0, EVAL = (
-    Replica("worker", 0),
-    Replica("worker", 1),
-    Replica("chief", 0),
-    Replica("ps", 0),
-    Replica("evaluator", 0),
-)
+W0, W1, CHIEF, PS0, EVAL = ("worker", 0), ("worker", 1), ("chief", 0), ("ps", 0), ("evaluator", 0)
 MIRRORED = "{worker: {replicas: 2}, evaluator: {}}"
 SERVERS = "{chief: {}, ps: {}, worker: {replicas: 2}, evaluator: {}}"
 GRAPH = "{ps: {}, worker: {replicas: 2}}\nstrategy: between_graph"
 
 
-def referee(text):
-    return RestartPolicy(spec.parse(f"name: x\ncommand: [x]\n{text}"))
+def policy_of(text):
+    return RestartPolicy(restart_rules(spec.parse(f"name: x\ncommand: [x]\n{text}")))
 
 
-def judge(subject, who, code, reason="", **states):
-    every = dict.fromkeys(subject.replicas, ReplicaState.RUNNING)
-    every[who] = ReplicaState.FAILED if code else ReplicaState.SUCCEEDED
-    for name, state in states.items():
-        role, _, index = name.rpartition("_")
-        every[Replica(role, int(index))] = state
-    return subject.judge(who, code, reason, every)
+def restarted(decision):
+    """Return who is restarted; None = the job has failed."""
+    assert decision.action in ("restart", "fail")
+    return set(decision.members) if decision.action == "restart" else None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +37,7 @@ def judge(subject, who, code, reason="", **states):
     ],
 )
 def test_who_starts_again(roles, who, together):
-    assert judge(referee(f"roles: {roles}\nrestart: on_failure"), who, 1) == Restart(frozenset(together), 1)
+    assert restarted(policy_of(f"roles: {roles}\nrestart: on_failure").judge(who, 1, ())) == together
 
 
 @pytest.mark.parametrize(
@@ -66,50 +56,56 @@ def test_who_starts_again(roles, who, together):
     ],
 )
 def test_which_ends_are_tried_again(policy, code, reason, again):
-    decision = judge(referee(f"roles: {MIRRORED}\nrestart: {policy}"), W1, code, reason)
-    assert isinstance(decision, Restart if again else Fail)
+    decision = policy_of(f"roles: {MIRRORED}\nrestart: {policy}").judge(W1, code, (), reason)
+    assert decision.action == ("restart" if again else "fail")
 
 
 @pytest.mark.parametrize(
-    ("text", "who", "others", "expected"),
+    ("text", "who", "succeeded", "expected"),
     [
-        (f"roles: {MIRRORED}", W0, {}, Succeed()),
-        (f"roles: {MIRRORED}", W1, {}, Wait()),
-        (f"roles: {MIRRORED}", EVAL, {}, Wait()),
-        (f"roles: {SERVERS}", CHIEF, {}, Succeed()),
-        (f"roles: {SERVERS}", W0, {}, Wait()),
-        (f"roles: {MIRRORED}\nsuccess: all_workers", W0, {}, Wait()),
-        (f"roles: {MIRRORED}\nsuccess: all_workers", W1, {"worker_0": ReplicaState.SUCCEEDED}, Succeed()),
-        (f"roles: {SERVERS}\nsuccess: all_workers", CHIEF, {"worker_0": ReplicaState.SUCCEEDED}, Wait()),
-        (f"roles: {MIRRORED}\nrestart: always", W0, {}, Succeed()),
-        (f"roles: {SERVERS}\nrestart: always", W1, {}, Restart(frozenset({W1}), 1)),
+        (f"roles: {MIRRORED}", W0, [], SUCCEED),
+        (f"roles: {MIRRORED}", W1, [], WAIT),
+        (f"roles: {MIRRORED}", EVAL, [], WAIT),
+        (f"roles: {SERVERS}", CHIEF, [], SUCCEED),
+        (f"roles: {SERVERS}", W0, [], WAIT),
+        (f"roles: {MIRRORED}\nsuccess: all_workers", W0, [], WAIT),
+        (f"roles: {MIRRORED}\nsuccess: all_workers", W1, [W0], SUCCEED),
+        (f"roles: {SERVERS}\nsuccess: all_workers", CHIEF, [W0], WAIT),
+        (f"roles: {MIRRORED}\nrestart: always", W0, [], "worker-0 ended with exit code 0; restart 1 of 3"),
+        (
+            f"roles: {SERVERS}\nrestart: always",
+            W1,
+            [],
+            "worker-1 ended with exit code 0; restart 1 of 3",
+        ),
     ],
 )
-def test_success(text, who, others, expected):
-    assert judge(referee(text), who, 0, **others) == expected
+def test_success(text, who, succeeded, expected):
+    decision = policy_of(text).judge(who, 0, succeeded)
+    assert expected in (decision, decision.message)
 
 
 def test_the_shared_limit_counts_every_role():
-    subject = referee(f"roles: {SERVERS}\nrestart: on_failure\nbackoff_limit: 2")
-    assert [judge(subject, who, 1) for who in (W0, W1)] == [
-        Restart(frozenset({W0}), 1),
-        Restart(frozenset({W1}), 2),
-    ]
-    assert judge(subject, EVAL, 1) == Fail(
-        "BackoffLimitExceeded", "evaluator-0 ended with exit code 1 after 2 of 2 restarts"
+    policy = policy_of(f"roles: {SERVERS}\nrestart: on_failure\nbackoff_limit: 2")
+    decisions = [policy.judge(who, 1, ()) for who in (W0, W1, EVAL)]
+    assert [decision.action for decision in decisions] == ["restart", "restart", "fail"]
+    assert decisions[1].message == "worker-1 ended with exit code 1; restart 2 of 2"
+    assert decisions[2][1:3] == (
+        "BackoffLimitExceeded",
+        "evaluator-0 ended with exit code 1 after 2 of 2 restarts",
     )
 
 
 def test_a_limit_of_its_own_is_counted_apart():
-    subject = referee("roles: {chief: {}, worker: {backoff_limit: 1}, ps: {}}\nrestart: on_failure\nbackoff_limit: 1")
-    assert isinstance(judge(subject, W0, 1), Restart)
-    assert isinstance(judge(subject, CHIEF, 1), Restart)
-    assert isinstance(judge(subject, W0, 1), Fail)
+    policy = policy_of("roles: {chief: {}, worker: {backoff_limit: 1}, ps: {}}\nrestart: on_failure\nbackoff_limit: 1")
+    assert [policy.judge(who, 1, ()).action for who in (W0, CHIEF, W0)] == ["restart", "restart", "fail"]
 
 
 def test_no_backoff_limit_means_three_restarts():
-    subject = referee("roles: {worker: {}}\nrestart: on_failure")
-    assert [type(judge(subject, W0, 1)) for _ in range(4)] == [Restart, Restart, Restart, Fail]
+    policy = policy_of("roles: {worker: {}}\nrestart: on_failure")
+    decisions = [policy.judge(W0, 1, ()) for _ in range(4)]
+    assert [decision.action for decision in decisions] == ["restart", "restart", "restart", "fail"]
+    assert [decision.delay for decision in decisions[:3]] == [0, 1, 2]
 
 
 def test_delay_is_none_at_first_and_bounded():

@@ -5,11 +5,10 @@ import json
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.kube.access import Access
-from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged
+from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged, replicas_of
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.hai.ranks.wire import MARK
-from tfsteps.systems.hai.schema import replicas
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 ENDED = {"chain_id": "c", "nb_name": "job", "chain_status": "finished", "worker_status": "failed", "stop_code": 129}
@@ -32,7 +31,9 @@ def follow(log, last_seen=None, before=()):
     with serve(script) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         client = Client(Access(server=url, namespace="", tls=None, token=lambda _: "t", name="HAI"))
-        return list(HaiJob(client, replicas(JOB), name="job", chain_id="c", created=0.0, host=None).events())
+        return list(
+            HaiJob(client, replicas_of(JOB.roles.items()), name="job", chain_id="c", created=0.0, host=None).events()
+        )
 
 
 def test_lines_belong_to_the_program_that_was_started_last_also_on_another_node():

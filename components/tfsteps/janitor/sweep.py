@@ -12,11 +12,11 @@ from tfsteps.janitor.workflows import Workflows
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.ownership import is_own
-from tfsteps.systems.kubernetes.job_kind import JobKind, replicas_of
+from tfsteps.systems.kubernetes.job_kind import JobKind
 
 _LABELS = (RUN_ID, TASK, ATTEMPT)
 _OURS = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), *_LABELS])
@@ -168,7 +168,7 @@ class Sweep:
 
     def _own(self, kind: JobKind, item: _Item, pods: Mapping[tuple[str, ...], list[_Item]]) -> list[_Item]:
         """Return the replicas of a job that are not being deleted: of its labels, and owned by it."""
-        replicas = replicas_of(kind.roles(item))
+        replicas = replicas_of(kind.roles(item).items())
         return [pod for pod in pods.get(_key(item), []) if self._is_replica(kind, item, pod, replicas)]
 
     def _is_replica(self, kind: JobKind, item: _Item, pod: _Item, replicas: Sequence[Replica]) -> bool:

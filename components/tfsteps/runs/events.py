@@ -1,6 +1,8 @@
 """The states of a job and of its replicas, and the events that every job system tells them by."""
 
 import enum
+from collections.abc import Iterable
+from typing import Protocol
 
 import msgspec
 
@@ -61,6 +63,16 @@ class Replica(msgspec.Struct, frozen=True, order=True):
     def __str__(self) -> str:
         """Return `<role>-<index>`."""
         return f"{self.role}-{self.index}"
+
+
+class _Counted(Protocol):
+    @property
+    def replicas(self) -> int: ...
+
+
+def replicas_of(roles: Iterable[tuple[RoleName, _Counted]]) -> list[Replica]:
+    """Return all replicas of some roles, by name and role, in their order."""
+    return [Replica(name, index) for name, role in roles for index in range(role.replicas)]
 
 
 class JobChanged(msgspec.Struct, frozen=True, kw_only=True):

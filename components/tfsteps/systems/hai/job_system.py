@@ -11,7 +11,7 @@ from tfsteps.kube import access as cluster
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
-from tfsteps.runs.events import State
+from tfsteps.runs.events import State, replicas_of
 from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
 from tfsteps.runs.output_paths import OutputPaths, join
 from tfsteps.spec import Problem, TrainingJob, is_uri
@@ -100,7 +100,7 @@ class HaiSystem:
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> HaiJob:
         """Return the task of that chain; nothing is asked before its `events`."""
-        ranks = schema.replicas(job)
+        ranks = replicas_of(job.roles.items())
         return HaiJob(self._client, ranks, name=name, chain_id=uid, created=created, host=self._host)
 
     def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002

@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import replicas_of
 from tfsteps.runs.identity import PREFIX, Identity, short_hash, spec_hash
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import RoleName, TrainingJob, options_of
+from tfsteps.systems import restart_policy
 from tfsteps.systems.hai import ranks
 from tfsteps.systems.hai.options import HaiOptions
 
@@ -54,10 +55,14 @@ _BOOTSTRAP = (
     f'zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ["{_AGENT}"]))).extractall(here);'
     "sys.path.insert(0,here);"
     "from tfsteps_ranks.agent import main;"
-    "sys.exit(main(here))"
+    "from tfsteps_ranks.restart_policy import RestartPolicy;"
+    "sys.exit(main(here,RestartPolicy))"
 )
 _FOR_PROGRAMS = "tfsteps_suspend.py"  # they import it under this name
-_TO_SHOW = {_AGENT: "(the folder systems/hai/ranks of tfsteps, zipped)", _SECRET: "(random, another one for each task)"}
+_TO_SHOW = {
+    _AGENT: "(systems/hai/ranks and systems/restart_policy.py of tfsteps, zipped)",
+    _SECRET: "(random, another one for each task)",
+}
 _READ_ONLY = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")  # in the shell of HAI's scripts
 
 
@@ -69,11 +74,6 @@ def options_for(job: TrainingJob) -> HaiOptions:
 def job_name(job: TrainingJob, identity: Identity) -> str:
     """Return the task's name, unique among the user's unfinished tasks."""
     return identity.job_name(job.name, _NAME_LIMIT)
-
-
-def replicas(job: TrainingJob) -> list[Replica]:
-    """Return the replica of each rank."""
-    return [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
 
 
 def workspace(job: TrainingJob, options: HaiOptions) -> str:
@@ -107,7 +107,7 @@ def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str)
         "resource": {
             "image": job.image or "default",
             "group": options.group or job.queue or "default",
-            "node_count": len(replicas(job)),
+            "node_count": len(replicas_of(job.roles.items())),
             "is_spot": options.spot,
         },
         "options": _options(job, options),
@@ -234,28 +234,24 @@ def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options
         "TFSTEPS_MODEL_DIR": places.model,
         "TFSTEPS_LOG_DIR": places.logs,
     }
+    rules = restart_policy.restart_rules(job)
     return {
-        "strategy": job.effective_strategy,
-        "success": job.success,
-        "backoff": job.effective_backoff_limit,
+        **rules,
         "grace": options.grace,
         "finish": options.finish,
         "sigterm_delay": options.sigterm_delay,
         "silence": (options.watchdog_time or _WATCHDOG_SECONDS) / 3,
         "env": {**_plain(job.env), **own},
-        "roles": {name: _role(job, name, options) for name in job.resolved_roles()},
+        "roles": {name: {**rules["roles"][name], **_role(job, name, options)} for name in job.resolved_roles()},
     }
 
 
 def _role(job: TrainingJob, name: RoleName, options: HaiOptions) -> dict[str, Any]:
     own, role = getattr(job.roles, name), job.resolved_roles()[name]
     return {
-        "replicas": role.replicas,
         "command": role.program,
         "env": _plain(own.env),
         "dir": role.working_dir if options.workspace else own.working_dir,
-        "restart": role.restart,
-        "limit": role.backoff_limit,
     }
 
 
@@ -268,7 +264,7 @@ def _agent_text() -> str:
     """Return what runs on the ranks, as a zip file in text."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(pathlib.Path(ranks.__file__).parent.glob("*.py")):
+        for path in [*sorted(pathlib.Path(ranks.__file__).parent.glob("*.py")), pathlib.Path(restart_policy.__file__)]:
             named = [f"tfsteps_ranks/{path.name}", *([path.name] if path.name == _FOR_PROGRAMS else [])]
             for name in named:
                 file.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED, 9)

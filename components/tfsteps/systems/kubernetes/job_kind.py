@@ -206,8 +206,3 @@ class BaseJobKind:
     def tensorboard_link(self, _item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return nothing."""
         return None
-
-
-def replicas_of(roles: Mapping[RoleName, RoleSpec]) -> list[Replica]:
-    """Return all replicas of a job object's roles, in their order."""
-    return [Replica(name, i) for name, role in roles.items() for i in range(role.replicas)]

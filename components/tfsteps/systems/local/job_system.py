@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from tfsteps.runs import store
-from tfsteps.runs.events import Replica
+from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.runs.store import Attempt
@@ -125,7 +125,7 @@ class LocalSystem:
         self, job: TrainingJob, identity: Identity, places: OutputPaths, free_ports: Callable[[int], list[int]]
     ) -> dict[Replica, Command]:
         """Return what to start for each replica, on ports that `free_ports` chooses."""
-        replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
+        replicas = replicas_of(job.roles.items())
         members = [replica for replica in replicas if replica.role != "evaluator"]
         port_of = dict(zip(members, free_ports(len(members)), strict=True))
         cluster: dict[str, list[str]] = {}

@@ -15,17 +15,28 @@ from typing import Literal
 
 import msgspec
 
-from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, Replica, ReplicaState, State, Tick
+from tfsteps.runs.events import (
+    TICK_SECONDS,
+    Event,
+    JobChanged,
+    LogLines,
+    Replica,
+    ReplicaState,
+    State,
+    Tick,
+    replicas_of,
+)
 from tfsteps.runs.last_lines import Tail
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause
-from tfsteps.systems.local import ports, restart_policy
+from tfsteps.systems.local import ports
 from tfsteps.systems.local.failure_patterns import failure_pattern
 from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.output import Collector
 from tfsteps.systems.local.process import Command, Ended, Process
 from tfsteps.systems.local.replica_process import ReplicaProcess
+from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
 
 _PORT_TRIES = 5
 _SETTLE_SECONDS = 3.0  # how long a replica that lost a peer waits for the one that failed first to show
@@ -71,8 +82,8 @@ class LocalJob:
         self._job, self._options = job, options
         self._make_commands = commands
         self._folder = folder
-        self._referee = restart_policy.RestartPolicy(job)
-        self._slots = {replica: ReplicaProcess(replica) for replica in self._referee.replicas}
+        self._restart_policy = RestartPolicy(restart_rules(job))
+        self._slots = {replica: ReplicaProcess(replica) for replica in replicas_of(job.roles.items())}
         self._phase = _Phase.ACTIVE
         self._looks = 0
         self._told = (State.UNKNOWN, "", "")
@@ -98,7 +109,7 @@ class LocalJob:
             try:
                 self._commands = self._make_commands()
                 self._tell(State.PENDING)
-                self._spawn(self._referee.replicas)
+                self._spawn(list(self._slots))
                 self._after(0, self._tick)
                 self._after(0, self._watch_starts)
                 self._after(_MEMORY_SECONDS, self._watch_memory)
@@ -290,18 +301,23 @@ class LocalJob:
             self._go_on()
 
     def _decide(self, slot: ReplicaProcess, exit_code: int) -> None:
-        states = {replica: each.state for replica, each in self._slots.items()}
-        decision = self._referee.judge(slot.replica, exit_code, slot.reason, states)
-        match decision:
-            case restart_policy.Succeed():
-                self._finish()
-            case restart_policy.Fail(reason, message):
-                self._fail(reason, message, slot.replica)
-            case restart_policy.Restart(replicas, count):
-                new_ports = self._job.effective_strategy == "multi_worker_mirrored"
-                limit = self._job.effective_backoff_limit
-                why = f"{slot.replica} ended with exit code {exit_code}; restart {count} of {limit}"
-                self._restart(replicas, restart_policy.delay(count), new_ports=new_ports, why=why)
+        succeeded = {
+            (replica.role, replica.index)
+            for replica, other in self._slots.items()
+            if other.state is ReplicaState.SUCCEEDED
+        }
+        ended = (slot.replica.role, slot.replica.index)
+        decision = self._restart_policy.judge(ended, exit_code, succeeded, slot.reason)
+        if decision.action == "succeed":
+            self._finish()
+        elif decision.action == "fail":
+            self._fail(decision.reason, decision.message, slot.replica)
+        elif decision.action == "restart":
+            replicas = frozenset(
+                replica for replica in self._slots if (replica.role, replica.index) in decision.members
+            )
+            new_ports = self._job.effective_strategy == "multi_worker_mirrored"
+            self._restart(replicas, decision.delay, new_ports=new_ports, why=decision.message)
 
     def _restart(self, replicas: frozenset[Replica], delay: float, *, new_ports: bool, why: str) -> None:
         self._groups = [group for group in self._groups if not group[0] <= replicas]

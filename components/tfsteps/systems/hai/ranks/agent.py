@@ -14,11 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .coordinator import Coordinator
 from .manager import Manager
 from .wire import Line, address, free_port, replicas, say, secret, whose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _POLL_SECONDS = 0.2
 _RETRY_SECONDS = 0.5
@@ -207,7 +210,7 @@ class Agent:
         return 128 + signal.SIGTERM
 
 
-def main(folder: str) -> int:
+def main(folder: str, restart_policy: Callable[[dict[str, Any]], Any]) -> int:
     """Be one rank, and on rank 0 the coordinator too; return the exit code.
 
     Environment: TFSTEPS_PLAN and TFSTEPS_SECRET, of `schema.py`; the platform's MASTER_ADDR, MASTER_PORT, RANK,
@@ -215,11 +218,12 @@ def main(folder: str) -> int:
 
     Args:
         folder: Of this rank alone: where this package was unpacked. It is removed.
+        restart_policy: The class of `restart_policy.py`, which travels with this package.
     """
     plan = json.loads(os.environ["TFSTEPS_PLAN"])
     rank = int(os.environ.get("RANK") or os.environ["MARSV2_RANK"])
     if rank == 0:
-        threading.Thread(target=Coordinator(plan).run, daemon=True).start()
+        threading.Thread(target=Coordinator(plan, restart_policy).run, daemon=True).start()
     try:
         return Agent(plan, rank, folder).run()
     finally:

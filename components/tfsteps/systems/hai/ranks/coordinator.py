@@ -7,15 +7,17 @@ import os
 import signal
 import time
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .listener import Listener
 from .manager import Manager
 from .notice import Flag
 from .wire import replicas, say
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _POLL_SECONDS = 0.05
-_RETRYABLE_FROM = 128  # with `restart: exit_code`
 _SETTLE_SECONDS = 1.0  # in which others may succeed together with the deciding replica
 _LEAVE_SECONDS = 60.0  # for the platform to end the pods, once they may go
 
@@ -23,9 +25,10 @@ _LEAVE_SECONDS = 60.0  # for the platform to end the pods, once they may go
 class Coordinator:
     """Tells every rank what to do: start, stop, leave. Lives on rank 0."""
 
-    def __init__(self, plan: dict[str, Any]) -> None:
-        """Listen, so that no rank has to ask twice."""
+    def __init__(self, plan: dict[str, Any], restart_policy: Callable[[dict[str, Any]], Any]) -> None:
+        """Listen, so that no rank has to ask twice. `restart_policy` makes a `RestartPolicy` of the plan."""
         self._plan = plan
+        self._restart_policy = restart_policy(plan)
         self._ranks = replicas(plan)
         self._listener = Listener(int(os.environ["MASTER_PORT"]), len(self._ranks))
         self._manager = Manager()
@@ -34,7 +37,6 @@ class Coordinator:
         self._done: set[int] = set()  # ranks whose program has succeeded
         self._again: list[tuple[set[int], float]] = []  # who starts again once all of them have ended, and the pause
         self._timers: list[tuple[float, set[int]]] = []
-        self._used: dict[str, int] = {}  # restarts, by role with a limit of its own; the rest under the empty name
         self._phase = "active"
         self._end_at = self._servers_end_at = self._sigterm_at = 0.0
         self._flag = Flag()
@@ -85,53 +87,24 @@ class Coordinator:
         awaited = any(rank in group for group, _ in self._again)  # it ended by itself before it was asked to
         if self._phase == "active" and not stopped and not awaited:
             if code == 0:
-                self._succeeded(rank)
-            else:
-                self._failed(rank, code)
+                self._done.add(rank)
+            self._decide(rank, code)
         self._go_on()
 
-    def _succeeded(self, rank: int) -> None:
-        if self._policy(rank) == "always":
-            self._restart(rank, f"{self._name(rank)} ended with exit code 0, and `restart: always` wants it back")
-            return
-        self._done.add(rank)
-        all_workers = self._of("chief", "worker") <= self._done
-        if all_workers if self._plan["success"] == "all_workers" else rank == 0:  # rank 0 is the chief, or worker 0
+    def _decide(self, rank: int, code: int) -> None:
+        """Do what follows from an end that was not asked for."""
+        succeeded = {self._ranks[done] for done in self._done}
+        decision = self._restart_policy.judge(self._ranks[rank], code, succeeded)
+        if decision.action == "succeed":
             self._finish()
-
-    def _failed(self, rank: int, code: int) -> None:
-        what = f"{self._name(rank)} ended with exit code {code}"
-        policy = self._policy(rank)
-        if policy == "never" or (policy == "exit_code" and code < _RETRYABLE_FROM):
-            self._fail(rank, code, "ReplicaFailed", what)
-        else:
-            self._restart(rank, what, code)
-
-    def _restart(self, rank: int, what: str, code: int = 1) -> None:
-        """Start a rank again, with those that cannot go on without it, within the limit."""
-        role = self._plan["roles"][self._ranks[rank][0]]
-        account = self._ranks[rank][0] if role["limit"] is not None else ""
-        limit = role["limit"] if account else self._plan["backoff"]
-        used = self._used.get(account, 0)
-        if used >= limit:
-            self._fail(rank, code, "BackoffLimitExceeded", f"{what} after {used} of {limit} restarts")
-            return
-        self._used[account] = used + 1
-        group = self._with(rank)
-        total = sum(self._used.values())
-        say(event="again", why=f"{what}; restart {used + 1} of {limit}.")
-        self._stop(group)
-        self._again = [each for each in self._again if not each[0] <= group]
-        self._again.append((group, 0.0 if total == 1 else min(2.0 ** (total - 2), 30.0)))
-
-    def _with(self, rank: int) -> set[int]:
-        """Return who has to start again when a rank does, as TensorFlow needs it."""
-        role, strategy = self._ranks[rank][0], self._plan["strategy"]
-        if strategy == "multi_worker_mirrored" and role in ("chief", "worker"):
-            return self._of("chief", "worker")
-        if strategy == "parameter_server" and role == "ps":
-            return {rank} | self._of("chief")
-        return {rank}
+        elif decision.action == "fail":
+            self._fail(rank, code or 1, decision.reason, decision.message)
+        elif decision.action == "restart":
+            group = {other for other, member in enumerate(self._ranks) if member in decision.members}
+            say(event="again", why=f"{decision.message}.")
+            self._stop(group)
+            self._again = [waiting for waiting in self._again if not waiting[0] <= group]
+            self._again.append((group, decision.delay))
 
     def _fail(self, rank: int, code: int, reason: str, what: str) -> None:
         """End that rank as its program did: the platform ends all when one has failed."""
@@ -223,6 +196,3 @@ class Coordinator:
 
     def _name(self, rank: int) -> str:
         return "{}-{}".format(*self._ranks[rank])
-
-    def _policy(self, rank: int) -> str:
-        return str(self._plan["roles"][self._ranks[rank][0]]["restart"])

@@ -18,7 +18,7 @@ from tfsteps.kube.http_client import StopFlag
 from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.watch import Changed, Listed, Refused, Seen, Watch
-from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, Replica, State, Tick, one_line
+from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, State, Tick, one_line, replicas_of
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubernetes.cleanup.keeper import leave, take_back
@@ -61,7 +61,7 @@ class KubernetesJob:
         self, api: Api, kind: JobKind, item: Mapping[str, Any], job: TrainingJob, host: LauncherPod | None
     ) -> None:
         """Take over the job object `item`; nothing is asked of the cluster before `events`."""
-        self._replicas = [Replica(name, i) for name, role in job.roles.items() for i in range(role.replicas)]
+        self._replicas = replicas_of(job.roles.items())
         meta = item["metadata"]
         self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
         self._api = api

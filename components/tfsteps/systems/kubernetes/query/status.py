@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.watch import Listed
-from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged
+from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, replicas_of
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.status import ReplicaStatus, Status
@@ -16,7 +16,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.ownership import is_foreign
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
-from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec, replicas_of
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec
 from tfsteps.systems.kubernetes.pipeline.finalizer_scope import kubeflow_task
 from tfsteps.systems.kubernetes.render.pod_template import NOWHERE
 from tfsteps.systems.kubernetes.times import job_ended, seconds
@@ -42,7 +42,7 @@ class JobPod(msgspec.Struct, frozen=True):
 
 def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> list[JobPod]:
     """Return the pods among `items` that are replicas of a job object, by replica, the newest of each last."""
-    found, replicas = [], replicas_of(kind.roles(job))
+    found, replicas = [], replicas_of(kind.roles(job).items())
     for item in items:
         replica = kind.replica(item["metadata"], replicas)
         if replica is not None and not is_foreign(kind, item["metadata"], job):
@@ -66,7 +66,7 @@ def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: 
     change = [event for event in events if isinstance(event, JobChanged)][-1]
     env = _env(kind, roles)
     lost = env.get("TFSTEPS_OUTPUT_DIR", "").startswith(f"{NOWHERE}/")
-    replicas = [ReplicaStatus(role=name.role, index=name.index) for name in replicas_of(roles)]
+    replicas = [ReplicaStatus(role=name.role, index=name.index) for name in replicas_of(roles.items())]
     incarnations = Incarnations(replicas)
     for event in events:
         if isinstance(event, ReplicaChanged):
@@ -102,7 +102,7 @@ def _keeping(item: Mapping[str, Any]) -> str:
 
 def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> list[Event]:
     """Return the events of a launcher that sees the job and its pods now; those of replicas before the job's last."""
-    tracker = Tracker(kind, item, replicas_of(kind.roles(item)), created)
+    tracker = Tracker(kind, item, replicas_of(kind.roles(item).items()), created)
     events = [
         *tracker.seen_pod(Listed([dict(each.item) for each in pods]), now),
         *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),

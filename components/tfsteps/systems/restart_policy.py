@@ -1,0 +1,131 @@
+"""What the end of one replica means for the others, where no operator decides it: local runs and HAI.
+
+The rules follow what TensorFlow was seen to do. MultiWorkerMirrored: no task can rejoin, so all that train start again,
+counted once. Parameter servers: only the one that ended; the chief too when it was a ps, for it cannot go on.
+Evaluators and TensorFlow 1's between-graph tasks: each for itself. `restart: always` restarts the decisive replica too,
+as Kubernetes does for the operators: the end of such a job is its backoff limit.
+
+This file also runs on the ranks of HAI, on their Python, 3.7 or newer: standard library only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from tfsteps.spec import TrainingJob
+
+    Member = tuple[str, int]  # the role and the index of a replica
+
+RETRYABLE_FROM = 128
+"""With `restart: exit_code`, a replica is restarted after codes from here on (ended by a signal), as a TFJob does."""
+
+_TRAIN = ("chief", "worker")
+_LONGEST_DELAY = 30.0
+
+
+class Decision(NamedTuple):
+    """What follows from the end of a replica.
+
+    Attributes:
+        action: wait = nothing; succeed and fail = the job has; restart = start `members` again, all at once when the
+            last of them has ended.
+        reason: Of a failure: one CamelCase word.
+        message: Of a failure or a restart: one sentence without its full stop.
+        members: Who starts again.
+        delay: Seconds to wait before that.
+    """
+
+    action: str
+    reason: str = ""
+    message: str = ""
+    members: frozenset[Member] = frozenset()
+    delay: float = 0.0
+
+
+WAIT, SUCCEED = Decision("wait"), Decision("succeed")
+
+
+def restart_rules(job: TrainingJob) -> dict[str, Any]:
+    """Return what `RestartPolicy` must know of a job, as JSON can carry it."""
+    return {
+        "strategy": job.effective_strategy,
+        "success": job.success,
+        "backoff": job.effective_backoff_limit,
+        "roles": {
+            name: {"replicas": role.replicas, "restart": role.restart, "limit": role.backoff_limit}
+            for name, role in job.resolved_roles().items()
+        },
+    }
+
+
+class RestartPolicy:
+    """Judges the end of replicas, and counts restarts.
+
+    Attributes:
+        members: All replicas, in the order chief, worker, ps, evaluator.
+        trainers: Those that train.
+        decisive: The one whose end is the job's.
+    """
+
+    def __init__(self, rules: Mapping[str, Any]) -> None:
+        """Start with no restart used. `rules` are those that `restart_rules` returns."""
+        self._strategy, self._success, self._backoff = rules["strategy"], rules["success"], rules["backoff"]
+        self._roles = rules["roles"]
+        self.members: list[Member] = [(name, i) for name, role in self._roles.items() for i in range(role["replicas"])]
+        self.trainers = frozenset(member for member in self.members if member[0] in _TRAIN)
+        self.decisive: Member = ("chief" if "chief" in self._roles else "worker", 0)
+        self._used: dict[str | None, int] = {}  # restarts, by role with a limit of its own; None = the shared limit
+
+    def judge(self, ended: Member, exit_code: int, succeeded: Collection[Member], reason: str = "") -> Decision:
+        """Decide what follows from the end of a replica that was not asked to end.
+
+        Args:
+            ended: The replica.
+            exit_code: As a shell counts.
+            succeeded: All that have succeeded by now.
+            reason: Why it failed: PeerLost = because another replica did; empty = not known.
+        """
+        what = "{}-{} ended with exit code {}".format(*ended, exit_code)
+        if exit_code == 0:
+            return self._after_success(ended, what, succeeded)
+        policy = self._roles[ended[0]]["restart"]
+        permanent = policy == "exit_code" and exit_code < RETRYABLE_FROM and reason != "PeerLost"
+        if policy == "never" or permanent:
+            return Decision("fail", reason or "ReplicaFailed", what)
+        return self._restart(ended, what)
+
+    def _after_success(self, ended: Member, what: str, succeeded: Collection[Member]) -> Decision:
+        if self._roles[ended[0]]["restart"] == "always":
+            return self._restart(ended, what)
+        if self._success == "all_workers":
+            if self.trainers <= {*succeeded, ended}:
+                return SUCCEED
+        elif ended == self.decisive:
+            return SUCCEED
+        return WAIT
+
+    def _restart(self, ended: Member, what: str) -> Decision:
+        own = self._roles[ended[0]]["limit"]
+        account, limit = (ended[0], own) if own is not None else (None, self._backoff)
+        used = self._used.get(account, 0)
+        if used >= limit:
+            return Decision("fail", "BackoffLimitExceeded", f"{what} after {used} of {limit} restarts")
+        self._used[account] = used + 1
+        message = f"{what}; restart {used + 1} of {limit}"
+        return Decision("restart", "", message, self._with(ended), delay(sum(self._used.values())))
+
+    def _with(self, ended: Member) -> frozenset[Member]:
+        """Return which replicas have to start again when `ended` does."""
+        if self._strategy == "multi_worker_mirrored" and ended in self.trainers:
+            return self.trainers
+        if self._strategy == "parameter_server" and ended[0] == "ps":
+            return frozenset({ended, ("chief", 0)})
+        return frozenset({ended})
+
+
+def delay(count: int) -> float:
+    """Return the seconds to wait before restart number `count`: none for the first, then 1, 2, 4, ... up to 30."""
+    return 0.0 if count <= 1 else min(2.0 ** (count - 2), _LONGEST_DELAY)
