@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.place import Context, Namespace, On, Place, cluster
+from tfsteps.cli.backends.place import Context, Namespace, On, Place
 from tfsteps.cli.compiled import Compiled, Engine, read
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say, warn
@@ -74,7 +74,8 @@ def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
     """Yield a warning for each object that a pipeline without problems names, and its cluster has not."""
     if place.on is On.LOCAL:
         return
-    from tfsteps.cli.submitters import references  # noqa: PLC0415  most checks need no HTTP
+    from tfsteps.cli.backends.kubernetes import cluster  # noqa: PLC0415  most checks need no HTTP
+    from tfsteps.cli.submitters import references  # noqa: PLC0415
 
     with cluster(place) as runs:
         if compiled.engine is Engine.KFP:

@@ -10,9 +10,8 @@ import msgspec
 import yaml
 
 from tfsteps import spec
-from tfsteps.cli.backends.base import backend
 from tfsteps.cli.backends.find import LATEST
-from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, cluster
+from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, backend
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import print_json
@@ -134,7 +133,8 @@ def _named(option: str, text: str) -> str:
 
 def _fitting(place: Place, *, dry_run: bool) -> str:
     """Return the name of the job system that fits the cluster, and say which and why. A dry run does not ask it."""
-    from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415  local runs need no HTTP
+    from tfsteps.cli.backends.kubernetes import cluster  # noqa: PLC0415  local runs need no HTTP
+    from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     if dry_run:
         choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
@@ -150,10 +150,8 @@ def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool
     if any(earlier.alive() for earlier in store.attempts(run, task)):
         raise _running_already(run, task, "")
     number = store.next_attempt(run, task)
-    if place.on is On.LOCAL:
-        return number
-    with backend(place) as there:
-        earlier: list[Status] = [job.status for job in there.jobs(run) if job.status.identity.task == task]
+    with backend(place) as runs:
+        earlier: list[Status] = [job.status for job in runs.jobs(run) if job.status.identity.task == task]
     if running := [status for status in earlier if not status.state.terminal]:
         if adopt and running[-1].system != system:
             other = running[-1].system
