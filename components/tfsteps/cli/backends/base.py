@@ -1,4 +1,4 @@
-"""What every command asks of the place where runs live, whichever it is."""
+"""The protocol of backends: what commands need of the place where runs live."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -43,7 +43,7 @@ class RunBackend(Protocol[JobT]):
         """Return the jobs of the run with this id, the oldest first; empty = of all runs."""
 
     def find(self, text: str) -> Run[JobT]:
-        """Return the run that a user calls `text`. CommandError if there is none, with the nearest names."""
+        """Return the run that a user calls `text`. CommandError if there is none; it names the nearest."""
 
     def explain(self, job: JobT) -> Status:
         """Return the status of a job, with a failure summary if it failed."""

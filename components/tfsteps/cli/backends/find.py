@@ -1,4 +1,4 @@
-"""From what a user typed to the run, and to the jobs of it that are meant."""
+"""Finds the run that a user typed, and selects jobs of it."""
 
 import difflib
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Selection(msgspec.Struct, frozen=True):
         return [job for job in attempts if job.status.identity.attempt == self.attempt]
 
     def of(self, run: Run[JobT]) -> list[JobT]:
-        """Return the selected jobs of the run. CommandError if there are none, with what there is."""
+        """Return the selected jobs of the run. CommandError if there are none; it names what exists."""
         if jobs := self.choose(run.jobs):
             return jobs
         if attempts := self._of_task(run.jobs):
@@ -100,7 +100,7 @@ def match_run(text: str, known: Sequence[tuple[str, str]], where: str, options: 
         options: The options of that place, with a space before each.
 
     Raises:
-        CommandError: There is no such run, or more than one; names the nearest.
+        CommandError: No run matches, or more than one; names the nearest.
     """
     runs = list(dict.fromkeys(run for run, _ in known))
     if not runs:

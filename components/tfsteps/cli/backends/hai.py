@@ -1,4 +1,4 @@
-"""Tasks on HAI Platform: found, watched, explained and stopped through its API."""
+"""Finds, follows, explains and stops tasks on HAI Platform through its API."""
 
 import contextlib
 import heapq
@@ -40,7 +40,7 @@ from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
 
 @contextlib.contextmanager
 def hai() -> Iterator["HaiBackend"]:
-    """Yield what has been launched on the platform that is configured; what it refuses ends the command."""
+    """Yield what has been launched on the platform that is configured; a refusal of it ends the command."""
     try:
         yield HaiBackend(HaiRuns(Client(access.find(), patience=PATIENCE_SECONDS)))
     except AccessError as error:
@@ -143,7 +143,7 @@ class _View:
         self._blamed = ""
 
     def see(self, event: Event) -> bool:
-        """Take in an event; tell whether the status is another one now."""
+        """Apply an event; return whether the status has changed."""
         match event:
             case LogLines():
                 self._tails.add(event)
@@ -158,7 +158,7 @@ class _View:
         return True
 
     def explained(self) -> Status:
-        """Return the status, with why it failed if it did; an end is when the platform says it was."""
+        """Return the status, with a failure summary if it failed, and the end as the platform reports it."""
         status = self.status
         if status.state.terminal:
             status.ended = self._ended or status.ended
@@ -171,7 +171,7 @@ class _Log:
     """Prints lines of several tasks.
 
     Attributes:
-        printed: How many lines of each source were read before, printed or not.
+        printed: How many lines of each source have been read, also of those that are not printed.
     """
 
     def __init__(self, jobs: Sequence[HaiRun], options: LogOptions) -> None:
@@ -181,7 +181,7 @@ class _Log:
         self._out = sys.stdout.buffer
 
     def print(self, events: Sequence[tuple[int, Event]], tail: int | None) -> None:
-        """Print the lines of `events` in the order of time, of that the last ones, as many as `tail`; None = all."""
+        """Print the lines of `events` in the order of time; only the last ones, as many as `tail`; None = all."""
         streams: dict[tuple[int, str], list[tuple[float, bytes]]] = {}
         for position, event in events:
             if isinstance(event, LogLines) and event.texts:
@@ -193,7 +193,7 @@ class _Log:
         self._out.flush()
 
     def go_on(self, position: int, event: Event, skipped: dict[tuple[int, str], int]) -> None:
-        """Print the lines of an event, but for the first ones of its source, as many as `skipped` counts down."""
+        """Print the lines of an event, except the first ones of its source, whose number `skipped` counts down."""
         if not isinstance(event, LogLines) or not event.texts:
             return
         source = position, event.source

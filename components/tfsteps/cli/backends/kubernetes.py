@@ -1,4 +1,4 @@
-"""Jobs on a cluster: found, watched, explained and stopped through its API."""
+"""Finds, follows, explains and stops jobs on a cluster through its API."""
 
 import contextlib
 import time
@@ -30,7 +30,7 @@ _LOGS_READ = 8  # of failed replicas: the first one to fail is among the first t
 
 @contextlib.contextmanager
 def cluster(place: Place) -> Iterator[Runs]:
-    """Yield what has been launched on the cluster of `place`; what the cluster refuses ends the command."""
+    """Yield what has been launched on the cluster of `place`; a refusal of the cluster ends the command."""
     try:
         credentials = access.find(place.context)
         api = client.Api(credentials, patience=PATIENCE_SECONDS)
@@ -71,10 +71,10 @@ class ClusterBackend:
         """Follow the jobs until they have ended or are deleted."""
         changes = Changes(observers)
         last = {job.status.uid: job for job in jobs}
-        for found in self._runs.follow(jobs[0].status.identity.run):
-            current = {job.status.uid: job for job in found}
+        for snapshot in self._runs.follow(jobs[0].status.identity.run):
+            current = {job.status.uid: job for job in snapshot}
             last = {uid: current.get(uid) or job.deleted() for uid, job in last.items()}
-            last |= {job.status.uid: job for job in selection.choose(found)}
+            last |= {job.status.uid: job for job in selection.choose(snapshot)}
             for job in last.values():
                 changes.report(job.status)
             if all(job.status.state.terminal for job in last.values()):

@@ -20,13 +20,13 @@ from tfsteps.systems.kubernetes.follow.pods import Container
 from tfsteps.systems.kubernetes.query.runs import Job, Runs
 from tfsteps.systems.kubernetes.query.status import JobPod
 
-_LAST_LINES_SECONDS = 10.0  # for those of replicas that run on after their job's end
+_LAST_LINES_SECONDS = 10.0  # for replicas that still run after the end of their job
 _Line = tuple[bytes, bytes]
 _Source = tuple[str, str]  # uid of a pod, and name of a container
 
 
 class ClusterLog:
-    """Prints what the replicas of some jobs have printed and, if it is followed, what they go on to print."""
+    """Prints the log lines of some jobs so far, and those that follow."""
 
     def __init__(self, runs: Runs, jobs: Sequence[Job], options: LogOptions) -> None:
         """Take the jobs of one run."""
@@ -54,7 +54,7 @@ class ClusterLog:
         self._out.flush()
 
     def follow(self, selection: Selection) -> None:
-        """Print what comes until all jobs of the run that `selection` chooses have ended."""
+        """Print new lines until all jobs of the run that `selection` chooses have ended."""
         timer = threading.Timer(_LAST_LINES_SECONDS, self._news.put, [None])
         timer.daemon = True
         opened = closed = 0

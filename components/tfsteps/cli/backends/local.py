@@ -187,9 +187,10 @@ class LocalBackend:
 
 
 def left_on_hai(selection: Selection) -> bool:
-    """Tell whether launchers that were killed left selected tasks on HAI, and none of the selected ones is alive."""
+    """Return whether killed launchers left selected tasks on HAI, while no launcher of a selected task runs."""
     try:
-        jobs = selection.of(LocalBackend(warn=lambda _: None).find(selection.run))
+        run = LocalBackend(warn=lambda _: None).find(selection.run)
+        jobs = Selection(run.id, selection.task).of(run)
     except (CommandError, OSError):  # the command itself reports it
         return False
     left = [job.status.system for job in jobs if job.status.reason == ABANDONED]

@@ -26,7 +26,7 @@ class LocalLog(contextlib.ExitStack):
         self._files: dict[pathlib.Path, tuple[str, IO[bytes]]] = {}
 
     def print(self, jobs: Sequence["LocalJob"], tail: int | None = None) -> None:
-        """Print what is new in the logs of `jobs`; of that the last lines, as many as `tail`; None = all."""
+        """Print the new lines of `jobs`; only the last ones, as many as `tail`; None = all."""
         self._open([job for job in jobs if job.attempt.folder not in self._files and job.attempt.log.exists()])
         out = sys.stdout.buffer
         out.writelines(self._lines() if tail is None else collections.deque(self._lines(), maxlen=tail))

@@ -1,4 +1,4 @@
-"""On this machine, on a cluster or on HAI Platform: the options that say so, and the backend that they mean."""
+"""The options that choose a place, this machine, a cluster or HAI Platform, and the backend of that place."""
 
 import contextlib
 import enum
@@ -14,7 +14,7 @@ from tfsteps.cli.backends.find import Selection
 from tfsteps.cli.errors import CommandError
 
 PATIENCE_SECONDS = 5.0
-"""How long a server that does not answer is retried: somebody is waiting at the terminal."""
+"""How long requests are retried when a server does not answer; short, since a user waits at the terminal."""
 
 
 class On(enum.StrEnum):
@@ -26,7 +26,7 @@ class On(enum.StrEnum):
 
 
 AUTO = "auto"
-"""In place of a job system's name: the one that fits the cluster."""
+"""In place of a job system's name: the one whose API the cluster serves."""
 
 DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: AUTO, On.HAI: "hai"}
 
@@ -51,13 +51,13 @@ AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Loo
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a command is to look, as its options say.
+    """Where a command looks for runs, as its options say.
 
     Attributes:
         on: This machine, a cluster, or HAI Platform.
-        context: Of the kubeconfig; empty = its current one.
-        namespace: Empty = the context's.
-        everywhere: In all namespaces.
+        context: A context of the kubeconfig; empty = the current one.
+        namespace: A namespace; empty = that of the context.
+        everywhere: Look in all namespaces.
     """
 
     on: On = On.LOCAL
@@ -74,21 +74,21 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> str:
-        """The options that lead here again, a blank before each; empty for this machine."""
+        """The options that choose this place, with a space before each; empty for this machine."""
         if self.on is On.LOCAL:
             return ""
         named = {"--context": self.context, "--namespace": self.namespace}
-        every = [" --all-namespaces"] if self.everywhere else []
-        return "".join([f" --on {self.on}", *(f" {name} {value}" for name, value in named.items() if value), *every])
+        options = [f" {name} {value}" for name, value in named.items() if value]
+        return "".join([f" --on {self.on}", *options, " --all-namespaces" * self.everywhere])
 
     def kubectl(self, namespace: str, *words: str) -> str:
-        """Return a command line of kubectl's about what is in `namespace` here, for a terminal."""
+        """Return a command line of kubectl about objects in `namespace` of this cluster, for a terminal."""
         context = ["--context", self.context] if self.context else []
         return shlex.join(["kubectl", *context, "--namespace", namespace, *words])
 
 
 def located(selection: Selection, on: On | None, context: str, namespace: str, *, everywhere: bool = False) -> Place:
-    """Return where a command is to look for a run: as its options say, else where its launcher here left it.
+    """Return where a command looks for a run: as its options say, else where a killed launcher left it.
 
     Raises:
         CommandError: The options contradict one another.
@@ -101,7 +101,7 @@ def located(selection: Selection, on: On | None, context: str, namespace: str, *
 
 
 @contextlib.contextmanager
-def backend(place: Place) -> Iterator[RunBackend[Any]]:
+def open_backend(place: Place) -> Iterator[RunBackend[Any]]:
     """Yield the backend of a place, and import no more than it needs. What a server refuses ends the command."""
     match place.on:
         case On.LOCAL:

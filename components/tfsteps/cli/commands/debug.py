@@ -8,7 +8,7 @@ import typer
 
 from tfsteps.cli.backends.base import Section
 from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, backend, located
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.hold import launch_held
 from tfsteps.cli.commands.plan import choose
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
@@ -55,9 +55,9 @@ def debug(
     if system is not None:
         raise CommandError(f"--system {system} says where to launch a job; add --hold, or leave it out")
     selection = Selection(run, task, attempt)
-    with backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as runs:
-        for job in selection.of(runs.find(run)):
-            _print(runs.explain(job), runs.sections(job), runs.commands(job))
+    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+        for job in selection.of(backend.find(run)):
+            _print(backend.explain(job), backend.sections(job), backend.commands(job))
 
 
 def _print(status: Status, sections: Iterator[Section], commands: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ _STARTER_FILES = ("job.yaml", "train.py")
 
 
 class Template(enum.StrEnum):
-    """What `init` writes: a folder of `starter` each."""
+    """What `init` writes; each one is a folder of `starter`."""
 
     SINGLE = "single"
     MIRRORED = "mirrored"
@@ -104,7 +104,7 @@ def schema(
 def report(run: RunId, *, task: Task = None, attempt: AttemptNumber = None) -> None:
     """Write the report of a run again.
 
-    Prints the path of each task's.
+    Prints the path of each report.
     """
     from tfsteps.report import write  # noqa: PLC0415  this command alone needs it
 

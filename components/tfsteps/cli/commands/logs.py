@@ -1,4 +1,4 @@
-"""`tfsteps logs`: the saved log lines, of a running job too."""
+"""`tfsteps logs`: the log lines of a run, also while it runs."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from tfsteps.cli.backends.base import LogOptions
 from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, backend, located
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.errors import CommandError
 from tfsteps.runs.status import Status
@@ -39,10 +39,10 @@ def logs(
     replicas = ReplicaFilter(role, index)
     selection = Selection(run, task, attempt)
     options = LogOptions(replicas.matches, timestamps, tail, follow)
-    with backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as runs:
-        jobs = selection.of(runs.find(run))
+    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+        jobs = selection.of(backend.find(run))
         replicas.check(job.status for job in jobs)
-        runs.print_log(jobs, selection, options)
+        backend.print_log(jobs, selection, options)
 
 
 class ReplicaFilter:

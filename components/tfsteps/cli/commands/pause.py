@@ -5,14 +5,14 @@ from typing import Any
 
 from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, backend, located
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import RunId, Task
 
 _Change = Callable[[RunBackend[Any], Sequence[Any], Selection], None]
 
 
 def _command(change: _Change) -> Callable[..., None]:
-    """Return the command with the name and the text of `change`, which is called with the jobs that are meant."""
+    """Return the command that calls `change` with the selected jobs; it has the name and the text of `change`."""
 
     def command(
         run: RunId,
@@ -24,24 +24,24 @@ def _command(change: _Change) -> Callable[..., None]:
         all_namespaces: AllNamespaces = False,
     ) -> None:
         selection = Selection(run, task)
-        with backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as runs:
-            change(runs, selection.of(runs.find(run)), selection)
+        with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+            change(backend, selection.of(backend.find(run)), selection)
 
     command.__name__, command.__doc__ = change.__name__, change.__doc__
     return command
 
 
 @_command
-def pause(runs: RunBackend[Any], jobs: Sequence[Any], selection: Selection) -> None:
+def pause(backend: RunBackend[Any], jobs: Sequence[Any], selection: Selection) -> None:
     """Stop the replicas but keep the job, and wait until they are gone.
 
     The job stays, its launcher waits, and its deadlines go on; `tfsteps resume` starts the replicas again, from their
     last checkpoint if they write any.
     """
-    runs.set_paused(jobs, selection, paused=True)
+    backend.set_paused(jobs, selection, paused=True)
 
 
 @_command
-def resume(runs: RunBackend[Any], jobs: Sequence[Any], selection: Selection) -> None:
+def resume(backend: RunBackend[Any], jobs: Sequence[Any], selection: Selection) -> None:
     """Start the replicas of a job again that is paused, or was created suspended."""
-    runs.set_paused(jobs, selection, paused=False)
+    backend.set_paused(jobs, selection, paused=False)

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from tfsteps.cli.backends.find import LATEST, Job, Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, OnOption, Place, backend, located
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, OnOption, Place, located, open_backend
 from tfsteps.cli.watch import observer
 from tfsteps.console.outputs import (
     REPLICA_COLUMNS,
@@ -56,8 +56,8 @@ def runs(
     all_namespaces: AllNamespaces = False,
 ) -> None:
     """List all runs, the newest first."""
-    with backend(Place(on, context, namespace, all_namespaces)) as there:
-        jobs = sorted(there.jobs() if run is None else there.find(run).jobs, key=lambda job: -job.status.created)
+    with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
+        jobs = sorted(backend.jobs() if run is None else backend.find(run).jobs, key=lambda job: -job.status.created)
     if output is Output.JSON:
         print_json([_summary(job) for job in jobs])
     elif jobs:
@@ -66,7 +66,7 @@ def runs(
         header, *body = [[row[i] for i in columns] for row in [_COLUMNS, *map(_row, jobs)]]
         print_table(tuple(header), body, spare=("SYSTEM", "ATTEMPT", "DURATION", "WORKFLOW"))
     else:
-        typer.echo(f"There are no runs {there.where}; `tfsteps init` writes a first job.", err=True)
+        typer.echo(f"There are no runs {backend.where}; `tfsteps init` writes a first job.", err=True)
 
 
 def show(
@@ -86,20 +86,20 @@ def show(
     Its replicas, where its results are, and why it failed if it did.
     """
     selection = Selection(run, task, attempt)
-    with backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as runs:
-        found = runs.find(run)
-        if found.pipeline and task is None:
-            _print_pipeline(found.pipeline, output)
+    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+        target = backend.find(run)
+        if target.pipeline and task is None:
+            _print_pipeline(target.pipeline, output)
             return
-        jobs = selection.of(found)
+        jobs = selection.of(target)
         if follow:
             with observer(final=False) if output is Output.TEXT else contextlib.nullcontext() as view:
-                statuses = runs.follow(jobs, selection, [view] if view else [])
+                statuses = backend.follow(jobs, selection, [view] if view else [])
         else:
-            statuses = [runs.explain(job) for job in jobs]
+            statuses = [backend.explain(job) for job in jobs]
     statuses.sort(key=lambda status: status.created)
     if output is Output.JSON:
-        print_json({"run": found.id, "attempts": [plain(status) for status in statuses]})
+        print_json({"run": target.id, "attempts": [plain(status) for status in statuses]})
         return
     for position, status in enumerate(statuses):
         if position:
@@ -119,7 +119,7 @@ def _print_pipeline(pipeline: PipelineRecord, output: Output) -> None:
 
 
 def print_status(status: Status) -> None:
-    """Print all that people want to know of an attempt."""
+    """Print the status of an attempt: its replicas, warnings, results, and why it failed."""
     print("\n".join(headline(status)) + "\n")
     now = time.time()
     print_table(REPLICA_COLUMNS, [replica_row(replica, now) for replica in status.replicas], spare=("PLACE", "CPU"))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, backend, located
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import RunId, Task
 
 
@@ -21,5 +21,5 @@ def stop(
 ) -> None:
     """Stop a run and wait until it has ended."""
     selection = Selection(run, task)
-    with backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as runs:
-        runs.stop(selection.of(runs.find(run)), now=now)
+    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+        backend.stop(selection.of(backend.find(run)), now=now)
