@@ -134,6 +134,23 @@ def test_follow_continues_with_tasks_that_start_meanwhile(command, monkeypatch):
     assert [line for line in said(*command) if re.search("later succeeded|a line", line)]
 
 
+@pytest.mark.parametrize("command", [("show", "latest", "--follow"), ("logs", "latest", "--follow")])
+def test_follow_warns_of_a_status_that_cannot_be_read_once(command, monkeypatch):
+    (saved(task="bad").folder / "status.json").write_text("{")
+    attempt, lock = saved(task="good", hold=True)
+    polls = []
+
+    def end_at_the_third_poll(_seconds):
+        polls.append(1)
+        if len(polls) == 3:
+            attempt.write(status(task="good", state=State.SUCCEEDED))
+            lock.close()
+
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll))
+    code, _, err = tfsteps(*command)
+    assert (code, err.count("cannot be read"), len(polls)) == (0, 1, 3)
+
+
 def test_follow_of_an_ended_job_ends_at_once():
     saved(state=State.CANCELLED)
     assert said("show", "latest", "--follow")[0] == "mnist: cancelled"

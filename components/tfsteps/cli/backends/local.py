@@ -2,6 +2,7 @@
 
 import collections
 import os
+import pathlib
 import shlex
 import signal
 import time
@@ -55,8 +56,9 @@ class LocalBackend:
     """The `RunBackend` of this machine: run folders, also of jobs elsewhere that a launcher on this machine records."""
 
     def __init__(self, warn: Callable[[str], None] = warn) -> None:
-        """Report records that cannot be read by `warn`."""
+        """Report each record that cannot be read once, by `warn`."""
         self._warn = warn
+        self._unreadable: set[pathlib.Path] = set()
 
     @property
     def where(self) -> str:
@@ -91,7 +93,7 @@ class LocalBackend:
             if not any(job.running for job in jobs):
                 return [job.status for job in jobs]
             time.sleep(POLL_SECONDS)
-            jobs = selection.choose(self.jobs(run))
+            jobs = selection.of(self.find(run))
 
     def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> None:
         run = jobs[0].status.identity.run
@@ -99,7 +101,7 @@ class LocalBackend:
             log.print(jobs, options.tail)
             while options.follow and any(job.running for job in jobs):
                 time.sleep(POLL_SECONDS)
-                jobs = selection.choose(self.jobs(run))
+                jobs = selection.of(self.find(run))
                 log.print(jobs)
 
     def stop(self, jobs: Sequence[LocalJob], *, now: bool) -> None:
@@ -143,14 +145,15 @@ class LocalBackend:
         ]
 
     def _job(self, attempt: Attempt) -> LocalJob | None:
-        """Return the attempt; None, with a warning, if its status cannot be read."""
+        """Return the attempt; None if its status cannot be read, with a warning the first time."""
         running = attempt.alive()  # first: a launcher that ends in between has written its last status before
         try:
             return LocalJob(attempt, running, attempt.status())
-        except UnreadableError as error:
-            self._warn(str(error))
         except OSError as error:
-            self._warn(f"{attempt.folder / 'status.json'} cannot be read: {error}")
+            if attempt.folder not in self._unreadable:
+                self._unreadable.add(attempt.folder)
+                file = attempt.folder / "status.json"
+                self._warn(str(error) if isinstance(error, UnreadableError) else f"{file} cannot be read: {error}")
         return None
 
     def _signal(self, attempt: Attempt) -> None:
