@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from tfsteps.cli.backends.place import On, Place
-from tfsteps.cli.commands.plan import Plan, make_plan
+from tfsteps.cli.commands.plan import make_plan
 from tfsteps.cli.errors import CommandError
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.lifecycle import launch
@@ -49,7 +49,7 @@ def launch_held(file: str, roles: str, system: str, place: Place) -> None:
     printer.say(f"run {plan.identity.run}")
     for warning in plan.system.warnings(plan.job):
         printer.say(f"warning: {warning}")
-    shells = Shells(printer, plan, programs, place)
+    shells = Shells(printer, programs, place)
     status = launch(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, observers=[printer, shells])
     raise typer.Exit(exit_code(status))
 
@@ -88,10 +88,9 @@ def held(job: TrainingJob, roles: Sequence[RoleName], system: str) -> TrainingJo
 class Shells:
     """An observer that prints how to get a shell in each held replica, as soon as it is up."""
 
-    def __init__(self, printer: Printer, plan: Plan, programs: dict[RoleName, str], place: Place) -> None:
+    def __init__(self, printer: Printer, programs: dict[RoleName, str], place: Place) -> None:
         """Print to `printer`; `programs` has what the held roles would run."""
         self._printer = printer
-        self._plan = plan
         self._programs = programs
         self._place = place
         self._printed: set[str] = set()
@@ -99,13 +98,13 @@ class Shells:
 
     def changed(self, status: Status) -> None:
         """Print the shells of replicas that have come up, and once all are up how to end the job."""
-        held = [replica for replica in status.replicas if replica.role in self._programs]
-        for replica in held:
+        replicas = [replica for replica in status.replicas if replica.role in self._programs]
+        for replica in replicas:
             where = replica.incarnations[-1].place if replica.incarnations and replica.state not in _GONE else ""
             if where and where not in self._printed and self._reachable(replica):
                 self._printed.add(where)
                 self._printer.say(f"{replica.name} is held; a shell beside it:  {self._shell(status, where)}")
-        if not self._complete and len(self._printed) >= len(held):
+        if not self._complete and len(self._printed) >= len(replicas):
             self._complete = True
             for name, text in self._programs.items():
                 self._printer.say(f"{name}: its program is  {text or 'what its image starts'}")
