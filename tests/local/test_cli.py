@@ -20,6 +20,7 @@ import yaml
 from tests.support.jobs import alive, pid_of
 from tests.support.waiting import read_until, until
 from tests.unit.cli.command import COMMAND
+from tests.unit.cli.statuses import saved
 from tests.unit.cli.terminal import Terminal
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import store
@@ -464,6 +465,13 @@ def test_a_run_imports_no_engine_no_client_and_no_tensorflow():
         *("kfp", "hera", "kubernetes", "urllib3"),
         *("tensorflow", "tensorboard", "numpy", "rich", "psutil"),
     }
+
+
+@pytest.mark.parametrize("command", ["runs", "show", "logs", "stop", "debug"])
+def test_commands_about_local_runs_import_no_client(command):
+    saved(run="r1", state=State.SUCCEEDED)
+    imported = modules_after(command, *(["r1"] if command != "runs" else []))
+    assert not imported & {"urllib3", "http", "ssl", "psutil", "rich"}
 
 
 def test_help_imports_what_reads_words_and_files_and_nothing_else():

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import JOB, events, listed
-from tfsteps.cli.commands.logs import _Wanted
+from tfsteps.cli.commands.logs import ReplicaFilter
 from tfsteps.kube.client import Api
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.log_writer import LogWriter
@@ -170,8 +170,8 @@ def test_an_image_of_a_sidecar_that_is_missing_is_said(tmp_path):
 
 def test_lines_of_a_replica_are_chosen_with_those_of_its_other_containers():
     sources = ["worker-1", "worker-1/init-data", "worker-11", "ps-1/init-data"]
-    assert [source for source in sources if _Wanted("worker", 1)(source)] == sources[:2]
-    assert [source for source in sources if _Wanted("worker", None)(source)] == sources[:3]
+    assert [source for source in sources if ReplicaFilter("worker", 1).matches(source)] == sources[:2]
+    assert [source for source in sources if ReplicaFilter("worker", None).matches(source)] == sources[:3]
 
 
 def test_the_log_file_names_the_container():

@@ -37,8 +37,8 @@ for command in (
     app.command()(command)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         print(f"tfsteps {tfsteps.__version__}")
         raise typer.Exit
 

@@ -1,4 +1,4 @@
-"""How a command says no, and the group that turns every error into a message and an exit code."""
+"""The error of commands, and the group that turns every error into a message and an exit code."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ class CommandError(Exception):
     """
 
     def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
-        """Keep a message that names the thing, the value, and the next step."""
+        """Take a message that names the object, the value, and the next step."""
         self.code = code
         super().__init__(message)
 
@@ -35,7 +35,7 @@ class Group(TyperGroup):
         """Run the command that was chosen."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where it can still be said that it failed
+            sys.stdout.flush()  # here, where a failure can still be reported
         except SpecError as error:
             say(str(error))
             raise typer.Exit(ExitCode.USAGE) from error
@@ -50,7 +50,7 @@ class Group(TyperGroup):
             raise typer.Exit(ExitCode.USAGE) from error
         except BrokenPipeError as error:
             raise typer.Exit(_SIGPIPE) from error
-        except OSError as error:  # a full disk under standard output, a run folder of somebody else
+        except OSError as error:  # a full disk under standard output, a run folder of another user
             say(f"error: {error}; fix the cause and retry")
             raise typer.Exit(ExitCode.PLATFORM) from error
         else:
@@ -60,7 +60,7 @@ class Group(TyperGroup):
 
 
 def _flush() -> None:
-    """Write out what is left; if it cannot be taken, keep the interpreter from complaining when it ends."""
+    """Flush standard output; if that fails, keep the interpreter from reporting it when it exits."""
     try:
         sys.stdout.flush()
     except OSError:

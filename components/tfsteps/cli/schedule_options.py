@@ -35,10 +35,10 @@ def chosen(file: str | None, cron: str | None, every: str | None, timezone: str 
         SpecError: It is wrong.
         CommandError: The options contradict one another, or the file cannot be read.
     """
-    given = {"--schedule": file, "--cron": cron, "--every": every}
-    named = [option for option, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise CommandError(f"{' and '.join(named)} cannot all hold; leave one out")
+    options = {"--schedule": file, "--cron": cron, "--every": every}
+    used = [option for option, value in options.items() if value is not None]
+    if len(used) > 1:
+        raise CommandError(f"{' and '.join(used)} cannot all hold; leave one out")
     if timezone is not None and cron is None:
         raise CommandError("--timezone is that of --cron; add that, or write `timezone:` into the schedule's file")
     if file is not None:
@@ -54,14 +54,14 @@ def chosen(file: str | None, cron: str | None, every: str | None, timezone: str 
 
 def print_fires(when: Schedule, fires: Iterator[int]) -> None:
     """Print the next runs to standard error: in the schedule's zone, and in UTC."""
-    found = list(itertools.islice(fires, SHOWN))
-    if not found:
+    times = list(itertools.islice(fires, SHOWN))
+    if not times:
         say("no run will ever start: its `end` has passed, or nothing comes before it")
         return
     what = "next runs" if when.cron else "next runs if it is created now"
     say(f"{what}:")
     zones = [when.zone] if when.timezone == "UTC" else [when.zone, dt.UTC]
-    rows = [[_shown(at, zone) for zone in zones] for at in found]
+    rows = [[_shown(at, zone) for zone in zones] for at in times]
     for line in columns(rows):
         say(f"  {line}")
 

@@ -1,17 +1,15 @@
-"""Who looks on: the live view on a terminal, plain lines anywhere else; and how to look on from another process."""
+"""How a command waits and watches: the live view on a terminal, plain lines anywhere else."""
 
 import contextlib
-import pathlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from tfsteps.cli.backends.find import read
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.status import Status
 
 POLL_SECONDS = 0.2
 
@@ -32,24 +30,43 @@ def observer(*, final: bool = True) -> Iterator[Observer]:
         yield view
 
 
-def follow(find: Callable[[], Sequence[Attempt]], observers: Sequence[Observer]) -> None:
-    """Tell `observers` of every change of some attempts until none of them is running.
+class Changes:
+    """Passes statuses on to observers, each status only if it has changed."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        """Call `changed` of `observers`, and nothing else: log lines are printed by `tfsteps logs`."""
+        self._observers = observers
+        self._last: dict[object, bytes] = {}
+
+    def report(self, status: Status) -> None:
+        """Pass a status on, unless it is the same as the last one of its job."""
+        job, encoded = (status.uid, status.identity), msgspec.json.encode(status)
+        if self._last.get(job) != encoded:
+            self._last[job] = encoded
+            for observer in self._observers:
+                observer.changed(status)
+
+
+def wait(waiting_for: Callable[[], str], say: Callable[[str], None], hint: str = "", hint_seconds: float = 0.0) -> None:
+    """Wait until there is nothing left to wait for.
 
     Args:
-        find: Returns the attempts; called again and again, for a pipeline starts tasks as it goes on.
-        observers: Their `line` is not called: reading the log is another matter.
+        waiting_for: Returns a line that says what is waited for; empty = nothing any more.
+        say: Prints that line whenever it has changed, and the hint.
+        hint: What to do if it takes long; empty = nothing.
+        hint_seconds: How long that is.
     """
-    seen: dict[pathlib.Path, bytes] = {}
-    while True:
-        found = find()
-        running = [attempt for attempt in found if attempt.alive()]  # first: what it leaves last is read below
-        for attempt in found:
-            status = read(attempt)
-            now = msgspec.json.encode(status)
-            if status and seen.get(attempt.folder) != now:
-                seen[attempt.folder] = now
-                for each in observers:
-                    each.changed(status)
-        if not running:
-            return
+    begun, last = time.monotonic(), ""
+    while line := waiting_for():
+        if line != last:
+            say(line)
+            last = line
+        if hint and time.monotonic() - begun > hint_seconds:
+            say(hint)
+            hint = ""
         time.sleep(POLL_SECONDS)
+
+
+def print_now(line: str) -> None:
+    """Print a line to standard output at once, also into a pipe."""
+    print(line, flush=True)

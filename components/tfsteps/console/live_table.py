@@ -23,10 +23,10 @@ _DULL = (ReplicaState.RUNNING, ReplicaState.SUCCEEDED, ReplicaState.STOPPED)
 
 
 class LiveTable:
-    """One attempt. `refresh` reads what is costly, `lines` draws what is known.
+    """The table of one attempt. `refresh` reads files and processes, `lines` draws without reading.
 
     Attributes:
-        status: The newest that was told. The launcher may change it while it is drawn; the next drawing corrects that.
+        status: The newest one reported. The launcher may change it while it is drawn; the next drawing corrects that.
     """
 
     def __init__(self, status: Status) -> None:
@@ -62,7 +62,7 @@ class LiveTable:
     def lines(self, width: int, height: int) -> list[Text]:
         """Return the headline and as much of the table as fits; never more than `height` lines of `width` cells.
 
-        Of many replicas those that something happened to are shown, and the rest is counted.
+        If there is no room for all replicas, those that failed or restarted are shown, and the rest is counted.
         """
         headline = self.headline()
         headline.truncate(width, overflow="ellipsis")
@@ -97,7 +97,7 @@ class LiveTable:
 
 
 def _interesting(replicas: Sequence[ReplicaStatus], room: int, decisive_replica: str) -> list[ReplicaStatus]:
-    """Return the `room` replicas most worth seeing, in their own order."""
+    """Return the `room` replicas that matter most, in the order of `replicas`."""
 
     def dullness(at: int) -> tuple[bool, bool, bool, int]:
         replica = replicas[at]
@@ -107,6 +107,6 @@ def _interesting(replicas: Sequence[ReplicaStatus], room: int, decisive_replica:
 
 
 def _rank(scalar: Scalar) -> tuple[bool, bool, str]:
-    """Order scalars by what people look at first: the loss, then accuracies, then all others."""
+    """Order scalars: the loss first, then accuracies, then all others."""
     tag = scalar.tag.lower()
     return "loss" not in tag, "acc" not in tag, scalar.name

@@ -21,7 +21,7 @@ from tfsteps.runs.status import Status
 
 _REDRAW_SECONDS = 0.2
 _REFRESH_SECONDS = 1.0
-_MAX_LINES = 500  # for each redraw: nobody reads faster, and a terminal over a slow line must not hold up anything
+_MAX_LINES = 500  # for each redraw: nobody reads faster, and a slow terminal must not delay the job
 _MAX_BYTES = 4 << 20  # the same
 _FINAL_ROWS = 20  # of the table that an ended job leaves on the terminal
 _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright_green", "bright_magenta")
@@ -30,7 +30,7 @@ _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright
 class LiveView:
     """An observer that draws one or more attempts, as long as its `with` block lasts.
 
-    `changed` and `lines` only note what happened, so a terminal that is slow or stopped never holds up a job.
+    `changed` and `lines` only record what happened, so a terminal that is slow or stopped never delays a job.
     """
 
     def __init__(self, console: Console | None = None, *, final: bool = True) -> None:
@@ -44,7 +44,7 @@ class LiveView:
         self._final = final
         self._region = _Region()
         self._live = Live(self._region, console=self._console, auto_refresh=False, transient=True)
-        self._boards: dict[Identity, LiveTable] = {}
+        self._tables: dict[Identity, LiveTable] = {}
         self._ended: collections.deque[LiveTable] = collections.deque()
         self._lines: collections.deque[tuple[str, str | bytes]] = collections.deque(maxlen=_MAX_LINES)
         self._partials: dict[str, bytes] = {}
@@ -62,7 +62,7 @@ class LiveView:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Draw what is left, and give the terminal back."""
+        """Draw the rest, and restore the terminal."""
         self._closed.set()
         self._news.set()
         self._thread.join()
@@ -72,12 +72,12 @@ class LiveView:
     def changed(self, status: Status) -> None:
         """Show the status of an attempt; an ended one moves up among the log lines."""
         with self._lock:
-            board = self._boards.get(status.identity)
-            if board is None:
-                board = self._boards[status.identity] = LiveTable(status)
-            board.status = status
+            table = self._tables.get(status.identity)
+            if table is None:
+                table = self._tables[status.identity] = LiveTable(status)
+            table.status = status
             if status.state.terminal:
-                self._ended.append(self._boards.pop(status.identity))
+                self._ended.append(self._tables.pop(status.identity))
         self._news.set()
 
     def lines(self, lines: LogLines, task: str = "") -> None:
@@ -96,7 +96,7 @@ class LiveView:
         self._news.set()
 
     def say(self, text: str) -> None:
-        """Show a line of our own."""
+        """Show a line that is no log line."""
         self._note("", [text])
 
     def _note(self, prefix: str, texts: Sequence[str | bytes]) -> None:
@@ -119,7 +119,7 @@ class LiveView:
                 time.sleep(_REDRAW_SECONDS)
                 self._news.wait(_REFRESH_SECONDS - _REDRAW_SECONDS)
             self._draw()
-        except OSError:  # the terminal is gone; the job goes on
+        except OSError:  # the terminal is closed; the job continues
             return
 
     def _draw(self) -> None:
@@ -127,25 +127,25 @@ class LiveView:
         with self._lock:
             lines, self._lines = self._lines, collections.deque(maxlen=_MAX_LINES)
             missed, self._missed, self._size = self._missed, 0, 0
-            boards, ended = list(self._boards.values()), list(self._ended)
+            tables, ended = list(self._tables.values()), list(self._ended)
             self._ended.clear()
-            partials = list(self._partials.items()) if boards else []
+            partials = list(self._partials.items()) if tables else []
         if time.monotonic() - self._refreshed >= _REFRESH_SECONDS:
             self._refreshed = time.monotonic()
-            for board in boards:
-                board.refresh()
-        final = [text for board in ended for text in self._last_words(board)] if self._final else []
+            for table in tables:
+                table.refresh()
+        final = [text for table in ended for text in self._last_words(table)] if self._final else []
         bars = self._bars(partials)
-        self._region.lines = [*bars, *self._share(boards, self._console.height - 1 - len(bars))]
+        self._region.lines = [*bars, *self._share(tables, self._console.height - 1 - len(bars))]
         if lines or final:
             # Draws the region again below them.
             self._console.print(_Scrolled(lines, missed, final), end="", crop=False, no_wrap=True)
         else:
             self._live.refresh()
 
-    def _last_words(self, board: LiveTable) -> list[Text]:
-        board.refresh()
-        return [Text(), *board.lines(self._console.width, _FINAL_ROWS), Text()]
+    def _last_words(self, table: LiveTable) -> list[Text]:
+        table.refresh()
+        return [Text(), *table.lines(self._console.width, _FINAL_ROWS), Text()]
 
     def _bars(self, partials: Sequence[tuple[str, bytes]]) -> list[Text]:
         """Return lines that have not ended, as many as leave most of the terminal to the tables."""
@@ -156,15 +156,15 @@ class LiveView:
             drawn.append(line)
         return drawn
 
-    def _share(self, boards: Sequence[LiveTable], height: int) -> list[Text]:
+    def _share(self, tables: Sequence[LiveTable], height: int) -> list[Text]:
         """Return the lines below the log: what fits, shared out fairly. The cursor's line stays free."""
         width = self._console.width
         drawn: list[Text] = []
-        for position, board in enumerate(boards):
-            share = (height - len(drawn)) // (len(boards) - position)
+        for position, table in enumerate(tables):
+            share = (height - len(drawn)) // (len(tables) - position)
             if share < 1:
                 break
-            drawn += board.lines(width, share)
+            drawn += table.lines(width, share)
         return drawn
 
 

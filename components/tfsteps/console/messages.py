@@ -5,7 +5,7 @@ import sys
 
 
 def say(text: str) -> None:
-    """Print a line to standard error; a closed terminal is not an error: the exit code still tells."""
+    """Print a line to standard error. If that is closed, only the exit code reports the outcome."""
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 

@@ -32,7 +32,7 @@ _TIMES = {"at", "created", "started", "ended"}
 def outputs(status: Status) -> dict[str, Any]:
     """Return the outputs of a job: what `tfsteps run --output json` prints.
 
-    Paths of what is not there are empty, times that have not come and a failure that is not needed are null.
+    Paths of missing files are empty. Times in the future, and the failure of a job that did not fail, are null.
     """
     attempt = Attempt.of(status.identity)
     return {
@@ -55,7 +55,7 @@ def outputs(status: Status) -> dict[str, Any]:
         "logs": _filled(status.logs),
         "tensorboard_url": status.tensorboard_url,
         "failure": msgspec.to_builtins(status.failure),
-        "report": _there(attempt.report),
+        "report": _existing(attempt.report),
     }
 
 
@@ -64,7 +64,11 @@ def plain(status: Status) -> dict[str, Any]:
     attempt = Attempt.of(status.identity)
     paths = {"folder": attempt.folder, "log": attempt.log, "report": attempt.report}
     data = msgspec.to_builtins(status) | {"metrics": {}}  # their names are the user's, and may be those of times
-    return {**_with_iso_times(data), "metrics": status.metrics, **{name: _there(path) for name, path in paths.items()}}
+    return {
+        **_with_iso_times(data),
+        "metrics": status.metrics,
+        **{name: _existing(path) for name, path in paths.items()},
+    }
 
 
 def print_json(data: Any) -> None:
@@ -108,22 +112,22 @@ def replica_row(replica: ReplicaStatus, now: float) -> list[str]:
 
 
 def results(status: Status) -> list[str]:
-    """Return the lines that say where things are, and why the job failed if it did; the last is the verdict."""
-    found = outputs(status)
+    """Return the lines that say where the results are, and why the job failed if it did; the last is the verdict."""
+    values = outputs(status)
     facts = {
-        "model": found["model"],
+        "model": values["model"],
         "metrics": ", ".join(f"{name} {value:.6g}" for name, value in status.metrics.items()),
-        "event files": found["logs"],
+        "event files": values["logs"],
         "tensorboard": status.tensorboard_url,
-        "log": _there(Attempt.of(status.identity).log),
-        "report": found["report"],
+        "log": _existing(Attempt.of(status.identity).log),
+        "report": values["report"],
     }
     lines = [f"{name:<12} {value}" for name, value in facts.items() if value]
     return [*lines, *_why(status), verdict(status)]
 
 
 def verdict(status: Status) -> str:
-    """Return how the job stands in one sentence: `mnist succeeded after 12s.`."""
+    """Return the state of the job as one sentence: `mnist succeeded after 12s.`."""
     took = f" after {duration(status.ended - status.created)}" if status.ended is not None else ""
     why = status.failure.summary if status.failure else status.message
     name = clean(status.identity.task)
@@ -131,7 +135,7 @@ def verdict(status: Status) -> str:
 
 
 def headline(status: Status) -> list[str]:
-    """Return the lines that say what an attempt is and how it stands, without its results."""
+    """Return the lines that describe an attempt, without its results."""
     facts = {
         "run": status.identity.run,
         "task": f"{status.identity.task}, attempt {status.identity.attempt}",
@@ -162,13 +166,13 @@ def _why(status: Status) -> list[str]:
     return [*(f"  | {clean(line)}" for line in failure.tail), *lines]
 
 
-def _there(path: pathlib.Path) -> str:
-    """Return the path of what is there; empty for what is not, as on the machine of somebody else."""
+def _existing(path: pathlib.Path) -> str:
+    """Return the path of a file that exists; empty for a missing one, as on another machine."""
     return str(path) if path.exists() else ""
 
 
 def _filled(folder: str) -> str:
-    """Return a folder that holds something; empty for any other. One on a cluster or of a URI is taken for filled."""
+    """Return a folder that is not empty, else the empty string. One on a cluster or of a URI counts as not empty."""
     if is_uri(folder):
         return folder
     path = pathlib.Path(folder)
@@ -182,7 +186,7 @@ def _with_iso_times(data: Any) -> Any:
 
 
 def forget_tensorboard(attempt: Attempt) -> None:
-    """Take TensorBoard's address out of an attempt's status and report: soon nothing answers there."""
+    """Remove TensorBoard's address from an attempt's status and report, since TensorBoard is about to exit."""
     status = attempt.status()
     if status.tensorboard_url:
         status.tensorboard_url = ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 _GAP = 2
-_FLOOR = 12  # cells that a column keeps while there are others to leave out
+_FLOOR = 12  # cells that a column keeps as long as other columns can be left out
 _STYLES = {
     "succeeded": "green",
     "running": "cyan",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tfsteps.spec import format_duration
 from tfsteps.text.terminal import plain, shown
 
-_MAX_LINE = 2000  # characters of a log line that a terminal is asked to show
+_MAX_LINE = 2000  # characters of a log line that are shown on a terminal
 
 
 def clean(text: str | bytes) -> str:
@@ -39,7 +39,7 @@ def iso(seconds: float | None) -> str | None:
 
 
 def _moment(seconds: float) -> dt.datetime:
-    """Return a time in the local zone; the epoch's beginning for one that no calendar has, of a garbled record."""
+    """Return a time in the local zone; the epoch's beginning for one that no calendar has, from a garbled record."""
     try:
         return dt.datetime.fromtimestamp(seconds).astimezone()
     except (ValueError, OverflowError, OSError):

@@ -16,12 +16,12 @@ class Usage(NamedTuple):
 
 
 def usage(leaders: Collection[int]) -> dict[int, Usage]:
-    """Return what each session uses, by its leader's process id; those that have ended are left out."""
-    found: dict[int, Usage] = {}
+    """Return what each session uses, by its leader's process id; sessions that have ended are left out."""
+    usages: dict[int, Usage] = {}
     for pid in psutil.pids() if leaders else ():
         with contextlib.suppress(OSError, psutil.Error):
             if (leader := os.getsid(pid)) in leaders:
-                before, process = found.get(leader, Usage(0.0, 0)), psutil.Process(pid)
-                cpu = sum(process.cpu_times()[:4])  # its own, and that of its children that were waited for
-                found[leader] = Usage(before.cpu_seconds + cpu, before.memory_bytes + process.memory_info().rss)
-    return found
+                before, process = usages.get(leader, Usage(0.0, 0)), psutil.Process(pid)
+                cpu = sum(process.cpu_times()[:4])  # of the process, and of children that it has waited for
+                usages[leader] = Usage(before.cpu_seconds + cpu, before.memory_bytes + process.memory_info().rss)
+    return usages

@@ -9,6 +9,7 @@ import yaml
 from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import at, kubeconfig, pod_of, tfjob
 from tests.wire.scripted import refusal
+from tests.wire.test_job import events
 from tfsteps import spec
 from tfsteps.kube.client import Api
 from tfsteps.kube.watch import Deleted
@@ -124,6 +125,29 @@ def test_show_json_is_that_of_a_local_run(server):
     assert other["started"] is None
 
 
+def test_show_follow_continues_with_tasks_that_start_meanwhile(server):
+    succeeded = ("Succeeded", "True", 60)
+    first, later = (tfjob("both", RUNNING, task=task, created=55) for task in ("first", "later"))
+    changes = [
+        ("ADDED", later),
+        ("MODIFIED", tfjob("both", succeeded, task="first", created=55)),
+        1.0,
+        ("MODIFIED", tfjob("both", succeeded, task="later", created=55)),
+    ]
+    server.there.jobs.append(first)
+
+    def answer(asked):
+        watched = asked.query.get("watch") and asked.path.startswith("/apis/kubeflow.org/v1/")
+        return events(*changes) if watched else server.there.answer(asked)
+
+    server.script = answer
+    lines = said("show", "both", "--follow", *K)
+    assert [line for line in lines if " succeeded after " in line] == [
+        "first succeeded after 5s: Succeeded",
+        "later succeeded after 5s: Succeeded",
+    ]
+
+
 # --- a Workflow's name
 
 
@@ -136,7 +160,7 @@ def of_workflow(name, run, created, **more):
 
 @pytest.mark.parametrize("command", ["show", "logs", "stop", "debug", "pause", "runs"])
 def test_a_workflows_name_stands_for_its_run(server, command, monkeypatch):
-    monkeypatch.setattr("tfsteps.cli.commands.pause._HINT_SECONDS", 0)
+    monkeypatch.setattr("tfsteps.cli.backends.kubernetes_pause._HINT_SECONDS", 0)
     server.there.jobs += [of_workflow("nightly-x7k2p", "6d1f3d6e", 60), of_workflow("nightly-b4b4b", "0b9a5a3e", 61)]
     code, out, err = tfsteps(command, "nightly-x7k2p", *K)
     assert code == 0, err
@@ -309,7 +333,7 @@ def test_no_operator_no_kubeconfig_and_no_server_are_told_apart(server, tmp_path
         patch.setattr(server, "script", lambda _: refusal(404, "NotFound"))
         assert refused("runs", *K) == "error: test knows no kind of job: install an operator\n"
     assert "has no context 'other'" in refused("runs", *K, "--context", "other")
-    monkeypatch.setattr("tfsteps.cli.backends.place._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tfsteps.cli.backends.kubernetes.PATIENCE_SECONDS", 0.1)
     file = tmp_path / "kubeconfig"
     file.write_text(re.sub(r"127.0.0.1:\d+", "127.0.0.1:1", file.read_text()))
     code, out, err = tfsteps("runs", *K)

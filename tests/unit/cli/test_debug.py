@@ -5,8 +5,9 @@ import pathlib
 import pytest
 
 from tests.support import finished
-from tests.unit.cli.command import refused, said
+from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.statuses import DIGEST, saved
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 
 
@@ -57,7 +58,10 @@ def test_foreign_text_harms_no_terminal():
     assert not [line for line in lines if "\x1b" in line]
 
 
-def test_a_status_that_cannot_be_read_says_where_the_log_is():
+@pytest.mark.parametrize("command", ["show", "logs", "stop", "debug", "report"])
+def test_a_run_whose_status_cannot_be_read_is_an_error_that_says_where_the_log_is(command):
     attempt = saved(("worker-0", b"x"))
     pathlib.Path(attempt.folder, "status.json").write_text("{")
-    assert f"error: {attempt.folder} has no status that can be read; look at {attempt.log}" in refused("debug", "r1")
+    code, out, err = tfsteps(command, "r1")
+    assert (code, out) == (ExitCode.PLATFORM, "")
+    assert f"error: {attempt.folder} has no status that can be read; look at {attempt.log}" in err

@@ -1,7 +1,6 @@
 """`tfsteps debug --hold`: what becomes of the job, and what its user is told."""
 
 import itertools
-import pathlib
 import re
 import signal
 import subprocess
@@ -14,7 +13,6 @@ from tests.unit.cli.statuses import status
 from tfsteps import spec
 from tfsteps.cli.backends.place import On, Place
 from tfsteps.cli.commands import hold
-from tfsteps.cli.commands.plan import Plan
 from tfsteps.cli.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
@@ -83,7 +81,7 @@ def replica(role, index, state, place="", ended=None):
 def told(capsys, place, *steps, system="kubeflow"):
     """Return the lines that are printed for each of some lists of replicas, one after another."""
     programs = {"worker": "python train.py", "evaluator": ""}
-    shells = hold.Shells(Printer(), Plan(job(), None, None, pathlib.Path(), None), programs, place)
+    shells = hold.Shells(Printer(), programs, place)
     said = []
     for replicas in steps:
         shells.changed(status(replicas=replicas, system=system, namespace="ml"))

@@ -8,7 +8,8 @@ from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import JOB, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, refusal
-from tfsteps.cli.commands import pause
+from tfsteps.cli import watch
+from tfsteps.cli.backends import kubernetes_pause
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -82,8 +83,8 @@ def test_pause_waits_until_no_replica_runs(cluster, monkeypatch):
         return answer(asked)
 
     server.script = slowly
-    monkeypatch.setattr(pause, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(pause, "_HINT_SECONDS", 0.0)
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(kubernetes_pause, "_HINT_SECONDS", 0.0)
     lines = said("pause", "busy", *K)
     assert lines[:3] == [
         "pausing mnist: waiting for chief-0, worker-0",

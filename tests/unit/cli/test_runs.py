@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli.command import said, tfsteps
 from tests.unit.cli.statuses import DIGEST, saved, status
-from tfsteps.cli import watch
+from tfsteps.cli.backends import local
 from tfsteps.console.text import iso
 from tfsteps.runs.events import State
 from tfsteps.runs.store import Attempt
@@ -110,10 +110,45 @@ def test_follow_ends_with_the_job(monkeypatch):
         made.write(status(state=State.SUCCEEDED))
         lock.close()
 
-    monkeypatch.setattr(watch, "time", types.SimpleNamespace(sleep=end))  # it ends while it is waited for
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end))  # it ends while it is waited for
     lines = said("show", "latest", "--follow")
     assert lines[:2] == ["mnist: running", "mnist: succeeded"]
     assert lines[-1] == "mnist succeeded after 1m01s."
+
+
+@pytest.mark.parametrize("command", [("show", "latest", "--follow"), ("logs", "latest", "--follow")])
+def test_follow_continues_with_tasks_that_start_meanwhile(command, monkeypatch):
+    first, lock = saved(task="first", hold=True)
+    locks = [lock]
+
+    def start_and_end(_seconds):
+        if len(locks) == 1:
+            locks.append(saved(("worker-0", b"a line"), task="later", hold=True)[1])
+            first.write(status(task="first", state=State.SUCCEEDED))
+        else:
+            Attempt(first.folder.parents[1] / "later" / "0").write(status(task="later", state=State.SUCCEEDED))
+            locks[1].close()
+        locks[0].close()
+
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=start_and_end))
+    assert [line for line in said(*command) if re.search("later succeeded|a line", line)]
+
+
+@pytest.mark.parametrize("command", [("show", "latest", "--follow"), ("logs", "latest", "--follow")])
+def test_follow_warns_of_a_status_that_cannot_be_read_once(command, monkeypatch):
+    (saved(task="bad").folder / "status.json").write_text("{")
+    attempt, lock = saved(task="good", hold=True)
+    polls = []
+
+    def end_at_the_third_poll(_seconds):
+        polls.append(1)
+        if len(polls) == 3:
+            attempt.write(status(task="good", state=State.SUCCEEDED))
+            lock.close()
+
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll))
+    code, _, err = tfsteps(*command)
+    assert (code, err.count("cannot be read"), len(polls)) == (0, 1, 3)
 
 
 def test_follow_of_an_ended_job_ends_at_once():

@@ -211,7 +211,7 @@ PLUGINS = {
 def write(tmp_path, monkeypatch):
     file = tmp_path / "config"
     monkeypatch.setenv("KUBECONFIG", str(file))
-    monkeypatch.setattr("tfsteps.cli.backends.place._PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tfsteps.cli.backends.kubernetes.PATIENCE_SECONDS", 0.1)
 
     def write(content, script=""):
         text = content if isinstance(content, (bytes, str)) else yaml.safe_dump(content)

@@ -1,111 +1,127 @@
-"""From what a user typed to the run, tasks and attempts that are meant."""
+"""Finds the run that a user typed, and selects jobs of it."""
 
 import difflib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from tfsteps.cli.errors import CommandError
-from tfsteps.console.messages import warn
-from tfsteps.runs import store
-from tfsteps.runs.identity import Identity
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt, UnreadableError
 
 LATEST = "latest"
 _SHOWN = 3  # suggestions in a message
-_T = TypeVar("_T")
 
 
-def find_run(text: str) -> str:
-    """Return the id of the run on this machine called `text`: an id, the beginning of one, or `latest`.
+class Job(Protocol):
+    """One attempt at a task, as it was when it was looked at."""
 
-    Raises:
-        CommandError: There is no such run, or more than one; names the nearest.
+    @property
+    def status(self) -> Status:
+        """Its status; a failure summary may be missing."""
+
+    @property
+    def workflow(self) -> str:
+        """The name of the Workflow that it belongs to; empty = none."""
+
+
+JobT = TypeVar("JobT", bound=Job)
+
+
+class Run(msgspec.Struct, Generic[JobT], frozen=True):
+    """A run.
+
+    Attributes:
+        id: Its id.
+        jobs: All attempts at all its tasks, the oldest first.
+        pipeline: How the pipeline ended, if it launched no job; None = it did, or it is no pipeline of this machine.
     """
-    if text and text != LATEST and store.attempts(text):
-        return text
-    return match_run(text, store.runs(), f"in {store.home()}")
+
+    id: str
+    jobs: Sequence[JobT]
+    pipeline: PipelineRecord | None = None
 
 
-def match_run(text: str, known: Sequence[str], where: str, options: str = "", also: Collection[str] = ()) -> str:
-    """Return the one of the runs `known` that is called `text`.
+class Selection(msgspec.Struct, frozen=True):
+    """Which jobs of which run a command is about, as the user typed it.
+
+    Attributes:
+        run: An id, the beginning of one, `latest`, or a Workflow's name.
+        task: The one task; None = all tasks.
+        attempt: The number of the attempt; None = the newest of each task.
+    """
+
+    run: str
+    task: str | None = None
+    attempt: int | None = None
+
+    def choose(self, jobs: Sequence[JobT]) -> list[JobT]:
+        """Return the selected ones among all jobs of the run, ordered by task; there may be none."""
+        attempts = sorted(self._of_task(jobs), key=_task_and_attempt)
+        if self.attempt is None:
+            return list({job.status.identity.task: job for job in attempts}.values())
+        return [job for job in attempts if job.status.identity.attempt == self.attempt]
+
+    def of(self, run: Run[JobT]) -> list[JobT]:
+        """Return the selected jobs of the run. CommandError if there are none; it names what exists."""
+        if jobs := self.choose(run.jobs):
+            return jobs
+        if attempts := self._of_task(run.jobs):
+            numbers = sorted({job.status.identity.attempt for job in attempts})
+            known = ", ".join(map(str, numbers))
+            raise CommandError(f"run {run.id}: attempt {self.attempt} is unknown; there is {known}")
+        if self.task is None:
+            raise CommandError(f"run {run.id} has no jobs; `tfsteps show {run.id}` says how it ended")
+        tasks = sorted({job.status.identity.task for job in run.jobs})
+        raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(tasks) or 'none'}")
+
+    def _of_task(self, jobs: Sequence[JobT]) -> list[JobT]:
+        return [job for job in jobs if self.task in (None, job.status.identity.task)]
+
+
+def _task_and_attempt(job: Job) -> tuple[str, int]:
+    return job.status.identity.task, job.status.identity.attempt
+
+
+def run_among(jobs: Sequence[JobT], text: str, where: str, options: str) -> Run[JobT]:
+    """Return the run that is called `text`, from the jobs of all runs; see `match_run`."""
+    run = match_run(text, [(job.status.identity.run, job.workflow) for job in jobs], where, options)
+    return Run(run, [job for job in jobs if job.status.identity.run == run])
+
+
+def match_run(text: str, known: Sequence[tuple[str, str]], where: str, options: str = "") -> str:
+    """Return the id of the run that is called `text`.
 
     Args:
-        text: An id, the beginning of one, or `latest`.
-        known: Ids, the newest last.
-        where: Where they were looked for, for the message.
-        options: Those that lead there; a blank before each.
-        also: Other names that would have been understood, to be suggested.
+        text: An id, the beginning of one, `latest`, or a Workflow's name.
+        known: The id of each run and its Workflow's name, empty for none; the newest last.
+        where: The place they were looked for, for messages.
+        options: The options of that place, with a space before each.
 
     Raises:
-        CommandError: There is no such run, or more than one; names the nearest.
+        CommandError: No run matches, or more than one; names the nearest.
     """
-    if not known:
+    runs = list(dict.fromkeys(run for run, _ in known))
+    if not runs:
         raise CommandError(f"run {text!r} is unknown: there are no runs {where}; start one with `tfsteps run{options}`")
-    if text in known:
+    if text in runs:
         return text
     if text == LATEST:
-        return known[-1]
-    begun = [run for run in known if text and run.startswith(text)]
-    if len(begun) == 1:
-        return begun[0]
-    if begun:
-        raise CommandError(f"run {text!r} is ambiguous: {_some(begun)}; write more of the id")
-    near = difflib.get_close_matches(text, [*known, *also], n=_SHOWN, cutoff=0.3) or list(known[: -_SHOWN - 1 : -1])
+        return runs[-1]
+    of_workflow = list(dict.fromkeys(run for run, workflow in known if text and workflow == text))
+    if len(of_workflow) > 1:  # Workflows of one name in several namespaces, or steps with run ids of their own
+        raise CommandError(f"Workflow {text!r} has several runs: {', '.join(of_workflow)}; write the id of one")
+    matches = of_workflow or [run for run in runs if text and run.startswith(text)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise CommandError(f"run {text!r} is ambiguous: {_some(matches)}; write more of the id")
+    names = [*runs, *dict.fromkeys(workflow for _, workflow in known if workflow)]
+    near = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=0.3) or runs[: -_SHOWN - 1 : -1]
     raise CommandError(f"run {text!r} is unknown; nearest: {_some(near)}; `tfsteps runs{options}` lists all")
 
 
-def find_attempts(run: str, task: str | None = None, attempt: int | None = None) -> list[Attempt]:
-    """Return the attempt `attempt` of each task of a run, None = the newest; or of the one task `task`.
-
-    Raises:
-        CommandError: Nothing was found; names what is there.
-    """
-    every = store.attempts(run, task)
-    if not every and task is None:
-        raise CommandError(f"run {run} has no jobs; `tfsteps show {run}` says how it ended")
-    if not every:
-        there = {status.identity.task for each in store.attempts(run) if (status := read(each))}
-        raise _no_task(run, task, there)
-    return _of_attempt(run, {(each.folder.parent, int(each.folder.name)): each for each in every}, attempt)
-
-
-def choose_attempts(
-    run: str, every: Sequence[_T], identity: Callable[[_T], Identity], task: str | None, attempt: int | None
-) -> list[_T]:
-    """Return those of a run's attempts that are meant, as `find_attempts` does."""
-    of_task = [each for each in every if task in (None, identity(each).task)]
-    if not of_task:
-        raise _no_task(run, task, {identity(each).task for each in every})
-    return _of_attempt(run, {(identity(each).task, identity(each).attempt): each for each in of_task}, attempt)
-
-
-def _of_attempt(run: str, every: Mapping[tuple[Any, int], _T], attempt: int | None) -> list[_T]:
-    """Return one attempt of each task, of `every` by task and number: the newest, or the one with that number."""
-    if attempt is None:
-        return list({task: every[task, number] for task, number in sorted(every)}.values())
-    found = [each for (_, number), each in every.items() if number == attempt]
-    if not found:
-        there = sorted({number for _, number in every})
-        raise CommandError(f"run {run}: attempt {attempt} is unknown; there is {', '.join(map(str, there))}")
-    return found
-
-
-def _no_task(run: str, task: str | None, there: Collection[str]) -> CommandError:
-    return CommandError(f"run {run}: task {task!r} is unknown; it has {_some(sorted(there)) or 'none'}")
-
-
-def read(attempt: Attempt) -> Status | None:
-    """Return the status; None, with a warning, for one that cannot be read."""
-    try:
-        return attempt.status()
-    except UnreadableError as error:
-        warn(str(error))
-    except OSError as error:
-        warn(f"{attempt.folder / 'status.json'} cannot be read: {error}")
-    return None
-
-
-def _some(names: list[str]) -> str:
+def _some(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

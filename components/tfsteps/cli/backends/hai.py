@@ -1,4 +1,4 @@
-"""Tasks on HAI Platform for the commands: watched, explained, stopped, their logs."""
+"""Finds, follows, explains and stops tasks on HAI Platform through its API."""
 
 import contextlib
 import heapq
@@ -7,12 +7,15 @@ import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from tfsteps.cli.backends.base import LogOptions, Section
+from tfsteps.cli.backends.find import Run, Selection, run_among
+from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
+from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import POLL_SECONDS
 from tfsteps.console.messages import warn
@@ -32,19 +35,14 @@ from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems.hai import access
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.messages import newest
-from tfsteps.systems.hai.runs import HaiRuns, stop_task
-
-if TYPE_CHECKING:
-    from tfsteps.systems.hai.runs import HaiRun
-
-_PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
+from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
 
 
 @contextlib.contextmanager
 def hai() -> Iterator["HaiBackend"]:
-    """Yield what has been launched on the platform that is configured; what it refuses ends the command."""
+    """Yield what has been launched on the platform that is configured; a refusal of it ends the command."""
     try:
-        yield HaiBackend(HaiRuns(Client(access.find(), patience=_PATIENCE_SECONDS)))
+        yield HaiBackend(HaiRuns(Client(access.find(), patience=PATIENCE_SECONDS)))
     except AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
@@ -52,30 +50,36 @@ def hai() -> Iterator["HaiBackend"]:
 
 
 class HaiBackend:
-    """Tasks on HAI Platform, for the commands."""
+    """The `RunBackend` of one HAI Platform: the tasks of the user whose token is configured."""
 
     def __init__(self, runs: HaiRuns) -> None:
-        """Work on what has been launched on one platform."""
+        """Take what has been launched on the platform."""
         self.runs = runs
 
     @property
     def where(self) -> str:
-        """For messages."""
         return self.runs.where
 
-    def jobs(self, run: str = "") -> "list[HaiRun]":
-        """Return the tasks of a run, or of all of them if it is empty, the oldest first."""
+    def jobs(self, run: str = "") -> list[HaiRun]:
         return self.runs.jobs(run)
 
-    def explained(self, job: "HaiRun") -> Status:
-        """Return the status of a task as the logs of its ranks tell it, with why it failed if it did."""
+    def find(self, text: str) -> Run[HaiRun]:
+        return run_among(self.jobs(), text, self.where, Place(On.HAI).options)
+
+    def explain(self, job: HaiRun) -> Status:
+        """Read the logs of the ranks: they have more than the platform says."""
         view = _View(job)
         for event in self.runs.look(job):
             view.see(event)
         return view.explained()
 
-    def follow(self, jobs: "Sequence[HaiRun]", observers: Sequence[Observer]) -> list[Status]:
-        """Tell `observers` of every change until all tasks have ended; return their last statuses."""
+    def follow(
+        self,
+        jobs: Sequence[HaiRun],
+        selection: Selection,  # noqa: ARG002
+        observers: Sequence[Observer],
+    ) -> list[Status]:
+        """Follow the tasks, but not those that start meanwhile."""
         views = [_View(job) for job in jobs]
         for position, event in self.runs.follow(jobs):
             if views[position].see(event):
@@ -83,8 +87,7 @@ class HaiBackend:
                     observer.changed(views[position].status)
         return [view.explained() for view in views]
 
-    def stop(self, jobs: "Sequence[HaiRun]", *, now: bool) -> None:
-        """Stop those tasks that have not ended, and wait until their ranks are gone."""
+    def stop(self, jobs: Sequence[HaiRun], *, now: bool) -> None:
         running = [job for job in jobs if not job.status.state.terminal]
         for job in running:
             stop_task(self.runs.client, job.task)
@@ -100,8 +103,11 @@ class HaiBackend:
                 time.sleep(POLL_SECONDS)
             print(verdict(ended.status))
 
-    def sections(self, job: "HaiRun") -> Iterator[tuple[str, list[list[str]]]]:
-        """Yield what `tfsteps debug` shows of a task: a title and its rows."""
+    def set_paused(self, jobs: Sequence[HaiRun], selection: Selection, *, paused: bool) -> None:
+        """Pause or resume all tasks of the run: HAI cannot do so with one."""
+        pause_run(jobs[0].status.identity.run, {On.HAI.value}, selection.task, paused=paused)
+
+    def sections(self, job: HaiRun) -> Iterator[Section]:
         columns = [
             job.task.get(f"{name}_list") or [] for name in ("id", "begin_at", "end_at", "worker_status", "stop_code")
         ]
@@ -110,29 +116,16 @@ class HaiBackend:
         yield title, [["" if cell is None else str(cell) for cell in row] for row in rows]
         yield "what HAI says", [[line] for line in newest(self.runs.messages(job))]
 
-    def commands(self, job: "HaiRun") -> list[str]:
-        """Return commands that look further into a task."""
+    def commands(self, job: HaiRun) -> list[str]:
         run = shlex.quote(job.status.identity.run)
         return [f"tfsteps logs {run} --on hai{'' if job.status.state.terminal else ' --follow'}"]
 
-    def print_log(
-        self,
-        jobs: "Sequence[HaiRun]",
-        wanted: Callable[[str], bool],
-        *,
-        timestamps: bool,
-        tail: int | None,
-        follow: "Callable[[Sequence[HaiRun]], Sequence[HaiRun]] | None",
-    ) -> None:
-        """Print what the ranks of some tasks have printed, in the order of time; followed, as it comes.
-
-        Tasks that are made while others are followed are not.
-        """
-        log = _Log(jobs, wanted, timestamps=timestamps)
-        if follow is None or tail is not None:
+    def print_log(self, jobs: Sequence[HaiRun], selection: Selection, options: LogOptions) -> None:  # noqa: ARG002
+        log = _Log(jobs, options)
+        if not options.follow or options.tail is not None:
             events = [(position, event) for position, job in enumerate(jobs) for event in self.runs.look(job)]
-            log.print(events, tail)
-        if follow is not None:
+            log.print(events, options.tail)
+        if options.follow:
             skipped = log.printed
             for position, event in self.runs.follow(jobs):
                 log.go_on(position, event, skipped)
@@ -141,8 +134,8 @@ class HaiBackend:
 class _View:
     """Turns the events of a task into its status, for commands that write no records."""
 
-    def __init__(self, job: "HaiRun") -> None:
-        replicas = [ReplicaStatus(role=each.role, index=each.index) for each in job.plan.replicas]
+    def __init__(self, job: HaiRun) -> None:
+        replicas = [ReplicaStatus(role=replica.role, index=replica.index) for replica in job.plan.replicas]
         self.status = msgspec.structs.replace(job.status, replicas=replicas, transitions=[])
         self._ended = job.status.ended
         self._incarnations = Incarnations(replicas)
@@ -150,7 +143,7 @@ class _View:
         self._blamed = ""
 
     def see(self, event: Event) -> bool:
-        """Take in an event; tell whether the status is another one now."""
+        """Apply an event; return whether the status has changed."""
         match event:
             case LogLines():
                 self._tails.add(event)
@@ -165,7 +158,7 @@ class _View:
         return True
 
     def explained(self) -> Status:
-        """Return the status, with why it failed if it did; an end is when the platform says it was."""
+        """Return the status, with a failure summary if it failed, and the end as the platform reports it."""
         status = self.status
         if status.state.terminal:
             status.ended = self._ended or status.ended
@@ -178,18 +171,17 @@ class _Log:
     """Prints lines of several tasks.
 
     Attributes:
-        printed: How many lines of each source were read before, printed or not.
+        printed: How many lines of each source have been read, also of those that are not printed.
     """
 
-    def __init__(self, jobs: "Sequence[HaiRun]", wanted: Callable[[str], bool], *, timestamps: bool) -> None:
+    def __init__(self, jobs: Sequence[HaiRun], options: LogOptions) -> None:
         self.printed: dict[tuple[int, str], int] = {}
         self._tasks = [f"{clean(job.status.identity.task)}/" if len(jobs) > 1 else "" for job in jobs]
-        self._wanted = wanted
-        self._timestamps = timestamps
+        self._options = options
         self._out = sys.stdout.buffer
 
     def print(self, events: Sequence[tuple[int, Event]], tail: int | None) -> None:
-        """Print the lines of `events` in the order of time, of that the last ones, as many as `tail`; None = all."""
+        """Print the lines of `events` in the order of time; only the last ones, as many as `tail`; None = all."""
         streams: dict[tuple[int, str], list[tuple[float, bytes]]] = {}
         for position, event in events:
             if isinstance(event, LogLines) and event.texts:
@@ -201,7 +193,7 @@ class _Log:
         self._out.flush()
 
     def go_on(self, position: int, event: Event, skipped: dict[tuple[int, str], int]) -> None:
-        """Print the lines of an event, but for the first ones of its source, as many as `skipped` counts down."""
+        """Print the lines of an event, except the first ones of its source, whose number `skipped` counts down."""
         if not isinstance(event, LogLines) or not event.texts:
             return
         source = position, event.source
@@ -212,11 +204,11 @@ class _Log:
         self._out.flush()
 
     def _lines(self, source: tuple[int, str], lines: Sequence[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-        """Yield each line, ready to print, with its time; nothing of a source that is not wanted."""
+        """Yield each line, ready to print, with its time; nothing for a source that is not wanted."""
         position, name = source
-        if not self._wanted(name):
+        if not self._options.wanted(name):
             return
         head = f"[{self._tasks[position]}{name}] ".encode()
         for at, text in lines:
-            stamp = f"{iso(at)} ".encode() if self._timestamps else b""
+            stamp = f"{iso(at)} ".encode() if self._options.timestamps else b""
             yield at, stamp + head + printable(text) + b"\n"

@@ -1,135 +1,144 @@
-"""Jobs on a cluster for the commands: watched, explained, stopped."""
+"""Finds, follows, explains and stops jobs on a cluster through its API."""
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-import msgspec
-
-from tfsteps.cli.watch import POLL_SECONDS
+from tfsteps.cli.backends import kubernetes_debug, kubernetes_pause
+from tfsteps.cli.backends.base import LogOptions, Section
+from tfsteps.cli.backends.find import Run, Selection, run_among
+from tfsteps.cli.backends.kubernetes_log import ClusterLog
+from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.watch import Changes, print_now, wait
 from tfsteps.console.outputs import verdict
+from tfsteps.kube import access, client
+from tfsteps.kube.errors import ApiError
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import Status
-
-if TYPE_CHECKING:
-    from tfsteps.systems.kubernetes.follow.pods import Pod
-    from tfsteps.systems.kubernetes.query.runs import Job, Runs
-    from tfsteps.systems.kubernetes.query.status import JobPod
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.follow.pods import Pod
+from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.status import JobPod
 
 _TAIL_LINES = 400  # enough for a traceback of TensorFlow's
-_LOGS_READ = 8  # of failed replicas: who failed first is among the first that are listed as failed
+_LOGS_READ = 8  # of failed replicas: the first one to fail is among the first that are listed as failed
 
 
-def explained(runs: "Runs", job: "Job") -> Status:
-    """Return the status of a job, with a failure summary if it has failed."""
-    status = job.status
-    if status.state in (State.FAILED, State.LOST):
-        tails = _tails(runs, job)
-        status.failure = failure_summary(status, lambda source, _: tails.get(source, []))
-    return status
-
-
-def _tails(runs: "Runs", job: "Job") -> dict[str, list[str]]:
-    """Return the last lines of the replicas that failed, as far as their pods are still there.
-
-    Of one that was started again, those of the incarnation that failed.
-    """
-    tails = {}
-    for each in sorted(filter(_failure, job.pods), key=_failed_at)[:_LOGS_READ]:
-        failed_one = next((own for own in each.pod.containers if own.name == each.pod.failed), None)
-        again = each.pod.state is ReplicaState.RUNNING
-        blocks = runs.log(job, each, tail=_TAIL_LINES, previous=again, current=not again, container=failed_one)
-        source = f"{each.replica}/{each.pod.failed}" if each.pod.failed else str(each.replica)
-        tails[source] = [text.decode(errors="replace") for block in blocks for text in block.texts]
-    return tails
-
-
-def _failure(item: "JobPod") -> "Pod | None":
-    """Return a pod as it was when its replica failed last; None = it has not failed."""
-    seen = item.pod if item.pod.state is ReplicaState.FAILED else item.pod.earlier
-    return seen if seen and seen.state is ReplicaState.FAILED else None
-
-
-def _failed_at(item: "JobPod") -> float:
-    failure = _failure(item)
-    return (failure and failure.finished) or item.created
+@contextlib.contextmanager
+def cluster(place: Place) -> Iterator[Runs]:
+    """Yield what has been launched on the cluster of `place`; a refusal of the cluster ends the command."""
+    try:
+        credentials = access.find(place.context)
+        api = client.Api(credentials, patience=PATIENCE_SECONDS)
+        yield Runs(api, registry.kinds(), "" if place.everywhere else place.namespace or credentials.namespace)
+    except access.AccessError as error:
+        raise CommandError(str(error)) from error
+    except ApiError as error:
+        raise CommandError(str(error), ExitCode.PLATFORM if error.unavailable else ExitCode.USAGE) from error
 
 
 class ClusterBackend:
-    """Jobs on a cluster, for the commands."""
+    """The `RunBackend` of a cluster: job objects, their pods and events."""
 
-    def __init__(self, runs: "Runs") -> None:
-        """Work on what has been launched on one cluster."""
-        self.runs = runs
+    def __init__(self, runs: Runs, place: Place) -> None:
+        """Take what has been launched on the cluster of `place`."""
+        self._runs = runs
+        self._place = place
 
     @property
     def where(self) -> str:
-        """For messages."""
-        return self.runs.where
+        return self._runs.where
 
-    def jobs(self, run: str = "") -> "list[Job]":
-        """Return the jobs of a run, or of all of them if it is empty, the oldest first."""
-        return self.runs.jobs(run)
+    def jobs(self, run: str = "") -> list[Job]:
+        return self._runs.jobs(run)
 
-    def explained(self, job: "Job") -> Status:
-        """Return the status of a job, with why it failed if it did."""
-        return explained(self.runs, job)
+    def find(self, text: str) -> Run[Job]:
+        return run_among(self.jobs(), text, self.where, self._place.options)
 
-    def follow(self, jobs: Sequence["Job"], observers: Sequence[Observer]) -> list[Status]:
-        """Tell `observers` of every change until all jobs have ended or are gone; return their last statuses."""
+    def explain(self, job: Job) -> Status:
+        """Read the log of the replicas that failed, for the failure summary."""
+        status = job.status
+        if status.state in (State.FAILED, State.LOST):
+            tails = _tails(self._runs, job)
+            status.failure = failure_summary(status, lambda source, _: tails.get(source, []))
+        return status
+
+    def follow(self, jobs: Sequence[Job], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
+        """Follow the jobs until they have ended or are deleted."""
+        changes = Changes(observers)
         last = {job.status.uid: job for job in jobs}
-        shown: dict[str, bytes] = {}
-        for found in self.runs.follow(jobs[0].status.identity.run):
-            there = {job.status.uid: job for job in found}
-            last = {uid: there.get(uid) or job.deleted() for uid, job in last.items()}
-            for uid, job in last.items():
-                if shown.get(uid) != (now := msgspec.json.encode(job.status)):
-                    shown[uid] = now
-                    for observer in observers:
-                        observer.changed(job.status)
+        for snapshot in self._runs.follow(jobs[0].status.identity.run):
+            current = {job.status.uid: job for job in snapshot}
+            last = {uid: current.get(uid) or job.deleted() for uid, job in last.items()}
+            last |= {job.status.uid: job for job in selection.choose(snapshot)}
+            for job in last.values():
+                changes.report(job.status)
             if all(job.status.state.terminal for job in last.values()):
                 break
-        return [self.explained(job) for job in last.values()]
+        return [self.explain(job) for job in selection.choose([*last.values()])]
 
-    def stop(self, jobs: Sequence["Job"], *, now: bool) -> None:
-        """Delete those jobs that have not ended, and wait until their pods are gone."""
+    def print_log(self, jobs: Sequence[Job], selection: Selection, options: LogOptions) -> None:
+        log = ClusterLog(self._runs, jobs, options)
+        log.print(options.tail)
+        if options.follow:
+            log.follow(selection)
+
+    def stop(self, jobs: Sequence[Job], *, now: bool) -> None:
+        """Delete the job objects, and wait until their pods are gone."""
         running = [job for job in jobs if not job.status.state.terminal]
         for job in running:
-            self.runs.stop(job, now=now)
+            self._runs.stop(job, now=now)
         for job in jobs:
             if job not in running:
                 print(f"already ended: {verdict(job.status)}")
         for job in running:
-            _wait(self.runs, job)
+            self._wait(job)
 
-    def print_log(
-        self,
-        jobs: Sequence["Job"],
-        wanted: Callable[[str], bool],
-        *,
-        timestamps: bool,
-        tail: int | None,
-        follow: Callable[[Sequence["Job"]], Sequence["Job"]] | None,
-    ) -> None:
-        """Print what the pods of some jobs have printed."""
-        from tfsteps.cli.backends.kubernetes_log import ClusterLog  # noqa: PLC0415
+    def set_paused(self, jobs: Sequence[Job], selection: Selection, *, paused: bool) -> None:  # noqa: ARG002
+        kubernetes_pause.set_paused(self._runs, jobs, self._place, paused=paused)
 
-        log = ClusterLog(self.runs, jobs, wanted, timestamps=timestamps)
-        log.print(tail)
-        if follow:
-            log.follow(follow)
+    def sections(self, job: Job) -> Iterator[Section]:
+        return kubernetes_debug.sections(self._runs, job)
+
+    def commands(self, job: Job) -> list[str]:
+        return kubernetes_debug.commands(job, self._place)
+
+    def _wait(self, job: Job) -> None:
+        def waiting_for() -> str:
+            pods = ", ".join(str(job_pod.replica) for job_pod in self._runs.left(job))
+            return pods and f"stopping {job.status.identity.task}: waiting for {pods}"
+
+        wait(waiting_for, print_now)
+        stopped = job.deleted(stopped=True).status
+        stopped.ended = time.time()
+        print(verdict(stopped))
 
 
-def _wait(runs: "Runs", job: "Job") -> None:
-    told = ""
-    while left := runs.left(job):
-        text = f"stopping {job.status.identity.task}: waiting for {', '.join(str(each.replica) for each in left)}"
-        if text != told:
-            print(text, flush=True)
-            told = text
-        time.sleep(POLL_SECONDS)
-    stopped = job.deleted(stopped=True).status
-    stopped.ended = time.time()
-    print(verdict(stopped))
+def _tails(runs: Runs, job: Job) -> dict[str, list[str]]:
+    """Return the last lines of the replicas that failed, as far as their pods are still there.
+
+    Of a restarted replica, those of the incarnation that failed.
+    """
+    tails = {}
+    for job_pod in sorted(filter(_failure, job.pods), key=_failed_at)[:_LOGS_READ]:
+        failed = next((container for container in job_pod.pod.containers if container.name == job_pod.pod.failed), None)
+        restarted = job_pod.pod.state is ReplicaState.RUNNING
+        blocks = runs.log(job, job_pod, tail=_TAIL_LINES, previous=restarted, current=not restarted, container=failed)
+        source = f"{job_pod.replica}/{job_pod.pod.failed}" if job_pod.pod.failed else str(job_pod.replica)
+        tails[source] = [text.decode(errors="replace") for block in blocks for text in block.texts]
+    return tails
+
+
+def _failure(job_pod: JobPod) -> Pod | None:
+    """Return a pod as it was when its replica failed last; None = it has not failed."""
+    seen = job_pod.pod if job_pod.pod.state is ReplicaState.FAILED else job_pod.pod.earlier
+    return seen if seen and seen.state is ReplicaState.FAILED else None
+
+
+def _failed_at(job_pod: JobPod) -> float:
+    failure = _failure(job_pod)
+    return (failure and failure.finished) or job_pod.created

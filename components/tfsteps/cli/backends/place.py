@@ -1,24 +1,20 @@
-"""On this machine, on a cluster or on HAI Platform: the options that say so."""
+"""The options that choose a place, this machine, a cluster or HAI Platform, and the backend of that place."""
 
 import contextlib
 import enum
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from tfsteps.cli.backends.find import find_attempts, find_run
+from tfsteps.cli.backends.base import RunBackend
+from tfsteps.cli.backends.find import Selection
 from tfsteps.cli.errors import CommandError
-from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs import store
-from tfsteps.systems import registry
 
-if TYPE_CHECKING:
-    from tfsteps.systems.kubernetes.query.runs import Runs
-
-_PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
+PATIENCE_SECONDS = 5.0
+"""How long requests are retried when a server does not answer; short, since a user waits at the terminal."""
 
 
 class On(enum.StrEnum):
@@ -30,7 +26,7 @@ class On(enum.StrEnum):
 
 
 AUTO = "auto"
-"""In place of a job system's name: the one that fits the cluster."""
+"""In place of a job system's name: the one whose API the cluster serves."""
 
 DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: AUTO, On.HAI: "hai"}
 
@@ -55,13 +51,13 @@ AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Loo
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a command is to look, as its options say.
+    """Where a command looks for runs, as its options say.
 
     Attributes:
         on: This machine, a cluster, or HAI Platform.
-        context: Of the kubeconfig; empty = its current one.
-        namespace: Empty = the context's.
-        everywhere: In all namespaces.
+        context: A context of the kubeconfig; empty = the current one.
+        namespace: A namespace; empty = that of the context.
+        everywhere: Look in all namespaces.
     """
 
     on: On = On.LOCAL
@@ -78,55 +74,47 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def options(self) -> str:
-        """The options that lead here again, a blank before each; empty for this machine."""
+        """The options that choose this place, with a space before each; empty for this machine."""
         if self.on is On.LOCAL:
             return ""
         named = {"--context": self.context, "--namespace": self.namespace}
-        every = [" --all-namespaces"] if self.everywhere else []
-        return "".join([f" --on {self.on}", *(f" {name} {value}" for name, value in named.items() if value), *every])
+        options = [f" {name} {value}" for name, value in named.items() if value]
+        return "".join([f" --on {self.on}", *options, " --all-namespaces" * self.everywhere])
 
     def kubectl(self, namespace: str, *words: str) -> str:
-        """Return a command line of kubectl's about what is in `namespace` here, for a terminal."""
+        """Return a command line of kubectl about objects in `namespace` of this cluster, for a terminal."""
         context = ["--context", self.context] if self.context else []
         return shlex.join(["kubectl", *context, "--namespace", namespace, *words])
 
 
-@contextlib.contextmanager
-def cluster(place: Place) -> Iterator["Runs"]:
-    """Yield what has been launched on the cluster of `place`; what the cluster refuses ends the command."""
-    from tfsteps.kube import access, client  # noqa: PLC0415  local runs need no HTTP
-    from tfsteps.kube.errors import ApiError  # noqa: PLC0415
-    from tfsteps.systems.kubernetes.query.runs import Runs  # noqa: PLC0415
-
-    try:
-        found = access.find(place.context)
-        api = client.Api(found, patience=_PATIENCE_SECONDS)
-        yield Runs(api, registry.kinds(), "" if place.everywhere else place.namespace or found.namespace)
-    except access.AccessError as error:
-        raise CommandError(str(error)) from error
-    except ApiError as error:
-        raise CommandError(str(error), ExitCode.PLATFORM if error.unavailable else ExitCode.USAGE) from error
-
-
-def located(
-    run: str, task: str | None, on: On | None, context: str, namespace: str, *, everywhere: bool = False
-) -> Place:
-    """Return where a command is to look for a run: as its options say, else where its launcher here left it.
+def located(selection: Selection, on: On | None, context: str, namespace: str, *, everywhere: bool = False) -> Place:
+    """Return where a command looks for a run: as its options say, else where a killed launcher left it.
 
     Raises:
         CommandError: The options contradict one another.
     """
-    if on is None and not (context or namespace or everywhere) and _left_on_hai(run, task):
+    from tfsteps.cli.backends.local import left_on_hai  # noqa: PLC0415  it imports this module
+
+    if on is None and not (context or namespace or everywhere) and left_on_hai(selection):
         on = On.HAI
     return Place(on or On.LOCAL, context, namespace, everywhere)
 
 
-def _left_on_hai(run: str, task: str | None) -> bool:
-    """Tell whether tasks of HAI were left by launchers that were killed, and no launcher of the run is alive here."""
-    if not store.runs():
-        return False
-    with contextlib.suppress(CommandError, OSError):  # the command says what is wrong
-        attempts = find_attempts(find_run(run), task)
-        left = [status for attempt in attempts if (status := attempt.status()).reason == store.ABANDONED]
-        return any(status.system == On.HAI for status in left) and not any(attempt.alive() for attempt in attempts)
-    return False
+@contextlib.contextmanager
+def open_backend(place: Place) -> Iterator[RunBackend[Any]]:
+    """Yield the backend of a place, and import no more than it needs. What a server refuses ends the command."""
+    match place.on:
+        case On.LOCAL:
+            from tfsteps.cli.backends.local import LocalBackend  # noqa: PLC0415
+
+            yield LocalBackend()
+        case On.KUBERNETES:
+            from tfsteps.cli.backends.kubernetes import ClusterBackend, cluster  # noqa: PLC0415
+
+            with cluster(place) as runs:
+                yield ClusterBackend(runs, place)
+        case On.HAI:
+            from tfsteps.cli.backends.hai import hai  # noqa: PLC0415
+
+            with hai() as platform:
+                yield platform

@@ -8,7 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tfsteps.cli.backends.find import find_attempts, find_run
+from tfsteps.cli.backends.find import Selection
+from tfsteps.cli.backends.local import LocalBackend
 from tfsteps.cli.commands.plan import check, find_system, read_job
 from tfsteps.cli.commands.run import JobFile
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
@@ -20,7 +21,7 @@ _STARTER_FILES = ("job.yaml", "train.py")
 
 
 class Template(enum.StrEnum):
-    """What `init` writes: a folder of `starter` each."""
+    """What `init` writes; each one is a folder of `starter`."""
 
     SINGLE = "single"
     MIRRORED = "mirrored"
@@ -103,12 +104,12 @@ def schema(
 def report(run: RunId, *, task: Task = None, attempt: AttemptNumber = None) -> None:
     """Write the report of a run again.
 
-    Prints the path of each task's.
+    Prints the path of each report.
     """
     from tfsteps.report import write  # noqa: PLC0415  this command alone needs it
 
-    for each in find_attempts(find_run(run), task, attempt):
+    for job in Selection(run, task, attempt).of(LocalBackend().find(run)):
         try:
-            print(write(each))
+            print(write(job.attempt))
         except OSError as error:
-            raise CommandError(f"{each.report} cannot be written: {error}; free some space there") from error
+            raise CommandError(f"{job.attempt.report} cannot be written: {error}; free some space there") from error

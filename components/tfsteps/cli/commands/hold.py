@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from tfsteps.cli.backends.place import On, Place
-from tfsteps.cli.commands.plan import Plan, make_plan
+from tfsteps.cli.commands.plan import make_plan
 from tfsteps.cli.errors import CommandError
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.lifecycle import launch
@@ -18,13 +18,13 @@ from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.spec import Deadlines, RoleName, TrainingJob
 from tfsteps.systems import registry
 
-# A shell, for the first process of a container ends by SIGTERM only if it says so: a plain sleep would be killed late.
+# A shell with a trap: the first process of a container ignores SIGTERM by default, so a plain sleep is killed late.
 _SLEEP = ("sh", "-c", "exec 2>/dev/null; trap 'kill $!; exit 143' TERM INT; while :; do sleep 3600 & wait $!; done")
 _GONE = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
 
 
 def launch_held(file: str, roles: str, system: str, place: Place) -> None:
-    """Launch a job with some of its roles held, tell how to get a shell in each, and see it through to its end.
+    """Launch a job with some of its roles held, print how to get a shell in each replica, and follow it to its end.
 
     Args:
         file: The job file.
@@ -49,30 +49,30 @@ def launch_held(file: str, roles: str, system: str, place: Place) -> None:
     printer.say(f"run {plan.identity.run}")
     for warning in plan.system.warnings(plan.job):
         printer.say(f"warning: {warning}")
-    shells = Shells(printer, plan, programs, place)
+    shells = Shells(printer, programs, place)
     status = launch(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, observers=[printer, shells])
     raise typer.Exit(exit_code(status))
 
 
 def chosen(job: TrainingJob, text: str) -> list[RoleName]:
     """Return the roles that `text` names: `all`, or names with commas between. CommandError for an unknown one."""
-    there = [name for name, _ in job.roles.items()]
-    wanted = [word.strip() for word in text.split(",")]
-    if wanted == ["all"]:
-        return there
-    if unknown := [word for word in wanted if word not in there]:
-        known = ", ".join(there)
+    roles = [name for name, _ in job.roles.items()]
+    names = [word.strip() for word in text.split(",")]
+    if names == ["all"]:
+        return roles
+    if unknown := [name for name in names if name not in roles]:
+        known = ", ".join(roles)
         raise CommandError(f"--hold {text}: the job has no role {unknown[0]!r}; name some of {known}, or `all`")
-    return [name for name in there if name in wanted]
+    return [role for role in roles if role in names]
 
 
 def program(job: TrainingJob, name: RoleName) -> str:
-    """Return what a role's replicas would run, as a shell takes it; empty = what the image says."""
+    """Return the command line that a role's replicas would run; empty = that of the image."""
     return shlex.join(job.resolved_roles()[name].program)
 
 
 def held(job: TrainingJob, roles: Sequence[RoleName], system: str) -> TrainingJob:
-    """Return a job whose `roles` sleep until they are stopped, and that only the deadline `total` can end."""
+    """Return a job whose `roles` sleep until they are stopped; of its deadlines only `total` is kept."""
     job = msgspec.structs.replace(job, deadlines=Deadlines(total=job.deadlines.total), tensorboard=None)
     if native := registry.held(system, job, dict.fromkeys(roles, _SLEEP)):
         return native
@@ -85,27 +85,26 @@ def held(job: TrainingJob, roles: Sequence[RoleName], system: str) -> TrainingJo
 
 
 class Shells:
-    """Tells how to get a shell in each replica that is held, as soon as there is one."""
+    """An observer that prints how to get a shell in each held replica, as soon as it is up."""
 
-    def __init__(self, printer: Printer, plan: Plan, programs: dict[RoleName, str], place: Place) -> None:
-        """Tell through `printer`; `programs` are those that the held roles would run."""
+    def __init__(self, printer: Printer, programs: dict[RoleName, str], place: Place) -> None:
+        """Print to `printer`; `programs` has what the held roles would run."""
         self._printer = printer
-        self._plan = plan
         self._programs = programs
         self._place = place
-        self._told: set[str] = set()
-        self._all_told = False
+        self._printed: set[str] = set()
+        self._complete = False
 
     def changed(self, status: Status) -> None:
-        """Tell of the replicas that can be got at by now, and once it is all of them how to end them."""
-        mine = [replica for replica in status.replicas if replica.role in self._programs]
-        for replica in mine:
+        """Print the shells of replicas that have come up, and once all are up how to end the job."""
+        replicas = [replica for replica in status.replicas if replica.role in self._programs]
+        for replica in replicas:
             where = replica.incarnations[-1].place if replica.incarnations and replica.state not in _GONE else ""
-            if where and where not in self._told and self._reachable(replica):
-                self._told.add(where)
+            if where and where not in self._printed and self._reachable(replica):
+                self._printed.add(where)
                 self._printer.say(f"{replica.name} is held; a shell beside it:  {self._shell(status, where)}")
-        if not self._all_told and len(self._told) >= len(mine):
-            self._all_told = True
+        if not self._complete and len(self._printed) >= len(replicas):
+            self._complete = True
             for name, text in self._programs.items():
                 self._printer.say(f"{name}: its program is  {text or 'what its image starts'}")
             self._printer.say("all that is held is up; Ctrl-C ends the job")
@@ -117,7 +116,7 @@ class Shells:
         """The printer shows it."""
 
     def _reachable(self, replica: ReplicaStatus) -> bool:
-        """Tell whether a shell finds something: a process at once, a container when it runs."""
+        """Return whether a shell can be opened: beside a process at once, in a container when it runs."""
         return self._place.on is not On.KUBERNETES or replica.state is ReplicaState.RUNNING
 
     def _shell(self, status: Status, where: str) -> str:
@@ -125,7 +124,7 @@ class Shells:
         if self._place.on is On.KUBERNETES:
             kind = registry.kinds_of(status.system)[0]
             return self._place.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *kind.shell)
-        if first != "pid":  # on a machine that we know nothing of
+        if first != "pid":  # on another machine, without a known way to get a shell
             return where
         shell = os.environ.get("SHELL", "sh")
         return f"""xargs -0 -a /proc/{second}/environ sh -c 'cd -P /proc/{second}/cwd; exec env -i "$@" {shell}' -"""

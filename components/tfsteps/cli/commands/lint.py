@@ -1,4 +1,4 @@
-"""`tfsteps lint`: what an engine would stumble over in a compiled pipeline."""
+"""`tfsteps lint`: checks compiled pipelines for what their engine would refuse or ignore."""
 
 import enum
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.place import Context, Namespace, On, Place, cluster
+from tfsteps.cli.backends.place import Context, Namespace, On, Place
 from tfsteps.cli.compiled import Compiled, Engine, read
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say, warn
@@ -45,19 +45,19 @@ def lint(
     place = Place(On(on), context, namespace)
     count = 0
     for file in compiled:
-        found = read(file)
-        problems = found.problems()
-        for each in found.warnings():
-            warn(f"{found.source}: {each}")
+        pipeline = read(file)
+        problems = pipeline.problems()
+        for warning in pipeline.warnings():
+            warn(f"{pipeline.source}: {warning}")
         count += len(problems)
-        for each in problems:
-            say(f"{found.source}: {each}")
-        for each in _warnings(found):
-            warn(f"{found.source}: {each}")
+        for problem in problems:
+            say(f"{pipeline.source}: {problem}")
+        for warning in _warnings(pipeline):
+            warn(f"{pipeline.source}: {warning}")
         if not problems:
-            for each in _missing(found, place):
-                warn(f"{found.source}: {each}")
-            print(f"{found.source}: {found.name} for {found.engine} is fine")
+            for warning in _missing(pipeline, place):
+                warn(f"{pipeline.source}: {warning}")
+            print(f"{pipeline.source}: {pipeline.name} for {pipeline.engine} is fine")
     if count:
         raise CommandError(f"{count} problem{'s' if count > 1 else ''}; correct the program and compile it again")
 
@@ -71,10 +71,11 @@ def _warnings(compiled: Compiled) -> list[str]:
 
 
 def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
-    """Yield a warning for each object that a pipeline without problems names, and its cluster has not."""
+    """Yield a warning for each object that a valid pipeline names and that its cluster does not have."""
     if place.on is On.LOCAL:
         return
-    from tfsteps.cli.submitters import references  # noqa: PLC0415  most checks need no HTTP
+    from tfsteps.cli.backends.kubernetes import cluster  # noqa: PLC0415  most checks need no HTTP
+    from tfsteps.cli.submitters import references  # noqa: PLC0415
 
     with cluster(place) as runs:
         if compiled.engine is Engine.KFP:

@@ -1,27 +1,16 @@
-"""`tfsteps logs`: the saved log lines, of a running job too."""
+"""`tfsteps logs`: the log lines of a run, also while it runs."""
 
-import collections
-import contextlib
-import datetime as dt
-import functools
-import pathlib
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import IO, Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.base import backend, find_jobs, meant
-from tfsteps.cli.backends.find import find_attempts, find_run, read
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, OnOption, located
+from tfsteps.cli.backends.base import LogOptions
+from tfsteps.cli.backends.find import Selection
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.errors import CommandError
-from tfsteps.cli.watch import POLL_SECONDS
-from tfsteps.console.text import clean, printable
-from tfsteps.runs.log_file import read_log
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
 from tfsteps.spec import ROLES
 
 _NAMED = 10
@@ -47,89 +36,37 @@ def logs(
     Lines come as `[worker-1] text`, and as `[worker-1/name] text` from an init container or a sidecar; with the task
     before the replica if there are several.
     """
-    wanted = _Wanted(role, index)
-    place = located(run, task, on, context, namespace, everywhere=all_namespaces)
-    if place.on is not On.LOCAL:
-        with backend(place) as there:
-            jobs = find_jobs(there, place, run, task, attempt)
-            wanted.check(job.status for job in jobs)
-            more = functools.partial(meant, task=task, attempt=attempt) if follow else None
-            there.print_log(jobs, wanted, timestamps=timestamps, tail=tail, follow=more)
-        return
-    name = find_run(run)
-    found = find_attempts(name, task, attempt)  # says what is wrong before anything is printed
-    wanted.check(status for each in found if (status := read(each)))
-    with _Log(lambda: find_attempts(name, task, attempt), wanted, timestamps=timestamps) as log:
-        out = sys.stdout.buffer
-        for line in collections.deque(log.lines(), maxlen=tail) if tail is not None else log.lines():
-            out.write(line)
-        out.flush()
-        while follow and log.running:
-            time.sleep(POLL_SECONDS)
-            for line in log.lines():
-                out.write(line)
-            out.flush()
+    replicas = ReplicaFilter(role, index)
+    selection = Selection(run, task, attempt)
+    options = LogOptions(replicas.matches, timestamps, tail, follow)
+    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+        jobs = selection.of(backend.find(run))
+        replicas.check(job.status for job in jobs)
+        backend.print_log(jobs, selection, options)
 
 
-class _Wanted:
-    """Tells whose lines are wanted: those of a replica with those of its other containers, `worker-1/init-data`."""
+class ReplicaFilter:
+    """Matches the log sources of a replica: its program, `worker-1`, and other containers, `worker-1/init-data`."""
 
     def __init__(self, role: str | None, index: int | None) -> None:
+        """Match the replica `index` of a role; None = all of them. CommandError for an unknown role."""
         if role is not None and role not in ROLES:
             raise CommandError(f"--role {role!r} is unknown: use one of {', '.join(ROLES)}")
         if index is not None and role is None:
             raise CommandError(f"--index {index} needs the role that it counts in; add --role worker, for example")
         self._name = f"{role}-{index}" if index is not None else None
-        self._begin = f"{role}-" if role else ""
+        self._prefix = f"{role}-" if role else ""
 
     def check(self, statuses: Iterable[Status]) -> None:
-        """Raise CommandError if none of the jobs has such a replica; names those that there are."""
-        there = [replica.name for status in statuses for replica in status.replicas]
-        if there and not any(map(self, there)):
-            asked = f"--role {self._begin[:-1]}" + (f" --index {self._name.rpartition('-')[2]}" if self._name else "")
-            raise CommandError(f"{asked}: there is no such replica; the run has {_some(list(dict.fromkeys(there)))}")
+        """Raise CommandError if none of the jobs has such a replica; it names those that exist."""
+        names = [replica.name for status in statuses for replica in status.replicas]
+        if names and not any(map(self.matches, names)):
+            option = f"--role {self._prefix[:-1]}" + (f" --index {self._name.rpartition('-')[2]}" if self._name else "")
+            raise CommandError(f"{option}: there is no such replica; the run has {_some(list(dict.fromkeys(names)))}")
 
-    def __call__(self, source: str) -> bool:
-        return source.partition("/")[0] == self._name if self._name else source.startswith(self._begin)
-
-
-class _Log(contextlib.ExitStack):
-    """The log lines of some attempts, each printed once, also when files grow and new attempts come.
-
-    Attributes:
-        running: Whether one of the attempts was running before its lines were read last: there may be more.
-    """
-
-    def __init__(
-        self, find: Callable[[], Sequence[Attempt]], wanted: Callable[[str], bool], *, timestamps: bool
-    ) -> None:
-        super().__init__()
-        self.running = True
-        self._find = find
-        self._wanted = wanted
-        self._timestamps = timestamps
-        self._files: dict[pathlib.Path, tuple[str, IO[bytes]]] = {}
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield what is new, ready to print."""
-        found = self._find()
-        self.running = any([attempt.alive() for attempt in found])  # noqa: C419  all, and before they are read
-        self._open(attempt for attempt in found if attempt.folder not in self._files)
-        for task, file in self._files.values():
-            prefix = f"{task}/" if len(self._files) > 1 else ""
-            for stamp, source, text in read_log(file):
-                if self._wanted(source):
-                    at = f"{_local(stamp)} " if self._timestamps else ""
-                    yield f"{at}[{prefix}{source}] ".encode() + printable(text) + b"\n"
-
-    def _open(self, attempts: Iterable[Attempt]) -> None:
-        begun = [(attempt, status) for attempt in attempts if attempt.log.exists() and (status := read(attempt))]
-        for attempt, status in sorted(begun, key=lambda pair: pair[1].created):
-            self._files[attempt.folder] = (clean(status.identity.task), self.enter_context(attempt.log.open("rb")))
-
-
-def _local(stamp: str) -> str:
-    return dt.datetime.fromisoformat(stamp).astimezone().isoformat(timespec="milliseconds")
+    def matches(self, source: str) -> bool:
+        """Tell whether a source is selected."""
+        return source.partition("/")[0] == self._name if self._name else source.startswith(self._prefix)
 
 
 def _some(names: Sequence[str]) -> str:

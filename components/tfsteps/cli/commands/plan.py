@@ -1,4 +1,4 @@
-"""What `tfsteps run` is about to do, checked as far as it can be before anything is created."""
+"""What `tfsteps run` will do, checked as far as possible before anything is created."""
 
 import json
 import pathlib
@@ -10,9 +10,8 @@ import msgspec
 import yaml
 
 from tfsteps import spec
-from tfsteps.cli.backends.base import backend
 from tfsteps.cli.backends.find import LATEST
-from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, cluster
+from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, open_backend
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import print_json
@@ -27,7 +26,7 @@ from tfsteps.text.streams import read_input, takes_any
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is about to be run, and where; `here` is the folder that its relative paths start from."""
+    """What will be run, and where; its relative paths start from `base_dir`."""
 
     job: TrainingJob
     identity: Identity
@@ -70,7 +69,7 @@ def check(job: TrainingJob, system: System, source: str) -> None:
 
 
 def choose(on: On | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
-    """Return the name of the job system that the options mean, and its place.
+    """Return the name of the job system that the options choose, and its place.
 
     Raises:
         CommandError: They contradict one another.
@@ -95,7 +94,7 @@ def make_plan(
     dry_run: bool = False,
     change: Callable[[TrainingJob, str], TrainingJob] | None = None,
 ) -> Plan:
-    """Return what is to be run.
+    """Check a job file, and return what will be run.
 
     Args:
         file: The job file.
@@ -133,27 +132,26 @@ def _named(option: str, text: str) -> str:
 
 
 def _fitting(place: Place, *, dry_run: bool) -> str:
-    """Return the name of the job system that fits the cluster, and say which and why. A dry run does not ask it."""
-    from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415  local runs need no HTTP
+    """Return the name of the job system whose API the cluster serves, and print why. A dry run makes no request."""
+    from tfsteps.cli.backends.kubernetes import cluster  # noqa: PLC0415  local runs need no HTTP
+    from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     if dry_run:
         choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
     else:
-        with cluster(place) as there:
-            choice = discovery.choose(there.api, registry.discoverable())
+        with cluster(place) as runs:
+            choice = discovery.choose(runs.api, registry.discoverable())
     say(f"job system {choice.said('--system NAME')}")
     return choice.system
 
 
 def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
-    """Return the attempt's number: one more than any known here or there, or that of the running job."""
+    """Return the attempt's number: one more than all known on this machine and in `place`, or the running job's."""
     if any(earlier.alive() for earlier in store.attempts(run, task)):
         raise _running_already(run, task, "")
     number = store.next_attempt(run, task)
-    if place.on is On.LOCAL:
-        return number
-    with backend(place) as there:
-        earlier: list[Status] = [job.status for job in there.jobs(run) if job.status.identity.task == task]
+    with open_backend(place) as backend:
+        earlier: list[Status] = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
     if running := [status for status in earlier if not status.state.terminal]:
         if adopt and running[-1].system != system:
             other = running[-1].system
@@ -170,7 +168,7 @@ def _running_already(run: str, task: str, options: str, more: str = "") -> Comma
 
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:
-    """Print what would be started: objects as kubectl takes them, or what a local run comes down to."""
+    """Print what would be started: objects for kubectl, or the processes of a local run."""
     objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.places)))
     if all("apiVersion" in item for item in objects):
         for warning in plan.system.warnings(plan.job):

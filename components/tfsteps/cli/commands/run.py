@@ -91,11 +91,11 @@ def run(
     print(f"run {plan.identity.run}", file=text, flush=True)
     for warning in plan.system.warnings(plan.job):
         warn(warning)
-    wanted = keep_tensorboard if tensorboard is None else tensorboard
-    offered = tensorboard is not False and place.on is not On.KUBERNETES
-    with _tensorboard(plan, asked=wanted, offered=offered) as board:
-        with _observer(output, timestamps=timestamps) as looking:
-            status = _launch(plan, looking, board.url if board else "")
+    required = keep_tensorboard if tensorboard is None else tensorboard
+    optional = tensorboard is not False and place.on is not On.KUBERNETES
+    with _tensorboard(plan, required=required, optional=optional) as board:
+        with _observer(output, timestamps=timestamps) as view:
+            status = _launch(plan, view, board.url if board else "")
         attempt = Attempt.of(status.identity)
         if not keep_tensorboard:
             forget_tensorboard(attempt)
@@ -110,14 +110,14 @@ def run(
 # --- while it runs
 
 
-def _launch(plan: Plan, looking: Observer, tensorboard_url: str) -> Status:
+def _launch(plan: Plan, view: Observer, tensorboard_url: str) -> Status:
     try:
         return launch(
             plan.job,
             plan.identity,
             plan.system,
             base_dir=plan.base_dir,
-            observers=[looking],
+            observers=[view],
             tensorboard_url=tensorboard_url,
         )
     except LaunchError as error:
@@ -145,24 +145,24 @@ def _observer(output: Output, *, timestamps: bool) -> contextlib.AbstractContext
 
 
 def _print_results(plan: Plan, status: Status, output: Output) -> None:
-    known = plan.system.warnings(plan.job)
+    printed = plan.system.warnings(plan.job)
     for warning in status.warnings:
-        if warning not in known:  # those were printed before the start
+        if warning not in printed:  # before the start
             warn(warning)
     if output is Output.JSON:
         print_json(outputs(status))
     else:
-        Printer().say("\n".join(results(status)))  # a reader that went away must not change the exit code
+        Printer().say("\n".join(results(status)))  # a closed standard output must not change the exit code
 
 
 # --- TensorBoard
 
 
 @contextlib.contextmanager
-def _tensorboard(plan: Plan, *, asked: bool, offered: bool) -> "Iterator[TensorBoard | None]":
-    """Yield a TensorBoard if one was asked for or the job offers one; that it fails matters in the first case only."""
+def _tensorboard(plan: Plan, *, required: bool, optional: bool) -> "Iterator[TensorBoard | None]":
+    """Yield a TensorBoard if it is required, or optional and in the job file; only a required one must start."""
     job = plan.job
-    if not asked and not (offered and job.tensorboard):
+    if not required and not (optional and job.tensorboard):
         yield None
         return
     from tfsteps.tensorboard.process import TensorBoard, TensorBoardError  # noqa: PLC0415  most runs have none
@@ -172,7 +172,7 @@ def _tensorboard(plan: Plan, *, asked: bool, offered: bool) -> "Iterator[TensorB
         try:
             stack.enter_context(board)
         except TensorBoardError as error:
-            if asked:
+            if required:
                 raise CommandError(f"{error}; or run without --tensorboard") from error
             warn(f"{error}; the job runs without it")
             yield None

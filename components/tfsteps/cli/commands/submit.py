@@ -105,7 +105,7 @@ def submit(
 
 
 def _submit(engine: Engine, submission: Submission) -> int:
-    """Pass it on, and import no more than the engine wants."""
+    """Submit to the engine, and import only what it needs."""
     match engine:
         case Engine.ARGO:
             from tfsteps.cli.submitters import argo  # noqa: PLC0415
@@ -121,12 +121,12 @@ def _submit(engine: Engine, submission: Submission) -> int:
             return local.submit(submission)
 
 
-def _parameters(given: list[str]) -> dict[str, str]:
+def _parameters(options: list[str]) -> dict[str, str]:
     parameters: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
+    for option in options:
+        name, equals, value = option.partition("=")
         if not equals or not name:
-            raise CommandError(f"--param {each!r} has no value; write --param NAME=VALUE")
+            raise CommandError(f"--param {option!r} has no value; write --param NAME=VALUE")
         if name in parameters:
             raise CommandError(f"--param {name} is given twice; leave one out")
         parameters[name] = value

@@ -1,0 +1,69 @@
+"""Pauses and resumes jobs on a cluster."""
+
+from collections.abc import Iterator, Sequence
+
+from tfsteps.cli.backends.place import Place
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.watch import print_now, wait
+from tfsteps.console.outputs import verdict
+from tfsteps.runs.events import State
+from tfsteps.systems.kubernetes import dependents
+from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
+from tfsteps.systems.kubernetes.query.runs import Job, Runs
+
+_HINT_SECONDS = 40.0  # longer than the default grace period
+_RESUMABLE = {State.SUSPENDED, State.QUEUED}
+
+
+def set_paused(runs: Runs, jobs: Sequence[Job], place: Place, *, paused: bool) -> None:
+    """Pause or resume those of a run's jobs that can be. CommandError if none can, before anything is changed."""
+    problems = {job.status.uid: next(_problems(job, paused=paused), "") for job in jobs}
+    able = [job for job in jobs if not problems[job.status.uid]]
+    refusals = [f"task {job.status.identity.task} {why}" for job in jobs if (why := problems[job.status.uid])]
+    if not able:
+        raise CommandError(f"run {jobs[0].status.identity.run}: {'; '.join(refusals)}")
+    for job in able:  # before anything is printed: standard output may be closed
+        patches = job.kind.pause(job.item, paused=paused)
+        dependents.apply(runs.api, patches, job.status.namespace, job.status.uid)
+    for refusal in refusals:
+        print_now(refusal)
+    for job in able:
+        if paused:
+            _wait(runs, job)
+        print(_done(job, place, paused=paused))
+
+
+def _problems(job: Job, *, paused: bool) -> Iterator[str]:
+    """Yield why a job cannot be paused or resumed, as what comes after `task NAME `; nothing = it can."""
+    state, run = job.status.state, job.status.identity.run
+    if state.terminal:
+        yield f"has ended: {verdict(job.status)}"
+    if queue := (job.item["metadata"].get("labels") or {}).get(QUEUE_LABEL):
+        yield f"is held back and let in by its queue {queue}, which would undo it; `tfsteps stop {run}` ends it"
+    if paused and state is State.SUSPENDED:
+        yield "is paused already"
+    if not paused and state not in _RESUMABLE:
+        yield f"is not paused: it is {state}"
+    if not job.kind.pause(job.item, paused=paused):
+        again = f"`tfsteps stop {run}` ends it, and `tfsteps run --run-id {run}` makes another attempt"
+        yield f"cannot be paused: {job.kind.operator} has nothing for it; {again}"
+
+
+def _wait(runs: Runs, job: Job) -> None:
+    """Wait until no replica of a job runs any more, and print which ones do."""
+
+    def waiting_for() -> str:
+        pods = ", ".join(str(job_pod.replica) for job_pod in runs.left(job) if not job_pod.pod.ended)
+        return pods and f"pausing {job.status.identity.task}: waiting for {pods}"
+
+    hint = f"still waiting; is {job.kind.operator} running? Ctrl-C ends the wait alone"
+    wait(waiting_for, print_now, hint, _HINT_SECONDS)
+
+
+def _done(job: Job, place: Place, *, paused: bool) -> str:
+    identity = job.status.identity
+    if paused:
+        resume = f"`tfsteps resume {identity.run} --task {identity.task}{place.options}`"
+        return f"{identity.task} is paused; {resume} starts it again"
+    show = f"`tfsteps show {identity.run}{place.options}`"
+    return f"{identity.task} is resumed; {show} tells when its replicas have started"

@@ -1,0 +1,209 @@
+"""Runs launched from this machine: read from their run folders, stopped through their launchers."""
+
+import collections
+import os
+import pathlib
+import shlex
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from tfsteps.cli.backends.base import LogOptions, Section
+from tfsteps.cli.backends.find import LATEST, Run, Selection, match_run
+from tfsteps.cli.backends.local_log import LocalLog
+from tfsteps.cli.backends.place import On
+from tfsteps.cli.backends.whole_runs import pause_run
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.watch import POLL_SECONDS, Changes, wait
+from tfsteps.console.messages import warn
+from tfsteps.console.outputs import verdict
+from tfsteps.console.text import local_time
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs import store
+from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.log_file import read_log
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import ABANDONED, Attempt, UnreadableError
+
+_HINT_SECONDS = 15.0  # longer than the default grace period
+_TAIL_LINES = 20
+
+
+class LocalJob(msgspec.Struct, frozen=True):
+    """One attempt, as it was when it was looked at.
+
+    Attributes:
+        attempt: Its folder.
+        running: Whether its launcher was alive, just before the status was read.
+        status: Its status.
+    """
+
+    attempt: Attempt
+    running: bool
+    status: Status
+
+    @property
+    def workflow(self) -> str:
+        return ""
+
+
+class LocalBackend:
+    """The `RunBackend` of this machine: run folders, also of jobs elsewhere that a launcher on this machine records."""
+
+    def __init__(self, warn: Callable[[str], None] = warn) -> None:
+        """Report each record that cannot be read once, by `warn`."""
+        self._warn = warn
+        self._unreadable: set[pathlib.Path] = set()
+
+    @property
+    def where(self) -> str:
+        return f"in {store.home()}"
+
+    def jobs(self, run: str = "") -> list[LocalJob]:
+        """Return the attempts with a readable status; warn of the others."""
+        runs = [run] if run else store.runs()
+        jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
+        return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
+
+    def find(self, text: str) -> Run[LocalJob]:
+        exact = text and text != LATEST and store.attempts(text)  # a long id is cut in the folder's name
+        run = text if exact else match_run(text, [(name, "") for name in store.runs()], self.where)
+        attempts, jobs = store.attempts(run), self.jobs(run)
+        if attempts and not jobs:
+            newest = attempts[-1]
+            unread = f"{newest.folder} has no status that can be read; look at {newest.log}"
+            raise CommandError(unread, ExitCode.PLATFORM)
+        return Run(run, jobs, None if attempts else PipelineRecord.read(run))
+
+    def explain(self, job: LocalJob) -> Status:
+        return job.status
+
+    def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
+        """Follow the attempts until their launchers have ended: a launcher writes the report last."""
+        changes = Changes(observers)
+        run = jobs[0].status.identity.run
+        while True:
+            for job in jobs:
+                changes.report(job.status)
+            if not any(job.running for job in jobs):
+                return [job.status for job in jobs]
+            time.sleep(POLL_SECONDS)
+            jobs = selection.of(self.find(run))
+
+    def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> None:
+        run = jobs[0].status.identity.run
+        with LocalLog(options) as log:
+            log.print(jobs, options.tail)
+            while options.follow and any(job.running for job in jobs):
+                time.sleep(POLL_SECONDS)
+                jobs = selection.of(self.find(run))
+                log.print(jobs)
+
+    def stop(self, jobs: Sequence[LocalJob], *, now: bool) -> None:
+        """Send SIGTERM to the launchers, with `now` until they exit."""
+        running = [job for job in jobs if job.running]
+        for job in running:
+            self._signal(job.attempt)
+        printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
+        ended = [job.status for job in jobs if not job.running]
+        for status in ended:
+            printer.say(f"already ended: {verdict(status)}")
+        for job in running:
+            self._wait(job, printer, now=now)
+        if left := [status for status in ended if status.reason == ABANDONED and status.system != On.LOCAL]:
+            raise _left_elsewhere(left)
+
+    def set_paused(self, jobs: Sequence[LocalJob], selection: Selection, *, paused: bool) -> None:
+        """Leave it to the job systems: processes of this machine cannot be paused."""
+        run = jobs[0].status.identity.run
+        if any(job.status.namespace for job in jobs):
+            raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
+        pause_run(run, {job.status.system for job in jobs}, selection.task, paused=paused)
+
+    def sections(self, job: LocalJob) -> Iterator[Section]:
+        status = job.status
+        yield "changes", [[local_time(item.at), item.state, item.reason, item.message] for item in status.transitions]
+        if status.failure is None and job.attempt.log.exists():  # a failure summary has the lines that matter
+            with job.attempt.log.open("rb") as file:
+                lines = collections.deque(read_log(file), maxlen=_TAIL_LINES)
+            yield "last lines", [[f"[{source}]", text.decode(errors="replace")] for _, source, text in lines]
+
+    def commands(self, job: LocalJob) -> list[str]:
+        follow = "" if job.status.state.terminal else " --follow"
+        running = [replica for replica in job.status.replicas if replica.state is ReplicaState.RUNNING]
+        places = [replica.incarnations[-1].place.split() for replica in running]
+        pids = [place[1] for place in places if place[:1] == ["pid"]]
+        return [
+            f"tfsteps logs {shlex.quote(job.status.identity.run)}{follow}",
+            f"less {shlex.quote(str(job.attempt.log))}",
+            *(f"tr '\\0' '\\n' < /proc/{pid}/environ  # environment of the first replica" for pid in pids[:1]),
+        ]
+
+    def _job(self, attempt: Attempt) -> LocalJob | None:
+        """Return the attempt; None if its status cannot be read, with a warning the first time."""
+        running = attempt.alive()  # first: a launcher that ends in between has written its last status before
+        try:
+            return LocalJob(attempt, running, attempt.status())
+        except OSError as error:
+            if attempt.folder not in self._unreadable:
+                self._unreadable.add(attempt.folder)
+                file = attempt.folder / "status.json"
+                self._warn(str(error) if isinstance(error, UnreadableError) else f"{file} cannot be read: {error}")
+        return None
+
+    def _signal(self, attempt: Attempt) -> None:
+        """Ask the launcher to stop its job. Its process id holds as long as it holds the attempt."""
+        job = self._job(attempt)
+        if job is None or job.status.state.terminal or not attempt.alive():
+            return  # a launcher whose job has ended is writing its report
+        try:
+            os.kill(job.status.launcher, signal.SIGTERM)
+        except ProcessLookupError:  # it ended in between
+            return
+        except PermissionError as error:
+            launcher = f"task {job.status.identity.task}: its launcher, pid {job.status.launcher}, is another user's"
+            raise CommandError(f"{launcher}; stop it as that user") from error
+
+    def _wait(self, job: LocalJob, printer: Printer, *, now: bool) -> None:
+        """Wait until the launcher of an attempt has ended, and print which replicas are still up."""
+        identity = job.status.identity
+
+        def waiting_for() -> str:
+            if not job.attempt.alive():
+                return ""
+            if now:  # a second signal kills; sent once only, it could be merged with the first
+                self._signal(job.attempt)
+            current = self._job(job.attempt) or job
+            replicas = current.status.replicas
+            up = [replica.name for replica in replicas if replica.state is ReplicaState.RUNNING]
+            return f"stopping {identity.task}: waiting for {', '.join(up) or 'the launcher'}"
+
+        hint = "" if now else f"still waiting; `tfsteps stop {identity.run} --now` kills it"
+        wait(waiting_for, printer.say, hint, _HINT_SECONDS)
+        if ended := self._job(job.attempt):
+            printer.say(verdict(ended.status))
+
+
+def left_on_hai(selection: Selection) -> bool:
+    """Return whether killed launchers left selected tasks on HAI, while no launcher of a selected task runs."""
+    try:
+        run = LocalBackend(warn=lambda _: None).find(selection.run)
+        jobs = Selection(run.id, selection.task).of(run)
+    except (CommandError, OSError):  # the command itself reports it
+        return False
+    left = [job.status.system for job in jobs if job.status.reason == ABANDONED]
+    return On.HAI in left and not any(job.running for job in jobs)
+
+
+def _left_elsewhere(left: Sequence[Status]) -> CommandError:
+    """Return an error that says where the jobs of killed launchers are to be stopped."""
+    run = left[0].identity.run
+    on = On.HAI if left[0].system == On.HAI else On.KUBERNETES
+    where = f"--on {on}" + (f" --namespace {left[0].namespace}" if left[0].namespace else "")
+    tasks = ", ".join(status.identity.task for status in left)
+    return CommandError(f"run {run}: {tasks} may go on, its launcher was killed; `tfsteps stop {run} {where}` stops it")
