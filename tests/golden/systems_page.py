@@ -1,7 +1,8 @@
-"""docs/systems/features.md: what each job system can do, from systems/capabilities.py and the systems' own tables."""
+"""docs/systems/features.md: what each job system can do, from the capabilities by which jobs are refused and warned."""
 
 from tfsteps.systems import registry
-from tfsteps.systems.capabilities import FEATURES, Level
+from tfsteps.systems.capabilities import Level
+from tfsteps.systems.features import FEATURES
 
 INTRO = """# Features of each job system
 
@@ -50,8 +51,9 @@ def page():
 
 
 def how(capabilities):
-    rows = [[FEATURES[name].title, MARKS[each.level], each.note] for name, each in capabilities.items()]
-    return table(["feature", "", "how, or why not"], rows)
+    cells = [(feature.title, capabilities[name]) for name, feature in FEATURES.items()]
+    rows = [[title, MARKS[cell.level], f"{cell.note}. {cell.fix}" if cell.fix else cell.note] for title, cell in cells]
+    return table(["feature", "", "how, or why not and what to do"], rows)
 
 
 def table(header, rows):
