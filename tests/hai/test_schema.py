@@ -33,6 +33,7 @@ def plan(body):
     return json.loads(shlex.split(body["spec"]["environments"]["TFSTEPS_PLAN"])[0])
 
 
+@pytest.mark.shows("queue", "hai")
 def test_a_task():
     body = rendered(
         roles={"chief": {}, "worker": {"replicas": 2, "env": {"B": "2"}}, "ps": {}, "evaluator": {"args": ["--eval"]}},

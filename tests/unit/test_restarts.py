@@ -50,6 +50,7 @@ def test_who_starts_again(roles, who, together):
     assert judge(referee(f"roles: {roles}\nrestart: on_failure"), who, 1) == Restart(frozenset(together), 1)
 
 
+@pytest.mark.shows("restart_always restart_exit_code", "local")
 @pytest.mark.parametrize(
     ("policy", "code", "reason", "again"),
     [
@@ -100,6 +101,7 @@ def test_the_shared_limit_counts_every_role():
     )
 
 
+@pytest.mark.shows("role_backoff_limit", "local")
 def test_a_limit_of_its_own_is_counted_apart():
     subject = referee("roles: {chief: {}, worker: {backoff_limit: 1}, ps: {}}\nrestart: on_failure\nbackoff_limit: 1")
     assert isinstance(judge(subject, W0, 1), Restart)
