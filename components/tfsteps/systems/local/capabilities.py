@@ -1,20 +1,15 @@
 """What processes of this machine can do of what a job may ask for."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.capabilities import Capability, done, refused, unused
-from tfsteps.systems.features import FEATURES, Use, env_sources, fields
+from tfsteps.systems.features import Use, env_sources, fields
 
 _NO_POD = unused("replicas are processes of this machine, not pods")
 _ALL_GPUS = unused("processes see all GPUs of this machine")
 _NO_RESUME = "Stop the run, and run it again with its --run-id"
-
-
-def _pod_settings(job: TrainingJob) -> Iterable[Use]:
-    """Return what the feature is, and the images, which every other job system needs."""
-    return [*fields("image")(job), *FEATURES["pod_settings"].uses(job)]
 
 
 def _unresolved(job: TrainingJob) -> list[Use]:
@@ -42,7 +37,10 @@ CAPABILITIES: Mapping[str, Capability] = {
         "a local run takes them from variables of the same name, which are not set here", uses=_unresolved
     ),
     "volumes": _NO_POD,
-    "pod_settings": unused(_NO_POD.note, uses=_pod_settings),
+    "pod_settings": unused(
+        _NO_POD.note,
+        uses=fields("image", "annotations", "service_account", "image_pull_secrets", "image_pull_policy"),
+    ),
     "cpu": unused("processes share the CPUs of this machine"),
     "memory": done("the limit of each process"),
     "shared_memory": _NO_POD,

@@ -3,7 +3,7 @@
 All replicas share one pod template, that of the runtime, and a TrainJob overrides few of its fields.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.systems.features import Use, job_and_roles
@@ -35,8 +35,8 @@ def other_patches(job: TrainingJob) -> Iterator[Use]:
             yield Use((*level, "pod", "metadata"))
         yield from (Use((*path, key)) for key in spec if key not in (*SPEC, "containers"))
         for container in spec.get("containers") or []:
-            other = [container["name"]] if container["name"] != CONTAINER else []
-            keys = other or [key for key in container if key not in _CONTAINER]
+            name = container.get("name", "") if isinstance(container, Mapping) else ""
+            keys = [key for key in container if key not in _CONTAINER] if name == CONTAINER else [name]
             yield from (Use((*path, "containers", key)) for key in keys)
 
 
