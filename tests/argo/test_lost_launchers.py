@@ -252,6 +252,7 @@ def test_a_lost_launcher(name, table, environment, trainings):
         assert trainings.of(run) == ["Succeeded"], "the next pod adopts the job"
 
 
+@pytest.mark.shows("on_evicted")  # on one job system: the code is the same for all
 def test_a_retry_of_the_run_adopts_a_kept_job(environment, kept):
     since, before = kept
     assert [owner["kind"] for owner in before["ownerReferences"]] == [KEEPERS.kind]

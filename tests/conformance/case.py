@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from tests.conformance.environment import Environment
 from tests.conformance.systems import System
-from tfsteps.systems.capabilities import FEATURES, Level
+from tfsteps.systems.capabilities import Level
+from tfsteps.systems.features import FEATURES
 
 
 @dataclass(frozen=True)

@@ -11,31 +11,36 @@ import pytest
 from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
 from tests.conformance.test_job_systems import CASES
+from tests.hai import cases as hai
 from tests.support import features
+from tests.support.shown import shown
 from tests.support.waiting import until
 from tfsteps.kube import access
 from tfsteps.kube.client import Api, Resource
 from tfsteps.systems import registry
-from tfsteps.systems.capabilities import FEATURES, Level
+from tfsteps.systems.capabilities import Level
+from tfsteps.systems.features import FEATURES
 
 HAS = {Level.NATIVE, Level.DONE}
-ELSEWHERE = {  # what no case of the table can show: where it is shown
-    "gang": "tests/gang",
-    "hold": "tests/kubernetes_cli",
-    "queue": "test_is_accepted",  # Kueue is not on the cluster
-    "priority": "test_is_accepted",
-    "tensorboard": "tests/job_crds",
-    "keep_for": "tests/janitor",
-    "on_evicted": "tests/argo",
-}
 
 
-@pytest.mark.parametrize("feature", FEATURES)
-@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
-def test_what_a_system_has_is_shown_by_a_case(system, feature):
-    if features.level(system.name, feature) in HAS:
-        shown = [case.name for case in CASES if feature in case.needs and case.fits(system)]
-        assert shown or feature in ELSEWHERE
+def test_every_job_system_on_kubernetes_is_tested():
+    assert sorted(system.name for system in SYSTEMS) == sorted(registry.on_kubernetes())
+
+
+def by_cases(name):
+    """Return the features that the table of cases shows on a job system."""
+    if name == "hai":
+        return set().union(*(case.needs for case in hai.CASES.values()))
+    rows = [system for system in SYSTEMS if system.name == name]
+    return {feature for system in rows for case in CASES if case.fits(system) for feature in case.needs}
+
+
+@pytest.mark.parametrize(("system", "feature"), features.CELLS)
+def test_what_a_system_has_is_shown(system, feature):
+    if features.level(system, feature) in HAS:
+        marked = (system, feature) in shown()
+        assert marked or feature in by_cases(system), "add a case, or mark the test that shows it: `shows`"
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +61,7 @@ def environments(kubeconfig, tmp_path_factory):
         environment.__exit__()
 
 
+@pytest.mark.shows("queue priority")  # nothing on the cluster queues; what is accepted is all that can be shown
 @pytest.mark.cluster
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)

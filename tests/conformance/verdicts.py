@@ -165,6 +165,18 @@ JOB_CASES = {
         prints=["worker-0 try"],
         restarts=2,
     ),
+    "the backoff limit is used up by exit codes that are retried": JobCase(
+        needs=_features("backoff_limit restart_exit_code"),
+        job={"roles": _WORKER, "restart": "exit_code", "backoff_limit": 1, **sh("echo try; exit 130")},
+        ends=(10, State.FAILED, "BackoffLimitExceeded"),
+        blames=("worker-0", 130),
+        prints=["worker-0 try"],
+    ),
+    "an image's own program": JobCase(
+        needs=_features("entrypoint"),
+        job={"roles": _WORKER, "env": {"STEPS": 3}},
+        prints=["worker-0 .*done wsum"],
+    ),
     "an image cannot be pulled": JobCase(
         needs=_features("deadlines"),
         job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "25s"}, **sh("true")},
@@ -173,13 +185,14 @@ JOB_CASES = {
         left=(0, 0),
     ),
     "no node has room": JobCase(
-        needs=_features("deadlines"),
+        needs=_features("deadlines cpu"),
         job={"roles": _WORKER, "resources": {"cpu": 900}, "deadlines": {"pending": "20s"}, **sh("true")},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"worker-0.*Insufficient cpu",
         left=(0, 0),
     ),
     "too much memory is used": JobCase(
+        needs=_features("memory"),
         job={"roles": _WORKER, "resources": {"memory": "64Mi"}, **standin(MEMORY=500)},
         ends=(10, State.FAILED, None),
         blames=("worker-0", 137),
@@ -245,17 +258,22 @@ JOB_CASES = {
         prints=["32768"],
     ),
     "pods are patched, and tell where they run": JobCase(
-        needs=_features("pod_patch env_sources labels placement"),
+        needs=_features("pod_patch env_sources labels placement pod_settings"),
         job={
             "roles": _WORKER,
             "node_selector": {"kubernetes.io/os": "linux"},
             "tolerations": [{"operator": "Exists"}],
             "pod": {"metadata": {"labels": {"patched": "yes"}}},
             "labels": {"team": "vision"},
-            "env": {"PATCHED": {"field": "metadata.labels['patched']"}, "TEAM": {"field": "metadata.labels['team']"}},
-            **sh("echo patched $PATCHED $TEAM"),
+            "annotations": {"note": "quick"},
+            "env": {
+                "PATCHED": {"field": "metadata.labels['patched']"},
+                "TEAM": {"field": "metadata.labels['team']"},
+                "NOTE": {"field": "metadata.annotations['note']"},
+            },
+            **sh("echo patched $PATCHED $TEAM $NOTE"),
         },
-        prints=["worker-0 patched yes vision"],
+        prints=["worker-0 patched yes vision quick"],
     ),
     "pods are placed": JobCase(
         needs=_features("placement"),

@@ -67,6 +67,7 @@ def waits(environment, run, count):
         time.sleep(0.2)
 
 
+@pytest.mark.shows("gang", "kubeflow jobset jobs")
 def test_a_gang_that_does_not_fit_starts_none_until_there_is_room(environment):
     taken(environment, "blocker")
     gang = environment.launch(job(3, LONG, gang={}), run="gang", home="gang")

@@ -1,7 +1,8 @@
-"""docs/systems/features.md: what each job system can do, from systems/capabilities.py and the systems' own tables."""
+"""docs/systems/features.md: what each job system can do, from the capabilities by which jobs are refused and warned."""
 
 from tfsteps.systems import registry
-from tfsteps.systems.capabilities import FEATURES, Level
+from tfsteps.systems.capabilities import Level
+from tfsteps.systems.features import FEATURES
 
 INTRO = """# Features of each job system
 
@@ -17,9 +18,9 @@ that a job may use:
 | **refused** | The job is refused before anything is created, with the reason and what to do |
 | no effect | The feature is ignored, with a warning |
 
-Each native or done cell of a cluster's system is accepted by the API server and has a case in `tests/conformance`, or
-in the suite that its `test_features.py` names. For queues and priorities only the acceptance is tested. `local` and
-`hai` are tested in `tests/local` and `tests/hai`. Each refused cell is tested to be refused.
+A job is refused and warned by the objects that this page is written from. Each native or done cell has a case in
+`tests/conformance`, or a test that is marked `shows` for it; on a cluster it is also accepted by the API server. For
+queues and priorities on a cluster only the acceptance is tested. Each refused cell is tested to be refused.
 
 | system | what it is | tested with |
 |---|---|---|
@@ -50,8 +51,9 @@ def page():
 
 
 def how(capabilities):
-    rows = [[FEATURES[name].title, MARKS[each.level], each.note] for name, each in capabilities.items()]
-    return table(["feature", "", "how, or why not"], rows)
+    cells = [(feature.title, capabilities[name]) for name, feature in FEATURES.items()]
+    rows = [[title, MARKS[cell.level], f"{cell.note}. {cell.fix}" if cell.fix else cell.note] for title, cell in cells]
+    return table(["feature", "", "how, or why not and what to do"], rows)
 
 
 def table(header, rows):

@@ -7,7 +7,7 @@ import yaml
 
 from tests.support.features import job_of
 from tfsteps.systems import registry
-from tfsteps.systems.capabilities import FEATURES
+from tfsteps.systems.features import FEATURES
 from tfsteps.systems.kubernetes.preflight.permissions import needed
 
 HERE = pathlib.Path(__file__).parents[2] / "manifests/systems"

@@ -5,24 +5,15 @@ import concurrent.futures
 import pytest
 
 from tests.conformance.control_channel import held, succeeded
-from tests.conformance.verdicts import JOB_CASES, check
+from tests.conformance.verdicts import check
 from tests.hai import pods
+from tests.hai.cases import CASES
 from tests.hai.environment import HaiEnvironment
 from tests.support.waiting import until
-from tfsteps.systems.capabilities import Level
-from tfsteps.systems.hai.capabilities import CAPABILITIES
 
 pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]
 
-_NOT_HERE = {
-    "an image cannot be pulled": "the platform checks images when a task is created",
-    "no node has room": "the unit is a node; see `no node is free`",
-    "too much memory is used": "the unit is a node",
-}
-_DONE_OTHERWISE = {"volumes", "role_templates"}  # by folders that all ranks see, and all but images
 _AT_ONCE = 4
-_REFUSED = {name for name, has in CAPABILITIES.items() if has.level is Level.REFUSED} - _DONE_OTHERWISE
-_HERE = [name for name, case in JOB_CASES.items() if name not in _NOT_HERE and not case.needs & _REFUSED]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +24,7 @@ def outcomes(request, tmp_path_factory):
 
     def run(number, name):
         with HaiEnvironment(folder / str(number)) as environment:
-            case = JOB_CASES[name]
+            case = CASES[name]
             job = {key: value for key, value in case.job.items() if key not in ("volumes", "output_dir")}
             end = environment.folder / "end"
             launcher = environment.launch(
@@ -50,6 +41,6 @@ def outcomes(request, tmp_path_factory):
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("name", _HERE, ids=lambda name: name.replace(" ", "_"))
+@pytest.mark.parametrize("name", CASES, ids=lambda name: name.replace(" ", "_"))
 def test_a_case(name, outcomes):
     outcomes[name].result()

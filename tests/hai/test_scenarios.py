@@ -118,6 +118,7 @@ def test_a_rank_that_does_not_answer_a_suspension_is_ended(environment):
     launcher.ends(12, State.CANCELLED)
 
 
+@pytest.mark.shows("priority", "hai")
 def test_a_task_of_higher_priority_takes_the_nodes_and_gives_them_back(environment, gate):
     environment.platform.nodes = 2
     file, until_then = gate
@@ -206,6 +207,7 @@ def test_pods_that_never_start_are_queued_again_until_the_deadline(environment):
     until(environment.gone)
 
 
+@pytest.mark.shows("pause", "hai")
 def test_paused_and_resumed(environment, system):
     launcher = environment.launch({**_WORKER, **_ONCE_MORE})
     launcher.until_said("up")
@@ -259,6 +261,7 @@ def test_paused_too_late(environment, system):
     assert system.resume("run") == []
 
 
+@pytest.mark.shows("created_suspended", "hai")
 def test_created_stopped_and_resumed(environment, system):
     launcher = environment.launch({**_WORKER, **_SHORT, "systems": {"hai": {"suspend": True}}})
     launcher.until(State.SUSPENDED)
@@ -385,6 +388,7 @@ def test_the_finalizer_stops_what_is_left_and_nothing_twice(environment, system)
 # --- refused, or never to start
 
 
+@pytest.mark.shows("gang", "hai")
 def test_no_node_is_free(environment):
     environment.platform.nodes = 1
     launcher = environment.launch({**_WORKERS, **_LONG, "deadlines": {"queue": "3s"}})
@@ -460,6 +464,7 @@ def test_two_launchers_at_once_for_one_task(environment):
     assert {launcher.status.uid for launcher in both} == {environment.newest().chain_id}
 
 
+@pytest.mark.shows("adopt", "hai")
 def test_the_task_of_a_killed_launcher_is_adopted(environment, system, gate):
     file, until_then = gate
     job = {**_WORKERS, **until_then, "success": "all_workers"}
@@ -479,6 +484,7 @@ def test_the_task_of_a_killed_launcher_is_adopted(environment, system, gate):
     assert system.attempt("run", "task") == 1
 
 
+@pytest.mark.shows("labels", "hai")
 def test_the_same_task_retried(environment):
     job = {**_WORKER, **sh("echo attempt $TFSTEPS_ATTEMPT; [ $TFSTEPS_ATTEMPT = 1 ]")}
     first = environment.launch(job)

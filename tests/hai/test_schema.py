@@ -12,9 +12,7 @@ from tfsteps import spec
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import hai, restart_policy
-from tfsteps.systems.capabilities import FEATURES, Level
 from tfsteps.systems.hai import ranks, rules, schema
-from tfsteps.systems.hai.capabilities import CAPABILITIES
 from tfsteps.systems.hai.options import OPTIONS
 from tfsteps.systems.hai.ranks.wire import replicas
 
@@ -35,6 +33,7 @@ def plan(body):
     return json.loads(shlex.split(body["spec"]["environments"]["TFSTEPS_PLAN"])[0])
 
 
+@pytest.mark.shows("queue", "hai")
 def test_a_task():
     body = rendered(
         roles={"chief": {}, "worker": {"replicas": 2, "env": {"B": "2"}}, "ps": {}, "evaluator": {"args": ["--eval"]}},
@@ -101,18 +100,6 @@ def test_what_runs_on_the_ranks_needs_an_old_python_and_nothing_else():
     assert len(schema._agent_text()) < 32_000
 
 
-@pytest.mark.parametrize("name", [name for name, feature in FEATURES.items() if feature.job])
-def test_a_feature_is_refused_or_not_as_the_table_says(name):
-    fields = {"image": "registry.local/acme/mnist:1", **FEATURES[name].job}
-    found = rules.problems(job(**fields))
-    assert bool(found) is (CAPABILITIES[name].level is Level.REFUSED), found
-    assert all(each.wrong and each.fix for each in found)
-
-
-def test_every_feature_is_in_the_table():
-    assert list(CAPABILITIES) == list(FEATURES)
-
-
 @pytest.mark.parametrize(
     ("fields", "path", "words"),
     [
@@ -136,11 +123,6 @@ def test_what_the_platform_would_refuse_is_refused_here(fields, path, words):
     found = "\n".join(map(str, hai.system().problems(job(**fields))))
     assert path in found
     assert words in found
-
-
-@pytest.mark.parametrize("name", [name for name, has in CAPABILITIES.items() if has.level is Level.UNUSED])
-def test_a_feature_without_effect_is_said_to_have_none(name):
-    assert "not used" in "".join(rules.warnings(job(**FEATURES[name].job)))
 
 
 def test_what_has_no_effect_is_said():

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.cluster
 OTHERS = [name for name in registry.on_kubernetes() if name != "kubeflow"]
 KEPT = {
     "kept": "kubeflow",
-    **{f"kept-{name}": name for name in ("t9k", "tfjob-v1alpha1")},
+    **{f"kept-{name}": name for name in ("t9k", "tfjob-v1alpha1", "trainjob")},
 }  # by nobody else
 GO = {
     **{f"on-{name}": "is being stopped|has ended" for name in OTHERS},
@@ -130,6 +130,7 @@ def test_a_dry_run_deletes_nothing(passes, jobs):
     assert said.count(" would be deleted: ") == len(GO) + 1, said
 
 
+@pytest.mark.shows("keep_for", "t9k tfjob-v1alpha1 trainjob")
 def test_what_is_due_goes_in_one_pass(passes, stage, jobs):
     _, (_, _, code, said), (after, *_), _ = passes
     assert code == 0, said

@@ -59,6 +59,7 @@ def phases(environment):
     return found
 
 
+@pytest.mark.shows("hold", "t9k")
 def test_held_replicas_run_another_command_without_init_containers(environment):
     init = {"spec": {"initContainers": [{"name": "never", "image": "registry.invalid/none:1"}]}}
     options = t9k(debug=True, debug_skip_init_containers=True, debug_commands={"worker": ["sleep", "601"], "ps": []})
@@ -158,6 +159,7 @@ def test_what_is_left_of_an_ended_job(environment, policy, left):
     until(lambda: {pod["metadata"]["labels"]["tfsteps.dev/role"] for pod in environment.pods()} == left)
 
 
+@pytest.mark.shows("tensorboard", "t9k")
 def test_a_tensorboard_of_the_jobs_name(environment):
     environment.api.create(
         _CLAIMS,
@@ -187,6 +189,7 @@ def test_a_tensorboard_of_the_jobs_name(environment):
     assert service["spec"]["ports"][0]["port"] == 80
 
 
+@pytest.mark.shows("gang", "t9k")
 def test_a_gang_begins_only_when_its_group_is_there(environment):
     kind, system = environment.system.kind, environment.system
     launcher = environment.launch({**WORKERS, **sh("exec sleep 600"), "gang": {"scheduler": "default-scheduler"}})

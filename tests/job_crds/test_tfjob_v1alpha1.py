@@ -98,6 +98,7 @@ def test_an_ended_job_leaves_nothing_running(environment):
     assert stopped == {"worker-0", "worker-1", "ps-0", "evaluator-0"}
 
 
+@pytest.mark.shows("tensorboard", "tfjob-v1alpha1")
 def test_a_tensorboard_on_port_80(environment):
     job = {"roles": {"chief": {}}, **sh("exec sleep 600"), "volumes": SHARED, "output_dir": "/shared/x"}
     environment.launch({**job, "tensorboard": {}}).until(State.RUNNING)

@@ -181,7 +181,8 @@ def test_a_job_is_paused_and_resumed(terminal):
     assert "has ended: quick succeeded" in terminal.tfsteps("pause", "calm").stderr
 
 
-@pytest.mark.parametrize("system", ["kubeflow", "trainjob", "tfjob-v1alpha1"])
+@pytest.mark.shows("hold", "kubeflow jobset jobs trainjob tfjob-v1alpha1")
+@pytest.mark.parametrize("system", ["kubeflow", "jobset", "jobs", "trainjob", "tfjob-v1alpha1"])
 def test_held_replicas_are_there_to_look_around_in(terminal, versioned, system):
     next(each for each in SYSTEMS if each.name == system).install()
     limits, roles = "deadlines: {running: 1s, no_progress: 1s}", "{worker: {replicas: 2}}"

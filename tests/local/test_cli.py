@@ -306,6 +306,7 @@ def replica_rows(run):
     return [line for line in tfsteps("show", run).stdout.splitlines() if line.startswith(("chief-", "worker-"))]
 
 
+@pytest.mark.shows("live_logs", "local")
 def test_logs_and_show_follow_until_the_job_has_ended():
     with started(
         "run", script("for i in 1 2 3 4 5; do echo $i; sleep 0.2; done; exit 1", roles="{worker: {}}")
@@ -393,6 +394,7 @@ def answers(url):
         return False
 
 
+@pytest.mark.shows("tensorboard", "local")
 def test_tensorboard_is_up_while_the_job_runs():
     with started("run", script("echo ready; exec sleep 600"), "--tensorboard", "--run-id", "r1") as process:
         url = process.stderr.readline().removeprefix("tensorboard ").strip()

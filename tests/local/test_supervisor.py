@@ -32,6 +32,7 @@ def python(code, more=""):
     return f"name: script\nroles: {{worker: {{}}}}\ncommand:\n  - python\n  - -c\n  - |\n{indented}\n{more}\n"
 
 
+@pytest.mark.shows("worker evaluator gang", "local")
 def test_two_workers_and_an_evaluator():
     result = run_job(f"{STANDIN}roles: {{worker: {{replicas: 2}}, evaluator: {{}}}}")
     assert result.status.state is State.SUCCEEDED
@@ -39,6 +40,7 @@ def test_two_workers_and_an_evaluator():
     assert result.said(f"done wsum {WSUM_TWO_REPLICAS}")
 
 
+@pytest.mark.shows("tf_config", "local")
 def test_every_variable_is_there():
     code = 'env | grep -E "^(TF_CONFIG|TFSTEPS_|no_proxy|MINE)" | sort'
     text = script(code, "{worker: {replicas: 2}, evaluator: {}}", "env: {MINE: 1}\nsystems: {local: {started: spawn}}")
@@ -77,6 +79,7 @@ def test_a_wrong_command_fails_with_its_own_words(command, code, said):
     assert said in result.status.failure.tail[-1]
 
 
+@pytest.mark.shows("restart_on_failure", "local")
 def test_failure_then_success_counts_the_restart(tmp_path):
     text = script(f"test -e {tmp_path}/done && exit 0; touch {tmp_path}/done; exit 7", more="restart: on_failure")
     result = run_job(text)
@@ -85,6 +88,7 @@ def test_failure_then_success_counts_the_restart(tmp_path):
     assert any("exit code 7; restart 1 of 3" in message for message in result.watcher.messages)
 
 
+@pytest.mark.shows("backoff_limit", "local")
 def test_the_backoff_limit_ends_it():
     result = run_job(script("exit 7", more="restart: on_failure\nbackoff_limit: 2"))
     assert (result.status.state, result.status.reason) == (State.FAILED, "BackoffLimitExceeded")
@@ -100,6 +104,7 @@ def test_a_killed_worker_of_two_restarts_both_and_counts_once():
     assert result.said(f"done wsum {WSUM_TWO_REPLICAS}")
 
 
+@pytest.mark.shows("success_all_workers", "local")
 def test_all_workers_must_succeed_where_asked():
     text = script('test "$TFSTEPS_INDEX" = 0 || { sleep 0.3; exit 3; }', "{worker: {replicas: 2}}")
     assert run_job(text).status.state is State.SUCCEEDED
@@ -213,6 +218,7 @@ def test_a_stop_while_a_restart_waits_is_not_followed_by_a_start():
     assert result.status.replicas[0].state is not ReplicaState.RUNNING
 
 
+@pytest.mark.shows("deadlines", "local")
 @pytest.mark.parametrize("name", ["running", "total", "no_progress"])
 def test_deadlines(name):
     text = script("echo up; exec sleep 600", more=f"deadlines: {{{name}: 1s}}")

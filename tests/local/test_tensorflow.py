@@ -41,12 +41,14 @@ def test_multi_worker_mirrored(roles):
         assert replica.incarnations[0].memory_bytes > 200 * 2**20
 
 
+@pytest.mark.shows("chief ps success_chief", "local")
 def test_chief_ps_and_workers_that_never_return():
     result = run_job(f"{PS}env: {ENV}, JOIN: 1}}\n")
     succeeded(result, "chief-0")
     assert [result.replica(name).state for name in ("ps-0", "worker-0", "worker-1")] == [ReplicaState.STOPPED] * 3
 
 
+@pytest.mark.shows("role_templates", "local")
 def test_evaluator_sees_the_last_checkpoint():
     text = f"{MWMS}env: {ENV}}}\nroles: {{worker: {{replicas: 2}}, evaluator: {{command: [python, evaluator.py]}}}}\n"
     result = run_job(text)
@@ -66,6 +68,7 @@ def test_killed_worker_restarts_all_and_gives_the_same_bits():
     assert State.RESTARTING in result.watcher.states
 
 
+@pytest.mark.shows("restart_never", "local")
 def test_killed_worker_without_restart_fails_and_names_it():
     text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\n"
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1")))
@@ -138,6 +141,7 @@ def test_a_port_that_was_taken_meanwhile_costs_no_restart(monkeypatch):
     assert result.replica("worker-0").incarnations[0].reason == "PortTaken"
 
 
+@pytest.mark.shows("memory", "local")
 def test_out_of_memory_is_told_from_other_kills():
     text = "name: oom\nroles: {worker: {resources: {memory: 700Mi}}}\ncommand: [python, oom.py]\n"
     result = run_job(text)

@@ -61,6 +61,24 @@ def test_its_options_and_capabilities_are_checked_before_anything_starts(site, t
     assert (code, "a toy has no GPU" in printed) == (2, True), printed
 
 
+def test_it_passes_the_checks_of_every_job_system(site):
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "toy",
+        "tests/unit/test_capabilities.py",
+    ]
+    env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"\d\d passed", done.stdout), done.stdout
+
+
 def test_without_the_package_the_name_is_unknown(tmp_path):
     (tmp_path / "job.yaml").write_text(JOB)
     code, printed = tfsteps("", tmp_path, "validate", "job.yaml")

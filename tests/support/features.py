@@ -6,7 +6,8 @@ from tfsteps import spec
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
-from tfsteps.systems.capabilities import FEATURES, Level
+from tfsteps.systems.capabilities import Level
+from tfsteps.systems.features import FEATURES
 
 BASE = {
     "name": "mnist",
@@ -16,7 +17,6 @@ BASE = {
 }
 IDENTITY = Identity(run="0b7c1a52-7d1e-4a0f-9d52-6a1f4f0f7b11", task="train", attempt=2, pipeline="mnist pipeline")
 PLACES = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=pathlib.Path("/job"))
-ASKED_FOR = [name for name, feature in FEATURES.items() if feature.job]
 CELLS = [(system, feature) for system in registry.NAMES for feature in FEATURES]
 
 

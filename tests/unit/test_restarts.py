@@ -40,6 +40,7 @@ def test_who_starts_again(roles, who, together):
     assert restarted(policy_of(f"roles: {roles}\nrestart: on_failure").judge(who, 1, ())) == together
 
 
+@pytest.mark.shows("restart_always restart_exit_code", "local")
 @pytest.mark.parametrize(
     ("policy", "code", "reason", "again"),
     [
@@ -96,6 +97,7 @@ def test_the_shared_limit_counts_every_role():
     )
 
 
+@pytest.mark.shows("role_backoff_limit", "local")
 def test_a_limit_of_its_own_is_counted_apart():
     policy = policy_of("roles: {chief: {}, worker: {backoff_limit: 1}, ps: {}}\nrestart: on_failure\nbackoff_limit: 1")
     assert [policy.judge(who, 1, ()).action for who in (W0, CHIEF, W0)] == ["restart", "restart", "fail"]

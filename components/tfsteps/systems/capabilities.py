@@ -1,18 +1,20 @@
-"""What each job system can do of what a job may ask for; docs/systems/features.md is generated from here, and tested.
+"""What a job system does about each feature that a job may ask for: the refusal, the warning and the row of the docs.
 
-A feature that is `native` or `done` has a case in the conformance suite, one that is `refused` is refused by the checks
-of the job, before anything is created.
+docs/systems/features.md is generated from the same objects, and `problems` and `warnings` are what a job is checked by,
+so that the page and the product cannot differ.
 """
 
 import enum
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from tfsteps.spec import Problem, TrainingJob, dotted
+from tfsteps.systems.features import FEATURES, Use, Uses
+
 
 class Level(enum.StrEnum):
-    """Who sees to a feature."""
+    """Who provides a feature."""
 
     NATIVE = "native"
     DONE = "done by tfsteps"
@@ -24,13 +26,16 @@ class Capability(msgspec.Struct, frozen=True):
     """How one job system has one feature.
 
     Attributes:
-        level: Who sees to it.
-        note: Native: the system's own word for it. Done: how. Refused: because of what. Unused: why; the job is run
-            without, and a warning says so.
+        level: Who provides it.
+        note: Native: the system's own word for it. Done: how. Refused and unused: why.
+        fix: Refused: what to do. Unused: what to do in its place; empty = nothing.
+        uses: Finds the fields that are refused or unused; None = all that ask for the feature.
     """
 
     level: Level
     note: str
+    fix: str = ""
+    uses: Uses | None = None
 
 
 def native(note: str) -> Capability:
@@ -39,100 +44,46 @@ def native(note: str) -> Capability:
 
 
 def done(note: str) -> Capability:
-    """Return a capability that the job system has not, and tfsteps brings."""
+    """Return a capability that tfsteps adds to the job system."""
     return Capability(Level.DONE, note)
 
 
-def refused(because: str) -> Capability:
-    """Return a capability that is not supported; the job is refused with this reason."""
-    return Capability(Level.REFUSED, because)
+def refused(reason: str, fix: str, uses: Uses | None = None) -> Capability:
+    """Return a capability that is not supported: a job that asks for it is refused with the reason and the fix."""
+    return Capability(Level.REFUSED, reason, fix, uses)
 
 
-def unused(because: str) -> Capability:
-    """Return a capability that is not supported; the job is run without, and a warning says so."""
-    return Capability(Level.UNUSED, because)
+def unused(reason: str, fix: str = "", uses: Uses | None = None) -> Capability:
+    """Return a capability that is not supported: the job runs without it, and a warning says why."""
+    return Capability(Level.UNUSED, reason, fix, uses)
 
 
-class Feature(msgspec.Struct, frozen=True):
-    """Something that a job may ask for.
+def problems(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[Problem]:
+    """Return a problem for each field of a job that asks for what a job system refuses."""
+    return [
+        Problem(
+            path=use.path,
+            value=use.value,
+            wrong=f"{feature.refusal}: {capability.note}",
+            fix=capability.fix,
+        )
+        for name, feature in FEATURES.items()
+        if (capability := capabilities[name]).level is Level.REFUSED
+        for use in (capability.uses or feature.uses)(job)
+    ]
 
-    Attributes:
-        title: What it is, as a user calls it.
-        job: Fields of a job file that ask for it; empty = no field does, every job has it, or a command.
-    """
 
-    title: str
-    job: Mapping[str, Any] = {}
+def warnings(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[str]:
+    """Return a sentence for each reason why fields of a job have no effect on a job system."""
+    ignored: dict[tuple[str, str], list[Use]] = {}
+    for name, feature in FEATURES.items():
+        if (capability := capabilities[name]).level is Level.UNUSED:
+            ignored.setdefault((capability.note, capability.fix), []).extend((capability.uses or feature.uses)(job))
+    return [sentence for (reason, fix), uses in ignored.items() for sentence in no_effect(uses, reason, fix)]
 
 
-_WORKERS = {"worker": {"replicas": 2}}
-
-FEATURES: Mapping[str, Feature] = {
-    "chief": Feature("a chief", {"roles": {"chief": {}, **_WORKERS}}),
-    "worker": Feature("several workers", {"roles": _WORKERS}),
-    "ps": Feature("parameter servers", {"roles": {"chief": {}, "ps": {"replicas": 2}, **_WORKERS}}),
-    "evaluator": Feature("an evaluator beside the cluster", {"roles": {"chief": {}, **_WORKERS, "evaluator": {}}}),
-    "role_templates": Feature(
-        "roles with an image, command, variables and resources of their own",
-        {
-            "roles": {
-                "chief": {"image": "acme/lead:1", "command": ["python", "lead.py"], "resources": {"cpu": 2}},
-                "worker": {"env": {"BATCH": "8"}},
-            }
-        },
-    ),
-    "restart_never": Feature("`restart: never`", {"restart": "never"}),
-    "restart_on_failure": Feature("`restart: on_failure`", {"restart": "on_failure"}),
-    "restart_always": Feature("`restart: always`", {"restart": "always"}),
-    "restart_exit_code": Feature("`restart: exit_code`", {"restart": "exit_code"}),
-    "backoff_limit": Feature("a limit of restarts", {"restart": "on_failure", "backoff_limit": 5}),
-    "role_backoff_limit": Feature(
-        "a limit of restarts for one role",
-        {"roles": {"chief": {}, "worker": {"backoff_limit": 7}}, "restart": "on_failure"},
-    ),
-    "success_chief": Feature("the chief, or worker 0, decides", {"roles": _WORKERS, "success": "chief"}),
-    "success_all_workers": Feature("all workers must succeed", {"roles": _WORKERS, "success": "all_workers"}),
-    "tf_config": Feature("TF_CONFIG"),
-    "env_sources": Feature(
-        "variables from Secrets, ConfigMaps and pod fields",
-        {
-            "env": {
-                "TOKEN": {"secret": "hub", "key": "token"},
-                "MODE": {"config_map": "settings", "key": "mode"},
-                "NODE": {"field": "spec.nodeName"},
-            }
-        },
-    ),
-    "volumes": Feature(
-        "volumes", {"volumes": [{"pvc": "data", "mount": "/data"}, {"empty_dir": "1Gi", "mount": "/scratch"}]}
-    ),
-    "shared_memory": Feature("a size of /dev/shm", {"resources": {"memory": "2Gi", "shared_memory": "1Gi"}}),
-    "placement": Feature(
-        "node selectors and tolerations",
-        {"node_selector": {"disk": "ssd"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
-    ),
-    "pod_patch": Feature("a patch of the pods", {"pod": {"spec": {"hostNetwork": True}}}),
-    "gpu": Feature("GPUs", {"resources": {"gpu": 2}}),
-    "gpu_type": Feature("a model of GPU", {"resources": {"gpu": 1, "gpu_type": "T4"}}),
-    "queue": Feature("a queue", {"queue": "research"}),
-    "priority": Feature("a priority from 0 to 100", {"queue": "research", "priority": 50}),
-    "gang": Feature("all replicas start together, or none", {"roles": _WORKERS, "gang": {"timeout": "2m"}}),
-    "deadlines": Feature("deadlines", {"deadlines": {"queue": "30m", "running": "2h", "total": "1d"}}),
-    "keep_for": Feature("removal some time after the end", {"keep_for": "1h"}),
-    "on_end": Feature("what is left at the end", {"on_end": "delete"}),
-    "on_evicted": Feature("kept for a retry when its launcher is evicted", {"on_evicted": "30m"}),
-    "pause": Feature("`tfsteps pause` and `resume`"),
-    "created_suspended": Feature("created suspended"),
-    "hold": Feature("`tfsteps debug --hold`"),
-    "live_logs": Feature("live logs of every replica"),
-    "tensorboard": Feature(
-        "a TensorBoard",
-        {
-            "tensorboard": {"keep_for": "1d"},
-            "output_dir": "/data/runs/{run_id}",
-            "volumes": [{"pvc": "data", "mount": "/data"}],
-        },
-    ),
-    "adopt": Feature("another launcher goes on with a running job"),
-    "labels": Feature("run, task and attempt on everything", {"labels": {"team": "vision"}}),
-}
+def no_effect(uses: Iterable[Use], reason: str, fix: str = "") -> list[str]:
+    """Return the warning that fields have no effect; empty where there are none."""
+    names = [f"`{dotted(use.path)}`" for use in uses]
+    verb = "have" if names[1:] else "has"
+    return [f"{', '.join(names)} {verb} no effect: {reason}.{fix and f' {fix}.'}"] if names else []

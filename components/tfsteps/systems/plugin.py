@@ -25,7 +25,7 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
         name: What `--system` and the job file's `systems:` call it.
         options: Type of what a job file may say below `systems: {<name>: ...}`: a frozen `msgspec.Struct`, its fields
             described under `Attributes`.
-        capabilities: For each name in `capabilities.FEATURES` how the system has it.
+        capabilities: For each name in `features.FEATURES` what the system does about it: what it refuses and warns of.
         system: Returns the job system. Those on Kubernetes take `context` and `namespace`; empty = what is configured.
         kinds: Returns the kinds of its job objects on Kubernetes; None = its jobs are no Kubernetes objects. The
             janitor, the commands `runs`, `stop` and `pause`, and the manifests of permissions follow from them.

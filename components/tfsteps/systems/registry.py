@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfsteps.spec import Options, RoleName, TrainingJob
 from tfsteps.systems.base import LaunchError, System
-from tfsteps.systems.capabilities import FEATURES, Capability
+from tfsteps.systems.capabilities import Capability
+from tfsteps.systems.features import FEATURES
 from tfsteps.systems.plugin import ENTRY_POINTS, SystemPlugin
 
 if TYPE_CHECKING:

@@ -145,7 +145,7 @@ WRONG = [
     (((*GO, "arguments"), arguments(spec=SPEC % '{"worker": 2}')), "main, go: spec.roles.worker: "),
     (
         train(system="trainjob", spec='{"priority": 5}'),
-        "main, fit: spec.priority: 5 is a number, and Kubernetes goes by",
+        "main, fit: spec.priority: 5 is not supported: Kubernetes has PriorityClasses",
     ),
     (train(spec="{{workflow.parameters.spec}}", deadlines='{"total": "x"}'), "main, fit: deadlines.total: 'x' is not"),
     (train(workers="{{workflow.parameters.workers}}", name=None), "main, fit: name: is missing"),

@@ -120,6 +120,7 @@ def test_a_pod_that_was_made_again_is_told_of_again(capsys):
     ]
 
 
+@pytest.mark.shows("hold", "hai")
 def test_elsewhere_the_place_is_all_that_is_known(capsys):
     held = [replica("worker", 0, ReplicaState.RUNNING, "rank 0 on hfai-1")]
     assert told(capsys, Place(), held, system="hai")[0][0] == "worker-0 is held; a shell beside it:  rank 0 on hfai-1"
@@ -128,6 +129,7 @@ def test_elsewhere_the_place_is_all_that_is_known(capsys):
 # --- the whole of it, on this machine
 
 
+@pytest.mark.shows("hold", "local")
 def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_path, monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/sh")
     (tmp_path / "job.yaml").write_text(JOB.replace("image: acme/mnist:1", "output_dir: out"))

@@ -291,7 +291,7 @@ def test_what_is_refused(fields, path):
             {"roles": CHIEF | WORKERS | PS, "volumes": [{"pvc": "a", "mount": "/a"}], **v1alpha1(default_ps=True)},
             "none of the job's volumes",
         ),
-        ({"tensorboard": {"idle": "1h"}, "output_dir": "gs://bucket/{run_id}"}, "idle` are not used"),
+        ({"tensorboard": {"idle": "1h"}, "output_dir": "gs://bucket/{run_id}"}, "idle` have no effect"),
     ],
 )
 def test_what_is_different(fields, words):

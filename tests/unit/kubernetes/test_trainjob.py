@@ -200,6 +200,7 @@ REFUSED = {
     "image_pull_policy": {"image_pull_policy": "Always"},
     "pod.spec.hostNetwork": {"pod": {"spec": {"hostNetwork": True}}},
     "pod.spec.containers.sidecar": {"pod": {"spec": {"containers": [{"name": "sidecar", "image": "x"}]}}},
+    "pod.spec.containers.''": {"pod": {"spec": {"containers": [{"image": "x"}]}}},
     "pod.spec.containers.envFrom": {"pod": {"spec": {"containers": [{"name": "tensorflow", "envFrom": []}]}}},
     "pod.metadata": {"pod": {"metadata": {"annotations": {"a": "b"}}}},
 }

@@ -1,4 +1,4 @@
-"""What of a job HAI has no word for: refused, with the nearest that it has, or without effect."""
+"""What HAI cannot do with a job, by its features and by the values that it accepts."""
 
 import json
 import pathlib
@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
-from tfsteps.spec import EnvSource, Problem, Resources, Role, TrainingJob, format_bytes
-from tfsteps.spec.problems import Path, problem
+from tfsteps.spec import Problem, TrainingJob
+from tfsteps.spec.problems import problem
+from tfsteps.systems import capabilities
+from tfsteps.systems.features import job_and_roles
 from tfsteps.systems.hai import access, schema
+from tfsteps.systems.hai.capabilities import CAPABILITIES
 
 _IMAGE_PARTS = 3
 _LONGEST_PLAN = 100_000  # bytes; the kernel takes a variable of 128 KiB
@@ -18,35 +21,26 @@ _PLATFORM_ENV = re.compile(r"MASTER_(ADDR|IP|PORT)|RANK|WORLD_SIZE|CHAIN_ID|MARS
 _ACCESS_ENV = {access.SERVER: access.LAUNCHER_SERVER, access.TOKEN: access.LAUNCHER_TOKEN}
 _GROUP = re.compile(r"[^\s#]+(#[^\s#]+)?")
 _RESERVED = {"ssh", "jupyter"}  # services of the platform itself
-_UNUSED = ("annotations", "service_account", "image_pull_secrets", "image_pull_policy")
 
 
 def problems(job: TrainingJob) -> list[Problem]:
-    """Return what HAI cannot do."""
-    found = [*_job(job), *_programs(job), *_workspace(job), *_image(job), *_services(job)]
-    for path, place in _places(job):
-        found += [*_place(path, place), *_resources((*path, "resources"), place.resources)]
-        found += _environment((*path, "env"), place)
-    return found + _size(job)
+    """Return what HAI cannot do. Of a variable that HAI sets, only that is reported."""
+    environment = list(_environment(job))
+    reported = {problem.path for problem in environment}
+    unsupported = [each for each in capabilities.problems(job, CAPABILITIES) if each.path not in reported]
+    return [*unsupported, *_job(job), *_workspace(job), *_image(job), *_services(job), *environment, *_size(job)]
 
 
 def warnings(job: TrainingJob) -> list[str]:
     """Return a sentence for each thing that has no effect, and whether the results would be lost."""
-    unused = [name for name in _UNUSED if getattr(job, name)]
-    for path, place in _places(job):
-        needs = place.resources or Resources()
-        asked = {"cpu": needs.cpu, "memory": needs.memory, "limits": needs.memory_limit or needs.cpu_limit}
-        unused += [".".join([*map(str, path), "resources", name]) for name, value in asked.items() if value]
-    found = [f"Not used by HAI, whose ranks are whole nodes: {', '.join(unused)}."] if unused else []
-    if job.on_end == "delete" or job.keep_for is not None:
-        found.append("`on_end: delete` and `keep_for` are not used: pods are gone at the end, records of tasks stay.")
-    if job.on_evicted:
-        found.append("`on_evicted` is not used: nobody would end the task after the time.")
-    found += _without_effect(job)
-    if not (job.output_dir or schema.workspace(job, schema.options_for(job))):
-        lost = "neither `output_dir` nor a workspace is set: what the ranks write is lost with their pods"
-        found.append(f"No folder is shared, for {lost}.")
-    return found + unread_metrics(job)
+    lost = "neither `output_dir` nor a workspace is set: what the ranks write is lost with their pods"
+    shared = job.output_dir or schema.workspace(job, schema.options_for(job))
+    return [
+        *capabilities.warnings(job, CAPABILITIES),
+        *_without_effect(job),
+        *([] if shared else [f"No folder is shared, for {lost}."]),
+        *unread_metrics(job),
+    ]
 
 
 def _without_effect(job: TrainingJob) -> Iterator[str]:
@@ -59,23 +53,14 @@ def _without_effect(job: TrainingJob) -> Iterator[str]:
         "sidecar": options.sidecar,
     }
     if names := [name for name, value in unused.items() if value]:
-        yield f"Not used by the open-source HAI Platform, whose nodes are chosen by group alone: {', '.join(names)}."
+        yield f"No effect on the open-source HAI Platform, which chooses nodes by group alone: {', '.join(names)}."
     needs = {"watchdog_time": options.watchdog_time, "services": options.services}
     if names := [name for name, value in needs.items() if value]:
         where = "the image holds the platform's own package `ambient` (/marsv2/scripts/ambient)"
         yield f"On the open-source HAI Platform, {' and '.join(names)} work only where {where}."
 
 
-def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
-    yield (), job
-    for name, role in job.roles.items():
-        yield ("roles", name), role
-
-
 def _job(job: TrainingJob) -> Iterator[Problem]:
-    if job.tensorboard:
-        fix = "Remove it, and look at `tfsteps report`, or run one as a service of the task"
-        yield problem(("tensorboard",), "is not supported on HAI: HAI has no TensorBoard", fix)
     members = sum(role.replicas for _, role in job.roles.items())
     if job.gang and job.gang.min_available and job.gang.min_available < members:
         fix = "Remove it"
@@ -83,13 +68,6 @@ def _job(job: TrainingJob) -> Iterator[Problem]:
         yield problem(("gang", "min_available"), wrong, fix, job.gang.min_available, str(members))
     if job.queue and not _GROUP.fullmatch(job.queue):
         yield problem(("queue",), "is not a group", "Write the group's name", repr(job.queue), "`group`, `group#zone`")
-
-
-def _programs(job: TrainingJob) -> Iterator[Problem]:
-    for name, role in job.resolved_roles().items():
-        if not role.command:
-            fix = "Add `command: [python, train.py]`"
-            yield problem(("roles", name, "command"), "is missing: HAI does not run an image's entrypoint", fix)
 
 
 def _workspace(job: TrainingJob) -> Iterator[Problem]:
@@ -103,10 +81,6 @@ def _image(job: TrainingJob) -> Iterator[Problem]:
     if job.image and "/" in job.image and job.image.count("/") != _IMAGE_PARTS - 1:
         wrong, allowed = "is not an image that HAI takes", "registry/project/name, or an environment of the platform"
         yield problem(("image",), wrong, "Push it as registry/project/name, and load it", repr(job.image), allowed)
-    for name, role in job.roles.items():
-        if role.image and role.image != job.image:
-            fix = "Use one image for the job; command, args and env may differ by role"
-            yield problem(("roles", name, "image"), "differs: a task of HAI has one image", fix, repr(role.image))
 
 
 def _services(job: TrainingJob) -> Iterator[Problem]:
@@ -130,43 +104,18 @@ def _services(job: TrainingJob) -> Iterator[Problem]:
             yield problem((*path, "rank"), wrong, "Remove it", list(service.rank), "[0]")
 
 
-def _place(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
-    if place.volumes:
-        fix = "Use paths on the shared file system, which every rank sees; what else is mounted, the operator decides"
-        yield problem((*path, "volumes"), "is not supported on HAI: the platform's own table says what is mounted", fix)
-    for name in ("node_selector", "tolerations"):
-        if getattr(place, name):
-            fix = "Remove it, and write the group of such nodes in `queue`"
-            yield problem((*path, name), "is not supported on HAI: HAI chooses nodes by group", fix)
-    if place.pod:
-        fix = "Remove it; see the options below systems.hai"
-        yield problem((*path, "pod"), "is not supported on HAI: HAI makes the pods itself", fix)
-
-
-def _resources(path: Path, need: Resources | None) -> Iterator[Problem]:
-    if need and need.gpu:
-        fix = "Remove it: a rank has all GPUs of its node"
-        yield problem((*path, "gpu"), "cannot be chosen: the unit is a whole node", fix, need.gpu)
-    if need and need.shared_memory:
-        wrong = "cannot be chosen: it is as large as the platform makes it, which is a volume in memory"
-        yield problem((*path, "shared_memory"), wrong, "Remove it", format_bytes(need.shared_memory))
-    if need and need.gpu_type:
-        fix = "Write the group of nodes with such GPUs in `queue`"
-        yield problem((*path, "gpu_type"), "cannot be chosen: HAI chooses nodes by group", fix, repr(need.gpu_type))
-
-
-def _environment(path: Path, place: Role | TrainingJob) -> Iterator[Problem]:
-    """Variables with a value, and none of those that the platform sets: a user's value would take its place there."""
-    for name, value in place.env.items():
-        if _PLATFORM_ENV.fullmatch(name):
-            fix = "Remove it, or use another name"
-            if name in _ACCESS_ENV:
-                fix = f"Remove it; for the launcher, on a pipeline's task, name it {_ACCESS_ENV[name]}"
-            shown = repr(value) if isinstance(value, str) and name not in _ACCESS_ENV else None
-            yield problem((*path, name), "is set by HAI on each rank, and the ranks need its value", fix, shown)
-        elif isinstance(value, EnvSource):
-            fix = "Write the value, or let the program read a file on the shared file system, or MARSV2_* variables"
-            yield problem((*path, name), "has a source that HAI does not know: no Secret, ConfigMap or pod field", fix)
+def _environment(job: TrainingJob) -> Iterator[Problem]:
+    """Yield the variables that the platform sets: a user's value would replace it."""
+    for level, part in job_and_roles(job):
+        for name, value in part.env.items():
+            if _PLATFORM_ENV.fullmatch(name):
+                fix = "Remove it, or use another name"
+                if name in _ACCESS_ENV:
+                    fix = f"Remove it; for the launcher, on a pipeline's task, name it {_ACCESS_ENV[name]}"
+                shown = repr(value) if isinstance(value, str) and name not in _ACCESS_ENV else None
+                yield problem(
+                    (*level, "env", name), "is set by HAI on each rank, and the ranks need its value", fix, shown
+                )
 
 
 def _size(job: TrainingJob) -> list[Problem]:

@@ -20,8 +20,8 @@ from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, BaseJobKind, ObjectP
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.indexed_job import replica_of, restart_problems
-from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL, image_problems, priority_problems
+from tfsteps.systems.kubernetes.render.indexed_job import replica_of
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
 
 _DISMISSED = f"{PREFIX}dismissed"  # annotation of a Job that was ended because the job had
 _SUCCEEDED, _FAILED = ("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")  # the first: pods still end
@@ -44,19 +44,14 @@ class IndexedJobs(BaseJobKind):
 
     # --- render
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what Jobs cannot express."""
-        found = [*image_problems(job), *restart_problems(job), *gang.problems(job)]
-        found += priority_problems(job, self.name, options_of(job, self.name, JobsOptions).priority_class)
+    def rules(self, job: TrainingJob) -> list[Problem]:
+        """Return what is wrong with a gang, or with a queue of several Jobs."""
+        found = gang.problems(job)
         if job.queue and len(job.roles.items()) > 1:
             wrong = "would let in each role's Job by itself, and those let in would wait for the others"
-            fix = "Leave it out, use --system jobset, which is let in as a whole, or give the job one role"
+            fix = "Remove it, use --system jobset, which is let in as a whole, or give the job one role"
             found.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
         return found
-
-    def warnings(self, _job: TrainingJob) -> list[str]:
-        """Return nothing: what Jobs have no word for is refused."""
-        return []
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the Job of the decisive role, suspended until its dependents exist."""

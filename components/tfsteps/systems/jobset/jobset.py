@@ -22,9 +22,7 @@ from tfsteps.systems.kubernetes.render import gang, indexed_job
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     PORT,
-    image_problems,
     pod_template,
-    priority_problems,
     tf_config,
 )
 
@@ -52,20 +50,10 @@ class JobSet(BaseJobKind):
         """Return what the gang takes, and the patch that lets the job start once its PodGroup is there."""
         return gang.permissions(job) if job.gang else []
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a JobSet cannot do."""
+    def rules(self, job: TrainingJob) -> list[Problem]:
+        """Return what is wrong with a gang, and with restarts of the whole JobSet."""
         options = options_of(job, self.name, JobSetOptions)
-        return [
-            *image_problems(job),
-            *indexed_job.restart_problems(job),
-            *priority_problems(job, self.name, options.priority_class),
-            *gang.problems(job),
-            *_too_many_restarts(job, options.max_restarts),
-        ]
-
-    def warnings(self, _job: TrainingJob) -> list[str]:
-        """Return nothing: what a JobSet cannot do is a problem."""
-        return []
+        return [*gang.problems(job), *_too_many_restarts(job, options.max_restarts)]
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang."""

@@ -18,12 +18,11 @@ from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, Render
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
+from tfsteps.systems.kubernetes.render.command_wrapper import uncorrected
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     PORT,
-    image_problems,
     pod_template,
-    priority_problems,
     restart_policy,
     tf_config,
 )
@@ -51,34 +50,9 @@ class TFJob(BaseJobKind):
         """Return how long the job's name may be: `<name>-<type>-<index>` is the name of pods, Services and hosts."""
         return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a TFJob cannot express."""
-        options = options_of(job, self.name, KubeflowOptions)
-        found = [*image_problems(job), *gang.problems(job), *priority_problems(job, self.name, options.priority_class)]
-        found += [
-            Problem(
-                path=("roles", name, "backoff_limit"),
-                wrong="cannot be told apart from the other roles' by a TFJob",
-                fix="Set `backoff_limit` of the job",
-            )
-            for name, role in job.roles.items()
-            if role.backoff_limit is not None
-        ]
-        found += [
-            Problem(
-                path=("roles", name, "command"),
-                wrong="is missing; the operator's TF_CONFIG lists the evaluator, which hangs the chief of parameter "
-                "servers, and without a command it cannot be corrected",
-                fix="Add `command:` with what the image's entrypoint does",
-            )
-            for name, role in job.resolved_roles().items()
-            if _needs_correction(job) and not role.command
-        ]
-        return found
-
-    def warnings(self, _job: TrainingJob) -> list[str]:
-        """Return nothing: what a TFJob has no word for is refused."""
-        return []
+    def rules(self, job: TrainingJob) -> list[Problem]:
+        """Return what is wrong with a gang, and what hangs the chief of parameter servers."""
+        return [*gang.problems(job), *uncorrected(job)]
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created."""

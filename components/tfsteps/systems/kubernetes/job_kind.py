@@ -10,8 +10,10 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob
+from tfsteps.systems import capabilities
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.render.pod_template import image_problems
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
 DEPENDENTS = "dependents"
@@ -103,7 +105,7 @@ class JobKind(Protocol):
         resource: The objects' API and kind.
         operator: Who acts on them, as messages call it.
         container: Which container of a pod trains.
-        capabilities: What it can do, by the names of `FEATURES`.
+        capabilities: What it can do, by the names of `features.FEATURES`.
         shell: Starts a shell in that container, with the variables of the program beside it.
     """
 
@@ -172,7 +174,24 @@ class BaseJobKind:
     """What most kinds have in common: a job is one object, and its operator ends all that belongs to it."""
 
     resource: Resource
+    capabilities: Mapping[str, Capability]
     shell: Sequence[str] = ("sh",)
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what makes `job` impossible as an object of this kind."""
+        return [*image_problems(job), *capabilities.problems(job, self.capabilities), *self.rules(job)]
+
+    def warnings(self, job: TrainingJob) -> list[str]:
+        """Return a sentence for each thing in `job` that has no effect, or another one, in an object of this kind."""
+        return [*capabilities.warnings(job, self.capabilities), *self.differences(job)]
+
+    def rules(self, _job: TrainingJob) -> Iterable[Problem]:
+        """Return the problems that no feature alone causes: values, and combinations of features."""
+        return []
+
+    def differences(self, _job: TrainingJob) -> Iterable[str]:
+        """Return a sentence for each feature in a job that has another effect than on most job systems."""
+        return []
 
     def permissions(self, _job: TrainingJob) -> list[Permission]:
         """Return nothing."""

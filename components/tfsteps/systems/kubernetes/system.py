@@ -18,7 +18,6 @@ from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, label_value, spec_h
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
-from tfsteps.systems.capabilities import Level
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
@@ -94,7 +93,6 @@ class KubernetesSystem:
         )
         return [
             *self._kind.warnings(job),
-            *_no_tensorboard(job, self._kind),
             *([] if job.output_dir or _lasting(job) else [lost]),
             *unread_metrics(job),
         ]
@@ -305,14 +303,6 @@ def _undeleted(what: str, meta: Mapping[str, Any]) -> str:
     held = f"its finalizers hold it ({finalizers}): look at the controllers that set them" if finalizers else ""
     said = f"{what} is being deleted since {meta['deletionTimestamp']} and is still there after"
     return f"{said} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
-
-
-def _no_tensorboard(job: TrainingJob, kind: JobKind) -> list[str]:
-    if job.tensorboard is None or kind.capabilities["tensorboard"].level is not Level.UNUSED:
-        return []
-    return [
-        "`tensorboard` is not used: none is started on a cluster. Start one over the event files, or run it locally."
-    ]
 
 
 def _output_dir(job: TrainingJob) -> list[Problem]:

@@ -1,16 +1,28 @@
 """What processes of this machine can do of what a job may ask for."""
 
+import os
 from collections.abc import Mapping
 
+from tfsteps.spec import TrainingJob
 from tfsteps.systems.capabilities import Capability, done, refused, unused
+from tfsteps.systems.features import Use, env_sources, fields
 
-_NO_POD = unused("there is no pod")
+_NO_POD = unused("replicas are processes of this machine, not pods")
+_ALL_GPUS = unused("processes see all GPUs of this machine")
+_NO_RESUME = "Stop the run, and run it again with its --run-id"
+
+
+def _unresolved(job: TrainingJob) -> list[Use]:
+    """Return the variables with a source in the cluster for which this process has no variable of the same name."""
+    return [use for use in env_sources(job) if use.path[-1] not in os.environ]
+
 
 CAPABILITIES: Mapping[str, Capability] = {
     "chief": done("a process"),
     "worker": done("a process each"),
     "ps": done("a process each, ended with the chief"),
     "evaluator": done("a process, outside TF_CONFIG's cluster"),
+    "entrypoint": refused("a local run has no image", "Add `command: [python, train.py]`"),
     "role_templates": done("commands, variables and limits of memory; images are not used"),
     "restart_never": done("by the supervisor"),
     "restart_on_failure": done("by the supervisor"),
@@ -21,25 +33,33 @@ CAPABILITIES: Mapping[str, Capability] = {
     "success_chief": done("by the supervisor"),
     "success_all_workers": done("by the supervisor"),
     "tf_config": done("ports of 127.0.0.1"),
-    "env_sources": unused("there are no Secrets, ConfigMaps and pods"),
+    "env_sources": unused(
+        "a local run takes them from variables of the same name, which are not set here", uses=_unresolved
+    ),
     "volumes": _NO_POD,
+    "pod_settings": unused(
+        _NO_POD.note,
+        uses=fields("image", "annotations", "service_account", "image_pull_secrets", "image_pull_policy"),
+    ),
+    "cpu": unused("processes share the CPUs of this machine"),
+    "memory": done("the limit of each process"),
     "shared_memory": _NO_POD,
     "placement": _NO_POD,
     "pod_patch": _NO_POD,
-    "gpu": unused("processes see all GPUs of the machine"),
-    "gpu_type": unused("processes see all GPUs of the machine"),
-    "queue": unused("there is none"),
-    "priority": unused("there is none"),
+    "gpu": _ALL_GPUS,
+    "gpu_type": _ALL_GPUS,
+    "queue": _NO_POD,
+    "priority": _NO_POD,
     "gang": done("all processes are started at once"),
     "deadlines": done("by the launcher"),
-    "keep_for": unused("nothing is removed by itself"),
-    "on_end": unused("processes end with the job"),
-    "on_evicted": unused("there is no pod to evict"),
-    "pause": refused("processes end with their launcher; stop the run, and run it again with its --run-id"),
-    "created_suspended": refused("nobody would resume it"),
+    "keep_for": _NO_POD,
+    "on_end": _NO_POD,
+    "on_evicted": _NO_POD,
+    "pause": refused("processes end with their launcher", _NO_RESUME),
+    "created_suspended": refused("processes start at once", "Run it when it is to start"),
     "hold": done("the command is replaced by a sleep"),
     "live_logs": done("from the processes"),
     "tensorboard": done("a TensorBoard process of the run"),
-    "adopt": refused("processes end with their launcher"),
-    "labels": unused("there is no object to label"),
+    "adopt": refused("processes end with their launcher", _NO_RESUME),
+    "labels": _NO_POD,
 }

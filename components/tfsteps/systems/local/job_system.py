@@ -10,9 +10,13 @@ from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.runs.store import Attempt
-from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, TrainingJob, is_uri, options_of
+from tfsteps.spec import Problem, ResolvedRole, TrainingJob, is_uri, options_of
+from tfsteps.systems import capabilities
 from tfsteps.systems.base import LaunchError, Note, OnEnd, Scope
+from tfsteps.systems.capabilities import Capability
+from tfsteps.systems.features import Use, job_and_roles
 from tfsteps.systems.local import finalizer, ports
+from tfsteps.systems.local.capabilities import CAPABILITIES
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command
 from tfsteps.systems.local.supervisor import LocalJob
@@ -20,29 +24,13 @@ from tfsteps.systems.local.tf_config import tf_config
 
 _NAME_LIMIT = 63
 _LOOPBACK = "127.0.0.1,localhost"
-_POD_ONLY = (
-    "image",
-    "node_selector",
-    "tolerations",
-    "labels",
-    "annotations",
-    "service_account",
-    "image_pull_secrets",
-    "image_pull_policy",
-    "pod",
-    "queue",
-    "priority",
-    "volumes",
-    "on_end",
-    "keep_for",
-    "on_evicted",
-)
 
 
 class LocalSystem:
     """Replicas as processes of this machine, on ports of 127.0.0.1."""
 
     name = "local"
+    capabilities: Mapping[str, Capability] = CAPABILITIES
     outlives_launcher = False
 
     def attempt(self, run: str, task: str) -> int:
@@ -50,26 +38,16 @@ class LocalSystem:
         return store.next_attempt(run, task)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return the roles that have no command: there is no image whose entrypoint could serve."""
-        wrong, fix = "is missing: local runs have no image", "Add `command: [python, train.py]`"
-        silent = [name for name, role in job.resolved_roles().items() if not role.command]
-        return [Problem(path=("roles", name, "command"), wrong=wrong, fix=fix) for name in silent]
+        """Return what a local run cannot do."""
+        return capabilities.problems(job, self.capabilities)
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return one sentence that names every field which has no effect on this machine."""
-        unused = [field for field in _POD_ONLY if getattr(job, field)]
-        for name, role in job.roles.items():
-            unused += [f"roles.{name}.{field}" for field in _POD_ONLY if getattr(role, field, None)]
-            unused += [f"roles.{name}.resources.{field}" for field in _unused_resources(role.resources)]
-            unused += [f"roles.{name}.env.{key}" for key in _unresolved(role.env)]
-        unused += [f"resources.{field}" for field in _unused_resources(job.resources)]
-        unused += [f"env.{key}" for key in _unresolved(job.env)]
-        unused += [
-            place
-            for place, folder in _folders(job)
-            if pathlib.Path(folder).is_absolute() and not pathlib.Path(folder).is_dir()
+        """Return a sentence for each reason why fields have no effect on this machine."""
+        return [
+            *capabilities.warnings(job, self.capabilities),
+            *capabilities.no_effect(_other_folders(job), "the folder is not on this machine"),
+            *unread_metrics(job),
         ]
-        return [*([f"Not used by local runs: {', '.join(unused)}."] if unused else []), *unread_metrics(job)]
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders of an attempt: those of the run where the job names none, or one that lies in a volume."""
@@ -178,17 +156,12 @@ def _working_dir(wanted: str | None, base_dir: pathlib.Path) -> pathlib.Path:
     return folder if folder.is_dir() else base_dir
 
 
-def _unused_resources(need: Resources | None) -> list[str]:
-    if need is None:
-        return []
-    return [field for field in ("cpu", "gpu", "gpu_type", "shared_memory") if getattr(need, field)]
-
-
-def _unresolved(env: Mapping[str, str | EnvSource]) -> list[str]:
-    """Return the variables with a source in the cluster that the caller's environment does not stand in for."""
-    return [key for key, value in env.items() if isinstance(value, EnvSource) and key not in os.environ]
-
-
-def _folders(job: TrainingJob) -> list[tuple[str, str]]:
-    roles = [(f"roles.{name}.working_dir", role.working_dir) for name, role in job.roles.items()]
-    return [(place, folder) for place, folder in [("working_dir", job.working_dir), *roles] if folder]
+def _other_folders(job: TrainingJob) -> list[Use]:
+    """Return the absolute working folders that do not exist here: replicas start in the job file's folder."""
+    return [
+        Use((*path, "working_dir"))
+        for path, part in job_and_roles(job)
+        if part.working_dir
+        and pathlib.Path(part.working_dir).is_absolute()
+        and not pathlib.Path(part.working_dir).is_dir()
+    ]

@@ -15,11 +15,10 @@ from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJ
 from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.command_wrapper import container_of
+from tfsteps.systems.kubernetes.render.command_wrapper import container_of, uncorrected
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     ROLE_LABEL,
-    image_problems,
     pod_template,
     restart_policy,
 )
@@ -55,27 +54,25 @@ class TensorFlowTrainingJob(BaseJobKind):
         reading = [Permission("get", tensorboard_link.BOARDS)] if job.tensorboard else []
         return [*reading, *gang.permissions(job)] if _grouped(job) else reading
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a TensorFlowTrainingJob cannot do."""
+    def rules(self, job: TrainingJob) -> list[Problem]:
+        """Return which values and combinations a TensorFlowTrainingJob cannot have."""
         options = options_of(job, self.name, T9kOptions)
         return [
-            *image_problems(job),
-            *_limits(job),
             *_scheduling(job),
             *tensorboard_link.problems(job, options),
             *run_mode.problems(job, options),
-            *_uncorrected(job),
+            *uncorrected(job),
         ]
 
-    def warnings(self, job: TrainingJob) -> list[str]:
+    def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different here, and whose replicas cannot be told their index."""
         found = []
         if any(restart_policy(role) == "ExitCode" for role in job.resolved_roles().values()):
             found.append(f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice.")
         if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-            found.append("`tensorboard.keep_for` and `idle` are not used: the platform ends what nobody visits.")
+            found.append("`tensorboard.keep_for` and `idle` have no effect: the platform ends what nobody visits.")
         if job.gang and job.queue and job.gang.timeout:
-            found.append("`gang.timeout` is not used: the queue's scheduler has a time of its own.")
+            found.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
         bare = [name for name, role in job.resolved_roles().items() if not role.command]
         if bare and len(job.roles.items()) > 1:
             who = ", ".join(bare)
@@ -198,18 +195,6 @@ def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
     }
 
 
-def _uncorrected(job: TrainingJob) -> list[Problem]:
-    """Return the roles whose TF_CONFIG cannot be corrected, though it may list the evaluator."""
-    wrong = "is missing; the platform's TF_CONFIG may list the evaluator, which hangs a chief of parameter servers"
-    return [
-        Problem(
-            path=("roles", name, "command"), wrong=wrong, fix="Add `command:` with what the image's entrypoint does"
-        )
-        for name, role in job.resolved_roles().items()
-        if run_mode.needs_correction(job) and not role.command
-    ]
-
-
 # --- scheduling
 
 
@@ -237,25 +222,6 @@ def _scheduling(job: TrainingJob) -> list[Problem]:
                 fix="Leave it out, or leave `queue` out",
             )
         )
-    return found
-
-
-def _limits(job: TrainingJob) -> list[Problem]:
-    """Return what the run policy has no word for."""
-    found = [
-        Problem(
-            path=("roles", name, "backoff_limit"),
-            value=str(role.backoff_limit),
-            wrong="is not possible: a TensorFlowTrainingJob has one limit for the restarts of all replicas",
-            fix="Set `backoff_limit` of the job",
-        )
-        for name, role in job.roles.items()
-        if role.backoff_limit is not None
-    ]
-    if job.success == "all_workers":
-        fix = "Write `success: chief`, and let the deciding replica wait for the others"
-        wrong = "is not possible: chief 0, or worker 0, alone decides on a TensorFlowTrainingJob"
-        found.append(Problem(path=("success",), value="all_workers", wrong=wrong, allowed="chief", fix=fix))
     return found
 
 

@@ -50,10 +50,12 @@ class TfJob(BaseJobKind):
         return [*ending, Permission("create", templates.JOBS)] if job.roles.evaluator else ending
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a TfJob cannot do."""
-        return checks.problems(job, options_of(job, self.name, TfJobOptions))
+        """Return what a TfJob cannot do; the operator's own parameter servers need no image."""
+        options = options_of(job, self.name, TfJobOptions)
+        free = ("roles", "ps", "image") if options.default_ps else None
+        return [*(each for each in super().problems(job) if each.path != free), *checks.problems(job, options)]
 
-    def warnings(self, job: TrainingJob) -> list[str]:
+    def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different in a TfJob."""
         return checks.warnings(job, options_of(job, self.name, TfJobOptions))
 

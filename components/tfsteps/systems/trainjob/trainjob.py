@@ -5,8 +5,7 @@ traps: Kubeflow Trainer 2.0.0, its source and what was observed on a cluster.
 """
 
 import functools
-import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,8 +20,8 @@ from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, Render
 from tfsteps.systems.kubernetes.preflight.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
-from tfsteps.systems.kubernetes.render.indexed_job import INDEX, restart_problems
-from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, image_problems, pod_template
+from tfsteps.systems.kubernetes.render.indexed_job import INDEX
+from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, pod_template
 from tfsteps.systems.trainjob import checks, ranks
 from tfsteps.systems.trainjob.capabilities import CAPABILITIES
 from tfsteps.systems.trainjob.options import TrainJobOptions
@@ -30,8 +29,6 @@ from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
 
 _NAME = 63  # of a pod, whose name ends with five random characters
 _NO_RUNTIME = "must be created before the TrainJob is created"  # so says Trainer's webhook
-_ANYONE = Identity(run="run", task="task")
-_ANYWHERE = OutputPaths(output="", model="", logs="", base_dir=pathlib.Path())
 
 
 class TrainJob(BaseJobKind):
@@ -55,19 +52,12 @@ class TrainJob(BaseJobKind):
         """Return the patch of pods: Trainer does not hand a TrainJob's labels to them."""
         return [Permission("patch", PODS)]
 
-    def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a TrainJob cannot express."""
-        template = _template(job, _ANYONE, _ANYWHERE, options_of(job, self.name, TrainJobOptions))
-        return [
-            *image_problems(job),
-            *restart_problems(job),
-            *checks.role_problems(job),
-            *checks.job_problems(job),
-            *checks.pod_problems(job, template),
-        ]
+    def rules(self, job: TrainingJob) -> Iterable[Problem]:
+        """Return why not all workers can decide."""
+        return checks.success_problems(job)
 
-    def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each thing in `job` that does not reach everything it should."""
+    def differences(self, job: TrainingJob) -> list[str]:
+        """Return what does not reach the pods."""
         return ["`annotations` are put on the TrainJob and its Jobs, not on the pods."] if job.annotations else []
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:

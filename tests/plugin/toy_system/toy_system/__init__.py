@@ -4,8 +4,13 @@ import msgspec
 
 from tfsteps.systems.base import System
 from tfsteps.systems.capabilities import refused
-from tfsteps.systems.local.capabilities import CAPABILITIES
+from tfsteps.systems.local import capabilities
 from tfsteps.systems.plugin import SystemPlugin
+
+CAPABILITIES = {
+    **capabilities.CAPABILITIES,
+    "gpu": refused("a toy has no GPU", "Remove it, or use another job system"),
+}
 
 
 class ToyOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,6 +33,6 @@ def system() -> System:
 PLUGIN = SystemPlugin(
     name="toy",
     options=ToyOptions,
-    capabilities={**CAPABILITIES, "gpu": refused("a toy has no GPU")},
+    capabilities=CAPABILITIES,
     system=system,
 )

@@ -3,10 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfsteps.spec import Problem, TrainingJob
+from tfsteps.systems.features import no_commands
+from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND
+
 _OF_THE_PROGRAM = r"""$(tr '\0' '\n' </proc/1/environ | sed -n "s/^$name=//p")"""
 _ALL = f'for name in TF_CONFIG TFSTEPS_ROLE TFSTEPS_INDEX; do export "$name={_OF_THE_PROGRAM}"; done'
 BESIDE: Sequence[str] = ("sh", "-c", f"{_ALL}; cd -P /proc/1/cwd; exec sh")
 """Starts a shell beside a program whose variables a shell has worked out: with them, in its folder."""
+
+
+def uncorrected(job: TrainingJob) -> list[Problem]:
+    """Return the roles whose TF_CONFIG cannot be corrected, where the operator's lists the evaluator beside `ps`."""
+    if not (job.roles.ps and job.roles.evaluator):
+        return []
+    hangs = "the operator's TF_CONFIG lists the evaluator, which hangs the chief of parameter servers"
+    wrong = f"is missing: {hangs}, and only a command can correct it"
+    return [Problem(path=use.path, wrong=wrong, fix=ADD_COMMAND) for use in no_commands(job)]
 
 
 def exporting(command: list[str], variables: Mapping[str, str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.runs.events import Replica
-from tfsteps.spec import ROLES, Problem, ResolvedRole, TrainingJob
+from tfsteps.spec import ROLES, ResolvedRole, TrainingJob
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -60,22 +60,6 @@ def allowed_restarts(job: TrainingJob, role: ResolvedRole) -> int:
     if role.restart == "never":
         return 0
     return job.effective_backoff_limit if role.backoff_limit is None else role.backoff_limit
-
-
-def restart_problems(job: TrainingJob) -> list[Problem]:
-    """Return what is asked for that no Job does: to run again what has succeeded."""
-    asked = {("roles", name, "restart") if role.restart else ("restart",): role for name, role in job.roles.items()}
-    return [
-        Problem(
-            path=path,
-            value="always",
-            wrong="is not possible: the pods of a Kubernetes Job end with their program",
-            allowed="never, on_failure, exit_code",
-            fix="Write `on_failure`, or let the program loop",
-        )
-        for path, role in asked.items()
-        if (role.restart or job.restart) == "always"
-    ]
 
 
 def replica_of(meta: Mapping[str, Any]) -> Replica | None:

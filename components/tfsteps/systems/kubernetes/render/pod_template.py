@@ -95,15 +95,6 @@ def image_problems(job: TrainingJob) -> list[Problem]:
     ]
 
 
-def priority_problems(job: TrainingJob, system: str, priority_class: str | None) -> list[Problem]:
-    """Return what is missing for a job with a priority: Kubernetes goes by PriorityClasses, each cluster's own."""
-    if job.priority is None or priority_class:
-        return []
-    wrong = "is a number, and Kubernetes goes by PriorityClasses"
-    fix = f"Add the name of the PriorityClass that stands for it: `systems: {{{system}: {{priority_class: NAME}}}}`"
-    return [Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix=fix)]
-
-
 def gpu_problems(job: TrainingJob) -> list[Problem]:
     """Return what is wrong with the platform's name for GPUs, where a role goes by it."""
     try:
