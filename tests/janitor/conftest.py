@@ -13,13 +13,13 @@ import pytest
 
 from tests.preflight.conftest import ROOT, cluster, image, namespace_of  # noqa: F401
 from tfsteps import spec
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 from tfsteps.systems.kubernetes.dependents import complete
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 JOBS = TFJob.resource

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.janitor.rules import Owner, overdue
 from tfsteps.janitor.sweep import Count
 from tfsteps.janitor.workflows import Workflows
@@ -12,7 +13,6 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, Task
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 
 class HaiSweep:

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tfsteps.engines.argo.workflow import WORKFLOWS, terminating
 from tfsteps.runs.events import State
 from tfsteps.spec import format_duration
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS, terminating
 from tfsteps.systems.kubernetes.times import job_ended
 
 PATIENCE_SECONDS = 60.0

@@ -5,13 +5,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tfsteps.engines.argo.workflow import WORKFLOWS, step_of
 from tfsteps.janitor.rules import NAME, Owner, end_of, owner_of
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import step_of
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 _LABEL = "workflows.argoproj.io/workflow"
 _UP = "status.phase!=Succeeded,status.phase!=Failed"

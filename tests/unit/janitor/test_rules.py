@@ -10,7 +10,6 @@ from tfsteps.janitor.rules import PATIENCE_SECONDS, due, end_of, owner_of
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy
 from tfsteps.systems.kubernetes.job_kind import PARTS
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import step_of
 from tfsteps.systems.kubernetes.query.status import job_ended
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
@@ -184,24 +183,3 @@ def test_what_a_job_says_when_nothing_is_set():
     noted = annotations(spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}))
     assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy(deadline=7 * 86400)
     assert retention_policy({"metadata": {}}) == RetentionPolicy()
-
-
-STEPS = {
-    "wf.train": "wf.train",
-    "wf.train(0)": "wf.train",
-    "wf.train(12)": "wf.train",
-    "wf.root.for-loop-2.iteration-iterations(0:0).train.executor(1)": (
-        "wf.root.for-loop-2.iteration-iterations(0:0).train.executor"
-    ),
-    "wf.each(0:a)": "wf.each(0:a)",
-    "": "",
-}
-
-
-@pytest.mark.parametrize(("node", "step"), STEPS.items())
-def test_a_step_is_the_same_over_its_tries(node, step):
-    assert step_of({"metadata": {"annotations": {"workflows.argoproj.io/node-name": node}}}) == step
-
-
-def test_a_pod_of_no_workflow_is_of_no_step():
-    assert step_of({"metadata": {}}) == ""

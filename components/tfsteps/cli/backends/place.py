@@ -11,6 +11,7 @@ import typer
 
 from tfsteps.cli.backends.find import find_attempts, find_run
 from tfsteps.cli.errors import CommandError
+from tfsteps.engines.registry import find_origin
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import store
 from tfsteps.systems import registry
@@ -101,7 +102,8 @@ def cluster(place: Place) -> Iterator["Runs"]:
     try:
         found = access.find(place.context)
         api = client.Api(found, patience=_PATIENCE_SECONDS)
-        yield Runs(api, registry.kinds(), "" if place.everywhere else place.namespace or found.namespace)
+        namespace = "" if place.everywhere else place.namespace or found.namespace
+        yield Runs(api, registry.kinds(), namespace, find_origin)
     except access.AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:
