@@ -67,6 +67,19 @@ def terminating(workflow: Mapping[str, Any]) -> bool:
     )
 
 
+def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
+    """Return how the Workflow with this uid ends or has ended; empty = it goes on.
+
+    `workflow` is the object that has its name now; None = there is none.
+    """
+    if workflow is None or workflow["metadata"]["uid"] != uid:
+        return "is gone"
+    phase = (workflow.get("status") or {}).get("phase", "")
+    if phase in ("Succeeded", "Failed", "Error"):
+        return f"has ended ({phase})"
+    return "is being stopped" if terminating(workflow) else ""
+
+
 def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the nodes of a Workflow by their ids; empty where Argo keeps them in a database of its own."""
     status = workflow.get("status") or {}
