@@ -52,7 +52,7 @@ def lint(
         count += len(problems)
         for each in problems:
             say(f"{found.source}: {each}")
-        for each in _warnings(found):
+        for each in found.missing_arguments():
             warn(f"{found.source}: {each}")
         if not problems:
             for each in _missing(found, place):
@@ -60,14 +60,6 @@ def lint(
             print(f"{found.source}: {found.name} for {found.engine} is fine")
     if count:
         raise CommandError(f"{count} problem{'s' if count > 1 else ''}; correct the program and compile it again")
-
-
-def _warnings(compiled: Compiled) -> list[str]:
-    if compiled.engine is not Engine.ARGO:
-        return []
-    from tfsteps.engines.argo.lint import warnings  # noqa: PLC0415  one engine is enough
-
-    return warnings(compiled.text)
 
 
 def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
