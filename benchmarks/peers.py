@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from benchmarks.kubernetes import IMAGE, Site
 from benchmarks.measure import Row
 from tests.cluster import paths
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.watch import Changed, Seen, Watch
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import WORKFLOWS
 
 RUNS = 6
 COMMAND = "sleep 3"

@@ -8,14 +8,14 @@ import shutil
 import digits
 from step_program import main, shared, step
 
-from tfsteps.engines.base import Task
+from tfsteps.engines.base import StepTask
 
 EXPORT, REJECT = "export", "reject"
 """What `evaluate` decides."""
 
 
 @step("file")
-def prepare(task: Task, examples: int, seed: int) -> str:
+def prepare(task: StepTask, examples: int, seed: int) -> str:
     """Draw a data set: `examples` digits to train with, and a fifth as many to test with."""
     data, test = task.output("data"), max(examples // 5, 100)
     file = shared(f"tfsteps/{task.identity().run}/digits.npz", data)
@@ -25,7 +25,7 @@ def prepare(task: Task, examples: int, seed: int) -> str:
 
 
 @step("counts")
-def check(task: Task, file: str, least: int) -> str:
+def check(task: StepTask, file: str, least: int) -> str:
     """Look at the data before anybody trains with them; fail where they are not as they must be."""
     images, labels = digits.load(file, "train")
     counts = {str(digit): int((labels == digit).sum()) for digit in range(digits.CLASSES)}
@@ -38,7 +38,7 @@ def check(task: Task, file: str, least: int) -> str:
 
 
 @step("accuracy_seen", "decision", "metrics")
-def evaluate(task: Task, file: str, accuracy: float, model: str = "") -> str:
+def evaluate(task: StepTask, file: str, accuracy: float, model: str = "") -> str:
     """Score the model on digits that it has not seen, and decide whether it is exported."""
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="2", TF_ENABLE_ONEDNN_OPTS="0")
     import tensorflow as tf  # noqa: PLC0415  the other steps need not wait for it
@@ -52,7 +52,7 @@ def evaluate(task: Task, file: str, accuracy: float, model: str = "") -> str:
 
 
 @step()
-def export(task: Task, accuracy: float, model: str = "") -> str:
+def export(task: StepTask, accuracy: float, model: str = "") -> str:
     """Copy the model where the pipeline keeps models, as TensorFlow Serving wants it: below a version number."""
     exported = task.output("exported")  # under Argo there are no artifacts
     target = exported.path if exported else shared(f"exported/{task.identity().run}", None)
@@ -62,7 +62,7 @@ def export(task: Task, accuracy: float, model: str = "") -> str:
 
 
 @step("job", "settings", "model")
-def best(task: Task, jobs: list, metric: str) -> str:
+def best(task: StepTask, jobs: list, metric: str) -> str:
     """Choose among the outputs `job` of several trainings the one with the highest `metric`."""
     jobs = [json.loads(each) if isinstance(each, str) else each for each in jobs]  # Argo collects texts
     job = max(jobs, key=lambda each: each["metrics"][metric])
@@ -72,7 +72,7 @@ def best(task: Task, jobs: list, metric: str) -> str:
 
 
 @step("winner")
-def compare(task: Task, first: dict, second: dict, metric: str) -> str:
+def compare(task: StepTask, first: dict, second: dict, metric: str) -> str:
     """Say which of two trainings has the higher `metric`; fail if they shared anything."""
     if both := {first[name] for name in ("name", "uid", "output")} & {
         second[name] for name in ("name", "uid", "output")
@@ -84,7 +84,7 @@ def compare(task: Task, first: dict, second: dict, metric: str) -> str:
 
 
 @step("folder")
-def promote(task: Task, job: dict) -> str:
+def promote(task: StepTask, job: dict) -> str:
     """Put the job's model where a TensorFlow Serving looks for its newest version."""
     promoted, version = task.output("promoted"), str(int(job["created"]))  # the same if this step is tried again
     target = shared("serving/digits", promoted) / version
@@ -96,7 +96,7 @@ def promote(task: Task, job: dict) -> str:
     return f"model promoted to {target}"
 
 
-def _place(task: Task, model: str) -> str:
+def _place(task: StepTask, model: str) -> str:
     """Return the model's folder: Argo hands it over; Kubeflow's artifact says it, and its uri names an empty place."""
     artifact = task.artifact("model")
     return str(artifact.metadata["path"]) if artifact else model

@@ -9,9 +9,10 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
+from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import Input, Interface, Kind, Output
-from tfsteps.engines.argo.task import ARGUMENT, FOLDER, ArgoTask
-from tfsteps.engines.base import Artifact, Task
+from tfsteps.engines.argo.task import FOLDER, ArgoTask
+from tfsteps.engines.base import Artifact, StepTask
 from tfsteps.engines.kfp.executor import ExecutorInput
 from tfsteps.spec import SpecError
 
@@ -83,7 +84,7 @@ def shared(folder: str, artifact: Artifact | None) -> pathlib.Path:
     return artifact.path
 
 
-def _task(function: Step, arguments: Sequence[str]) -> Task:
+def _task(function: Step, arguments: Sequence[str]) -> StepTask:
     if arguments[:1] != [ARGUMENT]:
         return ExecutorInput.from_arguments(arguments)
     given = (each.partition("=") for each in arguments[2:])

@@ -9,12 +9,12 @@ from hera.workflows import DAG, Workflow
 from tests.preflight.conftest import Cluster, release
 from tests.support.waiting import LONGEST, until
 from tfsteps import argo
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.client import Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 TEMPLATES = Resource("argoproj.io/v1alpha1", "workflowtemplates", "WorkflowTemplate")
 CLUSTER_TEMPLATES = Resource("argoproj.io/v1alpha1", "clusterworkflowtemplates", "ClusterWorkflowTemplate")

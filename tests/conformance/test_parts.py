@@ -11,6 +11,7 @@ from tfsteps.kube import access
 from tfsteps.kube.client import Api, Resource
 from tfsteps.runs.events import State
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
 
 pytestmark = pytest.mark.cluster
 
@@ -57,7 +58,7 @@ def test_what_an_interrupted_launcher_did_not_make_is_made_by_the_next_one(envir
     launcher = environment.launch(job("[ $TFSTEPS_ROLE = chief ] || exec sleep 600; echo up"))
     launcher.ends(0, State.SUCCEEDED)
     assert launcher.status.uid == made["metadata"]["uid"]
-    assert len(environment.job()["parts"]) == PARTS - 1
+    assert len(environment.job()[DEPENDENTS]) == PARTS - 1
     assert UNFINISHED not in environment.job()["metadata"]["annotations"]
 
 

@@ -13,11 +13,11 @@ import trustme
 
 from tests.cluster.paths import KUBECONFIG
 from tests.support.waiting import until
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube import access
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")

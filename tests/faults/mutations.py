@@ -16,7 +16,7 @@ PACKAGE = pathlib.Path(tfsteps.__file__).parent
 _API, _HTTP, _WATCH, _LOGS, _LINES = (
     f"kube/{name}.py" for name in ("client", "http_client", "watch", "logs", "log_lines")
 )
-_SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "pipeline/launcher_pod"))
+_SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "launcher_pod"))
 
 
 @dataclass(frozen=True)
@@ -388,9 +388,9 @@ MUTANTS = (
     Mutant(
         "takes every SIGTERM for its pod's eviction",
         (
-            Edit(_HOST, "return not self.terminating and follows and self.is_taken_away(api)", "return True"),
+            Edit(_HOST, "return follows and not terminating and self.is_taken_away(api)", "return True"),
             Edit(_HOST, 'return disrupted or bool(pod["metadata"].get("deletionTimestamp"))', "return True"),
-            Edit(_JOB, "        elif self._host and self._host.terminating:\n", "        elif False:\n"),
+            Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating:\n", "        elif False:\n"),
         ),
         {
             "before create": "SIGTERM, the step alone|SIGTERM, Workflow terminated",
@@ -434,7 +434,7 @@ MUTANTS = (
     ),
     Mutant(
         "does not watch its Workflow",
-        (Edit(_JOB, "        elif self._host and self._host.terminating:\n", "        elif False:\n"),),
+        (Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating:\n", "        elif False:\n"),),
         {"running": "Workflow terminated, no SIGTERM"},
     ),
 )

@@ -690,19 +690,13 @@ def test_launched_by_one_step_and_waited_for_by_another(environment, system, mon
 @pytest.fixture
 def pod(system, monkeypatch):
     """Return the pod that the launcher is in, as its cluster tells of it."""
-    told = types.SimpleNamespace(
-        owner={"name": "wf"},
-        workflow=("default", "wf", "uid"),
-        step="wf.fit",
-        terminating=False,
-        warnings=[],
-        failure="",
-        gone=False,
-    )
-    told.leaves_job = lambda _api: told.gone
-    system.__dict__["_host"] = told
+    owner = {"name": "wf", "uid": "uid"}
+    pipeline = types.SimpleNamespace(owner=owner, step="wf.fit", terminating=False, warnings=[], failure="")
+    pod = types.SimpleNamespace(namespace="default", pipeline=pipeline, gone=False)
+    pod.leaves_job = lambda _api: pod.gone
+    system.__dict__["_host"] = pod
     monkeypatch.setattr("tfsteps.kube.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
-    return told
+    return pod
 
 
 def case(command=_LONG):
@@ -729,7 +723,7 @@ def test_an_evicted_launcher_leaves_the_task_to_the_next_one(environment, system
 
 def test_the_end_of_the_workflow_ends_the_task(environment, system, pod):
     handle = begun(system)
-    pod.terminating = True
+    pod.pipeline.terminating = True
     assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
     until(environment.gone)
     assert system.attempt("run", "task") == 1
@@ -745,11 +739,11 @@ def test_a_failure_is_reported_once_and_the_next_launcher_makes_a_new_attempt(en
 
 def test_a_finalizer_leaves_what_a_wait_step_will_follow(environment, system, pod):
     handle, finalizer = begun(system), Identity(run="run", task="cleanup")
-    pod.cleans_up_after = lambda step, detached: step == "wf.fit" and not detached
+    pod.pipeline.cleans_up_after = lambda step, detached: step == "wf.fit" and not detached
     system.note(case(), handle.name, handle.uid, Note.DETACHED)
     assert system.clean_up(finalizer, "siblings", None) == []
-    pod.step = "wf.wait, (0:a)"
+    pod.pipeline.step = "wf.wait, (0:a)"
     system.note(case(), handle.name, handle.uid, Note.FOLLOWED)
     assert system.clean_up(finalizer, "siblings", None) == []
-    pod.cleans_up_after = lambda step, detached: step == pod.step and not detached
+    pod.pipeline.cleans_up_after = lambda step, detached: step == pod.pipeline.step and not detached
     assert system.clean_up(finalizer, "siblings", None) == [handle.name]

@@ -13,13 +13,14 @@ import pytest
 
 from tests.preflight.conftest import ROOT, cluster, image, namespace_of  # noqa: F401
 from tfsteps import spec
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 from tfsteps.systems.kubernetes.dependents import complete
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
+from tfsteps.systems.kubernetes.job_kind import RenderedJob
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 JOBS = TFJob.resource
@@ -69,8 +70,7 @@ class Stage:
         resource = registry.kinds_of(system)[0].resource
         made = self.cluster.api.create(resource, self.namespace, body)
         if parts:
-            release = {"parts": parts, "release": {"spec": {"suspend": False}}}
-            complete(self.cluster.api, resource, made, {**body, **release})
+            complete(self.cluster.api, resource, made, RenderedJob(body, parts, {"spec": {"suspend": False}}))
         return {**made["metadata"], "resource": resource}
 
     def has(self, job):

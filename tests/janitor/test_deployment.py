@@ -11,10 +11,10 @@ from tests.janitor.conftest import IMAGE, JOBS, LONG, manifests
 from tests.preflight.conftest import ROOT, executor, grant, namespace_of
 from tests.preflight.test_workflow import jobs, pods
 from tests.support.waiting import until
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.kube.logs import PODS
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 

@@ -11,12 +11,12 @@ from tests.controllers import install as controllers
 from tests.janitor.conftest import IMAGE, JOBS, LONG
 from tests.preflight.conftest import ROOT
 from tests.support.waiting import until
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.events import State
 from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 from tfsteps.systems.kubernetes.query.status import job_ended
 
 KEPT_SECONDS = 2

@@ -8,11 +8,10 @@ import kfp
 from kfp import compiler
 
 from tests.preflight.conftest import Cluster
+from tfsteps.engines.argo.workflow import WORKFLOWS, step_of
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import step_of
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 JOBS = TFJob.resource
 ENDED = {"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"}

@@ -13,10 +13,10 @@ import yaml
 import tfsteps
 from tests.preflight.conftest import exists, release
 from tests.support.waiting import until
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.watch import Deleted, Watch
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 JOBS = TFJob.resource
 BUSYBOX = "docker.io/library/busybox:latest"

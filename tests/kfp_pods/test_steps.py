@@ -14,10 +14,10 @@ from tests.preflight.conftest import HELD, release
 from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
 from tests.support.waiting import until
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
 from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 SECRETS, CONFIG_MAPS = Resource("v1", "secrets", "Secret"), Resource("v1", "configmaps", "ConfigMap")
 pytestmark = pytest.mark.cluster

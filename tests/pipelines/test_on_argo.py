@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipelines.conftest import ROOT
 from tests.support.waiting import until
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
+from tfsteps.engines.argo.workflow import WORKFLOWS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 

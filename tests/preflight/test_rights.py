@@ -19,11 +19,11 @@ import yaml
 from tests.preflight.conftest import HELD, ROOT, grant, namespace_of, release
 from tests.support.shell import printing
 from tests.support.waiting import until
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 RECORDED = [sys.executable, "-m", "tests.preflight.recorded", "tfsteps.steps.train.launcher"]
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.preflight.conftest import HELD, executor, grant, namespace_of, release
 from tests.support.waiting import until
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.executor import ARGUMENT
 from tfsteps.kube.logs import PODS
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 

@@ -10,9 +10,9 @@ import yaml
 from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
 from tests.unit.cli.command import tfsteps
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 pytestmark = pytest.mark.cluster
 

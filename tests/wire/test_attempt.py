@@ -28,7 +28,7 @@ def attempt(answer, monkeypatch, *, in_engine=True):
         monkeypatch.setattr(access, "find", lambda _context: server.access())
         system = kubeflow.system()
         if in_engine:
-            system._host = types.SimpleNamespace(owner={"name": "workflow"})
+            system._host = types.SimpleNamespace(pipeline=object())
         return system.attempt("r", "t"), [asked.query for asked in server.asked]
 
 

@@ -3,13 +3,15 @@
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.engines.argo import pipeline
+from tfsteps.engines.argo.pipeline import WorkflowContext
+from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import kubeflow
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.pipeline import launcher_pod
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 WHO = Identity(run="r", task="uuid")
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
@@ -41,8 +43,8 @@ def finalizer(api, node):
     owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
     meta = {"name": "step", "namespace": "ns", "uid": "p", "annotations": annotations, "ownerReferences": [owner]}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(launcher_pod, "Watch", lambda *_, **__: None)
-        return LauncherPod(api, {"metadata": meta})
+        patched.setattr(pipeline, "Watch", lambda *_, **__: None)
+        return LauncherPod(api, {"metadata": meta}, find_pipeline)
 
 
 def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None, workflow=None):
@@ -102,7 +104,7 @@ def test_what_is_removed_of_a_job(item, on_end, gone, monkeypatch):
 def test_a_job_that_is_kept_for_a_retry_is_removed_only_if_the_run_is_terminated(terminated, removed, monkeypatch):
     kept = {"tfsteps.dev/kept-until": "2999-01-01T00:00:00+00:00"}
     jobs = [job("a", annotations=kept), job("b")]
-    monkeypatch.setattr(LauncherPod, "terminating", property(lambda _: terminated, lambda *_: None), raising=False)
+    monkeypatch.setattr(WorkflowContext, "terminating", property(lambda _: terminated, lambda *_: None), raising=False)
     assert clean_up(jobs, monkeypatch, node="exit.cleanup")[0] == removed
 
 

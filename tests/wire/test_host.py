@@ -1,4 +1,4 @@
-"""What a launcher learns of its own pod and Workflow: who wants it to end, and why."""
+"""What a launcher learns of its own pod and pipeline: who wants it to end, and why."""
 
 import time
 
@@ -6,10 +6,17 @@ import pytest
 
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import spec
+from tfsteps.cli.commands import plan
+from tfsteps.engines.registry import find_pipeline
+from tfsteps.kube import access
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.steps import job_step
+from tfsteps.systems.base import Note
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
 POD = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [OWNER]}}
@@ -42,8 +49,7 @@ def test_evicted(answer, evicted):
 def test_a_pod_of_another_kind_of_workflow_has_no_workflow():
     pod = {"metadata": {**POD["metadata"], "ownerReferences": [{**OWNER, "apiVersion": "example.org/v1"}]}}
     with serve([refusal(404, "NotFound")]) as server:
-        host = LauncherPod(Api(server.access(), patience=0), pod)
-    assert (host.owner, host.step) == (None, "")
+        assert find_pipeline(Api(server.access(), patience=0), pod) is None
     assert server.asked == [], "a Workflow of Argo's that is not there would count as deleted"
 
 
@@ -56,8 +62,8 @@ def test_a_token_that_cannot_be_read_is_reported_by_the_request():
 
     with serve([]) as server:
         with pytest.raises(ApiError, match="cannot be reached: token"):
-            LauncherPod.find(Api(server.access(missing), patience=0))
-        assert LauncherPod.find(Api(server.access(broken), patience=0)) is None
+            LauncherPod.find(Api(server.access(missing), patience=0), None)
+        assert LauncherPod.find(Api(server.access(broken), patience=0), None) is None
         assert not server.asked
 
 
@@ -99,10 +105,10 @@ def of_workflow(answer, gone=CERTAIN):
 def test_terminating(answer, terminating):
     with serve(of_workflow(answer)) as server:
         api = Api(server.access())
-        host = LauncherPod(api, POD)
+        pipeline = find_pipeline(api, POD)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         api.stopping.set()
-        assert host.terminating is terminating
+        assert pipeline.terminating is terminating
         assert server.asked[0].query == {"fieldSelector": "metadata.name=wf"}
 
 
@@ -110,16 +116,16 @@ def test_terminated_later():
     event = {"type": "MODIFIED", "object": workflow(shutdown="Terminate")}
     with serve(lambda asked: Answer(parts=[event, "hang"]) if "watch" in asked.query else listed(workflow())) as server:
         api = Api(server.access())
-        host = LauncherPod(api, POD)
-        until(lambda: host.terminating)
+        pipeline = find_pipeline(api, POD)
+        until(lambda: pipeline.terminating)
         api.stopping.set()
 
 
 def test_a_pod_of_a_terminating_workflow_is_not_evicted():
     with serve(lambda asked: pod() if asked.path.endswith("/step") else of_workflow(listed())(asked)) as server:
         api = Api(server.access())
-        host = LauncherPod(api, POD)
-        until(lambda: host.terminating)
+        host = LauncherPod(api, POD, find_pipeline)
+        until(lambda: host.pipeline.terminating)
         before = len([asked for asked in server.asked if asked.path.endswith("/step")])
         assert not host.leaves_job(api)
         assert before == 0
@@ -157,7 +163,7 @@ def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, 
 
     with serve(script) as server:
         api = Api(server.access())
-        host = LauncherPod(api, own)
+        host = LauncherPod(api, own, find_pipeline)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         assert host.leaves_job(api, new=True) is leaves
         looks = [asked for asked in server.asked if asked.path.endswith("/pods/step")]
@@ -168,10 +174,10 @@ def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, 
 
 def test_who_may_not_look_says_so():
     with serve([refusal(403, "Forbidden", "you may not look")]) as server:
-        host = LauncherPod(Api(server.access(), patience=0.5), POD)
-        until(lambda: host.warnings)
-        assert "you may not look" in host.warnings[0]
-        assert not host.terminating
+        pipeline = find_pipeline(Api(server.access(), patience=0.5), POD)
+        until(lambda: pipeline.warnings)
+        assert "you may not look" in pipeline.warnings[0]
+        assert not pipeline.terminating
 
 
 @pytest.mark.parametrize(
@@ -189,10 +195,10 @@ def test_who_may_not_look_says_so():
 def test_an_answer_that_does_not_list_the_workflow_does_not_end_it(answer, gone):
     with serve(of_workflow(answer, gone)) as server:
         api = Api(server.access())
-        host = LauncherPod(api, POD)
+        pipeline = find_pipeline(api, POD)
         until(lambda: len(server.asked) > 3)
         api.stopping.set()
-        assert not host.terminating
+        assert not pipeline.terminating
 
 
 def test_another_workflow_of_its_name_is_not_its_own():
@@ -200,17 +206,47 @@ def test_another_workflow_of_its_name_is_not_its_own():
     events = Answer(parts=[other, {"type": "BOOKMARK", "object": workflow()}, "hang"])
     with serve(lambda asked: events if "watch" in asked.query else listed(workflow())) as server:
         api = Api(server.access())
-        host = LauncherPod(api, POD)
+        pipeline = find_pipeline(api, POD)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         time.sleep(0.5)
         api.stopping.set()
-        assert not host.terminating
+        assert not pipeline.terminating
 
 
 def test_the_owner_of_what_it_creates():
     with serve([listed(workflow())]) as server:
         api = Api(server.access())
         owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
-        assert LauncherPod(api, POD).owner == {**owner, "blockOwnerDeletion": False}
-        assert LauncherPod(api, LONE).owner is None
+        assert find_pipeline(api, POD).owner == {**owner, "blockOwnerDeletion": False}
+        assert find_pipeline(api, LONE) is None
         api.stopping.set()
+
+
+SYSTEMS = {
+    "of a step": lambda: job_step.find_system("kubeflow"),
+    "of a step, with two APIs": lambda: job_step.find_system("tfjob-v1alpha1"),
+    "of a finalizer": lambda: job_step.find_finalizer("auto"),
+    "of the command": lambda: plan.find_system("kubeflow"),
+}
+
+
+@pytest.mark.parametrize("make", SYSTEMS.values(), ids=SYSTEMS)
+def test_a_job_system_in_a_pod_finds_its_pipeline(make, monkeypatch):
+    annotated = {"metadata": {**POD["metadata"], "annotations": {"workflows.argoproj.io/node-name": "wf.fit(0)"}}}
+
+    def script(asked):
+        if asked.method == "PATCH":
+            return Answer(body={"metadata": {"name": "a", "uid": "u"}})
+        return Answer(body=annotated) if asked.path.endswith("/pods/step") else of_workflow(listed(workflow()))(asked)
+
+    with serve(script) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+        monkeypatch.setenv("POD_NAME", "step")
+        monkeypatch.setattr(access, "in_cluster", lambda: True)
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        monkeypatch.setattr(job_step, "_fitting", lambda: "kubeflow")
+        system = make()
+        system.note(spec.from_plain({"name": "a", "roles": {"worker": {}}}), "a", "u", Note.FOLLOWED)
+        (change,) = [asked.body["metadata"] for asked in server.asked if asked.method == "PATCH"]
+        assert change["annotations"][LAUNCHER] == "wf.fit"
+        system.give_up()

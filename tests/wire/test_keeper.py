@@ -6,14 +6,15 @@ from tests.support.waiting import until
 from tests.unit.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
+from tfsteps.engines.argo import pipeline
+from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import JobChanged, State
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.pipeline import launcher_pod
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 JOB = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "on_evicted": "29.5m"}
 FLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
@@ -74,13 +75,13 @@ class Cluster:
         return self.job
 
 
-def follower(server, *, successor=False, terminating=False, **fields):
+def follower(server, *, recreated=False, terminating=False, **fields):
     """Return a followed job, whose launcher is a step of a Workflow that is not watched."""
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(launcher_pod, "Watch", lambda *_, **__: None)
-        pod = LauncherPod(Api(server.access(), patience=0), {"metadata": meta})
-    pod.successor, pod.terminating = successor, terminating
+        patched.setattr(pipeline, "Watch", lambda *_, **__: None)
+        pod = LauncherPod(Api(server.access(), patience=0), {"metadata": meta}, find_pipeline)
+    pod.pipeline.recreates_pod, pod.pipeline.terminating = recreated, terminating
     job = spec.from_plain({**JOB, **fields})
     return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, pod)
 
@@ -146,7 +147,7 @@ def test_who_is_not_evicted_deletes_the_job_and_makes_nothing(cluster, fields):
 
 def test_a_job_that_another_pod_follows_needs_no_keeper():
     cluster = Cluster()
-    assert "the next attempt adopts it" in str(stopped(cluster, successor=True))
+    assert "the next attempt adopts it" in str(stopped(cluster, recreated=True))
     assert cluster.changes == []
 
 

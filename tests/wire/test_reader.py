@@ -5,6 +5,7 @@ import json
 import re
 import threading
 import time
+import types
 
 import pytest
 
@@ -12,6 +13,7 @@ from tests.unit.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_job import events, listed
 from tfsteps import spec
+from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube.client import Api
 from tfsteps.launcher.event_summary import EventSummary, set_metrics
 from tfsteps.report import curves
@@ -24,7 +26,7 @@ from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import volume_reader
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 JOB_FIELDS = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}}
 JOB = spec.from_plain({**JOB_FIELDS, "outputs": {"metrics": {"loss": "loss"}}})
@@ -126,7 +128,7 @@ class Site:
         make_private(Attempt.of(identity).folder)
         with serve(self.script) as server:
             api = Api(server.access(), patience=5)
-            host = LauncherPod(api, launcher) if launcher else None
+            host = LauncherPod(api, launcher, find_pipeline) if launcher else None
             handle = KubernetesJob(api.copy(), TFJob(), self.job("Running"), job, host)
             assert list(handle.events())[-1].state is State.SUCCEEDED
             if meanwhile:
@@ -262,7 +264,7 @@ def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcom
     with serve(site.script) as server:
         api = Api(server.access(), patience=0)
         host = LauncherPod(api, LAUNCHER)
-        host.owner = workflow
+        host.pipeline = types.SimpleNamespace(owner=workflow, warnings=[]) if workflow else None
         handle = KubernetesJob(api, TFJob(), item, JOB, host)
         handle._tracker.final, handle._cause = JobChanged(at=0, state=state), cause
         try:

@@ -53,7 +53,7 @@ class Site:
             launcher = KubernetesSystem(self.kind)
             places = launcher.places(JOB, WHO, pathlib.Path())
             wanted = launcher._rendered(JOB, WHO, places, "ns")
-            self.old = {**wanted["metadata"], "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            self.old = {**wanted.manifest["metadata"], "uid": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
             self.old |= {"finalizers": ["example.org/held"], "annotations": dict(self.old["annotations"])}
             self.old["annotations"].pop(UNFINISHED, None)
             return launcher.start(JOB, WHO, places)

@@ -1,15 +1,13 @@
 """Compiled pipelines: read from a file or made of a program, told apart by what is in them, and checked."""
 
 import contextlib
-import copy
 import enum
 import importlib.util
 import pathlib
 import sys
-import tempfile
 import traceback
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -18,6 +16,7 @@ import yaml
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines import manifests
+from tfsteps.engines.authoring import authoring
 from tfsteps.spec.problems import Problem, SpecError
 from tfsteps.text.streams import read_input
 
@@ -52,11 +51,8 @@ class Compiled(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The pipeline's or the manifest's name; without what Argo appends to one that is generated."""
-        if self.engine is Engine.KFP:
-            return str(self.documents[0].get("pipelineInfo", {}).get("name", "pipeline"))
-        metadata = self.documents[0].get("metadata") or {}
-        return str(metadata.get("name") or str(metadata.get("generateName", "workflow")).rstrip("-"))
+        """The pipeline's or the manifest's name."""
+        return authoring(self.engine).title(self.documents[0])
 
     def check(self, engine: Engine | None = None, parameters: Mapping[str, str] | None = None) -> None:
         """Print the warnings. Raise SpecError with everything that its engine refuses, but inputs yet to be given.
@@ -66,56 +62,34 @@ class Compiled(msgspec.Struct, frozen=True):
             parameters: Arguments of a manifest that are given in place of its own, by name.
         """
         engine = engine or self.engine
-        for each in self.warnings() if engine is not Engine.LOCAL else ():
-            warn(f"{self.source}: {each}")
-        if found := lint(engine, _given(self.documents, parameters or {}) if engine is Engine.ARGO else self.text):
-            raise LintError(self.source, found)
+        for warning in self.warnings(engine):
+            warn(f"{self.source}: {warning}")
+        given = authoring(engine).with_arguments(self.documents, parameters or {})
+        if problems := self.problems(engine, given):
+            raise LintError(self.source, problems)
 
-    def problems(self) -> list[str]:
-        """Return a sentence for everything that its engine would stumble over if it got it as it is."""
-        return lint(self.engine, self.text)
+    def problems(self, engine: Engine | None = None, text: str | None = None) -> list[str]:
+        """Return a sentence for everything that fails on its engine although it compiles.
 
-    def warnings(self) -> list[str]:
-        """Return a sentence for everything that may be meant, or fails on some versions of its engine only."""
-        if self.engine is not Engine.KFP:
-            return []
-        from tfsteps.engines.kfp.lint import warnings  # noqa: PLC0415  one engine is enough
-
+        Args:
+            engine: Who runs it; None = what it is compiled for.
+            text: The pipeline with its arguments; None = as it is.
+        """
         try:
-            return warnings(self.text)
+            return authoring(engine or self.engine).problems(self.text if text is None else text)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return [f"is not shaped as a compiler writes it ({type(error).__name__}: {error}); compile it again"]
+
+    def warnings(self, engine: Engine | None = None) -> list[str]:
+        """Return a sentence for everything that may be meant, or fails on some versions of its engine only."""
+        try:
+            return authoring(engine or self.engine).warnings(self.text)
         except (AttributeError, KeyError, TypeError, ValueError):
             return []  # `problems` says that it is not shaped as a compiler writes it
 
-
-def lint(engine: Engine, text: str) -> list[str]:
-    """Return a sentence for everything that `engine` would stumble over."""
-    if engine is not Engine.ARGO:
-        from tfsteps.engines.kfp import lint as of_kfp  # noqa: PLC0415  one engine is enough
-
-        rules: Callable[[str], list[str]] = of_kfp.local_problems if engine is Engine.LOCAL else of_kfp.problems
-    else:
-        from tfsteps.engines.argo.lint import problems as of_argo  # noqa: PLC0415
-
-        rules = of_argo
-    try:
-        return rules(text)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        return [f"is not shaped as a compiler writes it ({type(error).__name__}: {error}); compile it again"]
-
-
-def _given(documents: list[dict[str, Any]], parameters: Mapping[str, str]) -> str:
-    """Return manifests as they are when every argument has been given, these among them."""
-    filled = copy.deepcopy(documents)
-    with contextlib.suppress(AttributeError, KeyError, TypeError):  # not even of the right shape, as the lint will say
-        for each in filled:
-            spec = each.get("spec") or {}
-            for parameter in ((spec.get("workflowSpec") or spec).get("arguments") or {}).get("parameters") or []:
-                if parameter["name"] in parameters:
-                    parameter.pop("valueFrom", None)
-                    parameter["value"] = parameters[parameter["name"]]
-                elif not {"value", "valueFrom", "default"} & set(parameter):
-                    parameter["value"] = ""
-    return yaml.safe_dump_all(filled)
+    def missing_arguments(self) -> list[str]:
+        """Return a sentence for each argument that has to be given at submission."""
+        return authoring(self.engine).missing_arguments(self.text)
 
 
 class LintError(SpecError):
@@ -156,18 +130,17 @@ def read(file: str) -> Compiled:
 def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
     """Return `text` as the pipeline that it is. CommandError if it is none."""
     try:
-        documents = [each for each in manifests.documents(text) if each is not None]
+        documents = [document for document in manifests.documents(text) if document is not None]
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         where = f", line {place.line + 1}" if place else ""
         raise CommandError(
             f"{source}{where}: is not YAML: {getattr(error, 'problem', error)}; compile it again"
         ) from error
-    if documents and all(isinstance(each, dict) for each in documents):
-        if "pipelineInfo" in documents[0] or "deploymentSpec" in documents[0]:
-            return Compiled(source, text, documents, Engine.KFP, pipeline)
-        if all(str(each.get("apiVersion", "")).startswith("argoproj.io/") for each in documents):
-            return Compiled(source, text, documents, Engine.ARGO, pipeline)
+    if documents and all(isinstance(document, dict) for document in documents):
+        for engine in Engine:
+            if authoring(engine).reads(documents):
+                return Compiled(source, text, documents, engine, pipeline)
     raise CommandError(f"{source} is not {_KINDS}; `tfsteps compile PIPELINE.py` writes one")
 
 
@@ -181,8 +154,9 @@ def compile_program(file: str, name: str | None) -> Compiled:
         CommandError: The program cannot be read, fails, or has no such pipeline.
     """
     module = _run(pathlib.Path(file))
-    found = {**_kfp_pipelines(module), **_workflows(module)}
-    return found[_choose(file, found, name)](file)
+    found = {name: pair for engine in Engine for name, pair in authoring(engine).pipelines(module).items()}
+    pipeline, compiled_text = found[_choose(file, found, name)]
+    return understood(file, compiled_text(), pipeline)
 
 
 def _choose(file: str, found: Mapping[str, Any], name: str | None) -> str:
@@ -232,37 +206,3 @@ def _failure(file: pathlib.Path, error: BaseException) -> str:
     extra = {"kfp": "kfp", "hera": "argo"}.get(getattr(error, "name", None) or "")
     fix = f"install tfsteps[{extra}]" if isinstance(error, ImportError) and extra else "correct the program"
     return f"{file}{where}: {type(error).__name__}: {error}; {fix}"
-
-
-def _kfp_pipelines(module: types.ModuleType) -> dict[str, Callable[[str], Compiled]]:
-    """Return how to compile each pipeline of Kubeflow Pipelines that `module` defines, by the name it has there."""
-    if "kfp" not in sys.modules:
-        return {}
-    from kfp.dsl.graph_component import GraphComponent  # noqa: PLC0415  the program has imported it
-
-    def compiled(pipeline: Any) -> Callable[[str], Compiled]:
-        return lambda source: understood(source, _kfp_text(pipeline), pipeline)
-
-    named = {name: each for name, each in vars(module).items() if isinstance(each, GraphComponent)}
-    return {name: compiled(each) for name, each in named.items() if each.pipeline_func.__module__ == module.__name__}
-
-
-def _kfp_text(pipeline: Any) -> str:
-    from kfp import compiler  # noqa: PLC0415
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder, "pipeline.yaml")
-        compiler.Compiler().compile(pipeline, str(file))
-        return file.read_text("utf-8")
-
-
-def _workflows(module: types.ModuleType) -> dict[str, Callable[[str], Compiled]]:
-    """Return how to write each of Hera's Workflows, templates and crons that `module` has, by its name there."""
-    if "hera.workflows" not in sys.modules:
-        return {}
-    from hera.workflows import Workflow  # noqa: PLC0415  the program has imported it
-
-    def compiled(workflow: Any) -> Callable[[str], Compiled]:
-        return lambda source: understood(source, workflow.to_yaml())
-
-    return {name: compiled(each) for name, each in vars(module).items() if isinstance(each, Workflow)}

@@ -1,12 +1,13 @@
-"""What a step's program sees of its engine: one task, with its inputs, its outputs and whom it belongs to."""
+"""What a step's program sees of its engine: its task, and the pipeline that its pod is a step of."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tfsteps.engines.kfp.argument import ARGUMENT
-from tfsteps.engines.kfp.executor import ExecutorInput
+import msgspec
+
 from tfsteps.runs.identity import Identity
+from tfsteps.systems.pipeline import FindPipeline
 
 TENSORBOARD_URL = "TFSTEPS_TENSORBOARD_URL"
 """Environment variable of steps: address of the TensorBoard that the engine runs for the whole pipeline."""
@@ -24,7 +25,7 @@ class Artifact(Protocol):
         """What its producer said about it; empty = nothing, or this engine has no metadata."""
 
 
-class Task(Protocol):
+class StepTask(Protocol):
     """One task of a pipeline, as its engine hands it to a step's program."""
 
     @property
@@ -62,14 +63,17 @@ class Task(Protocol):
         """
 
 
-def task(arguments: Sequence[str]) -> Task:
-    """Return the task that a command line describes.
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """One pipeline engine, as the programs of steps need it. Its functions import what is expensive when called.
 
-    Raises:
-        ValueError: It is no engine's, or not as that engine writes it.
+    Attributes:
+        usage: The command line that it starts a step with, for messages.
+        recognizes: Tells whether a command line is this engine's.
+        step_task: Returns the task that a command line of this engine describes; ValueError if it is not complete.
+        find_pipeline: Returns the pipeline that a pod is a step of; None = it is not of this engine.
     """
-    if ARGUMENT in arguments:
-        return ExecutorInput.from_arguments(arguments)
-    from tfsteps.engines.argo.task import ArgoTask  # noqa: PLC0415  start-up is measured
 
-    return ArgoTask.from_arguments(arguments)
+    usage: str
+    recognizes: Callable[[Sequence[str]], bool]
+    step_task: Callable[[Sequence[str]], StepTask]
+    find_pipeline: FindPipeline

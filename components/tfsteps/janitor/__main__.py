@@ -5,9 +5,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tfsteps.engines.argo.abandoned import Workflows
 from tfsteps.janitor.hai import HaiSweep
 from tfsteps.janitor.sweep import Sweep
-from tfsteps.janitor.workflows import Workflows
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import Stopped

@@ -3,16 +3,13 @@
 import time
 from collections.abc import Callable
 
-import msgspec
-
-from tfsteps.janitor.rules import Owner, overdue
+from tfsteps.engines.argo.abandoned import Workflows
+from tfsteps.janitor.rules import overdue
 from tfsteps.janitor.sweep import Count
-from tfsteps.janitor.workflows import Workflows
 from tfsteps.kube.errors import ApiError
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, Task
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 
 class HaiSweep:
@@ -73,11 +70,8 @@ class HaiSweep:
         if not uid or self._namespace not in ("", namespace):
             return ""
         try:
-            owner = msgspec.convert(
-                {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, "name": name, "uid": uid}, Owner
-            )
-            return self._workflows.over(namespace, owner, schema.launcher(task))
-        except (ValueError, msgspec.ValidationError) as error:
+            return self._workflows.why_step_ended(namespace, name, uid, schema.launcher(task))
+        except ValueError as error:
             self._failed(f"the Workflow of task {task['nb_name']} on HAI", error)
             return ""
 

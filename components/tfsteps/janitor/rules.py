@@ -1,9 +1,8 @@
 """What is due for a job whose launcher may be gone. Pure, but for the two questions that are asked only if need be."""
 
 import datetime as dt
-import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,14 +10,10 @@ from tfsteps.runs.events import State
 from tfsteps.spec import format_duration
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS, terminating
 from tfsteps.systems.kubernetes.times import job_ended
 
 PATIENCE_SECONDS = 60.0
 """How long after a deadline a launcher has to act on it: what it says to people is better than what we could."""
-
-NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"  # of an object, which goes into URLs
-_Name = Annotated[str, msgspec.Meta(pattern=NAME)]
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -28,34 +23,13 @@ class Due(msgspec.Struct, frozen=True):
     why: str
 
 
-class Owner(msgspec.Struct, frozen=True, rename="camel"):
-    """A reference to an object that owns another one."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: Annotated[str, msgspec.Meta(min_length=1)]
-
-
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What is read of every object. A list may come from anything that answers in the API server's place."""
-
-    namespace: _Name
-    name: _Name
-    uid: Annotated[str, msgspec.Meta(min_length=1)]
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: Metadata
-
-
 def due(
-    kind: JobKind, item: Mapping[str, Any], now: float, *, left: Callable[[], str], has_pods: Callable[[], bool]
+    kind: JobKind,
+    item: Mapping[str, Any],
+    now: float,
+    *,
+    why_abandoned: Callable[[], str],
+    has_pods: Callable[[], bool],
 ) -> Due | None:
     """Return what is due for a job; None = nothing.
 
@@ -63,7 +37,7 @@ def due(
         kind: The job's.
         item: The job object.
         now: Seconds since the epoch.
-        left: Returns why nobody will come for the job any more, as far as its Workflow tells; empty = somebody may.
+        why_abandoned: Returns why no launcher will come for the job, as far as its pipeline tells; empty = one may.
         has_pods: Tells whether pods of the job are there.
     """
     if "deletionTimestamp" in item["metadata"]:
@@ -72,7 +46,7 @@ def due(
     if care.kept_until is not None:
         return _after_keeping(now - care.kept_until)
     if not state.terminal:
-        return _because(_overdue(item, now) or left(), "job", f"it is {state}")
+        return _because(_overdue(item, now) or why_abandoned(), "job", f"it is {state}")
     ended = job_ended(item)
     if care.keep_for is not None and ended is not None and now > ended + care.keep_for:
         return Due("job", f"it ended {format_duration(now - ended)} ago, keep_for is {format_duration(care.keep_for)}")
@@ -80,7 +54,7 @@ def due(
     if policy == "keep" or (policy == "delete_pods" and not has_pods()):
         return None
     what: Literal["job", "pods"] = "job" if policy == "delete" else "pods"
-    return _because(_overdue(item, now) or left(), what, f"it has {state}, on_end is {policy}")
+    return _because(_overdue(item, now) or why_abandoned(), what, f"it has {state}, on_end is {policy}")
 
 
 def _after_keeping(late: float) -> Due | None:
@@ -89,8 +63,8 @@ def _after_keeping(late: float) -> Due | None:
     return Due("job", why) if late > PATIENCE_SECONDS else None
 
 
-def _because(left: str, what: Literal["job", "pods"], state: str) -> Due | None:
-    return Due(what, f"{state}, and {left}") if left else None
+def _because(why: str, what: Literal["job", "pods"], state: str) -> Due | None:
+    return Due(what, f"{state}, and {why}") if why else None
 
 
 def _overdue(item: Mapping[str, Any], now: float) -> str:
@@ -109,28 +83,3 @@ def overdue(limit: float | None, created: float, now: float) -> str:
     if limit is None or (late := now - created - limit) < PATIENCE_SECONDS:
         return ""
     return f"its deadline `total` of {format_duration(limit)} passed {format_duration(late)} ago"
-
-
-def metadata_of(item: Any) -> "Metadata":
-    """Return the metadata of an object. ValueError if it is not what every object has."""
-    return msgspec.convert(item, _Object).metadata
-
-
-def owner_of(item: Mapping[str, Any]) -> "Owner | None":
-    """Return the Workflow that owns an object; None = it is of no Workflow. ValueError for metadata of no object."""
-    owners = metadata_of(item).owner_references or []
-    ours = [owner for owner in owners if (owner.api_version, owner.kind) == (WORKFLOWS.api, WORKFLOWS.kind)]
-    return next((owner for owner in ours if re.match(NAME, owner.name)), None)
-
-
-def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
-    """Return how the Workflow with this uid ends or has ended; empty = it goes on.
-
-    `workflow` is the object that has its name now; None = there is none.
-    """
-    if workflow is None or workflow["metadata"]["uid"] != uid:
-        return "is gone"
-    phase = (workflow.get("status") or {}).get("phase", "")
-    if phase in ("Succeeded", "Failed", "Error"):
-        return f"has ended ({phase})"
-    return "is being stopped" if terminating(workflow) else ""

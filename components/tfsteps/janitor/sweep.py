@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.janitor.rules import Due, due, metadata_of, owner_of
-from tfsteps.janitor.workflows import Workflows
+from tfsteps.engines.argo.abandoned import Workflows, owner_of
+from tfsteps.janitor.rules import Due, due
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.metadata import metadata_of
 from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.systems.kubernetes.dependents import apply
@@ -109,7 +110,8 @@ class Sweep:
             self._failed(f"{_name(kind.resource, item)} is not understood", error)
 
     def _due(self, kind: JobKind, item: _Item, workflows: Workflows, has_pods: Callable[[], bool]) -> Due | None:
-        return due(kind, item, time.time(), left=functools.partial(workflows.left, item), has_pods=has_pods)
+        why = functools.partial(workflows.why_abandoned, item)
+        return due(kind, item, time.time(), why_abandoned=why, has_pods=has_pods)
 
     def _confirm(self, kind: JobKind, listed: _Item) -> None:
         """Do what is due for a job as it is now."""

@@ -60,6 +60,11 @@ class Replica(msgspec.Struct, frozen=True, order=True):
     role: RoleName
     index: int
 
+    @property
+    def member(self) -> tuple[RoleName, int]:
+        """Its role and its index."""
+        return self.role, self.index
+
     def __str__(self) -> str:
         """Return `<role>-<index>`."""
         return f"{self.role}-{self.index}"

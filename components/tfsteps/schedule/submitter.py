@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.access import AccessError, find
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 
 JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
 _ENDED = {"Succeeded": ExitCode.SUCCEEDED, "Failed": ExitCode.FAILED, "Error": ExitCode.FAILED}

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from tfsteps import spec
-from tfsteps.engines.base import TENSORBOARD_URL, Task
+from tfsteps.engines.base import TENSORBOARD_URL, StepTask
 from tfsteps.engines.kfp.task_config import partial_job
+from tfsteps.engines.registry import find_pipeline
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import State
@@ -118,7 +119,7 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     identity: Identity
 
 
-def launch_request(task: Task) -> LaunchRequest:
+def launch_request(task: StepTask) -> LaunchRequest:
     """Return what a task asks for.
 
     Raises:
@@ -143,7 +144,7 @@ def find_system(name: str, **where: str) -> System:
     if name == "auto":
         name = _fitting() if _IN_POD in os.environ else "local"
     if name in registry.available():
-        return registry.get(name, **where)
+        return registry.get(name, find_pipeline, **where)
     allowed = ", ".join(registry.available())
     unknown = Problem(path=("system",), value=name, wrong="is not a job system", allowed=allowed, fix="Name one")
     raise SpecError([unknown], SOURCE)
@@ -160,7 +161,9 @@ def find_finalizer(name: str) -> System:
     from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415
 
     first, *rest = registry.kinds_of(_fitting())  # the one that a launcher takes which names none
-    return KubernetesSystem(first, also=[*rest, *(kind for kind in registry.kinds() if kind.name != first.name)])
+    system = KubernetesSystem(first, also=[*rest, *(kind for kind in registry.kinds() if kind.name != first.name)])
+    system.join_pipeline(find_pipeline)
+    return system
 
 
 def _fitting() -> str:
@@ -193,7 +196,7 @@ def warn(say: Printer, warnings: Sequence[str], known: Sequence[str] = ()) -> No
             say.say(f"warning: {warning}")
 
 
-def end(task: Task, job: TrainingJob, system: System, status: Status) -> StepResult:
+def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> StepResult:
     """Write every output of a task whose job has ended, well or not, and then note on the job that this was done.
 
     Of a job that failed, report and log are stored where the engine would not do that.
@@ -223,7 +226,7 @@ def end(task: Task, job: TrainingJob, system: System, status: Status) -> StepRes
     return StepResult(_sentence(status), exit_code(status), stored=_preserved(task, status))
 
 
-def _preserved(task: Task, status: Status) -> list[str]:
+def _preserved(task: StepTask, status: Status) -> list[str]:
     """Store report and log of a job that failed, and return where; of one that was stopped there may be no time to."""
     if status.state in (State.SUCCEEDED, State.CANCELLED):
         return []

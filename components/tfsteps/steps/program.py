@@ -9,7 +9,8 @@ from typing import NoReturn
 
 import msgspec
 
-from tfsteps.engines.base import Task, task
+from tfsteps.engines.base import StepTask
+from tfsteps.engines.registry import step_task
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.spec import Problem, SpecError
@@ -48,7 +49,7 @@ class StepResult(msgspec.Struct, frozen=True):
         return _cut(" ".join(self.sentence.split()), _MESSAGE_BYTES - len(rest.encode())) + rest
 
 
-def run(step: Callable[[Task], StepResult], argv: Sequence[str] | None, *, failed: str) -> int:
+def run(step: Callable[[StepTask], StepResult], argv: Sequence[str] | None, *, failed: str) -> int:
     """Do what a step does, report how it ended, to people and to Kubernetes, and return the exit code.
 
     Args:
@@ -73,9 +74,9 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _ending(step: Callable[[Task], StepResult], argv: Sequence[str], failed: str) -> StepResult:
+def _ending(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed: str) -> StepResult:
     try:
-        return step(task(argv))
+        return step(step_task(argv))
     except SpecError as error:
         sys.stderr.write(f"{error}\n")
         return StepResult(f"Nothing was created: {_listed(error.problems)}", ExitCode.USAGE)

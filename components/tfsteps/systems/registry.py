@@ -10,6 +10,7 @@ from tfsteps.spec import Options, RoleName, TrainingJob
 from tfsteps.systems.base import LaunchError, System
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.features import FEATURES
+from tfsteps.systems.pipeline import FindPipeline, PipelineMember
 from tfsteps.systems.plugin import ENTRY_POINTS, SystemPlugin
 
 if TYPE_CHECKING:
@@ -46,14 +47,18 @@ def available() -> list[str]:
     return list(plugins())
 
 
-def get(name: str, **where: str) -> System:
+def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> System:
     """Return the job system called `name`. KeyError for an unknown one.
 
     Args:
         name: Of `available()`.
+        find_pipeline: Finds the pipeline that its jobs belong to; None = they belong to none.
         where: `context` and `namespace`, for those `on_kubernetes`; empty = what is configured.
     """
-    return plugin(name).system(**where)
+    system = plugin(name).system(**where)
+    if find_pipeline and isinstance(system, PipelineMember):
+        system.join_pipeline(find_pipeline)
+    return system
 
 
 def on_kubernetes() -> list[str]:

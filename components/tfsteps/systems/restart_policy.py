@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from tfsteps.spec import TrainingJob
+    from tfsteps.spec import RoleName, TrainingJob
 
-    Member = tuple[str, int]  # the role and the index of a replica
+    Member = tuple[RoleName, int]  # the role and the index of a replica
 
 RETRYABLE_FROM = 128
 """With `restart: exit_code`, a replica is restarted after codes from here on (ended by a signal), as a TFJob does."""

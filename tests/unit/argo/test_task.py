@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tfsteps.engines.argo.task import ArgoTask
-from tfsteps.engines.base import task
+from tfsteps.engines.registry import step_task
 from tfsteps.spec import SpecError
 
 ENVIRONMENT = {
@@ -66,11 +66,11 @@ def test_all_bad_inputs_at_once(tmp_path):
 @pytest.mark.parametrize("arguments", [[], ["train"], ["--argo"], ["--argo", "trian"], ["workers=2"]])
 def test_not_a_command_line_of_argo(arguments):
     with pytest.raises(ValueError, match="expected"):
-        task(arguments)
+        step_task(arguments)
 
 
 def test_a_launcher_finds_its_engine():
-    assert isinstance(task(["--argo", "train"]), ArgoTask)
+    assert isinstance(step_task(["--argo", "train"]), ArgoTask)
 
 
 def test_identity(tmp_path):
@@ -148,7 +148,8 @@ def test_an_input_artifact(tmp_path):
 
 
 def test_a_pod_needs_neither_hera_nor_yaml():
-    program = "import sys\nfrom tfsteps.engines.base import task\ntask(['--argo', 'train', 'workers=2']).parameters\n"
+    program = "import sys\nfrom tfsteps.engines.registry import step_task\n"
+    program += "step_task(['--argo', 'train', 'workers=2']).parameters\n"
     program += "print(sorted({'hera', 'kfp', 'yaml', 'pydantic', 'json', 'difflib'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -9,7 +9,7 @@ from tfsteps import spec
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL, LAUNCHER
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.query.status import job_pods, status
 
 NAMES = ("chief-0", "worker-0", "worker-1")
@@ -74,19 +74,9 @@ def test_a_run_keeps_its_name_where_a_label_cannot_hold_it():
     assert of(job).identity == Identity(run="a run of $(many) words", task="über", attempt=0)
 
 
-@pytest.mark.parametrize(
-    ("step", "task"),
-    [
-        ("wf.root.train.executor", "train"),
-        ("wf.root.for-loop-1.item(0:a.b).train.executor", "for-loop-1.item(0:a.b).train"),
-        ("wf.main.fit", "mnist"),
-        ("mnist", "mnist"),
-    ],
-)
-def test_a_task_of_kubeflow_is_called_by_its_name_in_the_pipeline(step, task):
+def test_a_task_may_have_a_name_that_its_replicas_do_not_know():
     job = tfjob("r9")
-    job["metadata"]["annotations"] = {**(job["metadata"].get("annotations") or {}), LAUNCHER: step}
-    assert of(job).identity.task == task
+    assert status(TFJob(), job, [], START.timestamp(), "train").identity.task == "train"
 
 
 def test_a_job_that_somebody_wrote_by_hand_is_known_by_its_labels():

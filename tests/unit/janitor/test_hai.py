@@ -10,9 +10,9 @@ from tests.hai.server import Server
 from tests.unit.janitor.fake import Fake
 from tests.wire.scripted import serve
 from tfsteps import spec
+from tfsteps.engines.argo.abandoned import Workflows
 from tfsteps.janitor.__main__ import main
 from tfsteps.janitor.hai import HaiSweep
-from tfsteps.janitor.workflows import Workflows
 from tfsteps.kube.access import Access
 from tfsteps.kube.client import Api
 from tfsteps.runs.identity import Identity

@@ -6,11 +6,10 @@ import pytest
 
 from tests.unit.kubernetes.objects import condition, tfjob
 from tfsteps import spec
-from tfsteps.janitor.rules import PATIENCE_SECONDS, due, end_of, owner_of
+from tfsteps.janitor.rules import PATIENCE_SECONDS, due
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import step_of
 from tfsteps.systems.kubernetes.query.status import job_ended
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
@@ -36,7 +35,7 @@ def job(*conditions, age=60.0, ended=30.0, deleted=False, **noted):
 
 def found(item, left="", pods=True):
     """Return what is due, and the why."""
-    it = due(TFJob(), item, NOW, left=lambda: left, has_pods=lambda: pods)
+    it = due(TFJob(), item, NOW, why_abandoned=lambda: left, has_pods=lambda: pods)
     return (it.what, it.why) if it else None
 
 
@@ -89,7 +88,7 @@ DONE = {"phase": "Done", "state": "Succeeded"}  # a TfJob of v1alpha1 has no tim
 def test_a_job_whose_status_has_no_times_ended_when_it_was_changed_last(keep_for, what):
     item = job(keep_for=keep_for, on_end="keep")
     item["status"], item["metadata"]["managedFields"] = DONE, CHANGES
-    it = due(KINDS["tensorflow.org"], item, NOW, left=lambda: "", has_pods=lambda: False)
+    it = due(KINDS["tensorflow.org"], item, NOW, why_abandoned=lambda: "", has_pods=lambda: False)
     assert (it and it.what) == what
 
 
@@ -113,59 +112,7 @@ def test_who_is_not_due_costs_no_question():
         raise AssertionError
 
     for item in (job("Succeeded", on_end="keep"), job("Failed"), job("Running", deleted=True)):
-        assert due(TFJob(), item, NOW, left=asked, has_pods=asked) is None
-
-
-def workflow(uid="w", phase="", **spec_):
-    return {"metadata": {"uid": uid}, "spec": spec_, "status": {"phase": phase} if phase else {}}
-
-
-ENDS = {
-    "it is there": (workflow(), ""),
-    "it runs": (workflow(phase="Running"), ""),
-    "it is suspended": (workflow(phase="Running", suspend=True), ""),
-    "it is pending": (workflow(phase="Pending", activeDeadlineSeconds=600), ""),
-    "gone": (None, "is gone"),
-    "another one has its name": (workflow(uid="x"), "is gone"),
-    "succeeded": (workflow(phase="Succeeded"), "has ended (Succeeded)"),
-    "failed": (workflow(phase="Failed", shutdown="Terminate"), "has ended (Failed)"),
-    "error": (workflow(phase="Error"), "has ended (Error)"),
-    "stopped": (workflow(phase="Running", shutdown="Stop"), "is being stopped"),
-    "terminated by Kubeflow Pipelines": (workflow(phase="Running", activeDeadlineSeconds=0), "is being stopped"),
-    "deleted": ({"metadata": {"uid": "w", "deletionTimestamp": "t"}, "spec": {}}, "is being stopped"),
-}
-
-
-@pytest.mark.parametrize(("item", "expected"), ENDS.values(), ids=ENDS)
-def test_end_of_a_workflow(item, expected):
-    assert end_of(item, "w") == expected
-
-
-def test_owner():
-    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
-    found = owner_of(owned(*({**owner, **other} for other in OTHERS), owner))
-    assert (found.name, found.uid) == ("wf", "w")
-    assert owner_of(owned()) is None
-
-
-def owned(*owners):
-    return {"metadata": {"namespace": "ns", "name": "a", "uid": "u", "ownerReferences": list(owners)}}
-
-
-OTHERS = [
-    {"apiVersion": "example.org/v1"},
-    {"apiVersion": "argoproj.io/v9"},
-    {"apiVersion": "argoproj.io.example.org/v1alpha1"},
-    {"kind": "CronWorkflow"},
-    {"name": "../../secrets/s"},
-    {"name": ""},
-]
-
-
-@pytest.mark.parametrize("other", OTHERS, ids=str)
-def test_what_is_no_workflow_owns_no_job(other):
-    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
-    assert owner_of(owned({**owner, **other})) is None
+        assert due(TFJob(), item, NOW, why_abandoned=asked, has_pods=asked) is None
 
 
 def test_what_a_job_says_of_itself():
@@ -186,24 +133,3 @@ def test_what_a_job_says_when_nothing_is_set():
     noted = annotations(spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}))
     assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy(deadline=7 * 86400)
     assert retention_policy({"metadata": {}}) == RetentionPolicy()
-
-
-STEPS = {
-    "wf.train": "wf.train",
-    "wf.train(0)": "wf.train",
-    "wf.train(12)": "wf.train",
-    "wf.root.for-loop-2.iteration-iterations(0:0).train.executor(1)": (
-        "wf.root.for-loop-2.iteration-iterations(0:0).train.executor"
-    ),
-    "wf.each(0:a)": "wf.each(0:a)",
-    "": "",
-}
-
-
-@pytest.mark.parametrize(("node", "step"), STEPS.items())
-def test_a_step_is_the_same_over_its_tries(node, step):
-    assert step_of({"metadata": {"annotations": {"workflows.argoproj.io/node-name": node}}}) == step
-
-
-def test_a_pod_of_no_workflow_is_of_no_step():
-    assert step_of({"metadata": {}}) == ""

@@ -3,7 +3,7 @@
 import pytest
 
 from tfsteps.systems.kubernetes.follow.volume_reader import find_mount, reader_pod
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherImage, _image
+from tfsteps.systems.kubernetes.launcher_pod import LauncherImage, _image
 
 CLAIM = {"name": "claim", "persistentVolumeClaim": {"claimName": "data"}}
 EXPORT = {"name": "export", "nfs": {"server": "filer", "path": "/exports"}}

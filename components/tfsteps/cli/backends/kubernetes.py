@@ -12,6 +12,7 @@ from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
 from tfsteps.console.outputs import verdict
+from tfsteps.engines.registry import find_origin
 from tfsteps.kube import access, client
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -34,7 +35,9 @@ def cluster(place: Place) -> Iterator[Runs]:
     try:
         credentials = access.find(place.context)
         api = client.Api(credentials, patience=PATIENCE_SECONDS)
-        yield Runs(api, registry.kinds(), "" if place.everywhere else place.namespace or credentials.namespace)
+        yield Runs(
+            api, registry.kinds(), "" if place.everywhere else place.namespace or credentials.namespace, find_origin
+        )
     except access.AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:

@@ -52,7 +52,7 @@ def lint(
         count += len(problems)
         for problem in problems:
             say(f"{pipeline.source}: {problem}")
-        for warning in _warnings(pipeline):
+        for warning in pipeline.missing_arguments():
             warn(f"{pipeline.source}: {warning}")
         if not problems:
             for warning in _missing(pipeline, place):
@@ -60,14 +60,6 @@ def lint(
             print(f"{pipeline.source}: {pipeline.name} for {pipeline.engine} is fine")
     if count:
         raise CommandError(f"{count} problem{'s' if count > 1 else ''}; correct the program and compile it again")
-
-
-def _warnings(compiled: Compiled) -> list[str]:
-    if compiled.engine is not Engine.ARGO:
-        return []
-    from tfsteps.engines.argo.lint import warnings  # noqa: PLC0415  one engine is enough
-
-    return warnings(compiled.text)
 
 
 def _missing(compiled: Compiled, place: Place) -> Iterator[str]:

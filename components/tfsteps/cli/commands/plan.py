@@ -15,6 +15,7 @@ from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, open_ba
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import print_json
+from tfsteps.engines.registry import find_pipeline
 from tfsteps.runs import store
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.output_paths import OutputPaths
@@ -59,7 +60,7 @@ def find_system(name: str, **where: str) -> System:
     known = registry.available()
     if name not in known:
         raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(known)}")
-    return registry.get(name, **where)
+    return registry.get(name, find_pipeline, **where)
 
 
 def check(job: TrainingJob, system: System, source: str) -> None:

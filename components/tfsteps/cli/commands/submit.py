@@ -1,5 +1,6 @@
 """`tfsteps submit`: a pipeline to an engine, now or by a schedule."""
 
+import importlib
 import pathlib
 from typing import Annotated
 
@@ -105,20 +106,10 @@ def submit(
 
 
 def _submit(engine: Engine, submission: Submission) -> int:
-    """Submit to the engine, and import only what it needs."""
-    match engine:
-        case Engine.ARGO:
-            from tfsteps.cli.submitters import argo  # noqa: PLC0415
-
-            return argo.submit(submission)
-        case Engine.KFP:
-            from tfsteps.cli.submitters import kfp  # noqa: PLC0415
-
-            return kfp.submit(submission)
-        case Engine.LOCAL:
-            from tfsteps.cli.submitters import local  # noqa: PLC0415
-
-            return local.submit(submission)
+    """Submit to the engine, and import no other."""
+    submitter = importlib.import_module(f"tfsteps.cli.submitters.{engine}")
+    code: int = submitter.submit(submission)
+    return code
 
 
 def _parameters(options: list[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from tfsteps.cli.submitters import references
 from tfsteps.cli.submitters.submission import Scheduler, Submission, check_names, print_yaml
 from tfsteps.console.messages import say, warn
 from tfsteps.engines.argo import lint
+from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.access import AccessError, find
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
@@ -24,7 +25,6 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import spec_hash
 from tfsteps.schedule import Schedule, argo, cronjob, submitter
 from tfsteps.spec import SpecError
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 from tfsteps.systems.kubernetes.system import SPEC_HASH
 
 _PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal

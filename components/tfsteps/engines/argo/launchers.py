@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.inputs import UNKNOWN
 from tfsteps.engines.argo.interface import Interface, interfaces
-from tfsteps.engines.argo.task import ARGUMENT, NODE_NAME
+from tfsteps.engines.argo.task import NODE_NAME
 from tfsteps.spec.problems import shown
 from tfsteps.spec.step_inputs import merged
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
+from tfsteps.engines.argo.node_names import without_try
 from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.spec import Problem, SpecError
 
-ARGUMENT = "--argo"
 RUN_ID = "TFSTEPS_RUN_ID"
 NODE_NAME = "TFSTEPS_NODE_NAME"
 WORKFLOW = "TFSTEPS_WORKFLOW"
@@ -20,7 +21,6 @@ ARTIFACTS = "TFSTEPS_ARTIFACTS"
 FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  of the pod's own, an emptyDir
 """Holds `outputs`, `artifacts` and `inputs`, each with one file a name."""
 
-_TRY = re.compile(r"\(\d+\)$")
 _MADE_UP = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
 
 
@@ -61,10 +61,8 @@ class ArgoTask:
         """Read a command line `--argo COMPONENT NAME=VALUE ...`.
 
         Raises:
-            ValueError: It is none, or names no component.
+            ValueError: It names no component.
         """
-        if not arguments or arguments[0] != ARGUMENT:
-            raise ValueError(f"expected `--executor_input JSON` or `{ARGUMENT} COMPONENT NAME=VALUE ...`")
         known = interfaces()
         name = arguments[1] if len(arguments) > 1 else ""
         if name not in known:
@@ -125,7 +123,7 @@ class ArgoTask:
         env = self._environment
         return Identity.checked(
             run=self._given.get("run_id") or env.get(RUN_ID) or new_run_id(),
-            task=_TRY.sub("", env.get(NODE_NAME, "")) or self._interface.name,
+            task=without_try(env.get(NODE_NAME, "")) or self._interface.name,
             pipeline=_MADE_UP.sub("", env.get(WORKFLOW, "")),
         )
 

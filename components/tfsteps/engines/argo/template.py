@@ -19,8 +19,9 @@ from hera.workflows.models import (
     VolumeMount,
 )
 
+from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import Interface
-from tfsteps.engines.argo.task import ARGUMENT, ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
+from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from tfsteps.engines.base import Task
+from tfsteps.engines.base import StepTask
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import Problem, SpecError
 from tfsteps.steps import job_step, program
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return program.run(_clean_up, argv, failed="Not everything was cleaned up")
 
 
-def _clean_up(task: Task) -> StepResult:
+def _clean_up(task: StepTask) -> StepResult:
     inputs = task.parameters
     scope: Scope = _one_of(get_args(Scope), inputs, "scope") or "siblings"
     on_end: OnEnd | None = _one_of(get_args(OnEnd), inputs, "on_end")

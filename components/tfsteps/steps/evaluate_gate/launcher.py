@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.engines.base import Task
+from tfsteps.engines.base import StepTask
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import Problem, SpecError
 from tfsteps.steps import program
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return program.run(_judge, argv, failed="The metric could not be judged")
 
 
-def _judge(task: Task) -> StepResult:
+def _judge(task: StepTask) -> StepResult:
     inputs = task.parameters
     metric, direction = inputs.get("metric") or "", inputs.get("direction") or _DIRECTIONS[0]
     if direction not in _DIRECTIONS:
@@ -36,7 +36,7 @@ def _judge(task: Task) -> StepResult:
     return StepResult(sentence, code, "the required metric did not pass")
 
 
-def _metrics(task: Task, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+def _metrics(task: StepTask, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return every metric that is known: of the output `job`, of the artifact, and as given, the later ones first."""
     job = inputs.get("job") or {}
     artifact = task.artifact("artifact")

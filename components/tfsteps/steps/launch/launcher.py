@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-from tfsteps.engines.base import Task
+from tfsteps.engines.base import StepTask
 from tfsteps.launcher.exit_codes import ExitCode, exit_code
 from tfsteps.launcher.lifecycle import begin
 from tfsteps.launcher.signals import ignore_termination
@@ -18,7 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return program.run(_launch, argv, failed="The job could not be launched")
 
 
-def _launch(task: Task) -> StepResult:
+def _launch(task: StepTask) -> StepResult:
     wanted = job_step.launch_request(task)
     printer = job_step.printer(wanted.job)
     status = _begun(wanted)

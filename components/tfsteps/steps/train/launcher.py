@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
-from tfsteps.engines.base import Task
+from tfsteps.engines.base import StepTask
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.signals import ignore_termination
 from tfsteps.steps import job_step, program
@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return program.run(_train, argv, failed="The job could not be launched")
 
 
-def _train(task: Task) -> StepResult:
+def _train(task: StepTask) -> StepResult:
     wanted = job_step.launch_request(task)
     job, system = wanted.job, wanted.system
     printer = job_step.printer(job)

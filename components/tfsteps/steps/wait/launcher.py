@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tfsteps.engines.base import Task
+from tfsteps.engines.base import StepTask
 from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import ignore_termination
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return program.run(_wait, argv, failed="The job could not be waited for")
 
 
-def _wait(task: Task) -> StepResult:
+def _wait(task: StepTask) -> StepResult:
     launched, job = _launched(task)
     printer = job_step.printer(job)
     where = {"namespace": launched.namespace} if launched.namespace else {}
@@ -34,7 +34,7 @@ def _wait(task: Task) -> StepResult:
     return job_step.end(task, job, system, status)
 
 
-def _launched(task: Task) -> tuple[JobOutput, TrainingJob]:
+def _launched(task: StepTask) -> tuple[JobOutput, TrainingJob]:
     """Return the input `job`, and the job itself. SpecError if it is not the output of a launch step."""
     try:
         launched = msgspec.convert(task.parameters.get("job"), type=JobOutput)

@@ -21,7 +21,7 @@ from tfsteps.systems.hai.logs import LATE_SECONDS, Entry, RankLog, event_time, g
 from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.hai.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import Verdict
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 TASK_SECONDS = (0.5, 5.0)
 """Shortest and longest time between two questions for the task."""
@@ -92,7 +92,8 @@ class HaiJob:
         `host` is our pod, if we are in one.
         """
         self.name, self.uid, self.created = name, chain_id, created
-        self.warnings = host.warnings if host else []
+        self._pipeline = host.pipeline if host else None
+        self.warnings = self._pipeline.warnings if self._pipeline else []
         self.warnings += client.warnings
         self.tensorboard_url = ""
         self._began = time.monotonic()
@@ -291,19 +292,19 @@ class HaiJob:
     # --- ending
 
     def _look_after(self) -> None:
-        """Do what is due: leave, stop with the Workflow, ask for the stop again."""
+        """Do what is due: leave, stop with the pipeline, ask for the stop again."""
         if self._left:
             raise LaunchError(
                 "this pod is being evicted; the task goes on, and the next attempt adopts it", retryable=True
             )
-        if self._host and self._host.failure:
-            raise LaunchError(f"task {self.name} goes on, but {self._host.failure}", retryable=True)
+        if self._pipeline and self._pipeline.failure:
+            raise LaunchError(f"task {self.name} goes on, but {self._pipeline.failure}", retryable=True)
         if self._denied_since and time.monotonic() - self._denied_since > _DENIED_SECONDS:
             raise LaunchError(f"task {self.name} goes on, for it could not be stopped: {self._denied}", retryable=True)
         if self._cause:
             if time.monotonic() - self._asked > _STOP_AGAIN_SECONDS:
                 self._ask_to_stop(self._urgent)
-        elif self._host and self._host.terminating:
+        elif self._pipeline and self._pipeline.terminating:
             self._end(self._urgent, Cause.CANCELLED)
 
     def _end(self, client: Client, cause: Cause) -> None:

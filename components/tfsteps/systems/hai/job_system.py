@@ -22,7 +22,8 @@ from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.hai.runs import stop_task
 from tfsteps.systems.hai.schema import PAUSED, STOPPED
 from tfsteps.systems.hai.verdict import verdict
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod, next_attempt
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems
 _LOOKS = 5  # for the tags of a task that another launcher has just made
@@ -39,6 +40,11 @@ class HaiSystem:
     def __init__(self) -> None:
         """Ask nothing yet."""
         self._given_up = StopFlag()
+        self._find_pipeline: FindPipeline | None = None
+
+    def join_pipeline(self, find: FindPipeline) -> None:
+        """Give the tasks to the pipeline, if any, that `find` returns for this process's pod."""
+        self._find_pipeline = find
 
     # --- what launch sees
 
@@ -54,7 +60,7 @@ class HaiSystem:
         last = max(tasks)
         state = verdict(tasks[last]).state
         reported = state is State.CANCELLED or schema.REPORTED in schema.labels(tasks[last])
-        return next_attempt(last, state, self._host, reported=reported)
+        return next_attempt(last, state, self._pipeline, reported=reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what HAI cannot do. The platform itself is asked by `start`."""
@@ -86,8 +92,9 @@ class HaiSystem:
             StoppedError: `give_up` was called meanwhile, or before, and the platform did not answer.
         """
         wanted = schema.render(job, identity, places, self._step or identity.task)
-        if self._host and self._host.workflow:
-            wanted["options"]["tags"].append(schema.workflow_tag(*self._host.workflow))
+        if self._host and self._pipeline:
+            owner = self._pipeline.owner
+            wanted["options"]["tags"].append(schema.workflow_tag(self._host.namespace, owner["name"], owner["uid"]))
         try:
             found = self._existing(wanted) or self._create(wanted)
         except RefusedError as error:
@@ -252,16 +259,21 @@ class HaiSystem:
                 yield each
 
     def _is_sibling(self, identity: Identity, task: Task) -> bool:
-        """Tell whether a finalizer cleans up a task: one of a step of its Workflow, else of its own task's folder."""
+        """Tell whether a finalizer cleans up a task: one of a step of its pipeline, else of its own task's folder."""
         step = schema.launcher(task)
-        if self._host and self._host.owner:
-            return self._host.cleans_up_after(step, detached=schema.DETACHED in schema.labels(task))
+        if self._pipeline:
+            return self._pipeline.cleans_up_after(step, detached=schema.DETACHED in schema.labels(task))
         return pathlib.PurePath(step).parent == pathlib.PurePath(identity.task).parent
 
     @property
     def _step(self) -> str:
-        """The node of the Workflow that this launcher is for; empty = there is no Workflow."""
-        return self._host.step if self._host else ""
+        """The step of the pipeline that this launcher is for; empty = there is no pipeline."""
+        return self._pipeline.step if self._pipeline else ""
+
+    @property
+    def _pipeline(self) -> PipelineContext | None:
+        """The pipeline that this process's pod is a step of; None = it is of none."""
+        return self._host.pipeline if self._host else None
 
     @functools.cached_property
     def _client(self) -> Client:
@@ -274,4 +286,4 @@ class HaiSystem:
 
     @functools.cached_property
     def _host(self) -> LauncherPod | None:
-        return LauncherPod.find(Api(cluster.find())) if cluster.in_cluster() else None
+        return LauncherPod.find(Api(cluster.find()), self._find_pipeline) if cluster.in_cluster() else None

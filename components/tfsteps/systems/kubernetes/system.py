@@ -30,10 +30,11 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.output_folders import make_folders
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod, next_attempt
 from tfsteps.systems.kubernetes.preflight import findings
 from tfsteps.systems.kubernetes.render.pod_template import NOWHERE, gpu_problems
+from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 SPEC_HASH = f"{PREFIX}spec-hash"
 _DELETION_SECONDS = 300.0  # for the deletion of an earlier object of the job's name
@@ -59,6 +60,11 @@ class KubernetesSystem:
         self._also = also
         self._context, self._namespace = context, namespace
         self._given_up = StopFlag()
+        self._find_pipeline: FindPipeline | None = None
+
+    def join_pipeline(self, find: FindPipeline) -> None:
+        """Give the jobs to the pipeline, if any, that `find` returns for this process's pod."""
+        self._find_pipeline = find
 
     def attempt(self, run: str, task: str) -> int:
         """Return which attempt to make, or to go on with, by the task's jobs that are there."""
@@ -77,9 +83,9 @@ class KubernetesSystem:
         """Return the attempt that follows from the task's jobs, by attempt."""
         last = max(jobs)
         if "deletionTimestamp" in jobs[last]["metadata"]:
-            return last if self._host and self._host.owner else last + 1
+            return last if self._pipeline else last + 1
         state = self._kind.verdict(jobs[last]).state
-        return next_attempt(last, state, self._host, reported=retention_policy(jobs[last]).reported)
+        return next_attempt(last, state, self._pipeline, reported=retention_policy(jobs[last]).reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind cannot express. The cluster itself is asked by `start`."""
@@ -128,9 +134,9 @@ class KubernetesSystem:
         rendered = self._rendered(job, identity, places, self._where)
         try:
             rendered.annotations[LAUNCHER] = identity.task
-            if self._host and self._host.owner:
-                rendered.manifest["metadata"]["ownerReferences"] = [self._host.owner]
-                rendered.annotations[LAUNCHER] = self._host.step
+            if self._pipeline:
+                rendered.manifest["metadata"]["ownerReferences"] = [self._pipeline.owner]
+                rendered.annotations[LAUNCHER] = self._pipeline.step
             make_folders(job, places)
             adopted = self._existing(rendered)
             item = adopted or self._create(rendered, job)
@@ -162,9 +168,9 @@ class KubernetesSystem:
         noted = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         annotations: dict[str, str | None] = {DETACHED: noted} if note is Note.DETACHED else {REPORTED: noted}
         if note is Note.FOLLOWED:
-            if not (self._host and self._host.owner):
+            if not self._pipeline:
                 return
-            annotations = {LAUNCHER: self._host.step, DETACHED: None}
+            annotations = {LAUNCHER: self._pipeline.step, DETACHED: None}
         patch = {"metadata": {"uid": uid, "annotations": annotations}}
         try:
             patience = REPORT_SECONDS if note is Note.REPORTED else None
@@ -190,16 +196,16 @@ class KubernetesSystem:
         return removed
 
     def _selects(self, identity: Identity, scope: Scope, job: RetentionPolicy) -> bool:
-        """Tell whether a finalizer cleans up a job: one of a step of its Workflow, else of its own task's folder.
+        """Tell whether a finalizer cleans up a job: one of a step of its pipeline, else of its own task's folder.
 
         One that is kept for a retry of the run is not touched, unless the run is being stopped.
         """
-        if job.kept_until is not None and self._host and self._host.owner and not self._host.terminating:
+        if job.kept_until is not None and self._pipeline and not self._pipeline.terminating:
             return False
         if scope == "run":
             return True
-        if self._host and self._host.owner:
-            return self._host.cleans_up_after(job.launcher, detached=job.detached)
+        if self._pipeline:
+            return self._pipeline.cleans_up_after(job.launcher, detached=job.detached)
         return pathlib.PurePath(job.launcher).parent == pathlib.PurePath(identity.task).parent
 
     def give_up(self) -> None:
@@ -290,7 +296,12 @@ class KubernetesSystem:
 
     @functools.cached_property
     def _host(self) -> LauncherPod | None:
-        return LauncherPod.find(self._api) if access.in_cluster() else None
+        return LauncherPod.find(self._api, self._find_pipeline) if access.in_cluster() else None
+
+    @property
+    def _pipeline(self) -> PipelineContext | None:
+        """The pipeline that this process's pod is a step of; None = it is of none."""
+        return self._host.pipeline if self._host else None
 
     @property
     def _where(self) -> str:

@@ -279,7 +279,7 @@ class LocalJob:
         if exit_code and slot.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
             self._port_tries += 1
             members = frozenset(replica for replica, command in self._commands.items() if command.port)
-            self._restart(members, 0.0, new_ports=True, why=f"{slot.replica} found its port taken")
+            self._restart(members, 0.0, f"{slot.replica} found its port taken", new_ports=True)
         elif exit_code and slot.reason == "PeerLost" and self._others_may_have_failed(slot):
             self._parked.append((slot, exit_code))
             self._after(_SETTLE_SECONDS, self._unpark)
@@ -288,10 +288,8 @@ class LocalJob:
             self._decide(slot, exit_code)
 
     def _others_may_have_failed(self, slot: ReplicaProcess) -> bool:
-        parked = {each for each, _ in self._parked}
-        return any(
-            other not in parked for other in self._running() if other is not slot and other.replica.role != "evaluator"
-        )
+        judged = {slot, *(waiting for waiting, _ in self._parked)}
+        return any(other not in judged for other in self._running() if other.replica.role != "evaluator")
 
     def _unpark(self) -> None:
         if self._parked and self._phase is _Phase.ACTIVE:
@@ -301,25 +299,19 @@ class LocalJob:
             self._go_on()
 
     def _decide(self, slot: ReplicaProcess, exit_code: int) -> None:
-        succeeded = {
-            (replica.role, replica.index)
-            for replica, other in self._slots.items()
-            if other.state is ReplicaState.SUCCEEDED
-        }
-        ended = (slot.replica.role, slot.replica.index)
-        decision = self._restart_policy.judge(ended, exit_code, succeeded, slot.reason)
+        slots = self._slots.items()
+        succeeded = {replica.member for replica, other in slots if other.state is ReplicaState.SUCCEEDED}
+        decision = self._restart_policy.judge(slot.replica.member, exit_code, succeeded, slot.reason)
         if decision.action == "succeed":
             self._finish()
         elif decision.action == "fail":
             self._fail(decision.reason, decision.message, slot.replica)
         elif decision.action == "restart":
-            replicas = frozenset(
-                replica for replica in self._slots if (replica.role, replica.index) in decision.members
-            )
-            new_ports = self._job.effective_strategy == "multi_worker_mirrored"
-            self._restart(replicas, decision.delay, new_ports=new_ports, why=decision.message)
+            replicas = frozenset(Replica(*member) for member in decision.members)
+            self._restart(replicas, decision.delay, decision.message)
 
-    def _restart(self, replicas: frozenset[Replica], delay: float, *, new_ports: bool, why: str) -> None:
+    def _restart(self, replicas: frozenset[Replica], delay: float, why: str, *, new_ports: bool = False) -> None:
+        new_ports = new_ports or self._job.effective_strategy == "multi_worker_mirrored"
         self._groups = [group for group in self._groups if not group[0] <= replicas]
         self._groups.append((replicas, delay, new_ports))
         self._tell(State.RESTARTING, message=f"{why}.")
@@ -332,9 +324,8 @@ class LocalJob:
             self._end_servers()
             return
         ready = [group for group in self._groups if not any(self._slots[replica].process for replica in group[0])]
-        for group in ready:
-            self._groups.remove(group)
-            replicas, delay, new_ports = group
+        self._groups = [group for group in self._groups if group not in ready]
+        for replicas, delay, new_ports in ready:
             for replica in sorted(replicas):
                 self._report(self._slots[replica], ReplicaState.RESTARTING)
             self._after(delay, partial(self._start_again, replicas, new_ports=new_ports))
@@ -343,9 +334,8 @@ class LocalJob:
         if self._phase is _Phase.ACTIVE:
             if new_ports:
                 self._commands = self._make_commands()
-            self._spawn(
-                [replica for replica in self._slots if replica in replicas and not self._slots[replica].process]
-            )
+            ended = [replica for replica in self._slots if replica in replicas and not self._slots[replica].process]
+            self._spawn(ended)
 
     # --- ending
 

@@ -7,6 +7,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob, options_of
 from tfsteps.systems.base import Handle, Note, OnEnd, Scope
 from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.systems.pipeline import FindPipeline
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
 from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
@@ -20,6 +21,11 @@ class TfJobSystem:
     def __init__(self, context: str = "", namespace: str = "") -> None:
         """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one."""
         self._systems = {api: KubernetesSystem(kind, context, namespace) for api, kind in KINDS.items()}
+
+    def join_pipeline(self, find: FindPipeline) -> None:
+        """Give the jobs of both APIs to the pipeline of this process's pod."""
+        for system in self._systems.values():
+            system.join_pipeline(find)
 
     def _of(self, job: TrainingJob) -> KubernetesSystem:
         return self._systems[options_of(job, self.name, TfJobOptions).api]

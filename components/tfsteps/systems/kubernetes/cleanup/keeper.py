@@ -13,7 +13,7 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")
 _TEMPLATE = {  # of no pod, but policies look at it
@@ -35,7 +35,7 @@ def leave(
 ) -> str:
     """Return what becomes of a job that outlives its launcher's pod; empty = it is to be deleted.
 
-    A Workflow that is ending is not asked for anything: there is a tenth of a second.
+    If the pipeline is ending no request is sent: there is a tenth of a second.
 
     Args:
         api: The cluster.
@@ -50,9 +50,10 @@ def leave(
     """
     if host.leaves_job(api, new=new):
         return "the job goes on, and the next attempt adopts it"
-    if not (seconds and host.owner) or host.terminating or host.successor or not host.is_taken_away(api):
+    pipeline = host.pipeline
+    if not (seconds and pipeline) or pipeline.terminating or pipeline.recreates_pod or not host.is_taken_away(api):
         return ""
-    return f"the job is kept until {keep(api, resource, job, host.owner, seconds)} for a retry of the run"
+    return f"the job is kept until {keep(api, resource, job, pipeline.owner, seconds)} for a retry of the run"
 
 
 def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[str, Any], seconds: float) -> str:
@@ -64,7 +65,7 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
         api: The cluster.
         resource: Of the job object.
         job: The job object: namespace, name and uid are read.
-        owner: The ownerReference to the Workflow: with it the keeper goes, and then the job.
+        owner: The ownerReference to the run of the pipeline: with it the keeper goes, and then the job.
         seconds: For how long; rounded up to whole seconds.
 
     Raises:
@@ -103,7 +104,7 @@ def take_back(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mappi
         api: The cluster.
         resource: Of the job object.
         job: The job object as it was seen last.
-        owner: The ownerReference to the Workflow; None = there is none.
+        owner: The ownerReference to the run of the pipeline; None = there is none.
 
     Raises:
         ApiError: The job still belongs to the keeper, and goes with it.

@@ -28,7 +28,7 @@ from tfsteps.systems.kubernetes.follow.pod_logs import DRAIN_SECONDS, PodLogs
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvents
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.tensorboard_link import address
 from tfsteps.systems.kubernetes.times import by_age
 
@@ -72,7 +72,8 @@ class KubernetesJob:
         self._in_handler = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
         self._kind = kind
         self._host = host
-        self.warnings = host.warnings if host else []
+        self._pipeline = host.pipeline if host else None
+        self.warnings = self._pipeline.warnings if self._pipeline else []
         self.tensorboard_url = ""
         self._backoff = job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
         self._complaints = WarningEvents(self._urgent, self.namespace, self.name, _timestamp(meta) or time.time())
@@ -185,11 +186,15 @@ class KubernetesJob:
             return None
         api = Api(self._api.access, patience=_READ_PATIENCE_SECONDS)
         api.stopping = self._asked_to_stop
-        image, owner = (self._host.image, self._host.owner) if self._host else (None, None)
+        image, owner = self._host.image if self._host else None, self._owner
         if self._cause is None and state in (State.SUCCEEDED, State.FAILED):  # else the object is gone
             resource = self._kind.resource
             owner = {"apiVersion": resource.api, "kind": resource.kind, "name": self.name, "uid": self.uid}
         return volume_reader.read(api, item, mount, owner=owner, launcher=image, program=program)
+
+    @property
+    def _owner(self) -> Mapping[str, Any] | None:
+        return self._pipeline.owner if self._pipeline else None
 
     @property
     def _hurried(self) -> bool:
@@ -267,17 +272,17 @@ class KubernetesJob:
                 self.warnings.append(said)
 
     def _look_after(self) -> None:
-        """Do what is due: leave, stop with the Workflow, end a job that restarts too often, delete again, ask why."""
+        """Do what is due: leave, stop with the pipeline, end a job that restarts too often, delete again, ask why."""
         if self._left:
             raise LaunchError(f"this pod is being evicted; {self._left}", retryable=True)
-        if self._host and self._host.failure:
-            raise LaunchError(f"{self.name} goes on, but {self._host.failure}", retryable=True)
+        if self._pipeline and self._pipeline.failure:
+            raise LaunchError(f"{self.name} goes on, but {self._pipeline.failure}", retryable=True)
         if self._tracker.restarts <= self._backoff:
             self._over_since = None  # a pause was taken for a restart
         self._take_back()
         if self._cause:
             self._delete_again(self._cause)
-        elif self._host and self._host.terminating:
+        elif self._pipeline and self._pipeline.terminating:
             self._end(self._urgent, Cause.CANCELLED, Verdict(State.CANCELLED, "Stopped"))
         elif self._tracker.restarts > self._backoff:
             self._over_since = self._over_since or time.monotonic()
@@ -289,11 +294,11 @@ class KubernetesJob:
         self._tracker.complaint = self._complaints.look(self._tracker.is_short)
 
     def _take_back(self) -> None:
-        """Make the job this Workflow's again if it was kept for us."""
+        """Make the job this pipeline's again if it was kept for a retry."""
         if self._is_ours or KEPT_UNTIL not in (self._tracker.item["metadata"].get("annotations") or {}):
             return
         try:
-            take_back(self._urgent, self._kind.resource, self._tracker.item, self._host.owner if self._host else None)
+            take_back(self._urgent, self._kind.resource, self._tracker.item, self._owner)
         except ApiError as error:
             if error.unavailable:
                 return  # the next look tries again

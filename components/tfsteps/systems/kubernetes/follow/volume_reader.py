@@ -17,7 +17,7 @@ from tfsteps.runs.identity import MANAGED_BY, PREFIX
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.pipeline.launcher_pod import LauncherImage
+from tfsteps.systems.kubernetes.launcher_pod import LauncherImage
 
 _CONTAINER = "reader"
 _START_SECONDS = 60.0

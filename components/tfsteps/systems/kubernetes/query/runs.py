@@ -18,32 +18,34 @@ from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import MANAGED_BY, PREFIX, label_value
 from tfsteps.runs.status import Status
+from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.pods import Container
 from tfsteps.systems.kubernetes.follow.tracker import STOPPED
 from tfsteps.systems.kubernetes.follow.warning_events import EVENTS, concerns, event_time
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.pipeline.workflow import WORKFLOWS
 from tfsteps.systems.kubernetes.query.status import JobPod, job_pods, status
+from tfsteps.systems.pipeline import FindOrigin
 
-_WORKFLOW = (WORKFLOWS.api, WORKFLOWS.kind)
 _LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
 _UNSEEN = {403, 404}  # a kind that we may not see, or that the cluster has not
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One job on the cluster, as it was when it was looked at."""
+    """One job on the cluster, as it was when it was looked at.
+
+    Attributes:
+        kind: Of the job object.
+        item: The job object.
+        pods: Its pods.
+        status: What both say.
+        workflow: The name of the Workflow that it belongs to; empty = it belongs to none.
+    """
 
     kind: JobKind
     item: Mapping[str, Any]
     pods: Sequence[JobPod]
     status: Status
-
-    @property
-    def workflow(self) -> str:
-        """The name of the Workflow that it belongs to; empty = it belongs to none."""
-        owners = self.item["metadata"].get("ownerReferences") or []
-        ours = (str(each["name"]) for each in owners if (each["apiVersion"], each["kind"]) == _WORKFLOW)
-        return next(ours, "")
+    workflow: str
 
     def deleted(self, *, stopped: bool = False) -> "Job":
         """Return the same job, now that its object is gone: `stopped`, or as it says itself."""
@@ -64,11 +66,12 @@ class Runs:
         namespace: Where to look; empty = everywhere.
     """
 
-    def __init__(self, api: Api, kinds: Sequence[JobKind], namespace: str) -> None:
+    def __init__(self, api: Api, kinds: Sequence[JobKind], namespace: str, find_origin: FindOrigin) -> None:
         """Look for jobs of `kinds`; nothing is asked yet."""
         self.api = api
         self.namespace = namespace
         self._kinds = kinds
+        self._find_origin = find_origin
 
     @property
     def where(self) -> str:
@@ -97,7 +100,21 @@ class Runs:
         if len(unseen) == len(self._kinds):
             raise self._blind(unseen)
         pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if found else []
-        return _jobs(found, pods or [])
+        return self._joined(found, pods or [])
+
+    def _joined(self, found: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
+        """Return the jobs with their pods: both have the same labels."""
+        now = time.time()
+        by_labels: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        for pod in pods:
+            by_labels.setdefault(_key(pod), []).append(pod)
+        jobs = []
+        for kind, item in found:
+            own = job_pods(kind, item, by_labels.get(_key(item), []))
+            owners = item["metadata"].get("ownerReferences") or []
+            origin = self._find_origin(owners, retention_policy(item).launcher)
+            jobs.append(Job(kind, item, own, status(kind, item, own, now, origin.task), origin.workflow))
+        return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
@@ -125,7 +142,8 @@ class Runs:
                     _take(items.setdefault(resource, {}), seen)
                     if len(items) > len(self._kinds):  # all are listed
                         own = [(kind, kind.group_objects(items[kind.resource].values())) for kind in self._kinds]
-                        yield _jobs([(kind, item) for kind, found in own for item in found], items[PODS].values())
+                        found = [(kind, item) for kind, listed in own for item in listed]
+                        yield self._joined(found, items[PODS].values())
                 case other:
                     yield other
 
@@ -200,19 +218,6 @@ class Runs:
 def _selector(run: str) -> str:
     labels = {**MANAGED_BY, **({_LABELS[0]: label_value(run)} if run else {})}
     return ",".join([*(f"{key}={value}" for key, value in labels.items()), *_LABELS[bool(run) :]])
-
-
-def _jobs(found: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
-    """Join jobs and pods by what both are labelled with."""
-    now = time.time()
-    by_owner: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for item in pods:
-        by_owner.setdefault(_key(item), []).append(item)
-    jobs = []
-    for kind, item in found:
-        own = job_pods(kind, item, by_owner.get(_key(item), []))
-        jobs.append(Job(kind, item, own, status(kind, item, own, now)))
-    return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, ...]:

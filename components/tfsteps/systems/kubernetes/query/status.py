@@ -17,7 +17,6 @@ from tfsteps.systems.kubernetes.follow.ownership import is_foreign
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec
-from tfsteps.systems.kubernetes.pipeline.finalizer_scope import kubeflow_task
 from tfsteps.systems.kubernetes.render.pod_template import NOWHERE
 from tfsteps.systems.kubernetes.times import job_ended, seconds
 
@@ -51,14 +50,15 @@ def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str,
     return sorted(found, key=attrgetter("replica", "created"))
 
 
-def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float) -> Status:
-    """Return how a job stands. Without a failure summary, for that takes the log.
+def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float, task: str = "") -> Status:
+    """Return the status of a job. Without a failure summary, for that takes the log.
 
     Args:
         kind: Of the job.
         item: The job object.
         pods: Its pods, as `job_pods` gives them.
         now: Seconds since the epoch.
+        task: What people call its task; empty = as the replicas are told.
     """
     meta, roles = item["metadata"], kind.roles(item)
     created = seconds(meta["creationTimestamp"]) or now
@@ -72,7 +72,7 @@ def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: 
         if isinstance(event, ReplicaChanged):
             incarnations.see(event)
     return Status(
-        identity=_identity(item, env),
+        identity=_identity(item, env, task),
         job=meta["name"],
         uid=meta["uid"],
         namespace=meta["namespace"],
@@ -112,17 +112,13 @@ def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], crea
     return events
 
 
-def _identity(item: Mapping[str, Any], env: Mapping[str, str]) -> Identity:
-    """Return whose job it is: as the replicas are told it, for a label may hold a cut and hashed text.
-
-    A task of Kubeflow Pipelines, whose key is a uuid, is called by its name in the pipeline.
-    """
+def _identity(item: Mapping[str, Any], env: Mapping[str, str], task: str) -> Identity:
+    """Return whose job it is: as the replicas are told it, for a label may hold a cut and hashed text."""
     labels = item["metadata"].get("labels") or {}
     attempt = labels.get(f"{PREFIX}attempt", "")
-    task = env.get("TFSTEPS_TASK") or labels.get(f"{PREFIX}task", "")
     return Identity(
         run=env.get("TFSTEPS_RUN_ID") or labels.get(f"{PREFIX}run-id", ""),
-        task=kubeflow_task(retention_policy(item).launcher) or task,
+        task=task or env.get("TFSTEPS_TASK") or labels.get(f"{PREFIX}task", ""),
         attempt=int(attempt) if attempt.isdigit() else 0,
         pipeline=labels.get(f"{PREFIX}pipeline", ""),
     )

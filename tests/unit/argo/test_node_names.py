@@ -1,23 +1,10 @@
-"""Which steps a finalizer looks after, by the names of their nodes: as Argo and Kubeflow Pipelines make them."""
+"""Which steps a finalizer looks after, by the names of their nodes: as Argo makes them."""
 
 import pytest
 
-from tfsteps.systems.kubernetes.pipeline.finalizer_scope import hooked, is_leaf_of, lies_within, scope
+from tfsteps.engines.argo.node_names import hooked, lies_within, scope
 
 IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item"
-
-
-@pytest.mark.parametrize(
-    ("job", "finalizer", "expected"),
-    [
-        ("ok.root.train.executor", "ok.root.cleanup.executor", "ok.root"),
-        (f"{IN_KUBEFLOW}.train.executor", f"{IN_KUBEFLOW}.cleanup.executor", IN_KUBEFLOW),
-        ("ok.root.inner.train.executor", "ok.root.inner.cleanup.executor", "ok.root.inner"),
-        ("ok.root.condition-branches-1.condition-2.train.executor", "ok.root.cleanup.executor", "ok.root"),
-    ],
-)
-def test_kubeflow(job, finalizer, expected):
-    assert scope(job, kubeflow=True) == scope(finalizer, kubeflow=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -32,13 +19,13 @@ def test_kubeflow(job, finalizer, expected):
         ("wf", "wf", ""),
     ],
 )
-def test_argo(job, finalizer, expected):
-    assert scope(job, kubeflow=False) == scope(finalizer, kubeflow=False) == expected
+def test_the_steps_of_one_scope(job, finalizer, expected):
+    assert scope(job) == scope(finalizer) == expected
 
 
 def test_what_does_not_belong_together():
     nodes = ["wf.train", "wf.inner.train", "wf.loop(0:a).train", "wf.loop(1:a).train", "wf2.train"]
-    assert len({scope(node, kubeflow=False) for node in nodes}) == len(nodes)
+    assert len({scope(node) for node in nodes}) == len(nodes)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +63,3 @@ def test_the_node_whose_end_a_finalizer_waited_for(finalizer, expected):
 )
 def test_what_lies_below_a_node(step, node, expected):
     assert lies_within(step, node) is expected
-
-
-def test_a_task_of_kubeflow_is_a_dag_of_one_node():
-    assert is_leaf_of("ok.root.launch.executor", "ok.root.launch")
-    assert is_leaf_of("wf.launch", "wf.launch")
-    assert not is_leaf_of("ok.root.inner.launch.executor", "ok.root.inner")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfsteps.systems.kubernetes.pipeline.workflow import has_ended, is_pending, retries_lost_pod
+from tfsteps.engines.argo.workflow import has_ended, is_pending, retries_lost_pod, step_of
 
 ID, NAME = "wf-1", "wf.fit(0)"
 
@@ -78,3 +78,24 @@ def test_whether_a_step_has_ended(phase, expected, packed):
 @pytest.mark.parametrize("status", [{}, None, {"offloadNodeStatusVersion": "fnv:1"}, {"compressedNodes": "bm9uZQ=="}])
 def test_a_workflow_whose_nodes_are_elsewhere(status):
     assert has_ended({"metadata": {}, "status": status}, "wf.fit")
+
+
+STEPS = {
+    "wf.train": "wf.train",
+    "wf.train(0)": "wf.train",
+    "wf.train(12)": "wf.train",
+    "wf.root.for-loop-2.iteration-iterations(0:0).train.executor(1)": (
+        "wf.root.for-loop-2.iteration-iterations(0:0).train.executor"
+    ),
+    "wf.each(0:a)": "wf.each(0:a)",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("node", "step"), STEPS.items())
+def test_a_step_is_the_same_over_its_tries(node, step):
+    assert step_of({"metadata": {"annotations": {"workflows.argoproj.io/node-name": node}}}) == step
+
+
+def test_a_pod_of_no_workflow_is_of_no_step():
+    assert step_of({"metadata": {}}) == ""

@@ -1,4 +1,4 @@
-"""What a Workflow object says: whether it is ending, which steps have ended, whether a lost pod is made again. Pure.
+"""What a Workflow and its pods say: whether it is ending, which steps have ended, which pods are made again. Pure.
 
 Source: Argo Workflows 3.7, `workflow/controller/operator.go` (`podReconciliation`, `processNodeRetries`).
 """
@@ -8,16 +8,55 @@ import binascii
 import gzip
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from tfsteps.engines.argo.node_names import without_try
 from tfsteps.kube.client import Resource
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
+POD_LABEL = "workflows.argoproj.io/workflow"
+"""Label of the pods of a Workflow: its name."""
+
+_NODE_NAME, _NODE_ID = "workflows.argoproj.io/node-name", "workflows.argoproj.io/node-id"
 _ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}
 _TRY = re.compile(r"\((\d+)\)$")
+
+
+def name_in(owners: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name of the Workflow among the owners of an object; empty = there is none."""
+    return next((str(owner["name"]) for owner in owners if _is_workflow(owner)), "")
+
+
+def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the ownerReference of a pod to its Workflow; None = it is of none."""
+    owners: Sequence[Mapping[str, Any]] = pod["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if _is_workflow(owner) and owner.get("controller")), None)
+
+
+def _is_workflow(owner: Mapping[str, Any]) -> bool:
+    return (owner["apiVersion"], owner["kind"]) == (WORKFLOWS.api, WORKFLOWS.kind)  # others have such a kind, too
+
+
+def step_of(pod: Mapping[str, Any]) -> str:
+    """Return the name of a pod's node in its Workflow, without the number of the try; empty = it has none."""
+    return without_try(node_name(pod))
+
+
+def node_name(pod: Mapping[str, Any]) -> str:
+    """Return the name of a pod's node; empty = it has none."""
+    return _annotation(pod, _NODE_NAME)
+
+
+def node_id(pod: Mapping[str, Any]) -> str:
+    """Return the id of a pod's node; empty = it has none."""
+    return _annotation(pod, _NODE_ID)
+
+
+def _annotation(pod: Mapping[str, Any], name: str) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(name, ""))
 
 
 def terminating(workflow: Mapping[str, Any]) -> bool:
@@ -26,6 +65,19 @@ def terminating(workflow: Mapping[str, Any]) -> bool:
     return bool(
         spec.get("shutdown") or spec.get("activeDeadlineSeconds") == 0 or workflow["metadata"].get("deletionTimestamp")
     )
+
+
+def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
+    """Return how the Workflow with this uid ends or has ended; empty = it goes on.
+
+    `workflow` is the object that has its name now; None = there is none.
+    """
+    if workflow is None or workflow["metadata"]["uid"] != uid:
+        return "is gone"
+    phase = (workflow.get("status") or {}).get("phase", "")
+    if phase in ("Succeeded", "Failed", "Error"):
+        return f"has ended ({phase})"
+    return "is being stopped" if terminating(workflow) else ""
 
 
 def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

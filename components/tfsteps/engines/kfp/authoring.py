@@ -1,0 +1,62 @@
+"""Pipelines of Kubeflow Pipelines: found in a program, compiled and checked."""
+
+import pathlib
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfsteps.engines.authoring import Authoring, Document
+
+
+class KubeflowAuthoring(Authoring):
+    """Kubeflow Pipelines."""
+
+    def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:
+        """Return the functions of the program that are pipelines; those that it imports are not its own."""
+        if "kfp" not in sys.modules:
+            return {}
+        from kfp.dsl.graph_component import GraphComponent  # noqa: PLC0415  the program has imported it
+
+        def compiler(pipeline: Any) -> Callable[[], str]:
+            return lambda: _compiled(pipeline)
+
+        named = {name: value for name, value in vars(module).items() if isinstance(value, GraphComponent)}
+        return {
+            name: (pipeline, compiler(pipeline))
+            for name, pipeline in named.items()
+            if pipeline.pipeline_func.__module__ == module.__name__
+        }
+
+    def reads(self, documents: Sequence[Document]) -> bool:
+        """Tell whether the first document is a pipeline spec."""
+        return "pipelineInfo" in documents[0] or "deploymentSpec" in documents[0]
+
+    def title(self, document: Document) -> str:
+        """Return the name of the pipeline."""
+        return str(document.get("pipelineInfo", {}).get("name", "pipeline"))
+
+    def problems(self, text: str) -> list[str]:
+        """Return what fails on the back end."""
+        from tfsteps.engines.kfp import lint  # noqa: PLC0415  one engine is enough
+
+        return lint.problems(text)
+
+    def warnings(self, text: str) -> list[str]:
+        """Return what may fail on the back end."""
+        from tfsteps.engines.kfp import lint  # noqa: PLC0415
+
+        return lint.warnings(text)
+
+
+def _compiled(pipeline: Any) -> str:
+    from kfp import compiler  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "pipeline.yaml")
+        compiler.Compiler().compile(pipeline, str(file))
+        return file.read_text("utf-8")
+
+
+AUTHORING = KubeflowAuthoring()

@@ -1,0 +1,16 @@
+"""Pipelines of Kubeflow Pipelines that run on this machine: only what fails here is a problem."""
+
+from tfsteps.engines.authoring import Authoring
+
+
+class LocalAuthoring(Authoring):
+    """This machine."""
+
+    def problems(self, text: str) -> list[str]:
+        """Return what fails on this machine."""
+        from tfsteps.engines.kfp import lint  # noqa: PLC0415  one engine is enough
+
+        return lint.local_problems(text)
+
+
+AUTHORING = LocalAuthoring()

@@ -1,0 +1,39 @@
+"""The metadata of an object, checked. A list may come from anything that answers in the API server's place."""
+
+from typing import Annotated, Any
+
+import msgspec
+
+NAME = r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$"  # of an object, which goes into URLs
+_Name = Annotated[str, msgspec.Meta(pattern=NAME)]
+
+
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
+    """A reference to an object that owns another one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What every object has."""
+
+    namespace: _Name
+    name: _Name
+    uid: Annotated[str, msgspec.Meta(min_length=1)]
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: Metadata
+
+
+def metadata_of(item: Any) -> Metadata:
+    """Return the metadata of an object. ValueError if it is not what every object has."""
+    return msgspec.convert(item, _Object).metadata

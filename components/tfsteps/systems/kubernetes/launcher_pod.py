@@ -1,0 +1,130 @@
+"""The pod that this launcher runs in: its image, whether it is being evicted, and the pipeline that it is a step of."""
+
+import base64
+import contextlib
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.access import AccessError
+from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.systems.pipeline import FindPipeline, PipelineContext
+
+_NAMES = ("KFP_POD_NAME", "POD_NAME")
+
+
+class LauncherImage(msgspec.Struct, frozen=True):
+    """The image of this launcher's pod, its pull policy, and the references to its pull secrets."""
+
+    image: str
+    pull_policy: str
+    pull_secrets: Sequence[Mapping[str, Any]]
+
+
+class LauncherPod:
+    """The launcher's own pod.
+
+    Attributes:
+        namespace: Its namespace.
+        image: What the pod runs; None = its spec does not say.
+        pipeline: The pipeline that it is a step of; None = it is of none.
+    """
+
+    def __init__(self, api: Api, pod: Mapping[str, Any], find_pipeline: FindPipeline | None = None) -> None:
+        """Look at `pod` once; `find_pipeline` None = it is of no pipeline."""
+        self.namespace = str(pod["metadata"]["namespace"])
+        self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self.image = _image(pod)
+        self.pipeline: PipelineContext | None = find_pipeline(api, pod) if find_pipeline else None
+
+    @classmethod
+    def find(cls, api: Api, find_pipeline: FindPipeline | None) -> "LauncherPod | None":
+        """Return the pod of this process; None outside of pods, or where we may not read pods."""
+        names = [os.environ.get(name) for name in _NAMES]
+        name = next((name for name in names if name), "") or _name_in(_token(api)) or socket.gethostname()
+        try:
+            pod = api.get(PODS, api.access.namespace, name)
+        except ApiError as error:
+            if error.unavailable:
+                raise
+            return None
+        return cls(api, pod, find_pipeline)
+
+    def leaves_job(self, api: Api, *, new: bool = False) -> bool:
+        """Tell whether SIGTERM came because this pod is being evicted, and another one will continue its job.
+
+        A pod that is still pending for the engine may be made again, or not if the engine has just seen it run. A job
+        with progress that would be lost is left for that chance; a new one is not. Without a successor no request is
+        sent: under Kubeflow Pipelines there is a tenth of a second to delete the job.
+
+        Args:
+            api: The cluster.
+            new: This launcher has created the job.
+        """
+        pipeline = self.pipeline
+        terminating = pipeline is not None and pipeline.terminating
+        follows = pipeline is None or pipeline.recreates_pod or (pipeline.pending and not new)
+        return follows and not terminating and self.is_taken_away(api)
+
+    def is_taken_away(self, api: Api) -> bool:
+        """Tell whether this pod is being evicted or deleted, or is gone; False where it cannot be looked at."""
+        try:
+            pod = api.get(PODS, self.namespace, self._name)
+        except ApiError as error:
+            return error.missing
+        with contextlib.suppress(*MALFORMED):
+            return pod["metadata"]["uid"] != self._uid or _taken_away(pod)  # another uid: the next one is there already
+        return False
+
+
+def _image(pod: Mapping[str, Any]) -> LauncherImage | None:
+    """Return the image of a launcher's pod: that of Argo's `main`, or of the container that is not a mesh's sidecar."""
+    spec = pod.get("spec") or {}
+    default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+    names = ("main", default)
+    containers = sorted(spec.get("containers") or [], key=lambda container: container["name"] not in names)
+    if not containers:
+        return None
+    policy = containers[0].get("imagePullPolicy", "IfNotPresent")
+    return LauncherImage(containers[0]["image"], policy, spec.get("imagePullSecrets") or [])
+
+
+def _taken_away(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    disrupted = any((item.get("type"), item.get("status")) == ("DisruptionTarget", "True") for item in conditions)
+    return disrupted or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+class _Pod(msgspec.Struct):
+    name: str = ""
+
+
+class _Bound(msgspec.Struct):
+    pod: _Pod = msgspec.field(default_factory=_Pod)
+
+
+class _Claims(msgspec.Struct):
+    bound: _Bound = msgspec.field(name="kubernetes.io", default_factory=_Bound)
+
+
+def _token(api: Api) -> str:
+    """Return the ServiceAccount's token; empty where it cannot be read, which the first request reports."""
+    try:
+        return api.access.token(False)
+    except (OSError, AccessError):
+        return ""
+
+
+def _name_in(token: str) -> str:
+    """Return the name of the pod that a token was made for; empty = it does not say. A host's name may be cut short."""
+    try:
+        payload = token.split(".")[1]
+        return msgspec.json.decode(base64.urlsafe_b64decode(payload + "=="), type=_Claims).bound.pod.name
+    except (IndexError, ValueError, msgspec.DecodeError):
+        return ""

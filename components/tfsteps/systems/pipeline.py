@@ -1,0 +1,88 @@
+"""What a job system asks of the pipeline whose step launches its job. The engines implement it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
+
+from tfsteps.runs.events import State
+
+if TYPE_CHECKING:
+    from tfsteps.kube.client import Api
+
+
+class PipelineContext(Protocol):
+    """The run of a pipeline, seen from the pod of one of its steps."""
+
+    owner: Mapping[str, Any]
+    """OwnerReference to the object that the engine runs the pipeline as: whoever deletes that deletes the job."""
+
+    step: str
+    """The step whose pods launch or follow the job, the same over its retries and unique in the run."""
+
+    terminating: bool
+    """Whether the run is known to be ending: its jobs are to end, too."""
+
+    recreates_pod: bool
+    """Whether the engine certainly makes another pod for the step if this one is evicted or deleted."""
+
+    pending: bool
+    """Whether the engine has not seen this pod run yet: it may make another one if this one is lost now."""
+
+    warnings: list[str]
+    """What the launcher may not look at."""
+
+    failure: str
+    """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""
+
+    def cleans_up_after(self, step: str, *, detached: bool) -> bool:
+        """Tell whether this pod's step, a finalizer, cleans up the jobs of another step of its run.
+
+        Args:
+            step: The step that launches or follows the job.
+            detached: The job was left running on purpose, for a `wait` step that has not begun.
+        """
+
+
+FindPipeline = Callable[["Api", Mapping[str, Any]], PipelineContext | None]
+"""Given a cluster and a pod in it, returns the pipeline that the pod is a step of; None = it is of none."""
+
+
+@runtime_checkable
+class PipelineMember(Protocol):
+    """A job system whose jobs belong to the pipeline whose step launches them."""
+
+    def join_pipeline(self, find: FindPipeline) -> None:
+        """Look for that pipeline by `find`, when it is first needed."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a job comes from, by the names that people know. Empty = none.
+
+    Attributes:
+        workflow: The name of the object that the engine runs its pipeline as.
+        task: The task's name in the pipeline, if the replicas are told another one.
+    """
+
+    workflow: str = ""
+    task: str = ""
+
+
+FindOrigin = Callable[[Sequence[Mapping[str, Any]], str], Origin]
+"""Given the ownerReferences of a job and the step that launched it, returns its origin."""
+
+
+def next_attempt(last: int, state: State, pipeline: PipelineContext | None, *, reported: bool) -> int:
+    """Return the attempt that a launcher makes, or continues.
+
+    It continues the last one until a launcher has reported its end. In a pipeline a success is reported again: the
+    engine repeats such a step only because it lost the pod.
+
+    Args:
+        last: The number of the task's last attempt.
+        state: Of its job.
+        pipeline: The launcher's pipeline; None = it is in none.
+        reported: Whether a launcher has reported the end of that job.
+    """
+    repeated = state is State.SUCCEEDED and pipeline is not None
+    return last + 1 if state.terminal and reported and not repeated else last
