@@ -17,6 +17,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.systems.base import Cause
 from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.follow.tracker import STOPPED, Tracker
 
@@ -177,6 +178,13 @@ def test_runs_name_the_workflow(server):
     assert rows[:2] == [["WORKFLOW", "RUN", "TASK"], ["nightly-x7k2p", "6d1f3d6e", "mnist"]]
     (first, *_) = json.loads("\n".join(said("runs", *K, "--output", "json")))
     assert (first["run"], first["workflow"]) == ("6d1f3d6e", "nightly-x7k2p")
+
+
+def test_a_task_of_kubeflow_is_called_by_its_name_in_the_pipeline(server):
+    job = of_workflow("nightly-x7k2p", "6d1f3d6e", 60)
+    job["metadata"]["annotations"] = {**(job["metadata"].get("annotations") or {}), LAUNCHER: "wf.root.train.executor"}
+    server.there.jobs.append(job)
+    assert [line.split()[2] for line in said("runs", *K)][:2] == ["TASK", "train"]
 
 
 def test_a_workflow_with_several_runs_or_none_is_an_error(server):
