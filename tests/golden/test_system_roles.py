@@ -5,13 +5,11 @@ import pathlib
 import pytest
 import yaml
 
-from tests.support.features import job_of
-from tfsteps.systems import registry
-from tfsteps.systems.features import FEATURES
-from tfsteps.systems.kubernetes.preflight.permissions import needed
+from tfsteps.systems import registry, roles
 
 HERE = pathlib.Path(__file__).parents[2] / "manifests/systems"
 OTHERS = [name for name in registry.on_kubernetes() if name != "kubeflow"]  # that one is in manifests/base
+SET_BY_THE_OVERLAY = ("set-by-the-overlay", "set-by-the-overlay")
 _KUSTOMIZATION = """# For `--system {name}`, beside manifests/base. In an overlay: `components: [../../systems/{name}]`.
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
@@ -19,34 +17,6 @@ resources:
 - {name}-role.yaml
 - {name}-role-binding.yaml
 """
-
-
-def dumped(item):
-    return "# Written by `make golden`.\n" + yaml.safe_dump(item, sort_keys=False, width=120)
-
-
-def role(name):
-    """Return the Role: a rule for each kind of object, but for the pods, which manifests/base grants."""
-    verbs = {}
-    for kind in registry.kinds_of(name):
-        for feature in (None, *FEATURES):
-            job = job_of(name, feature)
-            if kind.problems(job):
-                continue
-            for right in needed(kind.resource, job, kind.permissions(job)):
-                verbs.setdefault((right.group, right.plural), set()).add(right.verb)
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": f"tfsteps-{name}"},
-        "rules": [
-            {"apiGroups": [group], "resources": [plural], "verbs": sorted(verbs[group, plural])}
-            for group, plural in verbs
-            if verbs[group, plural] - _BASE.get((group, plural), set())
-        ],
-    }
-
-
 _BASE = {
     (group, plural): set(rule["verbs"])
     for rule in yaml.safe_load((HERE.parent / "base/launcher-role.yaml").read_text())["rules"]
@@ -55,13 +25,27 @@ _BASE = {
 }
 
 
+def dumped(item):
+    return "# Written by `make golden`.\n" + yaml.safe_dump(item, sort_keys=False, width=120)
+
+
+def beside_base(rules):
+    """Return the rules that grant more than manifests/base does."""
+    for rule in rules:
+        [group], [plural] = rule["apiGroups"], rule["resources"]
+        if set(rule["verbs"]) - _BASE.get((group, plural), set()):
+            yield rule
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_role_of_a_system(name, golden):
-    binding = yaml.safe_load((HERE.parent / "base/launcher-role-binding.yaml").read_text())
-    binding["metadata"]["name"] = binding["roleRef"]["name"] = f"tfsteps-{name}"
+    role = roles.role(f"tfsteps-{name}", list(beside_base(roles.rules(roles.permissions(name)))))
     golden(HERE / name / "kustomization.yaml", _KUSTOMIZATION.format(name=name))
-    golden(HERE / name / f"{name}-role.yaml", dumped(role(name)))
-    golden(HERE / name / f"{name}-role-binding.yaml", dumped(binding))
+    golden(HERE / name / f"{name}-role.yaml", dumped(role))
+    golden(
+        HERE / name / f"{name}-role-binding.yaml",
+        dumped(roles.role_binding(role["metadata"]["name"], *SET_BY_THE_OVERLAY)),
+    )
 
 
 def test_there_is_one_for_each_system():

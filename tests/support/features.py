@@ -2,19 +2,14 @@
 
 import pathlib
 
-from tfsteps import spec
+import msgspec
+
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
-from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
+from tfsteps.systems.roles import example_job
 
-BASE = {
-    "name": "mnist",
-    "image": "registry.acme.org/vision/mnist:1",
-    "command": ["python", "train.py"],
-    "roles": {"worker": {}},
-}
 IDENTITY = Identity(run="0b7c1a52-7d1e-4a0f-9d52-6a1f4f0f7b11", task="train", attempt=2, pipeline="mnist pipeline")
 PLACES = OutputPaths(output="/data/out", model="/data/out/model", logs="/data/out/logs", base_dir=pathlib.Path("/job"))
 CELLS = [(system, feature) for system in registry.NAMES for feature in FEATURES]
@@ -25,11 +20,11 @@ def level(system, feature):
 
 
 def job_of(system, feature):
-    """Return the job that asks for a feature; what a system's options must say for it is among its fields."""
-    fields = {} if feature is None else dict(FEATURES[feature].job)
-    if feature == "created_suspended" and level(system, feature) is not Level.REFUSED:
-        fields["systems"] = {system: {"suspend": True}}
-    return spec.from_plain({**BASE, **fields}, "test", registry.options())
+    """Return the job that asks for a feature."""
+    job = example_job(system, feature)
+    image = "registry.acme.org/vision/mnist:1"
+    command = job.command if feature == "entrypoint" else ("python", "train.py")
+    return msgspec.structs.replace(job, name="mnist", image=image, command=command)
 
 
 def planned(system, feature):

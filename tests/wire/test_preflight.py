@@ -178,7 +178,7 @@ PODS_ALLOWED = (rule(["*"], "", ["pods", "pods/log"]),)
 )
 def test_the_manifests_that_grant_what_is_lacking_are_named(system, rules, folders, monkeypatch):
     said = findings(Cluster(rules), monkeypatch, system=system)
-    assert f"bind the Role of {folders} to its ServiceAccount" in said
+    assert f"bind the Role of {folders} (or what `tfsteps role {system}` prints) to its ServiceAccount" in said
     for folder in folders.split(" and of "):
         assert (pathlib.Path(__file__).parents[2] / folder / "kustomization.yaml").exists()
 

@@ -6,7 +6,7 @@ import typer
 
 import tfsteps
 from tfsteps.cli.commands import compile as compiling
-from tfsteps.cli.commands import debug, files, lint, logs, pause, run, runs, stop, submit
+from tfsteps.cli.commands import debug, files, lint, logs, pause, role, run, runs, stop, submit
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ for command in (
     compiling.compile,
     lint.lint,
     submit.submit,
+    role.role,
 ):
     app.command()(command)
 

@@ -47,9 +47,10 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
 
 
 def granting(system: str, rights: Iterable[Permission]) -> str:
-    """Return the folders of this project whose Roles grant `rights` to launchers on a job system."""
+    """Return whose Roles grant `rights` to launchers on a job system."""
     own = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
-    return " and of ".join(sorted({"manifests/base" if right.resource == PODS else own for right in rights}))
+    folders = sorted({"manifests/base" if right.resource == PODS else own for right in rights})
+    return f"{' and of '.join(folders)} (or what `tfsteps role {system}` prints)"
 
 
 def denied(api: Api, namespace: str, rights: Iterable[Permission]) -> list[Permission]:

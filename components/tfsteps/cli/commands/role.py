@@ -1,0 +1,38 @@
+"""`tfsteps role`: what a cluster's administrator grants to the steps that launch jobs."""
+
+from typing import Annotated
+
+import typer
+
+from tfsteps.cli.errors import CommandError
+from tfsteps.systems import registry
+
+
+def role(
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="Name of a job system on Kubernetes.")],
+    *,
+    service_account: Annotated[
+        str, typer.Option(metavar="NAME", help="ServiceAccount of the pipeline's steps.")
+    ] = "default",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the pipeline's runs.")] = "default",
+) -> None:
+    """Print the Role and RoleBinding that launch jobs of a system.
+
+    For `kubectl apply -f -`. The Role is made from the job system itself, so this also works for one that another
+    package adds.
+    """
+    import yaml  # noqa: PLC0415  this command alone writes YAML
+
+    from tfsteps.systems import roles  # noqa: PLC0415
+
+    if system not in (known := registry.on_kubernetes()):
+        raise CommandError(f"job system {system!r} is not one on Kubernetes: use one of {', '.join(known)}")
+    name = f"tfsteps-{system}"
+    manifests = [
+        {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+        for manifest in (
+            roles.role(name, roles.rules(roles.permissions(system))),
+            roles.role_binding(name, namespace, service_account),
+        )
+    ]
+    print(yaml.safe_dump_all(manifests, sort_keys=False), end="")

@@ -1,0 +1,65 @@
+"""What Kubernetes must allow the launchers of a job system: the rules of their Role, from the system's own kinds."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tfsteps import spec
+from tfsteps.spec import TrainingJob
+from tfsteps.systems import registry
+from tfsteps.systems.capabilities import Level
+from tfsteps.systems.features import FEATURES
+from tfsteps.systems.kubernetes.preflight.permissions import Permission, needed
+
+_JOB = {"name": "example", "image": "example:1", "command": ["true"], "roles": {"worker": {}}}
+
+
+def example_job(system: str, feature: str | None) -> TrainingJob:
+    """Return a job that asks for a feature, or for nothing; what a system's options must set for it is set."""
+    fields = {} if feature is None else dict(FEATURES[feature].job)
+    if feature == "created_suspended" and registry.capabilities_of(system)[feature].level is not Level.REFUSED:
+        fields["systems"] = {system: {"suspend": True}}
+    return spec.from_plain({**_JOB, **fields}, "example", registry.options())
+
+
+def permissions(system: str) -> Iterator[Permission]:
+    """Yield what a launcher needs for every job that the system accepts; one may come several times.
+
+    Raises:
+        LaunchError: There is no such system, or its jobs are no Kubernetes objects.
+    """
+    for kind in registry.kinds_of(system):
+        for feature in (None, *FEATURES):
+            job = example_job(system, feature)
+            if not kind.problems(job):
+                yield from needed(kind.resource, job, kind.permissions(job))
+
+
+def rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
+    """Return the rules of a Role that grant some permissions: one for each kind of object, verbs in order."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for permission in permissions:
+        verbs.setdefault((permission.group, permission.plural), set()).add(permission.verb)
+    return [
+        {"apiGroups": [group], "resources": [plural], "verbs": sorted(names)}
+        for (group, plural), names in verbs.items()
+    ]
+
+
+def role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the Role of that name."""
+    return {"apiVersion": _API, "kind": "Role", "metadata": {"name": name}, "rules": rules}
+
+
+def role_binding(name: str, namespace: str, service_account: str) -> dict[str, Any]:
+    """Return the RoleBinding that gives the Role of that name to a ServiceAccount."""
+    return {
+        "apiVersion": _API,
+        "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": service_account, "namespace": namespace}],
+    }
+
+
+_GROUP = "rbac.authorization.k8s.io"
+_API = f"{_GROUP}/v1"
