@@ -16,6 +16,7 @@ PACKAGE = pathlib.Path(tfsteps.__file__).parent
 _API, _HTTP, _WATCH, _LOGS, _LINES = (
     f"kube/{name}.py" for name in ("client", "http_client", "watch", "logs", "log_lines")
 )
+_STOP = "systems/stop_controller.py"
 _SYSTEM, _JOB, _HOST = (f"systems/kubernetes/{name}.py" for name in ("system", "follow/job", "launcher_pod"))
 
 
@@ -333,13 +334,13 @@ MUTANTS = (
     ),
     Mutant(
         "sends the deletion of a stop once",
-        (Edit(_JOB, "if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:", "if False:"),),
+        (Edit(_STOP, "if time.monotonic() - self._sent > _AGAIN_SECONDS:", "if False:"),),
         {"stop": f"refused|reset|409|410|{_BUSY}|{_ELSE}", "running": "SIGTERM, API server down"},
     ),
     Mutant(
         "takes a deletion that was not answered for refused, and what is late for lost",
         (
-            Edit(_JOB, 'denied = str(error) if error.status in _DENIED else ""', "denied = str(error)"),
+            Edit(_JOB, 'return str(error) if error.status in _DENIED else ""', "return str(error)"),
             Edit(_JOB, "Cause.CANCELLED: 20.0", "Cause.CANCELLED: -1.0"),
             _HASTY,
         ),
@@ -404,9 +405,11 @@ MUTANTS = (
         (
             Edit(
                 _JOB,
-                "            api.delete(self._kind.resource, self.namespace, self.name, self.uid)\n            denied",
+                "            api.delete(self._kind.resource, self.namespace, self.name, self.uid)\n"
+                "        except ApiError as error:\n"
+                "            return str(error) if",
                 '            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped"), time.time())\n'
-                "            denied",
+                "        except ApiError as error:\n            return str(error) if",
             ),
         ),
         {
@@ -421,8 +424,8 @@ MUTANTS = (
         (
             Edit(
                 _JOB,
-                "        elif self._cause is None and not self._tracker.final:\n",
-                "        elif self._cause is None:\n",
+                "        elif self._stop.cause is None and not self._tracker.final:\n",
+                "        elif self._stop.cause is None:\n",
             ),
         ),
         {"* clean-up": "SIGTERM|SIGTERM, the step alone|SIGTERM, Workflow terminated"},

@@ -266,7 +266,7 @@ def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcom
         host = LauncherPod(api, LAUNCHER)
         host.pipeline = types.SimpleNamespace(owner=workflow, warnings=[]) if workflow else None
         handle = KubernetesJob(api, TFJob(), item, JOB, host)
-        handle._tracker.final, handle._cause = JobChanged(at=0, state=state), cause
+        handle._tracker.final, handle._stop.cause = JobChanged(at=0, state=state), cause
         try:
             handle.read_folder(LOGS, [])
             found = site.body["metadata"]["ownerReferences"][0]["kind"]

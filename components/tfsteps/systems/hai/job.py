@@ -22,6 +22,7 @@ from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.hai.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.stop_controller import ServerAge, StopController
 
 TASK_SECONDS = (0.5, 5.0)
 """Shortest and longest time between two questions for the task."""
@@ -32,11 +33,11 @@ LOG_SECONDS = (1.0, 15.0)
 _SLOWER = 1.5  # the next pause over the last one, when nothing is new
 _RANKS_AT_ONCE = 4  # so many logs may be asked for at the shortest pause; more ranks share that rate
 _AWAY_SECONDS = 15.0  # the longest pause while the platform does not answer
-_STOP_AGAIN_SECONDS = 5.0
 _GONE_SECONDS = 10.0  # for which the platform must know no such task before that is believed
-_DENIED_SECONDS = 20.0  # for which a stop that is denied is tried again: a pod that ends has half a minute to say so
+_DENIED_SECONDS = dict.fromkeys(
+    Cause, 20.0
+)  # for which a stop that is denied is tried again: a pod that ends has half a minute to say so
 _URGENT_SECONDS = 3.0  # for an answer to the stop: the next signal is heard only then
-_ROUNDING_SECONDS = 2.0  # the platform tells its time in whole seconds
 _LAST_READS = 20
 _WITH_MESSAGES = (State.FAILED, State.LOST)
 _MESSAGE_PAUSES = (0.0, 1.0)  # seconds before each look for them
@@ -96,8 +97,10 @@ class HaiJob:
         self.warnings = self._pipeline.warnings if self._pipeline else []
         self.warnings += client.warnings
         self.tensorboard_url = ""
-        self._began = time.monotonic()
-        self._age: float | None = None
+        self._server_age = ServerAge()
+        self._stop = StopController(
+            self._send_stop, f"task {name} goes on, for it could not be stopped", _DENIED_SECONDS
+        )
         self._client = client
         self._urgent = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
         # The signal handler's own, used by nothing else: it may come while we hold a lock of another client's pool.
@@ -110,11 +113,6 @@ class HaiJob:
         self._late = LATE_SECONDS
         self._tracker = Tracker(self._replicas)
         self._task: Mapping[str, Any] | None = None
-        self._requests = 0  # to stop, from people and engines
-        self._cause: Cause | None = None
-        self._asked = 0.0  # when the stop was asked for last
-        self._denied = ""  # why it may not be stopped
-        self._denied_since: float | None = None
         self._gone_since: float | None = None  # since when the platform has known no such task
         self._left = False
         self._tick_due = 0.0
@@ -123,10 +121,7 @@ class HaiJob:
     @property
     def age(self) -> float:
         """Seconds that the task existed before it was followed, by the platform's clock alone; 0 until known."""
-        if self._age is None and (now := self._client.server_time()) is not None:
-            before = now - self.created - (time.monotonic() - self._began)
-            self._age = max(0.0, before - _ROUNDING_SECONDS)
-        return self._age or 0.0
+        return self._server_age.seconds(self.created, self._client.server_time())
 
     def events(self) -> Iterator[Event]:
         """Yield what happens, in order; the last is a JobChanged to a terminal state.
@@ -172,20 +167,20 @@ class HaiJob:
             if time.monotonic() >= self._tick_due:
                 self._tick_due = time.monotonic() + TICK_SECONDS
                 yield Tick(time.time(), visible=not self._away)
-        if not self._hurried:
+        if not self._stop.hurried:
             yield from self._drain()
         yield from self._tracker.ended(self._task, time.time())
-        if self._tracker.last().state in _WITH_MESSAGES and not self._hurried:
+        if self._tracker.last().state in _WITH_MESSAGES and not self._stop.hurried:
             self._read_messages()
         yield self._tracker.last()
 
     def stop(self, cause: Cause) -> None:
         """Ask the platform to stop the task, and return. Asked again, hurry. Safe in a signal handler."""
-        self._requests += cause is Cause.CANCELLED
-        if self._hurried:
+        self._stop.requests += cause is Cause.CANCELLED
+        if self._stop.hurried:
             message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
             self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
-        elif self._cause is None and not self._tracker.final:
+        elif self._stop.cause is None and not self._tracker.final:
             if cause is Cause.CANCELLED and self._host and self._host.leaves_job(self._cluster):
                 self._left = True
                 return
@@ -196,10 +191,6 @@ class HaiJob:
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Do nothing: the platform has removed the pods, and its record of the task cannot be removed."""
-
-    @property
-    def _hurried(self) -> bool:
-        return self._requests > 1
 
     # --- asking
 
@@ -299,27 +290,21 @@ class HaiJob:
             )
         if self._pipeline and self._pipeline.failure:
             raise LaunchError(f"task {self.name} goes on, but {self._pipeline.failure}", retryable=True)
-        if self._denied_since and time.monotonic() - self._denied_since > _DENIED_SECONDS:
-            raise LaunchError(f"task {self.name} goes on, for it could not be stopped: {self._denied}", retryable=True)
-        if self._cause:
-            if time.monotonic() - self._asked > _STOP_AGAIN_SECONDS:
-                self._ask_to_stop(self._urgent)
+        if self._stop.cause:
+            self._stop.look_after(self._urgent)
         elif self._pipeline and self._pipeline.terminating:
             self._end(self._urgent, Cause.CANCELLED)
 
     def _end(self, client: Client, cause: Cause) -> None:
-        self._cause = cause
         self._tracker.stopping = Verdict(State.CANCELLED, "Stopped")
-        self._ask_to_stop(client)
+        self._stop.begin(cause, client)
 
-    def _ask_to_stop(self, client: Client) -> None:
-        self._asked, denied = time.monotonic(), ""
+    def _send_stop(self, client: Client) -> str:
+        """Ask the platform to stop the task; return why that is denied, empty if it is not."""
         try:
             if PAUSED in labels(self._task or {}):  # it is stopped already, and nobody is to let it go on
                 client.tag(self.uid, PAUSED, on=False)
             client.stop_once(self.uid)
         except ApiError as error:
-            denied = "" if error.unavailable else str(error)
-        self._asked = time.monotonic()  # `_look_after` tries again
-        self._denied, since = denied, self._denied_since or self._asked
-        self._denied_since = since if denied else None
+            return "" if error.unavailable else str(error)
+        return ""

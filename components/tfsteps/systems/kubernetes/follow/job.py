@@ -31,11 +31,10 @@ from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.tensorboard_link import address
 from tfsteps.systems.kubernetes.times import by_age
+from tfsteps.systems.stop_controller import ServerAge, StopController
 
-_DELETE_AGAIN_SECONDS = 5.0
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is heard only then
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
-_ROUNDING_SECONDS = 2.0  # the API server tells its time in whole seconds
 _READ_PATIENCE_SECONDS = 10.0  # with the API server, for what a pod reads for us
 _DENIED = {401, 403}
 _DENIED_SECONDS = {Cause.CANCELLED: 20.0, Cause.LAUNCHER: 20.0, Cause.DEADLINE: 300.0}
@@ -65,8 +64,7 @@ class KubernetesJob:
         meta = item["metadata"]
         self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
         self._api = api
-        self._began = time.monotonic()
-        self._age: float | None = None
+        self._server_age = ServerAge()
         self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
         # The signal handler's own, used by nothing else: it may come while we hold a lock of another client's pool.
         self._in_handler = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
@@ -81,7 +79,8 @@ class KubernetesJob:
         self._keep_seconds = job.on_evicted or 0.0
         self._left = ""  # what becomes of the job that this launcher leaves; empty = it does not leave
         self._is_ours = False  # an earlier launcher's keeper, if there was one, does not own it any more
-        self._requests = 0  # to stop, from people and engines
+        what = f"{kind.resource.kind} {self.namespace}/{self.name} goes on, for it could not be deleted"
+        self._stop = StopController(self._delete, what, _DENIED_SECONDS)
         self._asked_to_stop = StopFlag()
         self._tracker = Tracker(kind, item, self._replicas, time.time())
         self.created = time.time() - self.age
@@ -89,21 +88,12 @@ class KubernetesJob:
         self._tick_due = 0.0
         self._logs = PodLogs(api, self.namespace, kind.container, self._queue.put)
         self._vanished: set[str] = set()  # uids of the pods that were gone when the job ended, before we had heard
-        self._cause: Cause | None = None
-        self._denied = ""  # why it may not be deleted
-        self._denied_since: float | None = None
-        self._asked = 0.0  # when the deletion was asked for last
         self._pods_known = False  # pods were seen, or it was said why they cannot be
 
     @property
     def age(self) -> float:
         """Seconds that the object existed before it was followed, by the API server's clock alone; 0 until known."""
-        if self._age is None:
-            created, now = _timestamp(self._tracker.item["metadata"]), self._api.server_time()
-            if created is not None and now is not None:
-                before = now - created - (time.monotonic() - self._began)
-                self._age = max(0.0, before - _ROUNDING_SECONDS)
-        return self._age or 0.0
+        return self._server_age.seconds(_timestamp(self._tracker.item["metadata"]), self._api.server_time())
 
     def events(self) -> Iterator[Event]:
         """Yield what happens, in order; the last is a JobChanged to a terminal state.
@@ -136,13 +126,13 @@ class KubernetesJob:
     def stop(self, cause: Cause) -> None:
         """Delete the job object and return; its pods go with it. Asked again, hurry. Safe in a signal handler."""
         if cause is Cause.CANCELLED:
-            self._requests += 1
+            self._stop.requests += 1
             self._asked_to_stop.set()
-        if self._hurried:
+        if self._stop.hurried:
             rest = f"kubectl delete {self._kind.resource.plural} {self.name} --namespace {self.namespace}"
             message = f"its end was not waited for; if it is still there: {rest}"
             self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
-        elif self._cause is None and not self._tracker.final:
+        elif self._stop.cause is None and not self._tracker.final:
             api = self._in_handler if cause is Cause.CANCELLED else self._urgent
             verdict = Verdict(State.CANCELLED, "Stopped")
             if cause is Cause.CANCELLED and self._host:
@@ -157,7 +147,7 @@ class KubernetesJob:
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Remove the ended job's pods, or the object with all that belongs to it."""
-        if self._hurried:
+        if self._stop.hurried:
             return
         api = self._api.copy()
         try:
@@ -177,7 +167,7 @@ class KubernetesJob:
         from tfsteps.systems.kubernetes.follow import volume_reader  # noqa: PLC0415  most launchers need none
 
         item, state = self._tracker.item, self._tracker.final.state if self._tracker.final else State.UNKNOWN
-        if self._requests or (state is State.CANCELLED and self._cause is not Cause.DEADLINE):
+        if self._stop.requests or (state is State.CANCELLED and self._stop.cause is not Cause.DEADLINE):
             raise LaunchError("the job was stopped", retryable=False)
         mount = volume_reader.find_mount(
             volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods), folder
@@ -187,7 +177,7 @@ class KubernetesJob:
         api = Api(self._api.access, patience=_READ_PATIENCE_SECONDS)
         api.stopping = self._asked_to_stop
         image, owner = self._host.image if self._host else None, self._owner
-        if self._cause is None and state in (State.SUCCEEDED, State.FAILED):  # else the object is gone
+        if self._stop.cause is None and state in (State.SUCCEEDED, State.FAILED):  # else the object is gone
             resource = self._kind.resource
             owner = {"apiVersion": resource.api, "kind": resource.kind, "name": self.name, "uid": self.uid}
         return volume_reader.read(api, item, mount, owner=owner, launcher=image, program=program)
@@ -195,10 +185,6 @@ class KubernetesJob:
     @property
     def _owner(self) -> Mapping[str, Any] | None:
         return self._pipeline.owner if self._pipeline else None
-
-    @property
-    def _hurried(self) -> bool:
-        return self._requests > 1
 
     # --- following
 
@@ -280,8 +266,8 @@ class KubernetesJob:
         if self._tracker.restarts <= self._backoff:
             self._over_since = None  # a pause was taken for a restart
         self._take_back()
-        if self._cause:
-            self._delete_again(self._cause)
+        if self._stop.cause:
+            self._stop.look_after(self._urgent)
         elif self._pipeline and self._pipeline.terminating:
             self._end(self._urgent, Cause.CANCELLED, Verdict(State.CANCELLED, "Stopped"))
         elif self._tracker.restarts > self._backoff:
@@ -317,7 +303,7 @@ class KubernetesJob:
 
     def _conclude(self, final: JobChanged) -> None:
         """End what goes on after the job's own end, such as parameter servers, where the operator does not."""
-        if self._cause or final.state not in (State.SUCCEEDED, State.FAILED):
+        if self._stop.cause or final.state not in (State.SUCCEEDED, State.FAILED):
             return
         try:
             apply(self._urgent, self._kind.stop_stragglers(self._tracker.item), self.namespace, self.uid)
@@ -325,28 +311,16 @@ class KubernetesJob:
             self.warnings.append(f"What the ended job leaves running could not be ended: {error}")
 
     def _end(self, api: Api, cause: Cause, verdict: Verdict) -> None:
-        self._cause = cause
         self._tracker.stopping = verdict
-        self._delete(api)
+        self._stop.begin(cause, api)
 
-    def _delete(self, api: Api) -> None:
-        self._asked = time.monotonic()
+    def _delete(self, api: Api) -> str:
+        """Delete the job object; return why that is denied, empty if it is not."""
         try:
             api.delete(self._kind.resource, self.namespace, self.name, self.uid)
-            denied = ""
         except ApiError as error:
-            denied = str(error) if error.status in _DENIED else ""
-        self._asked = time.monotonic()  # `_look_after` tries again
-        self._denied, since = denied, self._denied_since or self._asked
-        self._denied_since = since if denied else None
-
-    def _delete_again(self, cause: Cause) -> None:
-        """Ask for the deletion again when it is time, and give up if it is denied for too long."""
-        if self._denied_since and time.monotonic() - self._denied_since > _DENIED_SECONDS[cause]:
-            what = f"{self._kind.resource.kind} {self.namespace}/{self.name}"
-            raise LaunchError(f"{what} goes on, for it could not be deleted: {self._denied}", retryable=True)
-        if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:
-            self._delete(self._urgent)
+            return str(error) if error.status in _DENIED else ""
+        return ""
 
     # --- logs
 
@@ -354,20 +328,20 @@ class KubernetesJob:
         """Yield how the replicas ended and what they printed last, however much; who runs on is not waited for."""
         end = time.monotonic() + DRAIN_SECONDS
         yield from self._last_look()
-        while not self._pods_known and time.monotonic() < end and not self._hurried:
+        while not self._pods_known and time.monotonic() < end and not self._stop.hurried:
             yield from (event for event in self._next() if not isinstance(event, JobChanged))
         if not self._pods_known:
             yield from self._no_pods(self._pod_watch.error or "its pods were not listed in time")
         self._logs.end(self._tracker.pods)
         ended = {self._tracker.replica(each.uid) for each in self._tracker.pods.values() if each.program_ended}
-        while self._more_is_coming and time.monotonic() < end and not self._hurried:
+        while self._more_is_coming and time.monotonic() < end and not self._stop.hurried:
             for event in self._next():
                 if not isinstance(event, JobChanged):
                     yield event
                 if isinstance(event, LogLines) and event.replica in ended and not event.sidecar:
                     # only now: who takes lines may be slow
                     end = time.monotonic() + DRAIN_SECONDS
-        if not self._hurried:
+        if not self._stop.hurried:
             yield from self._logs.gaps(ended)
         self.warnings += self._logs.warnings()
 
