@@ -83,7 +83,8 @@ def test_a_job_that_prints_little_takes_29_mib(tmp_path):
 
     with serve(script) as server:
         command = [sys.executable, "-c", LAUNCHER, server.access().server, str(tmp_path / "log"), json.dumps(tfjob())]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        for _ in range(2):  # the first one may compile modules, which takes memory
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert int(done.stderr) < 29 << 10, "KiB"
 
 
