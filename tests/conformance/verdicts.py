@@ -179,7 +179,7 @@ JOB_CASES = {
     ),
     "an image cannot be pulled": JobCase(
         needs=_features("deadlines"),
-        job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "25s"}, **sh("true")},
+        job={"roles": _WORKER, "image": "registry.invalid/none:1", "deadlines": {"pending": "45s"}, **sh("true")},
         ends=(11, State.FAILED, "DeadlineExceeded"),
         says=r"(ErrImagePull|ImagePullBackOff).*registry.invalid/none:1",
         left=(0, 0),

@@ -6,6 +6,7 @@ import time
 import pytest
 import yaml
 
+from tests.cluster import images
 from tests.conformance import operators
 from tests.controllers import install as controllers
 from tests.janitor.conftest import IMAGE, JOBS, LONG
@@ -20,6 +21,7 @@ from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.query.status import job_ended
 
 KEPT_SECONDS = 2
+VERSIONED = "registry.local/busybox:1"  # a TrainJob takes no pull policy: by its tag this image need not be pulled
 pytestmark = pytest.mark.cluster
 
 OTHERS = [name for name in registry.on_kubernetes() if name != "kubeflow"]
@@ -58,8 +60,9 @@ def jobs(stage, cluster):
         "foreign": foreign(stage, "foreign", ownerReferences=[owners["stopped"]]),
         "others": foreign(stage, "others", labels={"app.kubernetes.io/managed-by": "helm"}),
     }
-    kept = {"keep_for": f"{KEPT_SECONDS}s", "on_end": "keep", "restart": "never"}
+    kept = {"keep_for": f"{KEPT_SECONDS}s", "on_end": "keep", "restart": "never", "image": VERSIONED}
     scripts = {name: "exit 3" if ENDS[name] is State.FAILED else "exit 0" for name in KEPT}
+    images.load_programs(VERSIONED, {}, ["sh"])
     made |= {name: stage.job(name, scripts[name], system=system, **kept) for name, system in KEPT.items()}
     of_others = {"owner": owners["stopped"], "node": "stopped.other"}
     made |= {f"on-{name}": stage.job(f"on-{name}", system=name, **of_others) for name in OTHERS}
