@@ -67,6 +67,7 @@ def test_an_evicted_training_whose_node_is_pending_is_begun_again_by_the_pod_of_
     assert "[worker-0] up" in ended.said
 
 
+@pytest.mark.alone  # as below
 @pytest.mark.parametrize("attempt", [None, 0], ids=["no retries", "set_retry"])
 def test_an_evicted_training_that_no_pod_follows_takes_its_job_along(attempt, backend):
     """Observed on 2.15, 4 of 4: a running node becomes `Error: pod deleted`, and `set_retry` does not cover that."""
