@@ -71,7 +71,7 @@ def test_it_passes_the_checks_of_every_job_system(site):
         "no:cacheprovider",
         "-k",
         "toy",
-        "tests/unit/test_capabilities.py",
+        "tests/unit/systems/test_capabilities.py",
     ]
     env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)

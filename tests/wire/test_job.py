@@ -4,7 +4,7 @@ import datetime as dt
 import itertools
 import threading
 
-from tests.unit.kubernetes.objects import pod, tfjob
+from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.kube.client import Api

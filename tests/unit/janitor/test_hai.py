@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.hai.server import Server
-from tests.unit.janitor.fake import Fake
+from tests.unit.janitor.api_server import Fake
 from tests.wire.scripted import serve
 from tfsteps import spec
 from tfsteps.engines.argo.abandoned import Workflows

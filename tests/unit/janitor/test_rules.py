@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from tests.unit.kubernetes.objects import condition, tfjob
+from tests.unit.systems.kubernetes.objects import condition, tfjob
 from tfsteps import spec
 from tfsteps.janitor.rules import PATIENCE_SECONDS, due
 from tfsteps.systems.kubeflow.tfjob import TFJob
