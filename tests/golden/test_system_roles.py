@@ -33,8 +33,8 @@ def role(name):
             job = job_of(name, feature)
             if kind.problems(job):
                 continue
-            for right in needed(kind.resource, job, kind.permissions(job)):
-                verbs.setdefault((right.group, right.plural), set()).add(right.verb)
+            for permission in needed(kind.resource, job, kind.permissions(job)):
+                verbs.setdefault((permission.group, permission.plural), set()).add(permission.verb)
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",

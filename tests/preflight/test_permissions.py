@@ -1,4 +1,4 @@
-"""Launchers do all that they do as a ServiceAccount with exactly the rights of manifests/, and need each of them."""
+"""Launchers need no other permissions than those of manifests/, and use each of them."""
 
 import base64
 import itertools
@@ -34,12 +34,12 @@ CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 ACCOUNT = "launcher"
 IMAGE = "docker.io/library/busybox:latest"
-FOR_GANGS = {  # tests/gang runs with these rights
+FOR_GANGS = {  # tests/gang runs with these permissions
     ("get", "scheduling.x-k8s.io", "podgroups"),
     ("create", "scheduling.x-k8s.io", "podgroups"),
 }
-FOR_READERS = {("create", "", "pods")}  # tests/argo reads event files with these rights
-FOR_EVICTION = {("create", "batch", "jobs"), ("delete", "batch", "jobs")}  # tests/argo runs with these rights
+FOR_READERS = {("create", "", "pods")}  # tests/argo reads event files with these permissions
+FOR_EVICTION = {("create", "batch", "jobs"), ("delete", "batch", "jobs")}  # tests/argo runs with these permissions
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 
 
@@ -64,9 +64,9 @@ class Launcher:
         return self.process.wait(120), self.said.read_text()
 
     def requests(self):
-        """Return (status, verb, group, resource) of all that it asked, its own rights aside."""
+        """Return (status, verb, group, resource) of all that it asked, its own permissions aside."""
         rows = [line.split("\t") for line in self.record.read_text().splitlines()]
-        return [(int(status), *right) for status, *right in rows if right[1] != "authorization.k8s.io"]
+        return [(int(status), *permission) for status, *permission in rows if permission[1] != "authorization.k8s.io"]
 
     def uid(self):
         """Return its job's uid."""
@@ -149,7 +149,7 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage(cluster, tmp_path_factory):
     with namespace_of(cluster) as namespace:
-        stage = Stage(cluster, namespace, tmp_path_factory.mktemp("rights"))
+        stage = Stage(cluster, namespace, tmp_path_factory.mktemp("permissions"))
         yield stage
         for launcher in stage.launchers:
             if launcher.process.poll() is None:
@@ -268,7 +268,7 @@ def test_nothing_was_refused(life, stage):
 
 
 def test_every_right_is_needed_and_every_need_is_granted(life, stage):
-    used = {tuple(right) for launcher in stage.launchers for _, *right in launcher.requests()}
+    used = {tuple(permission) for launcher in stage.launchers for _, *permission in launcher.requests()}
     assert used == granted()
 
 

@@ -76,7 +76,7 @@ def ended(code):
     return {"phase": "Failed" if code else "Succeeded", **status}
 
 
-class Site:
+class Cluster:
     """An API server with a TFJob that succeeds, and what it does with the pod that reads.
 
     Attributes:
@@ -142,24 +142,26 @@ def fast(monkeypatch):
     monkeypatch.setattr(volume_reader, "_POLL_SECONDS", 0.02)
 
 
-def verbs(site):
-    return [(method, path) for (method, path), _ in itertools.groupby(site.asked)]
+def verbs(cluster):
+    return [(method, path) for (method, path), _ in itertools.groupby(cluster.asked)]
 
 
 def test_metrics_and_curves_come_out_of_the_log_of_a_pod():
-    site = Site({"phase": "Pending"}, RUNNING, ended(0), logs=[b"", b"unable to retrieve container logs", PRINTED])
-    status = site.read()
+    cluster = Cluster(
+        {"phase": "Pending"}, RUNNING, ended(0), logs=[b"", b"unable to retrieve container logs", PRINTED]
+    )
+    status = cluster.read()
     assert (status.metrics, status.warnings) == ({"loss": 0.5}, [])
     kept = curves.saved(Attempt.of(status.identity).curves)
     assert repr(kept) == repr(SUMMARY.charts)
     pods = [("POST", ""), ("GET", "/job-reader"), ("GET", "/job-reader/log"), ("DELETE", "/job-reader")]
-    assert verbs(site) == pods
+    assert verbs(cluster) == pods
 
 
 def test_the_pod_is_the_jobs_and_may_do_nothing():
-    site = Site(ended(0))
-    site.read()
-    meta, made = site.body["metadata"], site.body["spec"]
+    cluster = Cluster(ended(0))
+    cluster.read()
+    meta, made = cluster.body["metadata"], cluster.body["spec"]
     (container,) = made["containers"]
     assert meta["labels"] == {key: value for key, value in LABELS.items() if key != "team"}
     assert meta["ownerReferences"] == [{"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "job", "uid": "u1"}]
@@ -183,15 +185,15 @@ def test_the_pod_is_the_jobs_and_may_do_nothing():
 
 
 def test_a_launcher_that_was_restarted_takes_over_the_pod_of_the_one_before():
-    site = Site(ended(0), created=refusal(409, "AlreadyExists"))
-    assert site.read().metrics == {"loss": 0.5}
-    assert verbs(site)[-1] == ("DELETE", "/job-reader")
+    cluster = Cluster(ended(0), created=refusal(409, "AlreadyExists"))
+    assert cluster.read().metrics == {"loss": 0.5}
+    assert verbs(cluster)[-1] == ("DELETE", "/job-reader")
 
 
 def test_the_text_of_a_tag_is_no_variable():
-    site = Site(ended(0))
-    site.read(spec.from_plain({**JOB_FIELDS, "outputs": {"metrics": {"loss": "$(HOME)/loss"}}}))
-    assert site.body["spec"]["containers"][0]["args"][-1] == '{"loss": "$$(HOME)/loss"}'
+    cluster = Cluster(ended(0))
+    cluster.read(spec.from_plain({**JOB_FIELDS, "outputs": {"metrics": {"loss": "$(HOME)/loss"}}}))
+    assert cluster.body["spec"]["containers"][0]["args"][-1] == '{"loss": "$$(HOME)/loss"}'
 
 
 FORBIDDEN = refusal(403, "Forbidden", "pods is forbidden: User cannot create resource pods")
@@ -218,28 +220,28 @@ UNREAD = {
 def test_what_could_not_be_read_is_one_warning(told, why, monkeypatch):
     monkeypatch.setattr(volume_reader, "_START_SECONDS", 0.3)
     monkeypatch.setattr(volume_reader, "_RUN_SECONDS", 0.1)
-    site = Site(*told.get("statuses", [ended(0)]), created=told.get("created"), logs=told.get("logs", [PRINTED]))
-    status = site.read()
+    cluster = Cluster(*told.get("statuses", [ended(0)]), created=told.get("created"), logs=told.get("logs", [PRINTED]))
+    status = cluster.read()
     (warning,) = status.warnings
     assert re.fullmatch(f"No value of loss: the event files at {LOGS} could not be read: .*{why}.*\\.", warning)
     assert status.metrics == {}
-    assert (("DELETE", "/job-reader") in verbs(site)) is ("created" not in told)
+    assert (("DELETE", "/job-reader") in verbs(cluster)) is ("created" not in told)
 
 
 def test_a_launcher_outside_of_pods_has_no_image_to_run():
-    site = Site(ended(0))
-    (warning,) = site.read(launcher=None).warnings
+    cluster = Cluster(ended(0))
+    (warning,) = cluster.read(launcher=None).warnings
     assert "this launcher is in no pod, or may not get its own; mount claim data" in warning
-    assert site.asked == []
+    assert cluster.asked == []
 
 
 def test_sigterm_ends_the_wait_and_the_pod():
-    site = Site(UNSCHEDULABLE)
+    cluster = Cluster(UNSCHEDULABLE)
     begun = time.monotonic()
-    (warning,) = site.read(meanwhile=lambda handle: (0.3, handle.stop, [Cause.CANCELLED])).warnings
+    (warning,) = cluster.read(meanwhile=lambda handle: (0.3, handle.stop, [Cause.CANCELLED])).warnings
     assert "could not be read: this launcher was told to stop." in warning
     assert time.monotonic() - begun < 20
-    assert verbs(site)[-1] == ("DELETE", "/job-reader")
+    assert verbs(cluster)[-1] == ("DELETE", "/job-reader")
 
 
 WORKFLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
@@ -257,11 +259,11 @@ ENDS = {
 @pytest.mark.parametrize(("state", "cause", "workflow", "outcome"), ENDS.values(), ids=ENDS)
 def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcome):
     """The replicas' pods are gone: what to mount is in the job's template."""
-    site = Site(ended(0))
-    site.script = lambda asked: site.reader(asked) if "job-reader" in asked.path or asked.body else listed()
-    item = site.job("Running")
+    cluster = Cluster(ended(0))
+    cluster.script = lambda asked: cluster.reader(asked) if "job-reader" in asked.path or asked.body else listed()
+    item = cluster.job("Running")
     item["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": REPLICA}}}}
-    with serve(site.script) as server:
+    with serve(cluster.script) as server:
         api = Api(server.access(), patience=0)
         host = LauncherPod(api, LAUNCHER)
         host.pipeline = types.SimpleNamespace(owner=workflow, warnings=[]) if workflow else None
@@ -269,7 +271,7 @@ def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcom
         handle._tracker.final, handle._cause = JobChanged(at=0, state=state), cause
         try:
             handle.read_folder(LOGS, [])
-            found = site.body["metadata"]["ownerReferences"][0]["kind"]
+            found = cluster.body["metadata"]["ownerReferences"][0]["kind"]
         except LaunchError as error:
             found = str(error)
     assert found.startswith(outcome)

@@ -16,7 +16,7 @@ _KINDS = {(kind.resource.api, kind.resource.plural): kind.resource.kind for kind
 }
 
 
-class Fake:
+class FakeApiServer:
     """The objects, by (API, plural). `before(number, asked)` is called before each answer, to change them.
 
     Broken objects may be among them: they are selected by what can be read of them.

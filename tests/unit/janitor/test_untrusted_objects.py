@@ -11,7 +11,7 @@ import random
 
 import pytest
 
-from tests.unit.janitor.api_server import Fake
+from tests.unit.janitor.api_server import FakeApiServer
 from tests.unit.janitor.test_sweep import NODE, OWNER
 from tests.unit.systems.kubernetes.objects import condition
 from tfsteps import spec
@@ -78,7 +78,7 @@ FORGED = {
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
 def test_a_reference_that_is_forged_in_one_namespace_deletes_nothing_in_another(forged):
     jobs = [job("x", namespace="a", owner={**OWNER, **forged}), job("x", namespace="b")]
-    fake = Fake({JOBS: jobs, PODS: [], FLOWS: [workflow("b")]})
+    fake = FakeApiServer({JOBS: jobs, PODS: [], FLOWS: [workflow("b")]})
     _, count = fake.sweep([TFJob()])
     assert "uid-b-x" not in fake.deleted
     assert count.failures == 0
@@ -86,7 +86,7 @@ def test_a_reference_that_is_forged_in_one_namespace_deletes_nothing_in_another(
 
 
 def test_a_launcher_that_is_forged_in_one_namespace_keeps_nothing_in_another():
-    fake = Fake({JOBS: [job("x")], PODS: [launcher("a")], FLOWS: [workflow("b", "Failed")]})
+    fake = FakeApiServer({JOBS: [job("x")], PODS: [launcher("a")], FLOWS: [workflow("b", "Failed")]})
     fake.sweep([TFJob()])
     assert fake.deleted == ["uid-b-x"]
 
@@ -96,7 +96,7 @@ def test_pods_of_a_running_job_are_not_deleted_for_another_with_the_same_labels(
     busy["metadata"]["labels"] = done["metadata"]["labels"]
     theirs = [pod(busy, "y0"), pod(done, "y1", ownerReferences=pod(busy, "y")["metadata"]["ownerReferences"])]
     nobodys = pod(done, "z0", ownerReferences=[], creationTimestamp="2026-01-01T00:00:00Z")
-    fake = Fake(
+    fake = FakeApiServer(
         {JOBS: [done, busy], PODS: [*theirs, nobodys, pod(done, "x0"), launcher()], FLOWS: [workflow("b", "Failed")]}
     )
     fake.objects[PODS][-1]["metadata"]["annotations"] = {"workflows.argoproj.io/node-name": "wf.busy"}
@@ -144,7 +144,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_job_that_is_not_as_it_was_listed(change):
-    fake = Fake({JOBS: [job("x")], PODS: [], FLOWS: [workflow("b", "Failed")]})
+    fake = FakeApiServer({JOBS: [job("x")], PODS: [], FLOWS: [workflow("b", "Failed")]})
 
     def before(_number, asked):
         if asked.query.get("fieldSelector", "").startswith("metadata.name"):
@@ -157,7 +157,7 @@ def test_a_job_that_is_not_as_it_was_listed(change):
 
 
 def test_what_is_of_another_namespace_than_was_asked_for_is_not_touched():
-    class Careless(Fake):
+    class Careless(FakeApiServer):
         def answer(self, asked):
             return super().answer(
                 type(asked)(**{**{k: getattr(asked, k) for k in asked.__struct_fields__}, **_any(asked)})
@@ -223,7 +223,9 @@ def test_nonsense_deletes_nothing_and_stops_nothing(kind):
     sane = [job(f"sane{number}", kind=kind) for number in range(3)]
     due = [job(f"due{number}", kind=kind, owner={**OWNER, "uid": "gone"}) for number in range(3)]
     mad = [broken(job(f"mad{number}", kind=kind), chance) for number in range(400)]
-    fake = Fake({here: [due[0], *mad[:200], sane[0], due[1], *mad[200:], *sane[1:], due[2]], FLOWS: [workflow()]})
+    fake = FakeApiServer(
+        {here: [due[0], *mad[:200], sane[0], due[1], *mad[200:], *sane[1:], due[2]], FLOWS: [workflow()]}
+    )
     fake.objects[PODS] = [launcher("a", {**OWNER, "name": "no name"})]
     said, count = fake.sweep([kind])
     assert sorted(fake.deleted) == sorted(each["metadata"]["uid"] for each in due)
@@ -235,7 +237,7 @@ def test_nonsense_in_pods_deletes_no_others():
     chance = random.Random(15)
     done = job("x", state="Succeeded", owner={**OWNER, "uid": "gone"})
     pods = [broken(pod(done, f"p{number}"), chance) for number in range(300)]
-    fake = Fake({JOBS: [done], PODS: [pod(done, "first"), *pods, pod(done, "last")], FLOWS: [workflow()]})
+    fake = FakeApiServer({JOBS: [done], PODS: [pod(done, "first"), *pods, pod(done, "last")], FLOWS: [workflow()]})
     fake.sweep([TFJob()])
     assert {"first", "last"} <= set(fake.deleted)
     uid = done["metadata"]["uid"]

@@ -138,7 +138,7 @@ def test_a_launcher_that_stands_still_again_and_again_gets_there():
     assert any(follower.tick(60) for _ in range(20))
 
 
-def story(chance):
+def random_scenario(chance):
     """Yield steps of a job's life: ticks, some of them late or blind, and events with any stamp."""
     wild = [0.0, -1e9, 1e12, float("inf"), float("nan"), 1e9]
     for _ in range(chance.randrange(20, 400)):
@@ -157,16 +157,16 @@ def story(chance):
 
 def test_no_deadline_passes_before_its_time():
     """Whatever happens: each deadline needs its seconds between ticks at which the job was visible, without a stall."""
-    passed = {name for seed in range(1000) for name in passed_in_story(random.Random(seed))}
+    passed = {name for seed in range(1000) for name in passed_in_scenario(random.Random(seed))}
     assert passed == {"queue", "pending", "running", "no_progress", "total"}
 
 
-def passed_in_story(chance):
+def passed_in_scenario(chance):
     limits = {name: chance.choice([None, 1.0, 5.0, 30.0]) for name in ("queue", "pending", "running", "no_progress")}
     age, total = chance.choice([0.0, 0.0, 20.0]), chance.choice([30.0, 100.0])
     follower = Follower(age=age, **limits, total=total)
     visible, silent, was_visible, states, passed = 0.0, 0.0, True, [], set()
-    for step in story(chance):
+    for step in random_scenario(chance):
         if not isinstance(step, tuple):
             follower.see(step)
             states += [step.state] if isinstance(step, JobChanged) else []

@@ -52,16 +52,16 @@ def test_the_launcher_may_do_what_it_cannot_do_without():
     )
     fields = {"name": "a", "image": "i", "roles": {"worker": {}}}
     jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}})]
-    wanted = [right for job in jobs for right in needed(TFJob.resource, job, TFJob().permissions(job))]
-    rights = {(right.verb, right.group, right.plural) for right in wanted}
-    assert rights - granted == set()
+    wanted = [permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))]
+    permissions = {(permission.verb, permission.group, permission.plural) for permission in wanted}
+    assert permissions - granted == set()
     optional = {
         ("get", "", "pods"): "its own pod",
         ("create", "", "pods"): "one that reads event files",
         ("create", "batch", "jobs"): "the keeper of a job whose launcher was evicted",
         ("delete", "batch", "jobs"): "that keeper",
     }
-    assert granted - rights == optional.keys(), "what it does without"
+    assert granted - permissions == optional.keys(), "what it does without"
 
 
 def test_of_secrets_one_may_be_read_where_artifacts_are_stored():

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import finished
 from tests.unit.cli.command import said, tfsteps
-from tests.unit.cli.statuses import DIGEST, saved
+from tests.unit.cli.statuses import FAILURE, saved
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 
@@ -51,7 +51,7 @@ def test_a_launcher_that_died_leaves_what_it_started_on_a_cluster(namespace, res
 
 
 def test_foreign_text_harms_no_terminal():
-    saved(state=State.FAILED, failure=DIGEST, message="\x1b[2J")
+    saved(state=State.FAILED, failure=FAILURE, message="\x1b[2J")
     saved(("worker-0", b"\x1b[2Jloud"), run="r2")
     lines = said("debug", "r1") + said("debug", "r2")
     assert "  [worker-0]  loud" in lines

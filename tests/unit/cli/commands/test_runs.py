@@ -8,7 +8,7 @@ import types
 import pytest
 
 from tests.unit.cli.command import said, tfsteps
-from tests.unit.cli.statuses import DIGEST, saved, status
+from tests.unit.cli.statuses import FAILURE, saved, status
 from tfsteps.cli.backends import local
 from tfsteps.console.text import iso
 from tfsteps.runs.events import State
@@ -59,9 +59,9 @@ def test_names_of_200_characters_stay_whole_where_no_terminal_is():
 
 
 def test_show_tells_why_a_job_failed():
-    saved(state=State.FAILED, failure=DIGEST, metrics={"loss": 0.25}, warnings=["image is not used"])
+    saved(state=State.FAILED, failure=FAILURE, metrics={"loss": 0.25}, warnings=["image is not used"])
     lines = said("show", "latest")
-    assert lines[-1] == f"mnist failed after 1m01s: {DIGEST.summary}"
+    assert lines[-1] == f"mnist failed after 1m01s: {FAILURE.summary}"
     for expected in (
         "warning      image is not used",
         "metrics      loss 0.25",
@@ -87,18 +87,18 @@ def test_show_has_a_row_for_each_replica():
 
 
 def test_show_as_json_has_the_whole_status():
-    attempt = saved(state=State.FAILED, failure=DIGEST, metrics={"ended": 1e300})
+    attempt = saved(state=State.FAILED, failure=FAILURE, metrics={"ended": 1e300})
     (shown,) = json.loads("".join(said("show", "latest", "--output", "json")))["attempts"]
     written = attempt.status()
     assert shown["folder"] == str(attempt.folder)
     assert shown["ended"] == iso(written.ended)
     assert shown["metrics"] == {"ended": 1e300}, "a metric is no time, whatever its name"
-    assert shown["failure"]["tail"] == DIGEST.tail
+    assert shown["failure"]["tail"] == FAILURE.tail
     assert shown["replicas"][1]["incarnations"][0]["started"] == iso(written.replicas[1].incarnations[0].started)
 
 
 def test_escape_sequences_of_a_job_do_not_reach_the_terminal():
-    saved(state=State.FAILED, failure=DIGEST, message="\x1b[2Jgone", task="a\x1b[1;1Hb")
+    saved(state=State.FAILED, failure=FAILURE, message="\x1b[2Jgone", task="a\x1b[1;1Hb")
     for command in (("show", "latest"), ("runs",)):
         assert "\x1b" not in "".join(said(*command))
 

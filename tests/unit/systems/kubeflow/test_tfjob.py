@@ -1,4 +1,4 @@
-"""What a TFJob says about its job: every trap of its conditions is a row."""
+"""What a TFJob says about its job: a case for each trap of its conditions."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.systems.kubeflow.tfjob import TFJob
 
 OVER = condition("Running", "False")
-ROWS = {
+CASES = {
     "no status at all": (tfjob(), State.PENDING, ""),
     "created only: the operator has seen it": (tfjob("Created"), State.PENDING, "Created"),
     "created and suspended by a person": (
@@ -39,7 +39,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize(("item", "state", "reason"), ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize(("item", "state", "reason"), CASES.values(), ids=CASES)
 def test_verdict(item, state, reason):
     found = TFJob().verdict(item)
     assert (found.state, found.reason) == (state, reason)

@@ -43,7 +43,7 @@ UP = {"type": "worker", "replicas": [{"name": "job-worker-0", "phase": "Pending"
 OLD_UP = {"type": "worker", "replicaStatus": UP["replicas"]}
 WAITING = {"type": "worker", "replicas": [{"name": "job-worker-0", "phase": "Pending"}]}
 OURS = {PAUSED: "true"}
-ROWS = {
+CASES = {
     "no status at all": (item(), State.PENDING, ""),
     "pending": (item("Pending", "Initialized"), State.PENDING, "Created"),
     "running": (item("Running", "Initialized", "Running", NOT_FAILED), State.RUNNING, ""),
@@ -101,7 +101,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize(("found", "state", "reason"), ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize(("found", "state", "reason"), CASES.values(), ids=CASES)
 def test_verdict(found, state, reason):
     verdict = KIND.verdict(found)
     assert (verdict.state, verdict.reason) == (state, reason)

@@ -25,7 +25,7 @@ def item(phase="", state="", reason="", *, failed=(), annotations=(), restart="N
     }
 
 
-ROWS = {
+CASES = {
     "no status at all": ({"metadata": {}, "spec": {}}, State.PENDING, ""),
     "not looked at": (item(), State.PENDING, ""),
     "creating": (item("Creating", "Running"), State.PENDING, "Creating"),
@@ -49,7 +49,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize(("found", "state", "reason"), ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize(("found", "state", "reason"), CASES.values(), ids=CASES)
 def test_verdict(found, state, reason):
     verdict = KIND.verdict(found)
     assert (verdict.state, verdict.reason) == (state, reason)
@@ -182,7 +182,9 @@ def test_an_evaluator_is_a_job_beside_the_tfjob():
     assert set(config["cluster"]) == {"chief", "worker"}
     assert KIND.roles(job_and_evaluator.observed())["evaluator"].template is pod
     assert KIND.roles(made)["evaluator"].replicas == 1
-    wanted = {f"{right.verb} {right.plural}" for right in KIND.permissions(job(CHIEF | {"evaluator": {}}))}
+    wanted = {
+        f"{permission.verb} {permission.plural}" for permission in KIND.permissions(job(CHIEF | {"evaluator": {}}))
+    }
     assert {"create jobs", "patch jobs", "list jobs"} == wanted
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.systems.kubernetes.follow.test_tracker import W0, W1, Story, leaving
+from tests.unit.systems.kubernetes.follow.test_tracker import W0, W1, Scenario, leaving
 from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.systems import registry
@@ -94,10 +94,10 @@ ORDERS = {
 
 @pytest.mark.parametrize("seen", ORDERS.values(), ids=ORDERS)
 def test_pods_of_the_job_that_had_the_name_before_are_no_restarts(seen):
-    story = Story().pods(*seen)
-    assert story.tracker.restarts == 0
-    assert story.tracker.pods.keys() == {"p0", "p1"}, "what is removed with the job"
-    assert [story.replica(each) for each in (W0, W1)] == [[("running", 0)]] * 2
+    scenario = Scenario().pods(*seen)
+    assert scenario.tracker.restarts == 0
+    assert scenario.tracker.pods.keys() == {"p0", "p1"}, "what is removed with the job"
+    assert [scenario.replica(each) for each in (W0, W1)] == [[("running", 0)]] * 2
 
 
 def test_a_pod_that_was_taken_for_ours_before_it_was_being_deleted_is_given_back():
@@ -106,13 +106,13 @@ def test_a_pod_that_was_taken_for_ours_before_it_was_being_deleted_is_given_back
     gone = {**old, "metadata": {**old["metadata"], "deletionTimestamp": AFTER}}
     job = tfjob("Running")
     job["metadata"]["creationTimestamp"] = AT
-    story = Story().job(Changed(job)).pods(Changed(old), Changed(gone))
-    assert (story.replica(), story.tracker.pods) == ([("running", 0), ("pending", 0)], {})
-    story.pods(Changed(new), Deleted(gone)).job(Listed([job]))
-    assert (story.replica()[-1], story.tracker.restarts) == (("running", 0), 0)
-    story.said += story.tracker.dismissed(story.now)
-    late = Story().job(Changed(job)).pods(Changed(old), Changed(new), Changed(gone), Deleted(gone))
-    assert (late.replica()[-1], late.tracker.restarts) == (("running", 0), 0)
+    scenario = Scenario().job(Changed(job)).pods(Changed(old), Changed(gone))
+    assert (scenario.replica(), scenario.tracker.pods) == ([("running", 0), ("pending", 0)], {})
+    scenario.pods(Changed(new), Deleted(gone)).job(Listed([job]))
+    assert (scenario.replica()[-1], scenario.tracker.restarts) == (("running", 0), 0)
+    scenario.said += scenario.tracker.dismissed(scenario.now)
+    reordered = Scenario().job(Changed(job)).pods(Changed(old), Changed(new), Changed(gone), Deleted(gone))
+    assert (reordered.replica()[-1], reordered.tracker.restarts) == (("running", 0), 0)
 
 
 def test_who_looks_at_a_job_sees_its_own_pods_alone():

@@ -18,7 +18,7 @@ P, R, S, F, AGAIN = (
 )
 
 # what had happened: (state, reason, exit code, restarts, whether it ended for good)
-ROWS = {
+EXPECTED = {
     "unschedulable": (P, "Unschedulable", None, 0, False),
     "image missing": (P, "ImagePullBackOff", None, 0, False),
     "secret missing": (P, "CreateContainerConfigError", None, 0, False),
@@ -37,10 +37,10 @@ ROWS = {
 
 
 def test_every_recorded_status_has_a_row():
-    assert ROWS.keys() == STATUSES.keys()
+    assert EXPECTED.keys() == STATUSES.keys()
 
 
-@pytest.mark.parametrize(("status", "expected"), ROWS.items(), ids=ROWS)
+@pytest.mark.parametrize(("status", "expected"), EXPECTED.items(), ids=EXPECTED)
 def test_recorded(status, expected):
     found = pod(item(status), "tensorflow")
     assert (found.state, found.reason, found.exit_code, found.restarts, found.ended) == expected

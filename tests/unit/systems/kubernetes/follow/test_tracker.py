@@ -15,8 +15,8 @@ W0, W1 = Replica("worker", 0), Replica("worker", 1)
 CANCELLED = Verdict(State.CANCELLED, "Stopped")
 
 
-class Story:
-    """A tracker of a job with two workers, and all that it said. Each thing seen takes a second."""
+class Scenario:
+    """A tracker of a job with two workers, and the events that it yields. The time between two observations is 1 s."""
 
     def __init__(self):
         self.tracker = Tracker(TFJob(), tfjob(), [W0, W1], created=0.0)
@@ -73,26 +73,26 @@ BOTH = (running("worker-0", "p0"), running("worker-1", "p1"))
 
 
 def test_it_runs_when_all_replicas_run_not_when_the_operator_says_so():
-    story = Story().job(Changed(tfjob("Created", "Running"))).pods(BOTH[0])
-    assert story.states == ["pending"]
-    assert story.pods(BOTH[1]).states == ["pending", "running"]
+    scenario = Scenario().job(Changed(tfjob("Created", "Running"))).pods(BOTH[0])
+    assert scenario.states == ["pending"]
+    assert scenario.pods(BOTH[1]).states == ["pending", "running"]
 
 
 def test_nothing_is_said_of_a_job_by_its_pods_alone():
-    story = Story().pods(*BOTH)
-    assert story.states == []
-    assert story.job(Changed(tfjob("Created"))).states == ["running"]
+    scenario = Scenario().pods(*BOTH)
+    assert scenario.states == []
+    assert scenario.job(Changed(tfjob("Created"))).states == ["running"]
 
 
 def test_a_worker_that_has_succeeded_already_counts_as_started():
-    story = Story().job(Changed(tfjob("Created"))).pods(Changed(pod("succeeded", "worker-0", "p0")), BOTH[1])
-    assert story.states[-1] == "running"
+    scenario = Scenario().job(Changed(tfjob("Created"))).pods(Changed(pod("succeeded", "worker-0", "p0")), BOTH[1])
+    assert scenario.states[-1] == "running"
 
 
 def test_a_state_is_said_once():
-    story = Story().job(*[Changed(tfjob("Created"))] * 3).pods(*BOTH, *BOTH)
-    assert story.states == ["pending", "running"]
-    assert story.replica() == [("running", 0)]
+    scenario = Scenario().job(*[Changed(tfjob("Created"))] * 3).pods(*BOTH, *BOTH)
+    assert scenario.states == ["pending", "running"]
+    assert scenario.replica() == [("running", 0)]
 
 
 STUCK = [
@@ -104,60 +104,62 @@ STUCK = [
 
 @pytest.mark.parametrize(("status", "reason"), STUCK)
 def test_why_it_does_not_start(status, reason):
-    story = Story().job(Changed(tfjob("Created"))).pods(BOTH[0], Changed(pod(status, "worker-1")))
-    last = story.said[-1]
+    scenario = Scenario().job(Changed(tfjob("Created"))).pods(BOTH[0], Changed(pod(status, "worker-1")))
+    last = scenario.said[-1]
     assert (last.state, last.reason) == (State.PENDING, reason)
     assert last.message.startswith("worker-1: ")
 
 
 def test_a_pod_that_is_stuck_after_the_job_ran_is_a_restart():
-    story = Story().job(Changed(tfjob("Created"))).pods(*BOTH, Deleted(pod("running", "worker-1", "p1")))
-    story.pods(Changed(pod("unschedulable", "worker-1", "p2")))
-    assert story.states == ["pending", "running", "restarting", "restarting"]
-    assert story.said[-1].reason == "Unschedulable"
+    scenario = Scenario().job(Changed(tfjob("Created"))).pods(*BOTH, Deleted(pod("running", "worker-1", "p1")))
+    scenario.pods(Changed(pod("unschedulable", "worker-1", "p2")))
+    assert scenario.states == ["pending", "running", "restarting", "restarting"]
+    assert scenario.said[-1].reason == "Unschedulable"
 
 
-def short(story):
-    return story.tracker.is_short()
+def short(scenario):
+    return scenario.tracker.is_short()
 
 
 def test_a_job_is_short_of_pods_until_each_replica_has_one_or_has_succeeded():
-    story = Story()
-    assert short(story)
-    assert short(story.pods(BOTH[0]))
-    assert not short(story.pods(BOTH[1]))
-    assert short(story.pods(Deleted(pod("running", "worker-1", "p1"))))
+    scenario = Scenario()
+    assert short(scenario)
+    assert short(scenario.pods(BOTH[0]))
+    assert not short(scenario.pods(BOTH[1]))
+    assert short(scenario.pods(Deleted(pod("running", "worker-1", "p1"))))
     done = pod("succeeded", "worker-1", "p2")
-    assert not short(story.pods(Changed(done), Deleted(done)))
+    assert not short(scenario.pods(Changed(done), Deleted(done)))
 
 
 def test_a_job_that_is_held_stopped_or_over_is_not_short():
-    held = Story().job(Changed(tfjob("Suspended", suspend=True)))
-    stopped, over = Story(), Story().job(Changed(tfjob("Failed")))
+    held = Scenario().job(Changed(tfjob("Suspended", suspend=True)))
+    stopped, over = Scenario(), Scenario().job(Changed(tfjob("Failed")))
     stopped.tracker.stopping = CANCELLED
     assert not any(map(short, (held, stopped, over)))
 
 
 def test_why_pods_are_not_made_is_said_while_some_are_missing():
-    story = Story().job(Changed(tfjob("Created")))
-    story.tracker.complaint = WarningEvent("FailedCreatePod", "exceeded quota")
-    story.later(1).pods(BOTH[0]).later(100)
-    assert story.states == ["pending", "pending"]
-    assert [each.message for each in story.said if isinstance(each, JobChanged)] == ["", "exceeded quota"]
-    assert story.pods(BOTH[1]).states[-1] == "running"
-    assert story.pods(Deleted(pod("running", "worker-1", "p1"))).states[-1] == "restarting"
+    scenario = Scenario().job(Changed(tfjob("Created")))
+    scenario.tracker.complaint = WarningEvent("FailedCreatePod", "exceeded quota")
+    scenario.later(1).pods(BOTH[0]).later(100)
+    assert scenario.states == ["pending", "pending"]
+    assert [each.message for each in scenario.said if isinstance(each, JobChanged)] == ["", "exceeded quota"]
+    assert scenario.pods(BOTH[1]).states[-1] == "running"
+    assert scenario.pods(Deleted(pod("running", "worker-1", "p1"))).states[-1] == "restarting"
 
 
 def test_suspended_and_resumed():
-    story = Story().job(Changed(tfjob("Created", "Suspended", suspend=True))).job(Changed(tfjob("Created"))).pods(*BOTH)
-    assert story.states == ["suspended", "pending", "running"]
+    scenario = (
+        Scenario().job(Changed(tfjob("Created", "Suspended", suspend=True))).job(Changed(tfjob("Created"))).pods(*BOTH)
+    )
+    assert scenario.states == ["suspended", "pending", "running"]
 
 
 def test_nobody_looks_at_the_job():
-    story = Story().job(Listed([tfjob()])).later(59)
-    assert story.states == ["pending"]
-    assert story.later(2).states == ["pending", "unknown"]
-    assert story.job(Changed(tfjob("Created"))).states[-1] == "pending"
+    scenario = Scenario().job(Listed([tfjob()])).later(59)
+    assert scenario.states == ["pending"]
+    assert scenario.later(2).states == ["pending", "unknown"]
+    assert scenario.job(Changed(tfjob("Created"))).states[-1] == "pending"
 
 
 # --- the job's end
@@ -183,7 +185,7 @@ ENDS = {
 
 @pytest.mark.parametrize(("seen", "final"), ENDS.values(), ids=ENDS)
 def test_end(seen, final):
-    assert Story().job(*seen).final == final
+    assert Scenario().job(*seen).final == final
 
 
 STOPS = {
@@ -197,27 +199,27 @@ STOPS = {
 
 @pytest.mark.parametrize(("seen", "final"), STOPS.values(), ids=STOPS)
 def test_end_while_we_stop_it(seen, final):
-    story = Story().pods(*BOTH)
-    story.tracker.stopping = CANCELLED
-    assert story.job(*seen).final == final
+    scenario = Scenario().pods(*BOTH)
+    scenario.tracker.stopping = CANCELLED
+    assert scenario.job(*seen).final == final
 
 
 def test_after_the_end_no_state_is_said():
-    story = Story().pods(*BOTH).job(Changed(tfjob("Succeeded")))
-    before = story.states
-    story.job(Changed(tfjob("Running")), Listed([])).pods(Listed([])).later(100)
-    assert story.states == before
-    assert story.final == ("succeeded", "TFJobSucceeded")
+    scenario = Scenario().pods(*BOTH).job(Changed(tfjob("Succeeded")))
+    before = scenario.states
+    scenario.job(Changed(tfjob("Running")), Listed([])).pods(Listed([])).later(100)
+    assert scenario.states == before
+    assert scenario.final == ("succeeded", "TFJobSucceeded")
 
 
 def test_we_may_not_look_at_the_job():
     with pytest.raises(LaunchError, match="job goes on, but cannot be watched any more: no") as caught:
-        Story().job(Refused("no", 403))
+        Scenario().job(Refused("no", 403))
     assert caught.value.retryable
 
 
 def test_we_may_not_look_at_the_pods():
-    assert Story().pods(Refused("no", 403)).job(Changed(tfjob("Succeeded"))).final == ("succeeded", "TFJobSucceeded")
+    assert Scenario().pods(Refused("no", 403)).job(Changed(tfjob("Succeeded"))).final == ("succeeded", "TFJobSucceeded")
 
 
 # --- replicas
@@ -265,19 +267,19 @@ REPLICAS = {
 
 @pytest.mark.parametrize(("seen", "said"), REPLICAS.values(), ids=REPLICAS)
 def test_replica(seen, said):
-    assert Story().pods(*seen).replica() == said
+    assert Scenario().pods(*seen).replica() == said
 
 
 def test_pods_without_labels_are_nobodys():
     stranger = pod("running")
     del stranger["metadata"]["labels"]
-    assert Story().pods(Listed([stranger]), Deleted(stranger)).replica() == []
+    assert Scenario().pods(Listed([stranger]), Deleted(stranger)).replica() == []
 
 
 def test_a_pod_that_we_took_away_has_not_failed():
-    story = Story().pods(*BOTH)
-    story.tracker.stopping = CANCELLED
-    assert story.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
+    scenario = Scenario().pods(*BOTH)
+    scenario.tracker.stopping = CANCELLED
+    assert scenario.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
 
 
 @pytest.mark.parametrize(
@@ -290,95 +292,97 @@ def test_a_pod_that_we_took_away_has_not_failed():
     ],
 )
 def test_a_pod_that_an_operator_makes_while_the_job_is_being_stopped_is_no_restart(seen):
-    story = Story().pods(*BOTH)
-    story.tracker.stopping = CANCELLED
-    story.pods(*seen, Changed(leaving("running", uid="p2")), Changed(leaving("out of memory", uid="p2")))
-    assert "failed" not in dict(story.replica())
-    assert (story.replica()[-1], story.tracker.restarts) == (("stopped", 0), 0)
+    scenario = Scenario().pods(*BOTH)
+    scenario.tracker.stopping = CANCELLED
+    scenario.pods(*seen, Changed(leaving("running", uid="p2")), Changed(leaving("out of memory", uid="p2")))
+    assert "failed" not in dict(scenario.replica())
+    assert (scenario.replica()[-1], scenario.tracker.restarts) == (("stopped", 0), 0)
 
 
 def test_a_pod_that_was_replaced_before_it_had_ended_says_why():
-    story = Story().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
-    assert story.replica() == [("running", 0), ("failed", 0), ("running", 1)]
-    failed = next(each for each in story.said if isinstance(each, ReplicaChanged) and each.state == "failed")
+    scenario = Scenario().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
+    assert scenario.replica() == [("running", 0), ("failed", 0), ("running", 1)]
+    failed = next(each for each in scenario.said if isinstance(each, ReplicaChanged) and each.state == "failed")
     assert (failed.reason, failed.exit_code, failed.place) == ("PodDeleted", None, "job-worker-0")
 
 
 def test_restarts_before_a_job_was_stopped_count():
-    story = Story().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
-    story.tracker.stopping = CANCELLED
-    story.pods(Changed(leaving("out of memory", uid="p0")), Changed(leaving("running", uid="p2")))
-    assert (story.replica()[-1], story.tracker.restarts) == (("stopped", 1), 1)
+    scenario = Scenario().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
+    scenario.tracker.stopping = CANCELLED
+    scenario.pods(Changed(leaving("out of memory", uid="p0")), Changed(leaving("running", uid="p2")))
+    assert (scenario.replica()[-1], scenario.tracker.restarts) == (("stopped", 1), 1)
 
 
 @pytest.mark.parametrize("status", ["out of memory", "about to restart"])
 def test_a_replica_that_failed_before_its_job_was_stopped_has_failed(status):
-    story = Story().pods(*BOTH, Changed(pod(status, uid="p0")))
-    story.tracker.stopping = CANCELLED
-    assert story.pods(Changed(leaving(status, uid="p0"))).replica()[-1][0] == "failed"
+    scenario = Scenario().pods(*BOTH, Changed(pod(status, uid="p0")))
+    scenario.tracker.stopping = CANCELLED
+    assert scenario.pods(Changed(leaving(status, uid="p0"))).replica()[-1][0] == "failed"
 
 
 def test_a_replica_that_crashes_again_and_again_until_its_job_is_stopped_has_failed():
-    story = Story().pods(*BOTH, Changed(pod("crash loop", uid="p0")))
-    story.tracker.stopping = CANCELLED
-    story.pods(Changed(leaving("crash loop", uid="p0")), Changed(leaving("out of memory", uid="p0")))
-    assert story.replica()[-1][0] == "failed"
+    scenario = Scenario().pods(*BOTH, Changed(pod("crash loop", uid="p0")))
+    scenario.tracker.stopping = CANCELLED
+    scenario.pods(Changed(leaving("crash loop", uid="p0")), Changed(leaving("out of memory", uid="p0")))
+    assert scenario.replica()[-1][0] == "failed"
 
 
 def test_a_pod_that_is_taken_away_after_the_end_has_not_failed():
-    story = Story().pods(*BOTH).job(Changed(tfjob("Succeeded")))
-    assert story.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
+    scenario = Scenario().pods(*BOTH).job(Changed(tfjob("Succeeded")))
+    assert scenario.pods(Deleted(pod("running", uid="p0"))).replica()[-1] == ("stopped", 0)
 
 
 def test_restarts_add_up_over_replicas_and_pods():
-    story = Story().pods(Changed(pod("crash loop", "worker-0", "p0")), running("worker-1", "p1"))
-    story.pods(Deleted(pod("running", "worker-1", "p1")), running("worker-1", "p2"))
-    assert story.tracker.restarts == 3 + 1
+    scenario = Scenario().pods(Changed(pod("crash loop", "worker-0", "p0")), running("worker-1", "p1"))
+    scenario.pods(Deleted(pod("running", "worker-1", "p1")), running("worker-1", "p2"))
+    assert scenario.tracker.restarts == 3 + 1
 
 
 def test_who_failed_first_is_the_culprit():
-    story = Story().pods(*BOTH, Changed(pod("out of memory", "worker-1", "p1")), Deleted(pod("running", uid="p0")))
-    assert story.job(Changed(tfjob("Failed"))).tracker.final.replica == W1
+    scenario = Scenario().pods(
+        *BOTH, Changed(pod("out of memory", "worker-1", "p1")), Deleted(pod("running", uid="p0"))
+    )
+    assert scenario.job(Changed(tfjob("Failed"))).tracker.final.replica == W1
 
 
 def test_nobody_failed_nobody_is_blamed():
-    assert Story().pods(*BOTH).job(Changed(tfjob("Failed"))).tracker.final.replica is None
+    assert Scenario().pods(*BOTH).job(Changed(tfjob("Failed"))).tracker.final.replica is None
 
 
 def test_the_exit_code_and_the_reason_are_passed_on():
-    story = Story().pods(running(), Changed(pod("out of memory")))
-    assert (story.said[-1].exit_code, story.said[-1].reason) == (137, "OOMKilled")
+    scenario = Scenario().pods(running(), Changed(pod("out of memory")))
+    assert (scenario.said[-1].exit_code, scenario.said[-1].reason) == (137, "OOMKilled")
 
 
 def test_a_pod_withdrawn_because_the_job_was_suspended_has_not_failed_and_its_next_one_is_no_restart():
     deleting = pod({"phase": "Failed"}, uid="p1")
     deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    story = Story().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).pods(Changed(deleting))
-    story.job(Changed(tfjob("Created"))).pods(Deleted(deleting), running(uid="p2"))
-    assert story.replica() == [("running", 0), ("stopped", 0), ("running", 0)]
-    assert story.tracker.restarts == 0
+    scenario = Scenario().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).pods(Changed(deleting))
+    scenario.job(Changed(tfjob("Created"))).pods(Deleted(deleting), running(uid="p2"))
+    assert scenario.replica() == [("running", 0), ("stopped", 0), ("running", 0)]
+    assert scenario.tracker.restarts == 0
 
 
 @pytest.mark.parametrize("told", ["one by one", "in a list", "the next pod first"])
 def test_a_suspension_whose_pods_end_is_told_of_after_it_is_over_costs_no_restart(told):
     deleting = pod({"phase": "Failed"}, uid="p1")
     deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    story = Story().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created")))
+    scenario = Scenario().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created")))
     match told:
         case "one by one":
-            story.pods(Changed(deleting), Deleted(deleting), running(uid="p2"))
+            scenario.pods(Changed(deleting), Deleted(deleting), running(uid="p2"))
         case "in a list":
-            story.pods(Listed([pod("running", uid="p2")]))
+            scenario.pods(Listed([pod("running", uid="p2")]))
         case _:
-            story.pods(running(uid="p2"), Changed(deleting), Deleted(deleting))
-    assert story.replica() == [("running", 0), ("stopped", 0), ("running", 0)]
-    assert story.tracker.restarts == 0
+            scenario.pods(running(uid="p2"), Changed(deleting), Deleted(deleting))
+    assert scenario.replica() == [("running", 0), ("stopped", 0), ("running", 0)]
+    assert scenario.tracker.restarts == 0
 
 
 def test_replicas_that_the_job_ended_without_are_stopped():
-    story = Story().pods(*BOTH, Changed(pod("succeeded", "worker-0", "p0"))).job(Changed(tfjob("Succeeded")))
-    story.said += story.tracker.dismissed(story.now)
-    assert (story.replica(W0)[-1], story.replica(W1)[-1]) == (("succeeded", 0), ("stopped", 0))
+    scenario = Scenario().pods(*BOTH, Changed(pod("succeeded", "worker-0", "p0"))).job(Changed(tfjob("Succeeded")))
+    scenario.said += scenario.tracker.dismissed(scenario.now)
+    assert (scenario.replica(W0)[-1], scenario.replica(W1)[-1]) == (("succeeded", 0), ("stopped", 0))
 
 
 @pytest.mark.parametrize(
@@ -389,34 +393,36 @@ def test_replicas_that_the_job_ended_without_are_stopped():
     ],
 )
 def test_replicas_that_the_operator_ends_before_it_says_that_the_job_has_ended_are_stopped(first, end, states):
-    story = Story().pods(running("worker-0", "p0"), running("worker-1", "p1"), Changed(pod(first, "worker-0", "p0")))
-    story.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("out of memory", "worker-1", "p1")))
-    assert story.replica(W1)[-1][0] == "failed"
-    story.job(Changed(tfjob(end)))
-    story.said += story.tracker.dismissed(story.now)
-    assert (story.replica(W0)[-1][0], story.replica(W1)[-1][0]) == states
+    scenario = Scenario().pods(
+        running("worker-0", "p0"), running("worker-1", "p1"), Changed(pod(first, "worker-0", "p0"))
+    )
+    scenario.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("out of memory", "worker-1", "p1")))
+    assert scenario.replica(W1)[-1][0] == "failed"
+    scenario.job(Changed(tfjob(end)))
+    scenario.said += scenario.tracker.dismissed(scenario.now)
+    assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == states
 
 
 def test_the_replica_whose_deletion_failed_the_job_has_failed():
-    story = Story().pods(running("worker-0", "p0"), running("worker-1", "p1"))
-    story.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("running", "worker-1", "p1")))
-    story.job(Changed(tfjob("Failed")))
-    story.said += story.tracker.dismissed(story.now)
-    assert (story.replica(W0)[-1][0], story.replica(W1)[-1][0]) == ("stopped", "failed")
+    scenario = Scenario().pods(running("worker-0", "p0"), running("worker-1", "p1"))
+    scenario.pods(Changed(leaving("running", "worker-1", "p1")), Deleted(leaving("running", "worker-1", "p1")))
+    scenario.job(Changed(tfjob("Failed")))
+    scenario.said += scenario.tracker.dismissed(scenario.now)
+    assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == ("stopped", "failed")
 
 
 def test_a_deleted_replica_may_be_the_cause_of_a_failure_that_was_seen_before_it():
-    story = Story().pods(running("worker-0", "p0"), running("worker-1", "p1"))
-    story.pods(Changed(leaving("running", "worker-1", "p1"))).job(Changed(tfjob("Failed")))
-    story.pods(Deleted(leaving("out of memory", "worker-1", "p1")))
-    story.said += story.tracker.dismissed(story.now)
-    assert story.tracker.final.replica is None
-    assert (story.replica(W0)[-1][0], story.replica(W1)[-1][0]) == ("stopped", "failed")
+    scenario = Scenario().pods(running("worker-0", "p0"), running("worker-1", "p1"))
+    scenario.pods(Changed(leaving("running", "worker-1", "p1"))).job(Changed(tfjob("Failed")))
+    scenario.pods(Deleted(leaving("out of memory", "worker-1", "p1")))
+    scenario.said += scenario.tracker.dismissed(scenario.now)
+    assert scenario.tracker.final.replica is None
+    assert (scenario.replica(W0)[-1][0], scenario.replica(W1)[-1][0]) == ("stopped", "failed")
 
 
 def test_a_suspension_that_is_seen_only_after_the_end_of_its_pod_explains_it():
     ended = leaving("out of memory")
-    story = Story().pods(running(), Changed(leaving("running")), Changed(ended), Deleted(ended))
-    story.job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created"))).pods(running(uid="p2"))
-    assert story.replica()[-2:] == [("stopped", 0), ("running", 0)]
-    assert story.tracker.restarts == 0
+    scenario = Scenario().pods(running(), Changed(leaving("running")), Changed(ended), Deleted(ended))
+    scenario.job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created"))).pods(running(uid="p2"))
+    assert scenario.replica()[-2:] == [("stopped", 0), ("running", 0)]
+    assert scenario.tracker.restarts == 0

@@ -1,4 +1,4 @@
-"""Random stories of a job and its pods, from the watches through the tracker to the deadlines."""
+"""Random scenarios of a job and its pods, from the watches through the tracker to the deadlines."""
 
 import copy
 import random
@@ -30,7 +30,7 @@ def some_job(chance):
     return tfjob(*chance.sample(CONDITIONS[:4], chance.randrange(3)))
 
 
-def told(chance, tracker, now):
+def random_events(chance, tracker, now):
     """Yield the events that follow from one thing that a watch may see, or from a stop."""
     match chance.randrange(8):
         case 0:
@@ -47,7 +47,7 @@ def told(chance, tracker, now):
             yield from tracker.seen_pod(Changed(some_pod(chance)), now)
 
 
-def test_stories():
+def test_random_scenarios():
     passed = set()
     for seed in range(300):
         passed |= deadlines_passed(random.Random(seed))
@@ -55,14 +55,14 @@ def test_stories():
 
 
 def deadlines_passed(chance):
-    """Tell one story; every deadline that passes must have had its time in which the job could be seen."""
+    """Run one random scenario; a deadline may pass only after its time in which the job could be seen."""
     limits = Deadlines(
         pending=chance.choice([None, 20.0]), running=20.0, no_progress=chance.choice([None, 5.0]), total=60
     )
     tracker, clock, passed = Tracker(TFJob(), tfjob(), REPLICAS, created=0.0), Clock(limits, 0.0), set()
     seconds, visible, ran = 0.0, False, False
     for now in range(1, chance.randrange(10, 200)):
-        for event in told(chance, tracker, chance.uniform(-1e9, 1e12)) if chance.random() < 0.5 else ():
+        for event in random_events(chance, tracker, chance.uniform(-1e9, 1e12)) if chance.random() < 0.5 else ():
             assert isinstance(event, JobChanged | ReplicaChanged)
             assert not isinstance(event, ReplicaChanged) or (event.replica in REPLICAS and event.restarts >= 0)
             ran |= isinstance(event, JobChanged) and event.state is State.RUNNING
