@@ -1,4 +1,4 @@
-"""Requests at the wire: what is tried again, what ends at once, what is sent."""
+"""Requests of the Kubernetes client: what is sent, what is retried, what fails at once."""
 
 import contextlib
 import email.utils

@@ -1,4 +1,4 @@
-"""Objects that belong to a job object: made after it, let start once all are there, removed with it."""
+"""Objects that belong to a job object: created after it, started when all exist, removed with it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a finalizer asks of the API server, and what it removes."""
+"""The requests of a finalizer to the API server, and what it removes."""
 
 import pytest
 

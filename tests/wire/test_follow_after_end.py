@@ -1,4 +1,4 @@
-"""A launcher that first looks at a job after its end, as every `wait` does that starts late: what it records."""
+"""A launcher that first sees a job after its end, as a `wait` that starts late does: what it records."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""A followed job whose two watches tell things in another order than they happened in."""
+"""A followed job whose two watches report events in another order than they happened in."""
 
 import datetime as dt
 import itertools

@@ -1,4 +1,4 @@
-"""A job that is created by one process and followed by another: what each asks of the API server."""
+"""A job that one process creates and another one follows: the requests of each to the API server."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What a launcher learns of its own pod and pipeline: who wants it to end, and why."""
+"""What a launcher reads of its own pod and pipeline: who asks it to stop, and why."""
 
 import time
 

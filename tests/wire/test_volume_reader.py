@@ -1,4 +1,4 @@
-"""Event files on a claim that the launcher does not mount: a pod reads them, and its log is the launcher's source."""
+"""Event files on a claim that the launcher does not mount: a pod reads them and prints a summary to its log."""
 
 import itertools
 import json

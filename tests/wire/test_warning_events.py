@@ -1,4 +1,4 @@
-"""What is said of a job whose pods its operator may not make."""
+"""A job whose operator may not create its pods: the warning events that are reported as its message."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Standard outputs that lack characters, and replicas that print what a terminal obeys."""
+"""Standard outputs that lack characters, and replicas that print control sequences of terminals."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Each deadline from its own beginning, by the time in which the job could be seen."""
+"""Each deadline starts at its own event, and counts only time in which the job was visible."""
 
 import random
 

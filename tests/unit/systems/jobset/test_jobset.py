@@ -1,4 +1,4 @@
-"""What a JobSet is told of a job, and what it says about it."""
+"""JobSet: how a job is rendered, and which state it shows."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whose failure it was, told from the last lines as TensorFlow 2.21 prints them."""
+"""Whose fault a failure is, by the last lines as TensorFlow 2.21 prints them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose a pod is, where an earlier job had the same name and labels: of every kind, and by what each of them tells."""
+"""Which job a pod belongs to, where an earlier job had the same name and labels: for each kind of job."""
 
 import pytest
 

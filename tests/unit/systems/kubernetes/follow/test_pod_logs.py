@@ -1,4 +1,4 @@
-"""A job of a thousand replicas: a change of one pod is told to the reader of its log, and to no other."""
+"""A job of 1000 replicas: only the reader of a pod's log is notified of a change of that pod."""
 
 import resource
 
