@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 import trustme
 
 from benchmarks.measure import Row
-from tests.unit.kubernetes.objects import pod, tfjob
+from tests.unit.systems.kubernetes.objects import pod, tfjob
 
 REPLICAS = {True: 100, False: 1000}
 QUIET = 3.0  # seconds from the first line of the last log to the end of all

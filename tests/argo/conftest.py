@@ -1,4 +1,4 @@
-"""A namespace of a real cluster whose Workflows run with the rights of manifests/ and those that Argo itself wants."""
+"""A namespace of a real cluster whose Workflows have the permissions of manifests/ and those that Argo needs."""
 
 import pytest
 

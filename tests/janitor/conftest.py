@@ -1,4 +1,4 @@
-"""A namespace with a janitor's ServiceAccount that has the rights of manifests/janitor and no others."""
+"""A namespace with a janitor's ServiceAccount that has the permissions of manifests/janitor and no others."""
 
 import base64
 import json
@@ -107,14 +107,14 @@ class Stage:
     def requests(self):
         """Return (status, verb, group, resource) of all that was asked."""
         rows = [line.split("\t") for line in self.record.read_text().splitlines()]
-        return [(int(status), *right) for status, *right in rows]
+        return [(int(status), *permission) for status, *permission in rows]
 
 
 def manifests(kubectl, namespace):
-    """Return the rights of manifests/janitor for a namespace, and the Deployment."""
+    """Return the permissions of manifests/janitor for a namespace, and the Deployment."""
     built = kubectl("kustomize", ROOT / "manifests/janitor/namespace")
-    *rights, deployment = built.replace("namespace: team", f"namespace: {namespace}").split("---\n")
-    return "---\n".join(rights), deployment
+    *permissions, deployment = built.replace("namespace: team", f"namespace: {namespace}").split("---\n")
+    return "---\n".join(permissions), deployment
 
 
 @pytest.fixture(scope="session")

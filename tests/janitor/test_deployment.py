@@ -34,11 +34,11 @@ def namespace(cluster, image, tmp_path_factory):
     with namespace_of(cluster) as namespace:
         grant(cluster, namespace, "launcher", tmp_path_factory.mktemp("deployment"))
         cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=executor("launcher"))
-        rights, deployment = manifests(cluster.kubectl, namespace)
+        permissions, deployment = manifests(cluster.kubectl, namespace)
         ours = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-deployment.yaml").read_text())
         told = ours["spec"]["template"]["spec"]["containers"][0]["image"]
         deployment = deployment.replace(told, image).replace("- 60s", f"- {PERIOD_SECONDS}s")
-        cluster.kubectl("apply", "-f", "-", stdin=f"{rights}---\n{deployment}")
+        cluster.kubectl("apply", "-f", "-", stdin=f"{permissions}---\n{deployment}")
         cluster.kubectl("rollout", "status", "-n", namespace, "deployment/tfsteps-janitor", "--timeout=90s")
         yield namespace
 

@@ -1,4 +1,4 @@
-"""One pass of the janitor on a real cluster, with exactly the rights of manifests/janitor: what goes and what stays."""
+"""One pass of the janitor on a real cluster, with only the permissions of manifests/janitor: what it removes."""
 
 import itertools
 import time
@@ -197,7 +197,7 @@ def test_every_right_is_needed_and_every_need_is_granted(passes, stage):
     granted = {
         each for rule in rules for each in itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"])
     }
-    assert {tuple(right) for _, *right in asked} == granted
+    assert {tuple(permission) for _, *permission in asked} == granted
 
 
 def test_without_the_right_to_look_elsewhere(passes, stage):

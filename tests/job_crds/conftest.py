@@ -1,4 +1,4 @@
-"""A namespace for each story, with the launcher's rights of its job system and the stand-in image."""
+"""A namespace for each scenario, with the launcher's permissions for its job system and the stand-in image."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Stories of TensorFlowTrainingJobs: debug, pause by the platform, resume, limits, clean-up, TensorBoard."""
+"""Scenarios of TensorFlowTrainingJobs: debug, pause by the platform, resume, limits, clean-up, TensorBoard."""
 
 import queue
 

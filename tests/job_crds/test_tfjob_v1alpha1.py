@@ -1,4 +1,4 @@
-"""Stories of TfJobs: their names and labels, faults of their operator, default parameter servers, TensorBoard."""
+"""Scenarios of TfJobs: their names and labels, faults of their operator, default parameter servers, TensorBoard."""
 
 import pytest
 

@@ -1,9 +1,9 @@
 """What a real Kubeflow Pipelines back end makes of our steps, as tables.
 
-KF_PIPELINES_ENDPOINT names the back end and KUBECONFIG its cluster, which has the training operator, the rights and the
-janitor of manifests/overlays/kubeflow-pipelines, and for `pipelines` the claim `training`. No test: there is no back
-end without the sources of Kubeflow Pipelines; tests/kfp_pods holds on to what was seen here. `examples` are those of
-the docs, without their GPUs.
+KF_PIPELINES_ENDPOINT names the back end and KUBECONFIG its cluster. The cluster has the training operator, the janitor
+and the permissions of manifests/overlays/kubeflow-pipelines, and for `pipelines` the claim `training`. No test: there
+is no back end without the sources of Kubeflow Pipelines; tests/kfp_pods holds on to what was seen here. `examples` are
+those of the docs, without their GPUs.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from tests.kfp_backend.backend import Backend
-from tests.kfp_backend.losses import LOSSES, SHAPES, Trial
+from tests.kfp_backend.losses import LOSSES, SHAPES, LossCase
 from tests.pipelines.test_on_argo import QUICK, SMALL, TRIALS
 from tests.preflight.conftest import ROOT, Cluster
 from tests.support.doc_examples import examples
@@ -58,7 +58,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--launcher", required=True, help="the launcher's image, on the node")
     parser.add_argument("--digits", help="the image of pipelines/Dockerfile, on the node")
     parser.add_argument("--mnist", help="an image with train.py and promote.py for `examples`, on the node")
-    parser.add_argument("--losses", default=",".join(LOSSES), help="rows, separated by commas")
+    parser.add_argument("--losses", default=",".join(LOSSES), help="cases, separated by commas")
     parser.add_argument("--shapes", default=",".join(SHAPES), help="columns, separated by commas")
     parser.add_argument("--at-once", type=int, default=4, help="runs side by side")
     args = parser.parse_args()
@@ -79,7 +79,7 @@ def _cells(backend: Backend, args: argparse.Namespace) -> Iterator[tuple[str, Ca
                 yield f"example | {example}", functools.partial(_run, backend, made, made.name, {}, "SUCCEEDED")
     if "losses" in wanted:
         for loss, shape in itertools.product(args.losses.split(","), args.shapes.split(",")):
-            yield f"{loss} | {shape}", Trial(backend, shape, loss).cell
+            yield f"{loss} | {shape}", LossCase(backend, shape, loss).cell
 
 
 def _pipeline(backend: Backend, name: str) -> str:

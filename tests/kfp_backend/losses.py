@@ -31,8 +31,8 @@ def pipeline(shape: str, script: str, timeout: int = 0):
     def limited(task):
         return kubernetes.set_timeout(task, seconds=timeout) if timeout else task
 
-    @dsl.pipeline(name="trial")
-    def trial():
+    @dsl.pipeline(name="loss")
+    def loss_case():
         match shape:
             case "train":
                 limited(train(spec=spec))
@@ -47,11 +47,11 @@ def pipeline(shape: str, script: str, timeout: int = 0):
                 with dsl.ExitHandler(cleanup()):
                     limited(train(spec=spec))
 
-    return trial
+    return loss_case
 
 
 @dataclass
-class Trial:
+class LossCase:
     """A run of one shape that one thing happens to; its `cell` of the table once it was carried out."""
 
     backend: Backend

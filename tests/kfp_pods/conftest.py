@@ -1,4 +1,4 @@
-"""A namespace of a real cluster in which steps have the rights of overlays/kubeflow-pipelines, and no others."""
+"""A namespace of a real cluster in which steps have the permissions of overlays/kubeflow-pipelines, and no others."""
 
 import re
 

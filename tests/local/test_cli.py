@@ -21,7 +21,7 @@ from tests.support.jobs import alive, pid_of
 from tests.support.waiting import read_until, until
 from tests.unit.cli.command import COMMAND
 from tests.unit.cli.statuses import saved
-from tests.unit.cli.terminal import Terminal
+from tests.unit.console.terminal import Terminal
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import store
 from tfsteps.runs.events import State

@@ -1,4 +1,4 @@
-"""The image of pipelines/, and a namespace with a claim, whose Workflows have the rights of overlays/argo alone."""
+"""The image of pipelines/, and a namespace with a claim; its Workflows have only the permissions of overlays/argo."""
 
 import hashlib
 import os

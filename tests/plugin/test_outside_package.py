@@ -21,9 +21,9 @@ systems: {toy: {greeting: hi}}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def install_dir(tmp_path_factory):
     """Return a folder with the package installed."""
-    return installed(TOY, tmp_path_factory.mktemp("site"))
+    return installed(TOY, tmp_path_factory.mktemp("install_dir"))
 
 
 def installed(package, folder):
@@ -31,37 +31,37 @@ def installed(package, folder):
     shutil.copytree(package, build)
     uv = pathlib.Path(sys.executable).with_name("uv")
     command = [uv, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--python", sys.executable]
-    subprocess.run([*command, "--target", folder / "site", build], check=True, stdin=subprocess.DEVNULL)
-    return folder / "site"
+    subprocess.run([*command, "--target", folder / "install_dir", build], check=True, stdin=subprocess.DEVNULL)
+    return folder / "install_dir"
 
 
-def tfsteps(site, folder, *args):
+def tfsteps(install_dir, folder, *args):
     command = [sys.executable, "-c", "import sys; from tfsteps.cli import main; main()", *args]
-    env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONPATH": str(install_dir), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_job_runs_on_it_by_the_commands_of_the_page(site, tmp_path):
+def test_a_job_runs_on_it_by_the_commands_of_the_page(install_dir, tmp_path):
     (tmp_path / "job.yaml").write_text(JOB)
     commands = re.findall(r"^tfsteps (.*)$", PAGE.read_text(), re.MULTILINE)
     assert commands == ["validate job.yaml", "run job.yaml --system toy"]
     for command in commands:
-        code, printed = tfsteps(site, tmp_path, *command.split())
+        code, printed = tfsteps(install_dir, tmp_path, *command.split())
         assert code == 0, printed
     assert {"hi from worker-0", "hi from worker-1"} <= set(re.findall(r"hi from worker-\d", printed))
 
 
-def test_its_options_and_capabilities_are_checked_before_anything_starts(site, tmp_path):
+def test_its_options_and_capabilities_are_checked_before_anything_starts(install_dir, tmp_path):
     (tmp_path / "job.yaml").write_text(JOB.replace("greeting", "greting"))
-    code, printed = tfsteps(site, tmp_path, "validate", "job.yaml")
+    code, printed = tfsteps(install_dir, tmp_path, "validate", "job.yaml")
     assert (code, "systems.toy.greting" in printed, "greeting" in printed) == (2, True, True), printed
     (tmp_path / "job.yaml").write_text(JOB + "resources: {gpu: 1}\n")
-    code, printed = tfsteps(site, tmp_path, "run", "job.yaml", "--system", "toy")
+    code, printed = tfsteps(install_dir, tmp_path, "run", "job.yaml", "--system", "toy")
     assert (code, "a toy has no GPU" in printed) == (2, True), printed
 
 
-def test_it_passes_the_checks_of_every_job_system(site):
+def test_it_passes_the_checks_of_every_job_system(install_dir):
     command = [
         sys.executable,
         "-m",
@@ -71,9 +71,9 @@ def test_it_passes_the_checks_of_every_job_system(site):
         "no:cacheprovider",
         "-k",
         "toy",
-        "tests/unit/test_capabilities.py",
+        "tests/unit/systems/test_capabilities.py",
     ]
-    env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONPATH": str(install_dir), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert re.search(r"\d\d passed", done.stdout), done.stdout
@@ -104,9 +104,9 @@ def test_a_package_that_is_wrong_is_named(tmp_path, old, new, wrong):
     for file in (tmp_path / "package").rglob("*"):
         if file.suffix in (".py", ".toml"):
             file.write_text(file.read_text().replace(old, new))
-    site = installed(tmp_path / "package", tmp_path)
+    install_dir = installed(tmp_path / "package", tmp_path)
     (tmp_path / "job.yaml").write_text(JOB)
-    code, printed = tfsteps(site, tmp_path, "validate", "job.yaml")
+    code, printed = tfsteps(install_dir, tmp_path, "validate", "job.yaml")
     assert code == 2
     assert printed.startswith("error: entry point 'toy' in tfsteps.systems of package toy-system 1.0 (")
     assert wrong in printed

@@ -1,4 +1,4 @@
-"""A namespace of a real cluster, with a launcher's ServiceAccount that has the rights of manifests/ and no others."""
+"""A namespace of a real cluster; its launchers' ServiceAccount has the permissions of manifests/ and no others."""
 
 import contextlib
 import hashlib

@@ -19,7 +19,7 @@ _PATH = re.compile(
 _VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
 
 
-def right(method, path, query):
+def permission(method, path, query):
     """Return what an API server calls a request: verb, group, resource with its subresource; None for discovery.
 
     Which APIs there are, everybody may ask.
@@ -48,7 +48,7 @@ def main(program, account, record, *arguments):
                 write(status, method, path, query)
 
         def write(status, method, path, query=None):
-            if used := right(method, path, query or {}):
+            if used := permission(method, path, query or {}):
                 file.write("\t".join([str(status), *used]) + "\n")
 
         def begun(self, path, query, **options):

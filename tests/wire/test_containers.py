@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.unit.kubernetes.objects import pod, tfjob
+from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import JOB, events, listed
 from tfsteps.cli.commands.logs import ReplicaFilter

@@ -1,4 +1,4 @@
-"""Which job system a cluster gets that was not told: what it is asked, and what is made of the answers."""
+"""Which job system is chosen where none is named: the requests, and what follows from the answers."""
 
 import pytest
 

@@ -1,10 +1,10 @@
-"""A followed job whose two watches tell things in another order than they happened in."""
+"""A followed job whose two watches report events in another order than they happened in."""
 
 import datetime as dt
 import itertools
 import threading
 
-from tests.unit.kubernetes.objects import pod, tfjob
+from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.kube.client import Api

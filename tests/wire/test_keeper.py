@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.waiting import until
-from tests.unit.kubernetes.objects import tfjob
+from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.engines.argo import pipeline

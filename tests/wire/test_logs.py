@@ -79,7 +79,7 @@ def test_lines_come_with_their_time():
 
 WHOLE = [line(1, "one"), line(2, "two"), line(3, "three")]
 SHARED = [line(i // 7, f"line {i}", f"{i % 7 // 3:09d}") for i in range(50)]  # stamps that several lines share
-LATE = [  # two writers' lines, each line with a time of its own
+OUT_OF_ORDER = [  # two writers' lines, each line with a time of its own
     line(1, "out", "900000000"),
     line(3, "out again"),
     line(2, "err", "950000000"),
@@ -111,8 +111,17 @@ def node(lines, cuts=(), lost=0):
 
 @pytest.mark.parametrize(
     ("lines", "cuts"),
-    [(SHARED, [5, 9, 10, 23, 31, 49]), (LATE, []), *((LATE, [cut]) for cut in range(1, 8)), (LATE, range(1, 8))],
-    ids=[*("shared", "late, never"), *(f"late, after {cut}" for cut in range(1, 8)), "late, after each"],
+    [
+        (SHARED, [5, 9, 10, 23, 31, 49]),
+        (OUT_OF_ORDER, []),
+        *((OUT_OF_ORDER, [cut]) for cut in range(1, 8)),
+        (OUT_OF_ORDER, range(1, 8)),
+    ],
+    ids=[
+        *("shared", "out of order, never"),
+        *(f"out of order, after {cut}" for cut in range(1, 8)),
+        "out of order, after each",
+    ],
 )
 def test_after_a_cut_no_line_is_lost_or_doubled(lines, cuts):
     with reading(node(lines, cuts)) as (_, found, log):

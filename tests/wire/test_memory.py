@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from tests.unit.kubernetes.objects import pod, tfjob
+from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import events, listed
 from tfsteps.launcher.log_writer import LogWriter

@@ -13,7 +13,7 @@ import trustme
 import yaml
 
 from tests.support.waiting import until
-from tests.unit.kubernetes.objects import tfjob
+from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import events, listed
 from tfsteps.kube import access

@@ -37,7 +37,7 @@ def test_a_signal_that_comes_just_before_it(monkeypatch):
 # --- a name that is used again
 
 
-class Site:
+class Cluster:
     """A server with an earlier object of the job's name, which goes after it was asked for `asked` times."""
 
     def __init__(self, kind, asked, monkeypatch):
@@ -71,32 +71,32 @@ class Site:
 
 @pytest.mark.parametrize("kind", registry.kinds(), ids=lambda kind: kind.resource.api)
 def test_a_job_that_is_being_deleted_is_not_adopted(kind, monkeypatch):
-    site = Site(kind, 3, monkeypatch)
-    started = site.start()
+    cluster = Cluster(kind, 3, monkeypatch)
+    started = cluster.start()
     assert (started.uid, started.is_new) == ("new", True)
-    assert site.created[0] == started.name
-    assert started.name == site.old["name"]
+    assert cluster.created[0] == started.name
+    assert started.name == cluster.old["name"]
 
 
 def test_a_deletion_that_does_not_end(monkeypatch):
     monkeypatch.setattr(system, "_DELETION_SECONDS", 0.1)
-    site = Site(registry.kinds_of("kubeflow")[0], 10**9, monkeypatch)
+    cluster = Cluster(registry.kinds_of("kubeflow")[0], 10**9, monkeypatch)
     with pytest.raises(LaunchError) as caught:
-        site.start()
+        cluster.start()
     assert caught.value.retryable
-    assert site.created == []
-    name = site.old["name"]
+    assert cluster.created == []
+    name = cluster.old["name"]
     for told in (f"TFJob ns/{name} is being deleted since 2026-01-01T00:00:00Z", "finalizers", "(example.org/held)"):
         assert told in str(caught.value)
 
 
 def test_a_deletion_of_a_job_of_another_spec_is_waited_for_too(monkeypatch):
-    site = Site(registry.kinds_of("kubeflow")[0], 3, monkeypatch)
-    answer = site.answer
+    cluster = Cluster(registry.kinds_of("kubeflow")[0], 3, monkeypatch)
+    answer = cluster.answer
 
     def other(asked):
-        site.old["annotations"] = {SPEC_HASH: "other"}
+        cluster.old["annotations"] = {SPEC_HASH: "other"}
         return answer(asked)
 
-    site.answer = other
-    assert site.start().uid == "new"
+    cluster.answer = other
+    assert cluster.start().uid == "new"

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.unit.kubernetes.objects import pod, tfjob
+from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, completed, refusal, serve
 from tfsteps import spec
 from tfsteps.kube import access, client, http_client, watch

@@ -65,7 +65,7 @@ def append(attempt, *lines):
             file.write(log_line(1_795_000_000.5, replica, text))
 
 
-DIGEST = FailureSummary(
+FAILURE = FailureSummary(
     summary="worker-1 failed with exit code 1: ValueError: no data at train.py:7 in main.",
     replica="worker-1",
     exit_code=1,

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.hai.server import Server
-from tests.unit.janitor.fake import Fake
+from tests.unit.janitor.api_server import FakeApiServer
 from tests.wire.scripted import serve
 from tfsteps import spec
 from tfsteps.engines.argo.abandoned import Workflows
@@ -65,7 +65,7 @@ def step(node):
 def swept(platform, *, workflows=(), pods=(), namespace="", dry_run=False):
     """Make a pass; return what was said, the count, and the names of the tasks that go on."""
     said = []
-    fake = Fake({("argoproj.io/v1alpha1", "workflows"): list(workflows), ("v1", "pods"): list(pods)})
+    fake = FakeApiServer({("argoproj.io/v1alpha1", "workflows"): list(workflows), ("v1", "pods"): list(pods)})
     with serve(fake.answer) as server:
         known = Workflows(Api(server.access(), patience=0), namespace)
         count = HaiSweep(client(platform), known, namespace, said.append, dry_run=dry_run).run()
@@ -129,7 +129,7 @@ def test_a_dry_run_stops_nothing_and_a_platform_that_is_away_is_a_failure(platfo
 
 def test_the_program_looks_at_hai_where_it_is_given_an_address(platform, tmp_path, monkeypatch, capsys):
     name = create(platform, "r1", age=9000)
-    with serve(Fake({("kubeflow.org/v1", "tfjobs"): [], ("v1", "pods"): []}).answer) as server:
+    with serve(FakeApiServer({("kubeflow.org/v1", "tfjobs"): [], ("v1", "pods"): []}).answer) as server:
         config = {
             "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
             "contexts": [{"name": "c", "context": {"cluster": "c", "namespace": "ml"}}],

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from tests.unit.kubernetes.objects import condition, tfjob
+from tests.unit.systems.kubernetes.objects import condition, tfjob
 from tfsteps import spec
 from tfsteps.janitor.rules import PATIENCE_SECONDS, due
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -39,14 +39,14 @@ def found(item, left="", pods=True):
     return (it.what, it.why) if it else None
 
 
-LATE = 120 + PATIENCE_SECONDS
+OVERDUE = 120 + PATIENCE_SECONDS
 CASES = {
     "it runs": (job("Running"), "", None),
     "it runs and nobody comes": (job("Running"), GONE, ("job", f"it is running, and {GONE}")),
     "it has not begun and nobody comes": (job(), GONE, ("job", f"it is pending, and {GONE}")),
     "it is being deleted": (job("Running", deleted=True), GONE, None),
-    "its deadline is over": (job("Running", age=LATE, deadline="120"), "", ("job", "of 2m passed 1m ago")),
-    "its launcher still has time to end it": (job("Running", age=LATE - 1, deadline="120"), "", None),
+    "its deadline is over": (job("Running", age=OVERDUE, deadline="120"), "", ("job", "of 2m passed 1m ago")),
+    "its launcher still has time to end it": (job("Running", age=OVERDUE - 1, deadline="120"), "", None),
     "it knows no deadline": (job("Running", age=1e7), "", None),
     "its deadline is nonsense": (job("Running", age=1e7, deadline="soon"), "", None),
     "it has failed": (job("Failed"), GONE, None),
@@ -60,7 +60,7 @@ CASES = {
     "it was kept long enough": (job("Succeeded", ended=61, keep_for="60"), "", ("job", "keep_for is 1m")),
     "it was kept for no time": (job("Failed", ended=1, keep_for="0"), "", ("job", "ended 1s ago")),
     "it is kept for a while": (job("Failed", ended=59, keep_for="60"), GONE, None),
-    "it is kept for a retry": (job("Running", age=LATE, deadline="120", kept_until=iso(-1)), GONE, None),
+    "it is kept for a retry": (job("Running", age=OVERDUE, deadline="120", kept_until=iso(-1)), GONE, None),
     "Kubernetes deletes it now": (job("Running", kept_until=iso(PATIENCE_SECONDS)), GONE, None),
     "Kubernetes did not": (
         job("Running", kept_until=iso(90)),

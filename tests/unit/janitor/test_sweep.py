@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.unit.kubernetes.objects import condition
+from tests.unit.systems.kubernetes.objects import condition
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import client as apis

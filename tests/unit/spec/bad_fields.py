@@ -4,9 +4,9 @@ A row is a piece of a job file, the path of the bad field, and a piece of what i
 last line. `bad_specs.whole` makes a job file of a piece.
 """
 
-Row = tuple[str, str, str]
+BadSpec = tuple[str, str, str]
 
-BAD_FIELDS: list[Row] = [
+BAD_FIELDS: list[BadSpec] = [
     ("name: 5", "name", "expected text"),
     ("name: My_Job", "name", "Write `my-job`"),
     ("name: mnist-", "name", "Write `mnist`"),

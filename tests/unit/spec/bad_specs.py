@@ -5,7 +5,7 @@ The fault is in the last line of each text. `BAD_SPECS` holds them all, as whole
 
 import re
 
-from tests.unit.spec.bad_fields import BAD_FIELDS, Row
+from tests.unit.spec.bad_fields import BAD_FIELDS, BadSpec
 
 _MNIST = "name: mnist\nroles: {worker: {}}\n"
 
@@ -18,7 +18,7 @@ def whole(piece: str) -> str:
 
 
 # Whole texts: not YAML, not one mapping, or without a field that must be there.
-BAD_TEXTS: list[Row] = [
+BAD_TEXTS: list[BadSpec] = [
     ("", "job", "is empty, or not a job file"),
     ("# nothing yet", "job", "is empty, or not a job file"),
     ("- name: mnist", "job", "is empty, or not a job file"),
@@ -72,7 +72,7 @@ BAD_TEXTS: list[Row] = [
 ]
 
 # Pieces whose fault only the parser sees, not a schema: keys given twice, tags, and what fields say together.
-BAD_TOGETHER: list[Row] = [
+BAD_TOGETHER: list[BadSpec] = [
     ("image: !secret x", "image", "is not a known tag"),
     ('command: ["python train.py"]', "command[0]", "Write [python, train.py]"),
     ('command: [""]', "command[0]", "is empty"),
@@ -276,4 +276,7 @@ BAD_TOGETHER: list[Row] = [
     ("on_end: delete\nkeep_for: 1h", "keep_for", "has nothing to keep: `on_end: delete` removes the job"),
 ]
 
-BAD_SPECS: list[Row] = [*BAD_TEXTS, *((whole(text), path, piece) for text, path, piece in BAD_FIELDS + BAD_TOGETHER)]
+BAD_SPECS: list[BadSpec] = [
+    *BAD_TEXTS,
+    *((whole(text), path, piece) for text, path, piece in BAD_FIELDS + BAD_TOGETHER),
+]

@@ -1,0 +1,292 @@
+"""What Argo would refuse, drop or trip over is found; what it takes is not."""
+
+import pathlib
+import re
+
+import pytest
+import yaml
+
+from tests.unit.engines.argo.manifest import arguments
+from tests.unit.engines.argo.manifest import changed as changed_in
+from tfsteps.engines.argo.cron import cron_problem
+from tfsteps.engines.argo.lint import problems
+
+GOOD = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {generateName: a-}
+spec:
+  entrypoint: main
+  arguments: {parameters: [{name: lr, value: 0.1}]}
+  hooks: {exit: {template: work}}
+  templates:
+  - name: main
+    inputs: {parameters: [{name: lr}]}
+    dag:
+      tasks:
+      - name: one
+        template: work
+        arguments: {parameters: [{name: text, value: "{{inputs.parameters.lr}} {{workflow.parameters.lr}}"}]}
+      - name: two
+        depends: one.Succeeded && (one || one.Skipped)
+        template: work
+        withItems: [1, {a: 2}]
+        when: "{{tasks.one.outputs.parameters.said}} == yes"
+        arguments: {parameters: [{name: text, value: "{{item}}"}]}
+    outputs: {parameters: [{name: all, valueFrom: {parameter: "{{tasks.one.outputs.parameters.said}}"}}]}
+  - name: work
+    inputs: {parameters: [{name: text, default: ""}]}
+    outputs: {parameters: [{name: said, valueFrom: {path: /tmp/said}}]}
+    container: {image: "a:1", command: [sh], args: ["{{inputs.parameters.text}} {{pod.name}} {{=sprig.upper('a')}}"]}
+    retryStrategy: {limit: 2, retryPolicy: Always}
+  - name: stepwise
+    steps:
+    - - {name: one, template: work}
+    - - {name: two, template: work, when: "{{steps.one.status}} == Succeeded"}
+"""
+ONE, TWO = ("templates", 0, "dag", "tasks", 0), ("templates", 0, "dag", "tasks", 1)
+WORK = ("templates", 1)
+
+
+def changed(path, value, text=GOOD):
+    return changed_in(path, value, text)
+
+
+def test_nothing_wrong():
+    assert problems(GOOD) == []
+
+
+def test_the_retry_strategy_in_the_docs():
+    page = (pathlib.Path(__file__).parents[4] / "docs/guides/argo.md").read_text()
+    strategy = yaml.safe_load(re.search(r"```yaml\n( +retryStrategy:.*?)```", page, re.DOTALL)[1])["retryStrategy"]
+    assert "lastRetry.exitCode == '13'" in strategy["expression"]
+    assert problems(changed((*WORK, "retryStrategy"), strategy)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("entrypoints",), "main", "spec.entrypoints: Argo knows no such field; did you mean entrypoint?"),
+        ((*WORK, "container", "imagePullPolice"), "Never", "imagePullPolice: Argo knows no such field"),
+        ((*WORK, "container", "args"), "text", "args: 'text' is not a list"),
+        ((*WORK, "container"), [], "container: a list is not a mapping"),
+        (("parallelism",), "two", "spec.parallelism: 'two' is not of type integer"),
+        (("suspend",), "yes please", "spec.suspend: 'yes please' is not of type boolean"),
+        ((*WORK, "container", "env"), [{"value": "a"}], "env[0].name: it is missing"),
+        (("entrypoint",), None, "spec.entrypoint: it is missing"),
+        (("entrypoint",), "mian", "spec.entrypoint: there is no template 'mian'; there is main, work, stepwise"),
+        (("onExit",), "clean", "spec.onExit: there is no template 'clean'"),
+        (("hooks", "exit", "template"), "clean", "spec.hooks.exit: there is no template 'clean'"),
+        (("hooks",), {"running": {"template": "work"}}, "spec.hooks.running: it has no expression"),
+        (("arguments",), {}, "spec.entrypoint: template main needs an argument lr"),
+        ((*ONE, "template"), "wrok", "template main, one: there is no template 'wrok'"),
+        ((*ONE, "template"), None, "none of template, templateRef and inline is given"),
+        ((*ONE, "templateRef"), {"name": "a", "template": "b"}, "template and templateRef of template, templateRef"),
+        ((*ONE, "name"), "two", "template main: names: 'two' is there twice"),
+        ((*ONE, "name"), "a_b", "'a_b' is no name"),
+        ((*ONE, "arguments"), arguments(txet="a"), "template work has no input 'txet' in its parameters: text"),
+        ((*ONE, "arguments"), {"parameters": [{"name": "text"}]}, "parameter text has no value"),
+        (
+            (*WORK, "inputs"),
+            {"parameters": [{"name": "text"}, {"name": "n"}]},
+            "one: template work needs an argument n",
+        ),
+        ((*ONE, "arguments"), arguments(text="{{inputs.parameters.rate}}"), "is no input of template main: lr"),
+        ((*ONE, "arguments"), arguments(text="{{workflow.parameters.rate}}"), "is no parameter of the Workflow: lr"),
+        ((*ONE, "arguments"), arguments(text="{{item}}"), "{{item}} is known within a loop only"),
+        ((*ONE, "when"), "{{tasks.two.status}} == Failed", "{{tasks.two.status}} is not known yet"),
+        ((*TWO, "when"), "{{tasks.one.outputs.parameters.sad}}", "the parameters of template work are said"),
+        ((*TWO, "when"), "{{tasks.three.status}}", "refers to three, which does not exist"),
+        ((*TWO, "when"), "{{steps.one.status}}", "is not known here"),
+        ((*TWO, "depends"), "three", "two: it depends on 'three', which is not there"),
+        ((*TWO, "depends"), "one.Suceeded", "'Suceeded' is not one of"),
+        ((*TWO, "depends"), "one.AllFailed", "one.AllFailed is of loops, and one is none"),
+        ((*TWO, "dependencies"), ["one"], "depends and dependencies exclude each other"),
+        ((*TWO, "continueOn"), {"failed": True}, "continueOn and depends exclude each other"),
+        ((*ONE, "depends"), "two", "one: it depends on itself"),
+        ((*TWO, "withParam"), "[]", "withItems and withParam; give one"),
+        ((*ONE, "hooks"), {"exit": {"template": "work", "arguments": arguments(txet="")}}, "no input 'txet'"),
+        (("templates", 0, "activeDeadlineSeconds"), 5, "only templates that make a pod take one"),
+        (("templates", 0, "dag", "target"), "three", "target 'three' is not there"),
+        (("templates", 2, "steps", 0, 0, "when"), "{{steps.two.status}}", "is not known yet"),
+        ((*WORK, "name"), "main", "spec.templates: 'main' is there twice"),
+        ((*WORK, "script"), {"image": "a", "source": "b"}, "container and script; a template has exactly one of"),
+        ((*WORK, "container"), {"command": ["sh"]}, "template work.container.image: it is missing"),
+        ((*WORK, "parallelism"), 2, "only steps and dag take it"),
+        ((*WORK, "outputs"), {"parameters": [{"name": "said"}]}, "it has neither value nor valueFrom"),
+        (
+            (*WORK, "outputs"),
+            {"parameters": [{"name": "said", "valueFrom": {"parameter": "a"}}]},
+            "valueFrom.parameter is not for container, which takes path",
+        ),
+        ((*WORK, "retryStrategy"), {"retryPolicy": "Allways"}, "'Allways' is not one of Always, OnFailure"),
+        (("podGC",), {"strategy": "Never"}, "spec.podGC.strategy: 'Never' is not one of"),
+    ],
+)
+def test_a_problem(path, value, says):
+    found = problems(changed(path, value))
+    assert any(says in each for each in found), found
+    assert all(each.startswith("Workflow a-: ") for each in found), "each says of which manifest"
+
+
+CRON = """
+apiVersion: argoproj.io/v1alpha1
+kind: CronWorkflow
+metadata: {name: nightly}
+spec:
+  schedules: ["0 3 * * *"]
+  concurrencyPolicy: Forbid
+  workflowSpec: {workflowTemplateRef: {name: tfsteps}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (("concurrencyPolicy",), "forbid", "spec.concurrencyPolicy: 'forbid' is not one of Allow, Forbid, Replace"),
+        (("schedules",), ["0 3 * *"], "spec.schedules[0]: '0 3 * *' has 4 fields"),
+        (("schedules",), ["TZ=Europe/Belin 0 3 * * *"], "names a time zone that is not a time zone of the IANA"),
+        (("timezone",), "Europe/Belin", "spec.timezone: 'Europe/Belin' is not a time zone of the IANA database"),
+        (("timezone",), "+03:00", "or `Etc/GMT-3` for +03:00"),
+        (("schedules",), [], "spec.schedules: it is missing"),
+        (("schedule",), "0 3 * * *", "spec.schedule: gone in Argo 4"),
+        (("workflowSpec",), {"templates": []}, "spec.entrypoint: it is missing"),
+    ],
+)
+def test_a_problem_of_a_cron_workflow(path, value, says):
+    assert problems(CRON) == []
+    found = problems(changed(path, value, CRON))
+    assert any(says in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["0 3 * * *", "*/5 * * * *", "0-30/10,45 1 1 jan-mar MON", "@daily", "@every 1h30m", "TZ=Europe/Rome 0 3 ? * 0"],
+)
+def test_a_schedule(schedule):
+    assert cron_problem(schedule) == ""
+
+
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        ("0 0 3 * * *", "has 6 fields"),
+        ("60 * * * *", "has no minute from 0 to 59 in '60'"),
+        ("0 3 * * 7", "has no day of week from 0 to 6 in '7'"),
+        ("0 3 0 * *", "has no day of month from 1 to 31 in '0'"),
+        ("30-10 * * * *", "has no minute"),
+        ("*/0 * * * *", "has no minute"),
+        ("* * * may-jan *", "has no month"),
+        ("x * * * *", "has no minute"),
+        ("@dayly", "is not one of"),
+        ("@every day", "is not one of"),
+    ],
+)
+def test_a_schedule_that_argo_refuses(schedule, says):
+    assert says in cron_problem(schedule)
+
+
+LAUNCHER = """
+apiVersion: argoproj.io/v1alpha1
+kind: WorkflowTemplate
+metadata: {name: mine}
+spec:
+  templates:
+  - name: fit
+    container:
+      image: tfsteps/launcher:1
+      command: [python, -m, tfsteps.steps.train.launcher]
+      args: [--argo, train, name=a, "image=a:1", workers=2]
+      env: [{name: TFSTEPS_NODE_NAME, value: a}]
+    retryStrategy: {limit: 2, retryPolicy: Always}
+"""
+FIT = ("templates", 0)
+JOB = ["name=a", "image=a:1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (
+            (*FIT, "memoize"),
+            {"key": "a", "maxAge": "1h", "cache": {"configMap": {"name": "b"}}},
+            "a launcher runs no job",
+        ),
+        ((*FIT, "daemon"), True, "template fit.daemon: a daemon counts as done as soon as its pod is up"),
+        (("templateDefaults",), {"daemon": True}, "template fit.daemon: a daemon counts as done"),
+        ((*FIT, "retryStrategy"), None, "fit.retryStrategy: without one the step fails when its pod is lost"),
+        ((*FIT, "retryStrategy", "retryPolicy"), None, "OnFailure, Argo's default, misses lost pods: by timing one"),
+        ((*FIT, "retryStrategy", "retryPolicy"), "OnFailure", "'OnFailure' misses lost pods"),
+        ((*FIT, "retryStrategy", "retryPolicy"), "OnError", "'OnError' misses lost pods"),
+        ((*FIT, "retryStrategy", "retryPolicy"), "OnTransientError", "and only Always covers all. Allowed: Always."),
+        ((*FIT, "container", "env"), [], "without the variable TFSTEPS_NODE_NAME"),
+        ((*FIT, "container", "args"), ["--argo", "trian"], "they must begin with --argo and one of"),
+        (
+            (*FIT, "container", "args"),
+            ["--argo", "train", *JOB, "workers=2", "worker=2"],
+            "'worker=2' is not NAME=VALUE of an input of train. Allowed: args, ",
+        ),
+        (
+            (*FIT, "container", "args"),
+            ["--argo", "train", *JOB, "workers=two"],
+            "template fit: workers: 'two' is not of its type. Allowed: a whole number.",
+        ),
+    ],
+)
+def test_a_problem_of_a_launcher(path, value, says):
+    assert problems(LAUNCHER) == []
+    (found,) = problems(changed(path, value, LAUNCHER))
+    assert says in found
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((*FIT, "retryStrategy"), {"limit": 0}),
+        ((*FIT, "retryStrategy"), {"limit": 2, "expression": "lastRetry.exitCode == '13'"}),  # then Argo means Always
+        ((*FIT, "daemon"), False),
+        (("templateDefaults",), {"container": {"image": "a:1"}, "retryStrategy": {"limit": 9}}),
+    ],
+)
+def test_a_launcher_that_is_fine(path, value):
+    assert problems(changed(path, value, LAUNCHER)) == []
+
+
+@pytest.mark.parametrize("place", [("retryStrategy",), ("templateDefaults",)])
+def test_the_retries_of_a_launcher_may_stand_in_the_spec(place):
+    strategy = {"limit": 2, "retryPolicy": "Always"}
+    text = changed((*FIT, "retryStrategy"), None, LAUNCHER)
+    value = strategy if place == ("retryStrategy",) else {"retryStrategy": strategy}
+    assert problems(changed(place, value, text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{apiVersion: v1, kind: ConfigMap}", "there is no manifest with apiVersion: argoproj.io/v1alpha1"),
+        ("just text", "there is no manifest"),
+        ("", "there is no manifest"),
+        (
+            "{apiVersion: argoproj.io/v1alpha1, kind: Wrokflow}",
+            "kind: 'Wrokflow' is not one of ClusterWorkflowTemplate",
+        ),
+        ("{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {}}", "spec: it is missing"),
+        ("{apiVersion: argoproj.io/v1alpha1, kind: Workflow, metadata: {}, spec: []}", "spec: a list is not a mapping"),
+    ],
+)
+def test_not_a_manifest(text, says):
+    (found, *_) = problems(text)
+    assert says in found
+
+
+def test_several_manifests():
+    assert len(problems(f"{GOOD}---\n{CRON}---\n{changed(('entrypoint',), 'x')}")) == 1
+
+
+def test_a_cluster_template_is_in_no_namespace():
+    text = LAUNCHER.replace("kind: WorkflowTemplate", "kind: ClusterWorkflowTemplate").replace(
+        "mine}", "m, namespace: n}"
+    )
+    assert problems(text) == [
+        "ClusterWorkflowTemplate m: metadata.namespace: a ClusterWorkflowTemplate is in no namespace"
+    ]

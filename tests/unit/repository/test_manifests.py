@@ -1,0 +1,94 @@
+"""What manifests/ must be by itself; tests/preflight builds it, and runs launchers with what it grants."""
+
+import itertools
+import pathlib
+import re
+
+import pytest
+import yaml
+
+from tfsteps import spec
+from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.preflight.permissions import needed
+
+MANIFESTS = pathlib.Path(__file__).parents[3] / "manifests"
+FILES = sorted(file for file in (MANIFESTS / "base").glob("*.yaml") if file.name != "kustomization.yaml")
+OVERLAYS = sorted((MANIFESTS / "overlays").glob("*/kustomization.yaml"))
+ROLES = [file for file in FILES if file.name.endswith("-role.yaml")]
+
+
+def test_the_base_lists_its_files():
+    listed = yaml.safe_load((MANIFESTS / "base/kustomization.yaml").read_text())["resources"]
+    assert listed == [file.name for file in sorted(FILES, key=lambda file: file.stem)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_one_object_a_file(file):
+    (item,) = yaml.safe_load_all(file.read_text())
+    name, kind = item["metadata"]["name"], item["kind"]
+    assert file.stem == f"{name.removeprefix('tfsteps-')}-{'role-binding' if kind == 'RoleBinding' else kind.lower()}"
+    assert "namespace" not in item["metadata"], "overlays say where"
+
+
+@pytest.mark.parametrize("file", ROLES, ids=lambda file: file.stem)
+def test_a_role_is_narrow_and_bound(file):
+    role = yaml.safe_load(file.read_text())
+    for rule in role["rules"]:
+        assert "*" not in [*rule["verbs"], *rule["apiGroups"], *rule["resources"]]
+        assert "secrets" not in rule["resources"]
+    binding = yaml.safe_load(file.with_name(f"{file.stem}-binding.yaml").read_text())
+    assert binding["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": role["metadata"]["name"],
+    }
+
+
+def test_the_launcher_may_do_what_it_cannot_do_without():
+    rules = yaml.safe_load((MANIFESTS / "base/launcher-role.yaml").read_text())["rules"]
+    granted = set(
+        itertools.chain(*(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]) for rule in rules))
+    )
+    fields = {"name": "a", "image": "i", "roles": {"worker": {}}}
+    jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}})]
+    wanted = [permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))]
+    permissions = {(permission.verb, permission.group, permission.plural) for permission in wanted}
+    assert permissions - granted == set()
+    optional = {
+        ("get", "", "pods"): "its own pod",
+        ("create", "", "pods"): "one that reads event files",
+        ("create", "batch", "jobs"): "the keeper of a job whose launcher was evicted",
+        ("delete", "batch", "jobs"): "that keeper",
+    }
+    assert granted - permissions == optional.keys(), "what it does without"
+
+
+def test_of_secrets_one_may_be_read_where_artifacts_are_stored():
+    """By name, and in a component of its own: what base grants reads none."""
+    rules = yaml.safe_load((MANIFESTS / "artifacts/artifacts-role.yaml").read_text())["rules"]
+    granted = [(rule["resources"], rule["resourceNames"], rule["verbs"]) for rule in rules]
+    assert granted == [(["configmaps"], [CONFIG_MAP], ["get"]), (["secrets"], [SECRET], ["get"])]
+    binding = yaml.safe_load((MANIFESTS / "artifacts/artifacts-role-binding.yaml").read_text())
+    assert binding["roleRef"]["name"] == binding["metadata"]["name"] == "tfsteps-artifacts"
+    using = [
+        file.parent.name
+        for file in OVERLAYS
+        if "../../artifacts" in yaml.safe_load(file.read_text()).get("components", [])
+    ]
+    assert using == ["kubeflow-pipelines", "user-namespace"]
+
+
+@pytest.mark.parametrize("file", OVERLAYS, ids=lambda file: file.parent.name)
+def test_an_overlay_binds_one_account_of_its_namespace(file):
+    overlay = yaml.safe_load(file.read_text())
+    assert overlay["resources"][0] == "../../base"
+    (patch,) = overlay["patches"]
+    assert patch["target"]["kind"] == "RoleBinding"
+    bound = [file.stem for file in FILES if file.name.endswith("-binding.yaml")]
+    bound += [f"{component.rpartition('/')[2]}-role-binding" for component in overlay.get("components", [])]
+    named = re.compile(patch["target"].get("name", ".*"))
+    assert all(named.fullmatch(f"tfsteps-{name.removesuffix('-role-binding')}") for name in bound)
+    set_ = {step["path"]: step["value"] for step in yaml.safe_load(patch["patch"])}
+    assert set_["/subjects/0/namespace"] == overlay["namespace"]
+    assert set_["/subjects/0/name"]

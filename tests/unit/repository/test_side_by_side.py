@@ -1,0 +1,213 @@
+"""The program that runs the suites side by side, on suites of a few lines."""
+
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests import side_by_side
+from tests.support.jobs import alive
+from tests.support.waiting import read_until, until
+
+PROGRAM = pathlib.Path(__file__).parents[2] / "side_by_side.py"
+MEET = """
+import pathlib, time
+def test_meet():
+    here = pathlib.Path(__file__).parents[1]
+    (here / "met-{name}").touch()
+    limit = time.monotonic() + 60
+    while not ((here / "met-a").exists() and (here / "met-b").exists()):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+"""
+ALONE = """
+import pathlib, pytest
+LOG = pathlib.Path(__file__).parents[1] / "log"
+@pytest.MARK.alone
+def test_alone():
+    assert LOG.read_text().split() == ["one", "two"]
+def test_other():
+    with LOG.open("a") as file: file.write("{name}\\n")
+"""
+HANG = """
+import pathlib, os, pytest, time
+HERE = pathlib.Path(__file__).parents[1]
+@pytest.fixture
+def made():
+    yield
+    (HERE / "removed-{name}").touch()
+def test_hang(made):
+    (HERE / "pid-{name}").write_text(str(os.getpid()))
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Return how to run the program on suites: a copy of it, since its results lie beside the folder of the tests."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starts faster
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    shutil.copy(PROGRAM, tests)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\n'
+        'markers = ["alone", "cluster", "disruptive", "tensorflow"]\n'
+        'filterwarnings = ["error"]\n'
+    )
+
+    def command(suites, *arguments):
+        for name, text in suites.items():
+            (tests / name).mkdir()
+            (tests / name / f"test_{name}.py").write_text(text.replace("{name}", name))
+        return [sys.executable, tests / "side_by_side.py", *arguments]
+
+    return command
+
+
+def run(command):
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
+
+
+def test_suites_run_at_once(program, tmp_path):
+    ran = run(program({"a": MEET, "b": MEET}, "--cores", "1"))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    durations = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
+    for part in ("suites", "tests"):
+        assert sorted(row["suite"] for row in durations[part]) == ["a", "b"]
+    assert all(row["cpu"] > 0 for row in durations["suites"])
+    assert "CI times by suite" in ran.stdout
+
+
+def test_no_more_run_at_once_than_fit(program):
+    ran = run(program({"a": MEET.replace("+ 60", "+ 1"), "b": MEET}, "--cores", "0.5"))
+    assert ran.returncode == 1
+    assert "a FAILED, exit code 1," in ran.stdout
+    assert "b passed" in ran.stdout
+
+
+def test_those_that_want_to_be_alone_come_last(program):
+    ran = run(program(dict.fromkeys(("one", "two"), ALONE.replace("MARK", "mark")), "--cores", "0.5"))
+    assert ran.returncode == 0, ran.stdout
+    ended = [line.split()[2] for line in ran.stdout.splitlines() if " after " in line]
+    assert ended == ["one", "two", "one-alone", "two-alone"]
+
+
+DISRUPTIVE = """
+import pathlib, pytest, time
+HERE = pathlib.Path(__file__).parents[1]
+def wait_for(name):
+    limit = time.monotonic() + 60
+    while not (HERE / name).exists():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+@pytest.MARK.disruptive
+def test_disruptive():
+    assert (HERE / "ended-a").exists() and (HERE / "ended-b").exists()
+    (HERE / "disruptive").touch()
+def test_other():
+    time.sleep(0.5)
+    (HERE / "ended-{name}").touch()
+"""
+BESIDE = DISRUPTIVE.partition("@pytest.MARK")[0] + "def test_beside(): wait_for('disruptive')"
+
+
+def test_disruptive_ones_wait_for_those_of_the_cluster_and_not_for_others(program):
+    one, other = (DISRUPTIVE.replace("MARK.disruptive", f"mark.{mark}") for mark in ("disruptive", "alone"))
+    suites = {"a": one, "b": other, "unit": BESIDE}
+    ran = run(program(suites, "--cores", "4"))
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_those_of_tensorflow_are_a_suite_of_their_own(program, tmp_path):
+    local = (
+        "import pytest\n@pytest.mark.tensorflow\ndef test_real(): pass\n"
+        "@pytest.fixture\ndef made(): pass\ndef test_other(made): pass"
+    )
+    ran = run(program({"local": local, "b": "def test_b(): pass"}, "--suite", "local"))
+    assert ran.returncode == 0, ran.stdout
+    durations = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())
+    tests = {row["suite"]: row["test"].rpartition("::")[2] for row in durations["tests"]}
+    assert tests == {"local": "test_other", "local-tensorflow": "test_real"}
+
+
+def test_fixtures_are_timed(program, tmp_path):
+    shutil.copytree(PROGRAM.parent / "support", tmp_path / "tests/support")
+    plugin = "from tests.support.durations import pytest_fixture_setup, pytest_sessionfinish\n"
+    (tmp_path / "tests/conftest.py").write_text(plugin)
+    slow = "import pytest, time\n@pytest.fixture\ndef slow(): time.sleep(0.2)\n"
+    ran = run(program({"a": f"{slow}def test_one(slow): pass\ndef test_two(slow): pass"}))
+    assert ran.returncode == 0, ran.stdout
+    [row] = json.loads((tmp_path / "build/side_by_side/durations.json").read_text())["fixtures"]
+    assert (row["suite"], row["fixture"], row["times"]) == ("a", "slow", 2)
+    assert row["seconds"] >= 0.4
+    assert "slow of a, 2 times" in ran.stdout
+
+
+def test_failures_are_shown_at_the_end_with_their_output(program):
+    bad = "def test_bad():\n    print('what it printed')\n    assert 1 == 2\n"
+    ran = run(program({"bad": bad, "broken": "import nothing_of_this_name", "good": "def test_good(): pass"}))
+    assert ran.returncode == 1
+    assert "what it printed" in ran.stdout
+    assert "assert 1 == 2" in ran.stdout
+    assert "No module named 'nothing_of_this_name'" in ran.stdout
+    assert set(ran.stdout.splitlines()[-1].partition("failed: ")[2].split(", ")) == {"bad", "broken"}
+
+
+def test_arguments_reach_pytest_and_what_they_do_not_choose_is_no_failure(program):
+    suites = {
+        "a": "def test_x(record_property): record_property('a', 1)\ndef test_y(): assert 0",
+        "b": "def test_z(): assert 0",
+    }
+    ran = run(program(suites, "-k", "test_x"))
+    assert ran.returncode == 0, ran.stdout
+    assert "b has none of these tests" in ran.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_of_them_and_their_fixtures_clean_up(program, tmp_path, number):
+    command = program({"a": HANG, "b": HANG})
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        files = [tmp_path / "tests" / f"pid-{name}" for name in "ab"]
+        until(lambda: all(file.exists() and file.read_text() for file in files))
+        second = run(command)
+        assert second.returncode == 2
+        assert "another run writes to" in second.stderr
+        process.send_signal(number)
+        read_until(process, "ending a, b")
+        assert process.wait(100) == 130
+    assert not any(alive(int(file.read_text())) for file in files)
+    assert all((tmp_path / "tests" / f"removed-{name}").exists() for name in "ab")
+
+
+def test_a_second_signal_kills_what_does_not_end(program, tmp_path):
+    stubborn = HANG.replace("    yield\n", "    yield\n    (HERE / 'ending').touch(); time.sleep(600)\n")
+    with subprocess.Popen(program({"a": stubborn}), stdout=subprocess.PIPE, text=True) as process:
+        file = tmp_path / "tests/pid-a"
+        until(lambda: file.exists() and file.read_text())
+        process.send_signal(signal.SIGINT)
+        until((tmp_path / "tests/ending").exists)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert not alive(int(file.read_text()))
+
+
+PRINTED = """
+collected 24 items / 4 deselected / 20 selected
+
+tests/a/test_a.py ..F.....                                               [ 40%]
+tests/a/test_b.py ....Es
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "a"), (PRINTED, "a 14/20 (2 failed)"), ("collected 1 item\n\ntests/a/test_a.py .   [100%]\n", "a 1/1")],
+)
+def test_progress_counts_tests(tmp_path, monkeypatch, text, said):
+    monkeypatch.setattr(side_by_side, "OUT", tmp_path)
+    (tmp_path / "a.txt").write_text(text)
+    assert side_by_side.Suite("a", []).progress() == said

@@ -1,0 +1,62 @@
+"""A job of 1000 replicas: only the reader of a pod's log is notified of a change of that pod."""
+
+import resource
+
+from tests.unit.systems.kubernetes.objects import pod, tfjob
+from tfsteps import spec
+from tfsteps.kube.access import Access
+from tfsteps.kube.client import Api
+from tfsteps.kube.watch import Changed, Deleted, Listed
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+
+REPLICAS = 1000
+JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": REPLICAS}}})
+
+
+class Reader:
+    """Stands where a log is read, and notes what it is told."""
+
+    told: list[str]
+
+    def __init__(self, _loop, _api, _namespace, pod, _container, **_how):
+        self._pod = pod
+
+    def tell(self, _restarts, *, ended):
+        self.told.append(f"{self._pod} {ended}")
+
+    def gone(self):
+        self.told.append(f"{self._pod} gone")
+
+
+def test_a_thousand_logs_may_be_open_where_1024_files_may():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        pod_logs.PodLogs(Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster")), "ns", "c", print)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 1024
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_change_of_one_pod_is_told_to_its_own_reader(monkeypatch):
+    monkeypatch.setattr(pod_logs, "ContainerLog", Reader)
+    monkeypatch.setattr(Reader, "told", [], raising=False)
+    monkeypatch.setattr(KubernetesJob, "_label", lambda *_: None)
+    followed = KubernetesJob(
+        Api(Access("http://127.0.0.1:1", "ns", None, str, "no cluster")), TFJob(), tfjob(), JOB, None
+    )
+
+    def see(seen):
+        before = len(Reader.told)
+        for _ in followed._saw_pods(seen, 1.0):
+            pass
+        return Reader.told[before:]
+
+    running = [pod("running", f"worker-{i}", f"p{i}") for i in range(REPLICAS)]
+    assert len(see(Listed(running))) == REPLICAS
+    assert see(Changed(running[7])) == ["job-worker-7 False"]
+    assert see(Changed(pod("out of memory", "worker-7", "p7"))) == ["job-worker-7 True"]
+    assert see(Deleted(running[8])) == ["job-worker-8 gone"]
+    assert "job-worker-9 gone" in see(Listed(running[10:]))

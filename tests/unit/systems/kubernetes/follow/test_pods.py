@@ -1,0 +1,123 @@
+"""What a pod's status says about its replica, on statuses recorded from real pods."""
+
+import copy
+
+import pytest
+
+from tests.unit.systems.kubernetes.objects import STATUSES
+from tests.unit.systems.kubernetes.objects import pod as item
+from tfsteps.runs.events import ReplicaState
+from tfsteps.systems.kubernetes.follow.pods import pod
+
+P, R, S, F, AGAIN = (
+    ReplicaState.PENDING,
+    ReplicaState.RUNNING,
+    ReplicaState.SUCCEEDED,
+    ReplicaState.FAILED,
+    ReplicaState.RESTARTING,
+)
+
+# what had happened: (state, reason, exit code, restarts, whether it ended for good)
+EXPECTED = {
+    "unschedulable": (P, "Unschedulable", None, 0, False),
+    "image missing": (P, "ImagePullBackOff", None, 0, False),
+    "secret missing": (P, "CreateContainerConfigError", None, 0, False),
+    "init container runs": (P, "", None, 0, False),
+    "image of an init container missing": (P, "ImagePullBackOff", None, 0, False),
+    "running": (R, "", None, 0, False),
+    "evicted by the API, still running": (R, "EvictionByEvictionAPI", None, 0, False),
+    "evicted by the API": (F, "EvictionByEvictionAPI", 143, 0, True),
+    "evicted by the kubelet": (F, "Evicted", 137, 0, True),
+    "out of memory": (F, "OOMKilled", 137, 0, True),
+    "command missing": (F, "StartError", 128, 0, True),
+    "succeeded": (S, "", 0, 0, True),
+    "about to restart": (F, "", 3, 3, False),
+    "crash loop": (AGAIN, "", 3, 3, False),
+}
+
+
+def test_every_recorded_status_has_a_row():
+    assert EXPECTED.keys() == STATUSES.keys()
+
+
+@pytest.mark.parametrize(("status", "expected"), EXPECTED.items(), ids=EXPECTED)
+def test_recorded(status, expected):
+    found = pod(item(status), "tensorflow")
+    assert (found.state, found.reason, found.exit_code, found.restarts, found.ended) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        ("unschedulable", "Insufficient cpu"),
+        ("image missing", "pulling image"),
+        ("secret missing", 'secret "gone" not found'),
+        ("evicted by the kubelet", "ephemeral local storage"),
+        ("command missing", "no such file"),
+        ("out of memory", "more memory than its limit"),
+    ],
+)
+def test_the_message_says_what_is_wrong(status, word):
+    assert word in pod(item(status), "tensorflow").message
+
+
+TAKEN = {  # a pod's reason and message, as kubelets of 1.30 to 1.34 write them
+    "Terminated": "Pod was terminated in response to imminent node shutdown.",
+    "Preempting": "Preempted in order to admit critical pod",
+    "OutOfcpu": "Pod was rejected: Node didn't have enough resource: cpu, requested: 4000, used: 0, capacity: 2000",
+    "UnexpectedAdmissionError": "Pod was rejected: Allocate failed due to device plugin",
+}
+
+
+@pytest.mark.parametrize(("reason", "message"), TAKEN.items(), ids=TAKEN)
+def test_a_pod_that_its_node_ended_or_did_not_take_did_not_fail_by_itself(reason, message):
+    status = {"phase": "Failed", "reason": reason, "message": message}
+    found = pod(item(status), "tensorflow")
+    assert (found.state, found.reason, found.message) == (F, "TerminationByKubelet", f"{reason}: {message}")
+    ended = copy.deepcopy(STATUSES["evicted by the API"])
+    found = pod(item({**ended, "reason": reason, "message": message}), "tensorflow")
+    assert (found.reason, found.exit_code) == ("TerminationByKubelet", 143)
+
+
+def test_before_any_status():
+    found = pod(item({}), "tensorflow")
+    assert (found.state, found.started, found.exit_code, found.node) == (P, None, None, "")
+
+
+def test_other_containers_do_not_count():
+    status = copy.deepcopy(STATUSES["running"])
+    status["containerStatuses"].insert(0, {**STATUSES["crash loop"]["containerStatuses"][0], "name": "istio-proxy"})
+    found = pod(item(status), "tensorflow")
+    assert (found.state, found.restarts, found.exit_code) == (R, 0, None)
+
+
+def test_running_again_after_a_kill_for_memory():
+    status = copy.deepcopy(STATUSES["running"])
+    (container,) = status["containerStatuses"]
+    (killed,) = STATUSES["out of memory"]["containerStatuses"]
+    container["restartCount"], container["lastState"] = 1, killed["state"]
+    found = pod(item(status), "tensorflow")
+    assert (found.state, found.reason, found.exit_code, found.restarts) == (R, "OOMKilled", None, 1)
+
+
+def test_when_and_where():
+    one = item("running")
+    one["spec"], one["metadata"]["deletionTimestamp"] = {"nodeName": "node1"}, "2026-11-21T09:30:24Z"
+    found = pod(one, "tensorflow")
+    assert (found.node, found.deleting, found.started) == ("node1", True, 1795253371.0)
+
+
+def test_started_is_told_while_it_runs_and_after():
+    assert pod(item("running"), "tensorflow").started == pod(item("evicted by the API"), "tensorflow").started
+    assert pod(item("image missing"), "tensorflow").started is None
+
+
+def test_a_pull_that_fails_has_one_message_whether_the_kubelet_tries_or_pauses():
+    said = 'failed to pull and unpack image "docker.io/nothere:1": no such host'
+    paused = f'Back-off pulling image "nothere:1": ErrImagePull: {said}'
+    messages = set()
+    for reason, message in (("ErrImagePull", said), ("ImagePullBackOff", paused)):
+        status = copy.deepcopy(STATUSES["image missing"])
+        status["containerStatuses"][0]["state"]["waiting"] = {"reason": reason, "message": message}
+        messages.add(pod(item(status), "tensorflow").message)
+    assert messages == {said}

@@ -1,0 +1,185 @@
+"""The requests of a finalizer to the API server, and what it removes."""
+
+import pytest
+
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.engines.argo import pipeline
+from tfsteps.engines.argo.pipeline import WorkflowContext
+from tfsteps.engines.registry import find_pipeline
+from tfsteps.kube import access
+from tfsteps.kube.client import Api
+from tfsteps.runs.identity import Identity
+from tfsteps.systems import kubeflow
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+
+WHO = Identity(run="r", task="uuid")
+JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
+PODS = "/api/v1/namespaces/ns/pods"
+FLOWS = "/apis/argoproj.io/v1alpha1/namespaces/ns/workflows"
+
+
+def job(name, condition=None, on_end=None, annotations=None, **metadata):
+    conditions = [{"type": condition, "status": "True"}] if condition else []
+    annotations = {**({"tfsteps.dev/on-end": on_end} if on_end else {}), **(annotations or {})}
+    meta = {"name": name, "uid": f"uid-{name}", "annotations": annotations, **metadata}
+    return {"metadata": meta, "spec": {}, "status": {"conditions": conditions}}
+
+
+def pod(name, owner, **metadata):
+    return {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "ownerReferences": [{"kind": "TFJob", "uid": owner}],
+            **metadata,
+        }
+    }
+
+
+def finalizer(api, node):
+    """Return the pod of a finalizer at a node of Kubeflow Pipelines; its Workflow is not watched."""
+    annotations = {"workflows.argoproj.io/node-name": node, "pipelines.kubeflow.org/v2_component": "true"}
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
+    meta = {"name": "step", "namespace": "ns", "uid": "p", "annotations": annotations, "ownerReferences": [owner]}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pipeline, "Watch", lambda *_, **__: None)
+        return LauncherPod(api, {"metadata": meta}, find_pipeline)
+
+
+def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None, workflow=None):
+    """Clean up what a server lists; return the removed names, the deletions (path, uid), and the label selectors."""
+
+    def script(asked):
+        if asked.method == "DELETE":
+            return Answer(body={})
+        if asked.path == FLOWS:
+            return workflow if isinstance(workflow, Answer) else Answer(body={"items": [workflow] if workflow else []})
+        if isinstance(jobs, Answer):
+            return jobs
+        items = {JOBS: jobs, PODS: pods}[asked.path]
+        if asked.path == PODS or len(items) < 2:
+            return Answer(body={"metadata": {}, "items": list(items)})
+        rest = asked.query.get("continue")  # pages of one
+        at = int(rest or 0)
+        more = {"continue": str(at + 1)} if at + 1 < len(items) else {}
+        return Answer(body={"metadata": more, "items": [items[at]]})
+
+    with serve(script) as server:
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        system = kubeflow.system()
+        api = Api(server.access(), patience=0)
+        system._host = finalizer(api, node) if node else None
+        removed = system.clean_up(WHO, scope, on_end)
+        deleted = [(each.path, each.body["preconditions"]["uid"]) for each in server.asked if each.method == "DELETE"]
+        return removed, deleted, [each.query["labelSelector"] for each in server.asked if each.path == JOBS]
+
+
+@pytest.mark.parametrize(
+    ("item", "on_end", "gone"),
+    [
+        (job("a"), None, "job"),
+        (job("a", "Running"), "keep", "job"),
+        (job("a", "Running", "keep"), None, "job"),
+        (job("a", "Running", deletionTimestamp="now"), None, ""),
+        (job("a", "Succeeded"), None, "pods"),
+        (job("a", "Succeeded", "keep"), None, ""),
+        (job("a", "Failed"), None, ""),
+        (job("a", "Failed", "delete"), None, "job"),
+        (job("a", "Failed", "delete"), "keep", ""),
+        (job("a", "Failed"), "delete_pods", "pods"),
+        (job("a", "Failed"), "delete", "job"),
+    ],
+)
+def test_what_is_removed_of_a_job(item, on_end, gone, monkeypatch):
+    pods = [pod("a-worker-0", "uid-a"), pod("other", "uid-b"), pod("going", "uid-a", deletionTimestamp="now")]
+    removed, deleted, _ = clean_up([item], monkeypatch, pods, on_end=on_end)
+    expected = {"job": [(f"{JOBS}/a", "uid-a")], "pods": [(f"{PODS}/a-worker-0", "uid-a-worker-0")], "": []}
+    assert deleted == expected[gone]
+    assert removed == (["a"] if gone else [])
+
+
+@pytest.mark.parametrize(("terminated", "removed"), [(False, ["b"]), (True, ["a", "b"])])
+def test_a_job_that_is_kept_for_a_retry_is_removed_only_if_the_run_is_terminated(terminated, removed, monkeypatch):
+    kept = {"tfsteps.dev/kept-until": "2999-01-01T00:00:00+00:00"}
+    jobs = [job("a", annotations=kept), job("b")]
+    monkeypatch.setattr(WorkflowContext, "terminating", property(lambda _: terminated, lambda *_: None), raising=False)
+    assert clean_up(jobs, monkeypatch, node="exit.cleanup")[0] == removed
+
+
+def test_pods_that_are_gone_already(monkeypatch):
+    assert clean_up([job("a", "Succeeded")], monkeypatch)[:2] == ([], [])
+
+
+def test_every_page_is_read(monkeypatch):
+    assert clean_up([job("a"), job("b"), job("c")], monkeypatch)[0] == ["a", "b", "c"]
+
+
+def test_selected_on_the_server(monkeypatch):
+    [selector] = clean_up([], monkeypatch)[2]
+    assert selector == "app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id=r"
+
+
+def launched(*steps, detached=()):
+    """Return a job of each step of a Workflow, which has the step's name."""
+    note = {"tfsteps.dev/detached": "2026-11-23T10:00:00+00:00"}
+    made = {name: {"tfsteps.dev/launcher": f"wf.root.{name}.executor"} for name in steps}
+    return [job(name, annotations={**own, **(note if name in detached else {})}) for name, own in made.items()]
+
+
+def phases(**nodes):
+    """Return a Workflow with the phases of some steps."""
+    found = {name: {"name": f"wf.root.{name}.executor", "phase": phase} for name, phase in nodes.items()}
+    return {"metadata": {"name": "wf", "uid": "w"}, "status": {"nodes": found}}
+
+
+IN_HANDLER = ("exit-handler-1.a", "exit-handler-1.for-loop-1.iteration-item(0:0).in.b")
+
+
+@pytest.mark.parametrize(
+    ("node", "steps", "removed"),
+    [
+        ("a.onExit.cleanup", ("a", "b", "inner.a"), ["a"]),
+        ("inner.onExit.cleanup", ("a", "inner.a", "inner-2.a"), ["inner.a"]),
+        ("exit-handler-1.onExit.cleanup", (*IN_HANDLER, "a"), [*IN_HANDLER]),
+        ("cleanup", ("a", "b", "c", "inner.a"), ["a", "c"]),
+    ],
+)
+def test_siblings_are_what_was_launched_below_the_node_that_has_ended(node, steps, removed, monkeypatch):
+    flow = phases(a="Failed", b="Running", c="Succeeded")
+    found = clean_up(launched(*steps), monkeypatch, scope="siblings", node=f"wf.root.{node}.executor", workflow=flow)
+    assert found[0] == removed
+
+
+def test_who_may_not_look_at_the_workflow_takes_the_steps_beside_it_for_ended(monkeypatch):
+    jobs, node = launched("a", "b"), "wf.root.cleanup.executor"
+    found = clean_up(jobs, monkeypatch, scope="siblings", node=node, workflow=refusal(403, "Forbidden"))
+    assert found[0] == ["a", "b"]
+
+
+def test_a_job_that_waits_for_its_wait_step_is_left_by_the_hook_of_its_launch_step(monkeypatch):
+    jobs = launched("inner.launch", detached=["inner.launch"])
+    for node, removed in (("inner.launch", []), ("inner", ["inner.launch"])):
+        hook = f"wf.root.{node}.onExit.cleanup.executor"
+        assert clean_up(jobs, monkeypatch, scope="siblings", node=hook)[0] == removed
+
+
+def test_without_a_workflow_siblings_share_the_folder_of_their_task(monkeypatch):
+    jobs = [job(name, annotations={"tfsteps.dev/launcher": task}) for name, task in (("a", "t"), ("b", "in/t"))]
+    assert clean_up(jobs, monkeypatch, scope="siblings")[0] == ["a"]
+
+
+def test_a_cluster_without_such_jobs(monkeypatch):
+    assert clean_up(refusal(404, "", "404 page not found"), monkeypatch)[0] == []
+
+
+def test_rights_that_are_missing(monkeypatch):
+    with pytest.raises(LaunchError, match=r"needs to list and delete tfjobs\.kubeflow\.org and pods in namespace ns"):
+        clean_up(refusal(403, "Forbidden"), monkeypatch)
+
+
+def test_siblings_that_cannot_be_told(monkeypatch):
+    monkeypatch.setattr(access, "in_cluster", lambda: True)
+    with pytest.raises(LaunchError, match="may not get its own pod"):
+        clean_up([], monkeypatch, scope="siblings")

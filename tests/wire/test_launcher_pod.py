@@ -1,0 +1,252 @@
+"""What a launcher reads of its own pod and pipeline: who asks it to stop, and why."""
+
+import time
+
+import pytest
+
+from tests.support.waiting import until
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import spec
+from tfsteps.cli.commands import plan
+from tfsteps.engines.registry import find_pipeline
+from tfsteps.kube import access
+from tfsteps.kube.access import AccessError
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.steps import job_step
+from tfsteps.systems.base import Note
+from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+
+OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
+POD = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [OWNER]}}
+LONE = {"metadata": {"name": "step", "namespace": "ns", "uid": "p"}}
+
+
+def pod(**status):
+    return Answer(body={"metadata": {"name": "step", "uid": "p"}, "status": status})
+
+
+EVICTED = {
+    "runs on": (pod(phase="Running"), False),
+    "deleted": (Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}}), True),
+    "its next one is there": (Answer(body={"metadata": {"uid": "p2"}, "status": {}}), True),
+    "disrupted": (pod(conditions=[{"type": "DisruptionTarget", "status": "True"}]), True),
+    "not disrupted after all": (pod(conditions=[{"type": "DisruptionTarget", "status": "False"}]), False),
+    "gone already": (refusal(404, "NotFound"), True),
+    "we may not look": (refusal(403, "Forbidden"), False),
+    "nobody answers": (refusal(503), False),
+}
+
+
+@pytest.mark.parametrize(("answer", "evicted"), EVICTED.values(), ids=EVICTED)
+def test_evicted(answer, evicted):
+    with serve([answer]) as server:
+        api = Api(server.access(), patience=0)
+        assert LauncherPod(api, LONE).leaves_job(api) is evicted
+
+
+def test_a_pod_of_another_kind_of_workflow_has_no_workflow():
+    pod = {"metadata": {**POD["metadata"], "ownerReferences": [{**OWNER, "apiVersion": "example.org/v1"}]}}
+    with serve([refusal(404, "NotFound")]) as server:
+        assert find_pipeline(Api(server.access(), patience=0), pod) is None
+    assert server.asked == [], "a Workflow of Argo's that is not there would count as deleted"
+
+
+def test_a_token_that_cannot_be_read_is_reported_by_the_request():
+    def missing(_refused):
+        raise FileNotFoundError("token")
+
+    def broken(_refused):
+        raise AccessError("the token is not a token")
+
+    with serve([]) as server:
+        with pytest.raises(ApiError, match="cannot be reached: token"):
+            LauncherPod.find(Api(server.access(missing), patience=0), None)
+        assert LauncherPod.find(Api(server.access(broken), patience=0), None) is None
+        assert not server.asked
+
+
+def workflow(**spec):
+    return {"metadata": {"name": "wf", "uid": "w", "resourceVersion": "2"}, "spec": spec}
+
+
+def listed(*items):
+    return Answer(body={"metadata": {"resourceVersion": "1"}, "items": list(items)})
+
+
+DELETED = {"metadata": {"name": "wf", "uid": "w", "deletionTimestamp": "2026-11-21T09:30:24Z"}, "spec": {}}
+TERMINATING = {
+    "it runs": (listed(workflow()), False),
+    "it has a deadline": (listed(workflow(activeDeadlineSeconds=600)), False),
+    "stopped": (listed(workflow(shutdown="Stop")), True),
+    "terminated by Argo": (listed(workflow(shutdown="Terminate")), True),
+    "terminated by Kubeflow Pipelines": (listed(workflow(activeDeadlineSeconds=0)), True),
+    "being deleted": (listed(DELETED), True),
+    "gone": (listed(), True),
+}
+
+
+CERTAIN = refusal(404, "NotFound", about="wf")
+
+
+def of_workflow(answer, gone=CERTAIN):
+    """Answer lists with `answer`, and who asks for the Workflow by its name with `gone`."""
+
+    def script(asked):
+        if asked.path.endswith("/workflows/wf"):
+            return gone
+        return Answer(parts=["hang"]) if "watch" in asked.query else answer
+
+    return script
+
+
+@pytest.mark.parametrize(("answer", "terminating"), TERMINATING.values(), ids=TERMINATING)
+def test_terminating(answer, terminating):
+    with serve(of_workflow(answer)) as server:
+        api = Api(server.access())
+        pipeline = find_pipeline(api, POD)
+        until(lambda: any("watch" in asked.query for asked in server.asked))
+        api.stopping.set()
+        assert pipeline.terminating is terminating
+        assert server.asked[0].query == {"fieldSelector": "metadata.name=wf"}
+
+
+def test_terminated_later():
+    event = {"type": "MODIFIED", "object": workflow(shutdown="Terminate")}
+    with serve(lambda asked: Answer(parts=[event, "hang"]) if "watch" in asked.query else listed(workflow())) as server:
+        api = Api(server.access())
+        pipeline = find_pipeline(api, POD)
+        until(lambda: pipeline.terminating)
+        api.stopping.set()
+
+
+def test_a_pod_of_a_terminating_workflow_is_not_evicted():
+    with serve(lambda asked: pod() if asked.path.endswith("/step") else of_workflow(listed())(asked)) as server:
+        api = Api(server.access())
+        host = LauncherPod(api, POD, find_pipeline)
+        until(lambda: host.pipeline.terminating)
+        before = len([asked for asked in server.asked if asked.path.endswith("/step")])
+        assert not host.leaves_job(api)
+        assert before == 0
+        assert not [asked for asked in server.asked if asked.path.endswith("/step")], "there is no time to ask"
+        api.stopping.set()
+
+
+KUBEFLOW = {"pipelines.kubeflow.org/v2_component": "true"}
+NO_SUCCESSOR = {
+    "Kubeflow Pipelines": ("Running", KUBEFLOW, "wf.root.fit.executor"),
+    "Kubeflow Pipelines with set_retry": ("Running", KUBEFLOW, "wf.root.fit.executor(0)"),
+    "Argo without a retryStrategy": ("Running", {}, "wf.fit"),
+    "a new job, and a Pending node, which Argo may have seen run by now": ("Pending", {}, "wf.fit"),
+    "a new job, and a Pending node of Kubeflow Pipelines": ("Pending", KUBEFLOW, "wf.root.fit.executor"),
+}
+SUCCESSOR = {
+    "a step that Argo tries again": ("Running", {}, "wf.fit(0)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("phase", "labels", "node", "leaves"),
+    [*((*each, False) for each in NO_SUCCESSOR.values()), *((*each, True) for each in SUCCESSOR.values())],
+    ids=[*NO_SUCCESSOR, *SUCCESSOR],
+)
+def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, leaves):
+    annotations = {"workflows.argoproj.io/node-name": node, "workflows.argoproj.io/node-id": "wf-1"}
+    own = {"metadata": {**POD["metadata"], "labels": labels, "annotations": annotations}}
+    flow = workflow(templates=[{"name": "fit", "retryStrategy": {"retryPolicy": "Always"}}])
+    flow["status"] = {"nodes": {"wf-1": {"name": node, "phase": phase, "templateName": "fit"}}}
+    deleted = Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}})
+
+    def script(asked):
+        return deleted if asked.path.endswith("/pods/step") else of_workflow(listed(flow))(asked)
+
+    with serve(script) as server:
+        api = Api(server.access())
+        host = LauncherPod(api, own, find_pipeline)
+        until(lambda: any("watch" in asked.query for asked in server.asked))
+        assert host.leaves_job(api, new=True) is leaves
+        looks = [asked for asked in server.asked if asked.path.endswith("/pods/step")]
+        assert bool(looks) is leaves, "where no pod follows there is no time to ask"
+        assert host.leaves_job(api) is (leaves or phase == "Pending")
+        api.stopping.set()
+
+
+def test_who_may_not_look_says_so():
+    with serve([refusal(403, "Forbidden", "you may not look")]) as server:
+        pipeline = find_pipeline(Api(server.access(), patience=0.5), POD)
+        until(lambda: pipeline.warnings)
+        assert "you may not look" in pipeline.warnings[0]
+        assert not pipeline.terminating
+
+
+@pytest.mark.parametrize(
+    ("answer", "gone"),
+    [
+        (Answer(body=b"{}"), CERTAIN),
+        (Answer(body=b"<html>log in</html>"), CERTAIN),
+        (listed(), Answer(404, b"404 page not found")),
+        (listed(), Answer(body=b"{}")),
+        (listed(), refusal(503)),
+        (listed(), Answer(body=workflow())),
+    ],
+    ids=["{}", "HTML", "and 404 of a proxy", "and {}", "and 503", "and yet it is there"],
+)
+def test_an_answer_that_does_not_list_the_workflow_does_not_end_it(answer, gone):
+    with serve(of_workflow(answer, gone)) as server:
+        api = Api(server.access())
+        pipeline = find_pipeline(api, POD)
+        until(lambda: len(server.asked) > 3)
+        api.stopping.set()
+        assert not pipeline.terminating
+
+
+def test_another_workflow_of_its_name_is_not_its_own():
+    other = {"type": "MODIFIED", "object": {"metadata": {"uid": "w2"}, "spec": {"shutdown": "Terminate"}}}
+    events = Answer(parts=[other, {"type": "BOOKMARK", "object": workflow()}, "hang"])
+    with serve(lambda asked: events if "watch" in asked.query else listed(workflow())) as server:
+        api = Api(server.access())
+        pipeline = find_pipeline(api, POD)
+        until(lambda: any("watch" in asked.query for asked in server.asked))
+        time.sleep(0.5)
+        api.stopping.set()
+        assert not pipeline.terminating
+
+
+def test_the_owner_of_what_it_creates():
+    with serve([listed(workflow())]) as server:
+        api = Api(server.access())
+        owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
+        assert find_pipeline(api, POD).owner == {**owner, "blockOwnerDeletion": False}
+        assert find_pipeline(api, LONE) is None
+        api.stopping.set()
+
+
+SYSTEMS = {
+    "of a step": lambda: job_step.find_system("kubeflow"),
+    "of a step, with two APIs": lambda: job_step.find_system("tfjob-v1alpha1"),
+    "of a finalizer": lambda: job_step.find_finalizer("auto"),
+    "of the command": lambda: plan.find_system("kubeflow"),
+}
+
+
+@pytest.mark.parametrize("make", SYSTEMS.values(), ids=SYSTEMS)
+def test_a_job_system_in_a_pod_finds_its_pipeline(make, monkeypatch):
+    annotated = {"metadata": {**POD["metadata"], "annotations": {"workflows.argoproj.io/node-name": "wf.fit(0)"}}}
+
+    def script(asked):
+        if asked.method == "PATCH":
+            return Answer(body={"metadata": {"name": "a", "uid": "u"}})
+        return Answer(body=annotated) if asked.path.endswith("/pods/step") else of_workflow(listed(workflow()))(asked)
+
+    with serve(script) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+        monkeypatch.setenv("POD_NAME", "step")
+        monkeypatch.setattr(access, "in_cluster", lambda: True)
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        monkeypatch.setattr(job_step, "_fitting", lambda: "kubeflow")
+        system = make()
+        system.note(spec.from_plain({"name": "a", "roles": {"worker": {}}}), "a", "u", Note.FOLLOWED)
+        (change,) = [asked.body["metadata"] for asked in server.asked if asked.method == "PATCH"]
+        assert change["annotations"][LAUNCHER] == "wf.fit"
+        system.give_up()
