@@ -28,24 +28,24 @@ class ShapeError(Exception):
 def decode(content: bytes | str) -> dict[str, Any]:
     """Return the JSON object that `content` is. ShapeError if it is anything else."""
     try:
-        found = msgspec.json.decode(content)
+        answer = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
-    if not isinstance(found, dict):
-        raise ShapeError(f"expected a JSON object, got {type(found).__name__}")
-    return found
+    if not isinstance(answer, dict):
+        raise ShapeError(f"expected a JSON object, got {type(answer).__name__}")
+    return answer
 
 
 def an_object(resource: "Resource", name: str = "", *, stored: bool = True) -> Check:
     """Expect one object of a kind, of this name unless it is empty, with a version unless it was not `stored`."""
 
     def check(answer: Mapping[str, Any]) -> None:
-        found = _convert(answer, _Object)
-        _expect(found, resource, required=True)
-        if stored and not found.metadata.version:
+        item = _convert(answer, _Object)
+        _expect(item, resource, required=True)
+        if stored and not item.metadata.version:
             raise ShapeError(f"the {resource.kind} has no metadata.resourceVersion")
-        if name and found.metadata.name != name:
-            raise ShapeError(f"expected {resource.kind} {name}, got {found.metadata.name}")
+        if name and item.metadata.name != name:
+            raise ShapeError(f"expected {resource.kind} {name}, got {item.metadata.name}")
 
     return check
 
@@ -54,10 +54,10 @@ def a_list(resource: "Resource") -> Check:
     """Expect the list of objects of a kind."""
 
     def check(answer: Mapping[str, Any]) -> None:
-        found = _convert(answer, _List)
-        if (found.kind, found.api) != (f"{resource.kind}List", resource.api):
-            raise ShapeError(f"expected a {resource.kind}List of {resource.api}, got {found.kind} of {found.api}")
-        for item in found.items or []:
+        listing = _convert(answer, _List)
+        if (listing.kind, listing.api) != (f"{resource.kind}List", resource.api):
+            raise ShapeError(f"expected a {resource.kind}List of {resource.api}, got {listing.kind} of {listing.api}")
+        for item in listing.items or []:
             _expect(item, resource, required=False)  # items of built-in kinds do not say it again
 
     return check
@@ -185,7 +185,7 @@ def _convert(answer: Mapping[str, Any], shape: type[_T]) -> _T:
         raise ShapeError(str(error)) from error
 
 
-def _expect(found: _Object | _Bookmark, resource: "Resource", *, required: bool) -> None:
+def _expect(item: _Object | _Bookmark, resource: "Resource", *, required: bool) -> None:
     """Check kind and apiVersion; they may be missing unless they are `required`."""
-    if (required or found.kind or found.api) and (found.kind, found.api) != (resource.kind, resource.api):
-        raise ShapeError(f"expected {resource.kind} of {resource.api}, got {found.kind} of {found.api}")
+    if (required or item.kind or item.api) and (item.kind, item.api) != (resource.kind, resource.api):
+        raise ShapeError(f"expected {resource.kind} of {resource.api}, got {item.kind} of {item.api}")

@@ -74,9 +74,9 @@ class Api(HttpClient):
         more = ""
         while True:
             page = {"limit": _PAGE, **({"continue": more} if more else {})}
-            found = self.list(resource, namespace, once=False, **selectors, **page)
-            yield from found["items"] or []
-            more = found["metadata"].get("continue", "")
+            listing = self.list(resource, namespace, once=False, **selectors, **page)
+            yield from listing["items"] or []
+            more = listing["metadata"].get("continue", "")
             if not more:
                 return
 

@@ -208,10 +208,10 @@ class EventLoop:
     def _take_up(self, selector: selectors.BaseSelector) -> None:
         with self._lock:
             news, self._news = self._news, []
-            waits = {each: each.waits for each in news if isinstance(each, Task)}
-        for each in news:
-            if not isinstance(each, Task):
-                heapq.heappush(self._timers, each)
+            waits = {entry: entry.waits for entry in news if isinstance(entry, Task)}
+        for entry in news:
+            if not isinstance(entry, Task):
+                heapq.heappush(self._timers, entry)
         for task, wait in waits.items():
             if wait and wait.sock:
                 selector.register(wait.sock, selectors.EVENT_READ, task)
@@ -249,6 +249,6 @@ def _allow_open_files() -> None:
     No further: some programs close as many files as there may be, and children have the limit, too.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

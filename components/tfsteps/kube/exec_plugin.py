@@ -54,7 +54,7 @@ def _credential(plugin: Plugin) -> str:
     interactive = plugin.interactive and sys.stdin is not None and sys.stdin.isatty()
     request = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
     try:
-        ran = subprocess.run(
+        process = subprocess.run(
             plugin.command,
             env={**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)},
             stdin=None if interactive else subprocess.DEVNULL,
@@ -67,17 +67,19 @@ def _credential(plugin: Plugin) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise AccessError(f"{plugin.where}: `command` cannot be started: {reason}; install the plugin") from None
-    if ran.returncode:
+    if process.returncode:
         raise AccessError(
-            f"{plugin.where}: the plugin ended with exit code {ran.returncode}; run it by hand to see why"
+            f"{plugin.where}: the plugin ended with exit code {process.returncode}; run it by hand to see why"
         )
     try:
-        found = msgspec.json.decode(ran.stdout, type=_Credential)
+        credential = msgspec.json.decode(process.stdout, type=_Credential)
     except (msgspec.DecodeError, UnicodeDecodeError):  # whose text may hold the token
         raise AccessError(f"{plugin.where}: the plugin printed no ExecCredential; run it by hand") from None
-    if (found.api_version, found.kind) != (plugin.version, "ExecCredential"):
+    if (credential.api_version, credential.kind) != (plugin.version, "ExecCredential"):
         raise AccessError(f"{plugin.where}: the plugin does not speak {plugin.version}; correct `apiVersion`")
-    if not found.status.token:
-        kind = "a client certificate, which is not supported" if found.status.client_certificate_data else "no token"
+    if not credential.status.token:
+        kind = (
+            "a client certificate, which is not supported" if credential.status.client_certificate_data else "no token"
+        )
         raise AccessError(f"{plugin.where}: the plugin gave {kind}; use one that gives a token")
-    return checked_token(found.status.token, f"{plugin.where}: the plugin's token")
+    return checked_token(credential.status.token, f"{plugin.where}: the plugin's token")

@@ -42,7 +42,9 @@ def find(context: str = "") -> Access:
     name = context or next(filter(None, (file.text("current-context") for file in files)), "")
     contexts = _merged(files, "context")
     if name not in contexts:
-        known = ", ".join(each if each.isprintable() else repr(each) for each in contexts) or "none"
+        known = (
+            ", ".join(known_name if known_name.isprintable() else repr(known_name) for known_name in contexts) or "none"
+        )
         where = os.pathsep.join(file.where for file in files)
         raise AccessError(f"{where} has no context {name!r}; it has: {known}. Choose one with --context")
     chosen = contexts[name]
@@ -104,12 +106,12 @@ class _Entry:
 
     def entries(self, kind: str, key: str) -> "dict[str, _Entry]":
         """Return what the items of the list `kind` hold below `key`, by name; of two with one name the first."""
-        found: dict[str, _Entry] = {}
+        by_name: dict[str, _Entry] = {}
         for item in self.mappings(kind):
             name = item.text("name")
-            found.setdefault(name, item.entry(key) or _Entry({}, "", self.folder))
-            found[name].where = f"{self.where}: {key} {name!r}"
-        return found
+            by_name.setdefault(name, item.entry(key) or _Entry({}, "", self.folder))
+            by_name[name].where = f"{self.where}: {key} {name!r}"
+        return by_name
 
     def refuse(self, unsupported: Mapping[str, str]) -> None:
         for key, why in unsupported.items():
@@ -159,10 +161,10 @@ def _named(files: list[_Entry], chosen: _Entry, key: str) -> _Entry:
     name = chosen.text(key)
     if not name:
         raise chosen.error(key, "is missing; name one")
-    found = _merged(files, key).get(name)
-    if found is None:
+    entry = _merged(files, key).get(name)
+    if entry is None:
         raise chosen.error(key, f"names {name!r}, and `{key}s` has no entry of that name; correct one of them")
-    return found
+    return entry
 
 
 def _server(cluster: _Entry) -> str:
@@ -277,9 +279,9 @@ def _plugin(entry: _Entry) -> exec_plugin.Plugin:
     if version not in exec_plugin.VERSIONS:
         raise entry.error("apiVersion", f"is none of {', '.join(exec_plugin.VERSIONS)}; correct it")
     arguments = entry.list("args")
-    if not all(isinstance(each, str) and "\0" not in each for each in arguments):
+    if not all(isinstance(argument, str) and "\0" not in argument for argument in arguments):
         raise entry.error("args", "holds something that is not text; correct it")
-    named = {each.text("name"): each.text("value") for each in entry.mappings("env")}
+    named = {variable.text("name"): variable.text("value") for variable in entry.mappings("env")}
     if any(not name or "=" in name for name in named):
         raise entry.error("env", "holds a variable without a name, or with '=' in it; correct it")
     if "/" in command:  # from the file's folder, as kubectl does

@@ -108,8 +108,8 @@ class Partial:
         """Take note of what has come of a line."""
         if time.monotonic() < self._due:
             return
-        found = _STAMP.match(line)
-        stamp = found[0] if found else b""
+        match = _STAMP.match(line)
+        stamp = match[0] if match else b""
         if stamp == self._last[0] and len(line) <= self._last[1]:
             return
         self._due, self._last = time.monotonic() + _PARTIAL_SECONDS, (stamp, len(line))
@@ -147,21 +147,23 @@ class Position:
         self._seconds: dict[bytes, _Second] = {}
         self._begin = self._tail = 0  # the marks of the first line and the last one
         self._equal = 0  # how many in a row had it
-        self._found: tuple[int, int] | None = None  # lines to leave out and the mark of the first, as `search` saw them
+        self._located: tuple[int, int] | None = (
+            None  # lines to leave out and the mark of the first, as `search` saw them
+        )
         self._skip = 0
         self._expected: int | None = None
         self._whole = False  # whether to look for it in all that is there
-        self._own = 0  # lines without a proper time since the last one that has one
-        self._own_skip = 0
+        self._untimed = 0  # lines without a proper time since the last one that has one
+        self._untimed_skip = 0
 
     def resume(self) -> dict[str, str]:
         """Return what to ask the API for; `take` expects its answer then."""
-        self._skip, self._expected, self._own_skip = 0, None, self._own
+        self._skip, self._expected, self._untimed_skip = 0, None, self._untimed
         if not self.lines:
             return {}
         since = b"" if self._whole else self._since()
-        if self._found:
-            self._skip, self._expected = self._found
+        if self._located:
+            self._skip, self._expected = self._located
         else:
             seen = [second for at, second in self._seconds.items() if at >= since]
             self._skip = sum(second.count for second in seen)
@@ -178,9 +180,9 @@ class Position:
         Raises:
             Moved: What was read before is not where it was.
         """
-        stamps, texts, own = self._parsed(block, continued=continued)
+        stamps, texts, untimed = self._parsed(block, continued=continued)
         if self._expected is not None and texts:
-            own.pop(0, None)  # the rest of a line that began before the time we asked for
+            untimed.pop(0, None)  # the rest of a line that began before the time we asked for
             if _mark(stamps[0], texts[0]) != self._expected:
                 raise Moved
             self._expected = None
@@ -190,17 +192,17 @@ class Position:
             if not self._skip and _mark(stamps[passed - 1], texts[passed - 1]) != self._tail:
                 raise Moved
             stamps, texts = stamps[passed:], texts[passed:]
-            own = {place - passed: lines for place, lines in own.items() if place >= passed and not self._skip}
-        if not texts and not own:
+            untimed = {place - passed: lines for place, lines in untimed.items() if place >= passed and not self._skip}
+        if not texts and not untimed:
             return None
-        if again := own.get(0, [])[: self._own_skip]:
-            self._own_skip -= len(again)
-            own[0] = own[0][len(again) :]
+        if again := untimed.get(0, [])[: self._untimed_skip]:
+            self._untimed_skip -= len(again)
+            untimed[0] = untimed[0][len(again) :]
         shown = [b"%bZ" % stamp[:26] for stamp in stamps]
-        lines = self._joined(shown, texts, own) if own else Lines(texts, shown, restarts=self.restarts)
+        lines = self._joined(shown, texts, untimed) if untimed else Lines(texts, shown, restarts=self.restarts)
         if texts:
             self._note(stamps, texts)
-        self._own += sum(len(lines) for place, lines in own.items() if place == len(texts))
+        self._untimed += sum(len(lines) for place, lines in untimed.items() if place == len(texts))
         return lines if lines.texts else None
 
     @property
@@ -226,11 +228,11 @@ class Position:
         self._places += places[: self._equal - len(self._places)]
         self._searched += len(marks)
 
-    def found(self) -> bool:
+    def end_search(self) -> bool:
         """Tell whether it was there. The next answer to `resume` is known to go on behind it then."""
         if self._whole and self._first_mark == self._begin and self._searched >= self.lines:
             self._places = [self.lines]  # nothing of it is gone: equal lines do not matter
-        self._found = (self._places[-1], self._first_mark) if self._places else None
+        self._located = (self._places[-1], self._first_mark) if self._places else None
         return bool(self._places)
 
     def is_last(self, blocks: Iterable[tuple[bytes, bool]]) -> bool | None:
@@ -263,8 +265,8 @@ class Position:
             row += 1
         tail = _mark(stamps[last], texts[last])
         self._equal = row + (self._equal if row > last and tail == self._tail else 0)
-        self._tail, self.last, self._found, self._whole = tail, stamps[last], None, False
-        self._own = self._own_skip = 0
+        self._tail, self.last, self._located, self._whole = tail, stamps[last], None, False
+        self._untimed = self._untimed_skip = 0
         if len(self._seconds) > _MANY_SECONDS:
             since = self._since()
             self._seconds = {at: second for at, second in self._seconds.items() if at >= since}
@@ -281,9 +283,9 @@ class Position:
 
     def _parsed(self, block: bytes, *, continued: bool) -> tuple[Sequence[bytes], list[bytes], dict[int, list[bytes]]]:
         """Return the times of the lines, their texts, and before which of them the node has put what of its own."""
-        found = _LINE.findall(block)
-        if found and len(found) == block.count(b"\n"):
-            seconds, fractions, zones, texts = zip(*found, strict=True)
+        matches = _LINE.findall(block)
+        if matches and len(matches) == block.count(b"\n"):
+            seconds, fractions, zones, texts = zip(*matches, strict=True)
             if zones.count(zones[0]) == len(zones):
                 utc = [_utc(second, zones[0]) for second in seconds]
                 if all(utc):
@@ -295,34 +297,34 @@ class Position:
     ) -> tuple[list[bytes], list[bytes], dict[int, list[bytes]]]:
         stamps: list[bytes] = []
         texts: list[bytes] = []
-        own: dict[int, list[bytes]] = {}
+        untimed: dict[int, list[bytes]] = {}
         for i, line in enumerate(block[:-1].split(b"\n")):
             if continued and i == 0:
                 stamps.append(self.last or _now())
                 texts.append(line)
-            elif (found := _STAMP.match(line)) and (utc := _utc(found[1], found[3])):
-                stamps.append(b"%b.%b" % (utc, found[2].ljust(9, b"0")))
-                texts.append(line[found.end() :])
+            elif (match := _STAMP.match(line)) and (utc := _utc(match[1], match[3])):
+                stamps.append(b"%b.%b" % (utc, match[2].ljust(9, b"0")))
+                texts.append(line[match.end() :])
             else:
-                own.setdefault(len(texts), []).append(line)
-        return stamps, texts, own
+                untimed.setdefault(len(texts), []).append(line)
+        return stamps, texts, untimed
 
-    def _joined(self, stamps: Sequence[bytes], texts: list[bytes], own: dict[int, list[bytes]]) -> Lines:
+    def _joined(self, stamps: Sequence[bytes], texts: list[bytes], untimed: dict[int, list[bytes]]) -> Lines:
         """Return lines with those among them that have no proper time."""
-        found: list[tuple[bytes, bytes]] = []
+        entries: list[tuple[bytes, bytes]] = []
         at = _shown(self.last or _now())
         incomplete = False
         for i in range(len(texts) + 1):
-            for line in own.get(i, ()):
+            for line in untimed.get(i, ()):
                 if stamp := _IMPOSSIBLE.match(line):
-                    found.append((at, line[stamp.end() :]))
+                    entries.append((at, line[stamp.end() :]))
                 else:
                     incomplete = True
-                    found += [(at, each) for each in (line, _TIMELESS) if each]
+                    entries += [(at, part) for part in (line, _TIMELESS) if part]
             if i < len(texts):
                 at = stamps[i]
-                found.append((at, texts[i]))
-        return Lines([text for _, text in found], [stamp for stamp, _ in found], incomplete, self.restarts)
+                entries.append((at, texts[i]))
+        return Lines([text for _, text in entries], [stamp for stamp, _ in entries], incomplete, self.restarts)
 
 
 def _shown(stamp: bytes) -> bytes:

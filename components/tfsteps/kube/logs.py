@@ -109,7 +109,7 @@ class ContainerLog:
         self._put = put
         self._closed = closed
         self._partial = Partial(partial).see if partial else None
-        self._told = (restarts, False)  # restarts, ended
+        self._container_state = (restarts, False)  # restarts, ended
         self._gone = False
         self.failing = False
         self._lock = threading.Lock()
@@ -126,8 +126,8 @@ class ContainerLog:
 
     def tell(self, restarts: int, *, ended: bool) -> None:
         """Say how often the container was started again, and whether it has ended for good: the rest is read then."""
-        if self._told != (restarts, ended):
-            self._told = (restarts, ended)
+        if self._container_state != (restarts, ended):
+            self._container_state = (restarts, ended)
             self._task.wake()
             if ended:
                 self._loop.call_later(_END_SECONDS, self._hang_up)
@@ -135,7 +135,7 @@ class ContainerLog:
     def gone(self) -> None:
         """Say that the pod is gone: nothing more can be read, and another one may have its name."""
         self._gone = True
-        self.tell(self._told[0], ended=True)
+        self.tell(self._container_state[0], ended=True)
 
     def _hang_up(self) -> None:
         """Give up an answer that does not end although the container has: what is missing is read anew."""
@@ -159,7 +159,7 @@ class ContainerLog:
         """Read until the container has ended; return what was lost."""
         tries = 0
         while not self._api.stopping.is_set():
-            restarts, ended = self._told  # before reading: what ends meanwhile may have printed meanwhile
+            restarts, ended = self._container_state  # before reading: what ends meanwhile may have printed meanwhile
             if self._gone:
                 self._put_rest(self._rest, self._position)
                 return "" if self._position.lines else "the pod was deleted before its log could be read"
@@ -175,7 +175,7 @@ class ContainerLog:
                 if (lost := self._lost(error, ended=ended)) is not None:
                     return lost
             tries = tries + 1 if before == self._position.lines else 0
-            if self._told != (restarts, ended):
+            if self._container_state != (restarts, ended):
                 tries = 0
             elif not self._moved:
                 seconds = _PAUSES[min(tries, len(_PAUSES) - 1)]
@@ -231,7 +231,7 @@ class ContainerLog:
             async for part in answer.parts():
                 for block, continued in splitter.feed(part):
                     position.search(block, continued=continued)
-        return position.found()
+        return position.end_search()
 
     async def _is_last(self) -> bool | None:
         """Tell whether the log ends with the last line that was read; None if that cannot be told."""

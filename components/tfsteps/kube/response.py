@@ -110,17 +110,17 @@ def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) 
         text: Its body, as far as it came.
     """
     try:
-        found = msgspec.json.decode(text, type=_Status)
+        answer = msgspec.json.decode(text, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = _Status()
-    if found.kind != "Status":
+        answer = _Status()
+    if answer.kind != "Status":
         if status < 400:
             what = f"HTTP {status}, a redirection" if status >= 300 else "a web page"
             return UnexpectedAnswerError(request, what, text)
         shown = text[:_SHOWN].decode(errors="replace")
-        found = _Status(message=f"{request}: HTTP {status} {found.message or shown}".strip())
-    about = found.details.name if found.details else ""
-    return ApiError(found.message, status, found.reason, retry_after(headers), about)
+        answer = _Status(message=f"{request}: HTTP {status} {answer.message or shown}".strip())
+    about = answer.details.name if answer.details else ""
+    return ApiError(answer.message, status, answer.reason, retry_after(headers), about)
 
 
 class _Details(msgspec.Struct):

@@ -120,16 +120,16 @@ class Stream:
                 raise SilentError("the answer stopped coming")
 
     def _understand(self, head: bytes) -> None:
-        found = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more
-        found.begin()
-        self.status, self.headers = found.status, urllib3.HTTPHeaderDict(found.headers.items())
-        if found.chunked:
+        response = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more
+        response.begin()
+        self.status, self.headers = response.status, urllib3.HTTPHeaderDict(response.headers.items())
+        if response.chunked:
             self._body = _Chunks()
-        elif found.length is not None:
-            self._body = _Length(found.length)
+        elif response.length is not None:
+            self._body = _Length(response.length)
         else:
             self._body = _UntilClosed()
-        self._body.keeps &= not found.will_close
+        self._body.keeps &= not response.will_close
 
 
 @contextlib.contextmanager

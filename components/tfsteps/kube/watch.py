@@ -152,13 +152,13 @@ class Watch:
 
     def _list(self) -> str:
         """Say what is there, and return the version of that list."""
-        found = self._api.list(self._resource, self._namespace, once=True, **self._selectors)
-        items = found["items"] or []
+        listing = self._api.list(self._resource, self._namespace, once=True, **self._selectors)
+        items = listing["items"] or []
         if self._sought and self._sought[1] not in [item["metadata"]["uid"] for item in items]:
             self._confirm_gone()
         self.failing_since, self._refused_since, self._listed = None, None, True
         self._put(Listed(items))
-        return str(found["metadata"]["resourceVersion"])
+        return str(listing["metadata"]["resourceVersion"])
 
     def _confirm_gone(self) -> None:
         """Return if the object that is sought is gone. ApiError if it is there, or nobody knows: look again then."""

@@ -33,13 +33,13 @@ def plugins() -> Mapping[str, SystemPlugin]:
     Raises:
         LaunchError: A package declares one that cannot be loaded, or whose name is taken.
     """
-    found = {name: _built_in(name) for name in NAMES}
+    by_name = {name: _built_in(name) for name in NAMES}
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         added = _load(entry)
-        if added.name in found:
+        if added.name in by_name:
             raise _refusal(entry, f"its job system's name {added.name!r} is taken")
-        found[added.name] = added
-    return found
+        by_name[added.name] = added
+    return by_name
 
 
 def available() -> list[str]:
@@ -63,13 +63,13 @@ def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> S
 
 def on_kubernetes() -> list[str]:
     """Return the names of those systems whose jobs are objects of a Kubernetes cluster."""
-    return [name for name, each in plugins().items() if each.kinds]
+    return [name for name, declared in plugins().items() if declared.kinds]
 
 
 def kinds_of(name: str) -> "list[JobKind]":
     """Return the kinds of job object of the system called `name`: mostly one; none = it is not on Kubernetes."""
-    found = plugin(name).kinds
-    return found() if found else []
+    list_kinds = plugin(name).kinds
+    return list_kinds() if list_kinds else []
 
 
 def kinds() -> "list[JobKind]":
@@ -79,7 +79,9 @@ def kinds() -> "list[JobKind]":
 
 def discoverable() -> "dict[str, Resource]":
     """Return what a cluster must serve for each job system that may be chosen automatically, the best first."""
-    ranks = {name: each.discovery_rank for name, each in plugins().items() if each.discovery_rank is not None}
+    ranks = {
+        name: declared.discovery_rank for name, declared in plugins().items() if declared.discovery_rank is not None
+    }
     return {name: kinds_of(name)[0].resource for name in sorted(ranks, key=ranks.__getitem__)}
 
 
@@ -96,13 +98,13 @@ def held(name: str, job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]
 
 def options() -> Options:
     """Return the type of each system's options, for the parser."""
-    return {name: each.options for name, each in plugins().items()}
+    return {name: declared.options for name, declared in plugins().items()}
 
 
 def _built_in(name: str) -> SystemPlugin:
     module = importlib.import_module(f"tfsteps.systems.{name.replace('-', '_')}")
-    found: SystemPlugin = module.PLUGIN
-    return found
+    declared: SystemPlugin = module.PLUGIN
+    return declared
 
 
 def _load(entry: importlib.metadata.EntryPoint) -> SystemPlugin:

@@ -108,8 +108,8 @@ class RestartPolicy:
         return WAIT
 
     def _restart(self, ended: Member, what: str) -> Decision:
-        own = self._roles[ended[0]]["limit"]
-        account, limit = (ended[0], own) if own is not None else (None, self._backoff)
+        role_limit = self._roles[ended[0]]["limit"]
+        account, limit = (ended[0], role_limit) if role_limit is not None else (None, self._backoff)
         used = self._used.get(account, 0)
         if used >= limit:
             return Decision("fail", "BackoffLimitExceeded", f"{what} after {used} of {limit} restarts")

@@ -93,19 +93,19 @@ class Client(HttpClient):
     def create_task(self, schema: Task) -> Task:
         """Create a task and return it as the platform does: its tags and chain_status are not filled in yet."""
         task = dict(self._post("/operating/task/create", {}, schema, an_answer(_Created))["task"])
-        asked, given = schema.get("priority"), task.get("priority")
-        if None not in (asked, given) and given != asked:
+        requested, granted = schema.get("priority"), task.get("priority")
+        if None not in (requested, granted) and granted != requested:
             why = "HAI lets external users have AUTO (-1) alone"
-            self.warnings = [f"HAI made the task with priority {given} in place of {asked}: {why}."]
+            self.warnings = [f"HAI made the task with priority {granted} in place of {requested}: {why}."]
         return task
 
     def query(self, **selector: str) -> Task | None:
         """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
-        return self._found(self._post, selector)
+        return self._newest_task(self._post, selector)
 
     def query_once(self, chain_id: str) -> Task | None:
         """Return the newest task of a chain; asked once."""
-        return self._found(self._post_once, {"chain_id": chain_id})
+        return self._newest_task(self._post_once, {"chain_id": chain_id})
 
     def tagged(self, tag: str, *, pods: bool = False) -> Iterator[Task]:
         """Yield the user's tasks that have a tag, the newest first, page by page; with `pods` also theirs."""
@@ -196,24 +196,24 @@ class Client(HttpClient):
                 return answer
         except ShapeError as error:
             wrong, answer = error, {}
-        said = translated(str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN])
+        reason = translated(str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN])
         if response.status == 200 and "success" in answer:
-            raise RefusedError(said or "it does not say why", 200)
+            raise RefusedError(reason or "it does not say why", 200)
         if response.status in (401, 403):
             hint = f"; check the token in {TOKEN}, and the address in {SERVER}"
-            about_token = not said.startswith(_NO_TASK)
+            about_token = not reason.startswith(_NO_TASK)
             raise ApiError(
-                f"{self.access.name} refused: {said or response.status}{hint if about_token else ''}", response.status
+                f"{self.access.name} refused: {reason or response.status}{hint if about_token else ''}", response.status
             )
         if response.status < 400:
             raise UnexpectedAnswerError(f"POST {path}", wrong or f"HTTP {response.status}", response.data)
-        message = f"{path}: HTTP {response.status} {said}".strip()
+        message = f"{path}: HTTP {response.status} {reason}".strip()
         refused = ApiError(message, response.status, retry_after=retry_after(response.headers))
         refused.transient = response.status == _TIMEOUT or (response.status == _NOT_FOUND and self.known)
         raise refused
 
     @staticmethod
-    def _found(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
+    def _newest_task(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
         try:
             return dict(ask("/query/task", selector, check=an_answer(_Queried))["result"]["task"])
         except RefusedError:  # no such task

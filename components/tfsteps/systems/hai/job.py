@@ -137,8 +137,8 @@ class HaiJob:
         try:
             yield from self._followed()
         except MALFORMED as error:
-            said = f"task {self.name} goes on, but an answer of HAI is not understood: {error!r}"
-            raise LaunchError(said, retryable=True) from error
+            message = f"task {self.name} goes on, but an answer of HAI is not understood: {error!r}"
+            raise LaunchError(message, retryable=True) from error
 
     def look(self) -> list[Event]:
         """Return what has happened so far, in order, without waiting; of an ended task the last is its end.
@@ -151,9 +151,9 @@ class HaiJob:
         ended = self._tracker.final is not None
         for rank in range(len(self._replicas)):
             for _ in range(_LAST_READS if ended else 1):  # one that runs may print for ever
-                found = list(self._read_log(rank, whole=ended))
-                events += found
-                if not found:
+                new_events = list(self._read_log(rank, whole=ended))
+                events += new_events
+                if not new_events:
                     break
         if ended:
             events += [*self._tracker.ended(self._task, time.time()), self._tracker.last()]
@@ -163,7 +163,7 @@ class HaiJob:
         polls = self._polls()
         while not self._tracker.final:
             self._look_after()
-            poll = min(polls, key=lambda each: each.due)
+            poll = min(polls, key=lambda poll: poll.due)
             pause = min(poll.due - time.monotonic(), TICK_SECONDS)
             if pause > 0:
                 time.sleep(pause)
@@ -226,21 +226,21 @@ class HaiJob:
             away = time.monotonic() - self._away
             if away > PATIENCE_SECONDS:
                 raise LaunchError(f"task {self.name} goes on, and {error}", retryable=True) from error
-            for each in polls:
-                each.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
+            for other in polls:
+                other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
         else:
             self._away = 0.0
             poll.next(news=news)
-            for each in polls if changed else ():  # one change seldom comes alone
-                each.soon()
+            for other in polls if changed else ():  # one change seldom comes alone
+                other.soon()
 
     def _look(self) -> Iterator[Event]:
-        found, now = self._client.query_once(self.uid), time.monotonic()
-        self._gone_since = (self._gone_since or now) if found is None else None
+        task, now = self._client.query_once(self.uid), time.monotonic()
+        self._gone_since = (self._gone_since or now) if task is None else None
         if self._gone_since and now - self._gone_since < _GONE_SECONDS:
             return  # what fails on the platform is answered like a task that it does not know
-        self._task = found
-        yield from self._tracker.task(found, time.time())
+        self._task = task
+        yield from self._tracker.task(task, time.time())
 
     def _read_log(self, rank: int, *, whole: bool = False) -> Iterator[Event]:
         log, replica = self._logs[rank], self._replicas[rank]
@@ -253,16 +253,16 @@ class HaiJob:
     def _lines(self, replica: Replica, entries: Sequence[Entry]) -> Iterator[Event]:
         now = time.time()
         for _, group in itertools.groupby(entries, lambda entry: isinstance(entry[1], bytes)):
-            found = list(group)
-            if texts := [what for _, what in found if isinstance(what, bytes)]:
-                stamps = [stamp for stamp, _ in found]
+            batch = list(group)
+            if texts := [what for _, what in batch if isinstance(what, bytes)]:
+                stamps = [stamp for stamp, _ in batch]
                 incarnation = self._tracker.incarnation(replica)
                 yield LogLines(now, replica, texts, stamps if all(stamps) else [], incarnation=incarnation)
                 continue
-            for stamp, what in found:
+            for stamp, what in batch:
                 if isinstance(what, bytes):
                     continue
-                for event in self._tracker.told(replica, what, event_time(stamp, now, self._late)):
+                for event in self._tracker.report(replica, what, event_time(stamp, now, self._late)):
                     # The job's own changes are told in the order in which they are seen.
                     yield msgspec.structs.replace(event, at=now) if isinstance(event, JobChanged) else event
 
@@ -271,9 +271,9 @@ class HaiJob:
         for rank, replica in enumerate(self._replicas):
             try:
                 for _ in range(_LAST_READS):
-                    found = list(self._read_log(rank, whole=True))
-                    yield from found
-                    if not found:
+                    new_events = list(self._read_log(rank, whole=True))
+                    yield from new_events
+                    if not new_events:
                         break
             except ApiError as error:
                 self._logs[rank].incomplete = True

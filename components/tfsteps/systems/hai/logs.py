@@ -40,10 +40,10 @@ _BEGINNING = "its beginning is missing: HAI had overwritten it when the log was 
 LATE_SECONDS = 60.0
 """A report that is read later than this has the time of its line, by the clock of the rank."""
 
-Told = dict[str, Any]
+Report = dict[str, Any]
 Seen = Mapping[str, Any]
 Ask = Callable[[Seen | None], Mapping[str, Any]]
-Entry = tuple[bytes, bytes | Told]
+Entry = tuple[bytes, bytes | Report]
 """When something was printed, as `log_file.stamp` writes times, empty = not known; a line, or what the agent tells."""
 
 
@@ -201,8 +201,8 @@ class _Page:
         first = self.text.find(MARK)
         if first < 0:
             return len(self.text) < _FILE_BYTES
-        told = _told(self.text[first + len(MARK) :].partition("\n")[0])
-        return told is None or told.get("event") == "begun"
+        report = _report(self.text[first + len(MARK) :].partition("\n")[0])
+        return report is None or report.get("event") == "begun"
 
     @property
     def ended(self) -> int:
@@ -286,8 +286,8 @@ class _Page:
             return self  # the line that is cut is the one that was named
         stamp, following = others[0][:_STAMP_LENGTH], others[1][:_STAMP_LENGTH]
         heads: list[str] = []
-        for found in re.finditer(re.escape(f"\n{following}"), self.text):  # more than one line may have this stamp
-            end = found.start()
+        for match in re.finditer(re.escape(f"\n{following}"), self.text):  # more than one line may have this stamp
+            end = match.start()
             begin = self.text.rfind("\n", 0, end) + 1
             there = self.text.rfind(stamp, begin + 1, end)
             if there > 0:
@@ -313,8 +313,8 @@ def gaps(names: Iterable[str]) -> list[str]:
 
 def _stamp(line: str) -> str:
     """Return the time stamp of a line; empty = it has none."""
-    found = _STAMP.match(line)
-    return found[1] + found[2] if found else ""
+    match = _STAMP.match(line)
+    return match[1] + match[2] if match else ""
 
 
 def _shown(seen: Seen | None) -> str:
@@ -353,23 +353,23 @@ def _unfinished(line: str) -> bytes:
     return _plain((line[stamp.end() :] if stamp else line).partition(MARK)[0]).encode()
 
 
-def _parsed(text: str) -> Iterator[bytes | Told]:
+def _parsed(text: str) -> Iterator[bytes | Report]:
     """Yield the text of a line, what an agent tells by it, or both, one after the other."""
     text = text.removesuffix("\r")
     before, mark, rest = text.partition(MARK)
-    told = _told(rest) if mark else None
-    if told is None:
+    report = _report(rest) if mark else None
+    if report is None:
         yield _plain(text).encode()
         return
     if before:
         yield _plain(before).encode()
-    yield told
+    yield report
 
 
-def _told(text: str) -> Told | None:
+def _report(text: str) -> Report | None:
     """Return what an agent tells; None where somebody else wrote its mark."""
     try:
-        return msgspec.json.decode(text, type=Told)
+        return msgspec.json.decode(text, type=Report)
     except msgspec.DecodeError:
         return None
 

@@ -27,7 +27,7 @@ def problems(job: TrainingJob) -> list[Problem]:
     """Return what HAI cannot do. Of a variable that HAI sets, only that is reported."""
     environment = list(_environment(job))
     reported = {problem.path for problem in environment}
-    unsupported = [each for each in capabilities.problems(job, CAPABILITIES) if each.path not in reported]
+    unsupported = [entry for entry in capabilities.problems(job, CAPABILITIES) if entry.path not in reported]
     return [*unsupported, *_job(job), *_workspace(job), *_image(job), *_services(job), *environment, *_size(job)]
 
 
@@ -72,7 +72,7 @@ def _job(job: TrainingJob) -> Iterator[Problem]:
 
 def _workspace(job: TrainingJob) -> Iterator[Problem]:
     folder = schema.workspace(job, schema.options_for(job))
-    if folder and (len(folder) > _LONGEST_WORKSPACE or any(each.isspace() for each in folder)):
+    if folder and (len(folder) > _LONGEST_WORKSPACE or any(character.isspace() for character in folder)):
         wrong, allowed = "is no workspace", f"up to {_LONGEST_WORKSPACE} characters without spaces"
         yield problem(("working_dir",), wrong, "Use a shorter path without spaces", repr(folder[:60]), allowed)
 

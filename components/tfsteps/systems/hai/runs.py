@@ -97,8 +97,8 @@ class HaiRuns:
             ApiError: They cannot be listed.
         """
         tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
-        found = [(task, plan) for task in self.client.tagged(tag, pods=True) if (plan := Plan.of(task))]
-        jobs = [HaiRun(task, plan, _status(task, plan, time.time())) for task, plan in found]
+        planned = [(task, plan) for task in self.client.tagged(tag, pods=True) if (plan := Plan.of(task))]
+        jobs = [HaiRun(task, plan, _status(task, plan, time.time())) for task, plan in planned]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def look(self, job: HaiRun) -> list[Event]:
@@ -172,7 +172,7 @@ def stop_task(client: Client, task: Task) -> None:
 def _status(task: Task, plan: Plan, now: float) -> Status:
     """Return how a task stands as the list of tasks tells it; the logs of its ranks, which tell more, are not read."""
     seen, env = verdict(task), plan.env
-    replicas = [ReplicaStatus(role=each.role, index=each.index) for each in plan.replicas]
+    replicas = [ReplicaStatus(role=replica.role, index=replica.index) for replica in plan.replicas]
     for pod in task.get("_pods_") or []:
         rank, state = int(pod.get("job_id", -1)), str(pod.get("status") or "").removesuffix("_terminating")
         if 0 <= rank < len(replicas):

@@ -113,8 +113,8 @@ def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str)
         "options": _options(job, options),
         "services": msgspec.to_builtins(options.services),
     }
-    told = msgspec.json.encode(shown(body), order="deterministic")  # the same over versions of the agent
-    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(told)})
+    content = msgspec.json.encode(shown(body), order="deterministic")  # the same over versions of the agent
+    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(content)})
     body["options"]["tags"] += [launcher_tag(step), tag(DEADLINE, f"{job.deadlines.total:g}")]
     if options.suspend:
         body["options"]["tags"].append(PAUSED)
@@ -178,7 +178,7 @@ def _number(text: str) -> float | None:
 
 def labels(task: Mapping[str, Any]) -> dict[str, str]:
     """Return names and values of a task's tags; those without a value have an empty one."""
-    return {name: value for name, _, value in (str(each).partition("=") for each in task.get("tags") or [])}
+    return {name: value for name, _, value in (str(text).partition("=") for text in task.get("tags") or [])}
 
 
 def key(run: str, task: str) -> str:
@@ -193,7 +193,7 @@ def _labels(job: TrainingJob, identity: Identity) -> dict[str, str]:
 def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
     """Return `options`, without what is left to the platform."""
     override = options.override_node_resource
-    wanted = {
+    values = {
         "mount_code": options.mount_code,
         "py_venv": options.py_venv,
         "timeout": math.ceil(options.timeout or job.deadlines.total),
@@ -206,7 +206,7 @@ def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
         "sidecar": options.sidecar,
         "profile": options.profile or None,
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 # --- what the ranks are told
@@ -226,7 +226,7 @@ def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, opt
 
 def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, Any]:
     """Return what agents must know of a job: who is which rank and does what, and what follows from a rank's end."""
-    own = {
+    variables = {
         "TFSTEPS_RUN_ID": identity.run,
         "TFSTEPS_TASK": identity.task,
         "TFSTEPS_ATTEMPT": str(identity.attempt),
@@ -241,17 +241,17 @@ def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options
         "finish": options.finish,
         "sigterm_delay": options.sigterm_delay,
         "silence": (options.watchdog_time or _WATCHDOG_SECONDS) / 3,
-        "env": {**_plain(job.env), **own},
+        "env": {**_plain(job.env), **variables},
         "roles": {name: {**rules["roles"][name], **_role(job, name, options)} for name in job.resolved_roles()},
     }
 
 
 def _role(job: TrainingJob, name: RoleName, options: HaiOptions) -> dict[str, Any]:
-    own, role = getattr(job.roles, name), job.resolved_roles()[name]
+    declared, role = getattr(job.roles, name), job.resolved_roles()[name]
     return {
         "command": role.program,
-        "env": _plain(own.env),
-        "dir": role.working_dir if options.workspace else own.working_dir,
+        "env": _plain(declared.env),
+        "dir": role.working_dir if options.workspace else declared.working_dir,
     }
 
 

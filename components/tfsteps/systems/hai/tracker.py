@@ -49,7 +49,7 @@ class Tracker:
         self._ranks = {replica: _Rank() for replica in replicas}
         self._by_name = {str(replica): replica for replica in replicas}
         self._verdict = Verdict(State.UNKNOWN)
-        self._said: Verdict | None = None
+        self._last_state: Verdict | None = None
         self._ran = False  # all replicas ran at once
         self._again = ""  # why programs are being started again
         self._why = Verdict(State.PENDING)  # why HAI queued the chain again, until all programs run
@@ -95,13 +95,13 @@ class Tracker:
         """End with `verdict`, whatever is heard later."""
         self._end(verdict, now)
 
-    def _end(self, found: Verdict, now: float, task: Mapping[str, Any] | None = None) -> None:
+    def _end(self, end: Verdict, now: float, task: Mapping[str, Any] | None = None) -> None:
         if self.final:
             return
-        if self.stopping and found.state in (State.CANCELLED, State.LOST):
-            found = self.stopping
-        culprit = self._culprit(task) if found.reason in _BY_A_RANK else None
-        self.final = JobChanged(at=now, state=found.state, reason=found.reason, message=found.message, replica=culprit)
+        if self.stopping and end.state in (State.CANCELLED, State.LOST):
+            end = self.stopping
+        culprit = self._culprit(task) if end.reason in _BY_A_RANK else None
+        self.final = JobChanged(at=now, state=end.state, reason=end.reason, message=end.message, replica=culprit)
 
     def last(self) -> JobChanged:
         """Return the end of the job, as the agents explain it, whose last words are read after it."""
@@ -109,9 +109,9 @@ class Tracker:
         if self.final.reason not in _BY_A_RANK:
             return self.final
         if self._failed and self._failed[0] not in self._earlier:
-            told = self._failed[1]
-            reason, message = str(told.get("reason", "")), str(told.get("message", ""))
-            culprit = self._by_name.get(str(told.get("replica")), self.final.replica)
+            report = self._failed[1]
+            reason, message = str(report.get("reason", "")), str(report.get("message", ""))
+            culprit = self._by_name.get(str(report.get("replica")), self.final.replica)
             return msgspec.structs.replace(self.final, reason=reason, message=message, replica=culprit)
         for rank in self._ranks.values() if self.final.reason == "InitFailed" else ():
             if rank.shown and rank.shown.state is ReplicaState.FAILED:
@@ -137,7 +137,7 @@ class Tracker:
 
     # --- the ranks
 
-    def told(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
+    def report(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
         """Yield what follows from a report of a rank's agent. Those of earlier tasks of the chain change no state."""
         rank, event = self._ranks[replica], what.get("event")
         if event == "begun":
@@ -200,18 +200,18 @@ class Tracker:
             yield from self._show(replica, ReplicaState.STOPPED, now, known)
 
     def _show(
-        self, replica: Replica, state: ReplicaState, now: float, told: Mapping[str, Any] | None = None
+        self, replica: Replica, state: ReplicaState, now: float, report: Mapping[str, Any] | None = None
     ) -> Iterator[Event]:
-        rank, told = self._ranks[replica], told or {}
+        rank, report = self._ranks[replica], report or {}
         change = ReplicaChanged(
             at=now,
             replica=replica,
             state=state,
             restarts=rank.restarts,
-            exit_code=told.get("code"),
+            exit_code=report.get("code"),
             place=rank.place,
-            cpu_seconds=told.get("cpu"),
-            memory_bytes=told.get("memory"),
+            cpu_seconds=report.get("cpu"),
+            memory_bytes=report.get("memory"),
             incarnation=max(rank.incarnation, 0),
         )
         if rank.shown is None or msgspec.structs.replace(rank.shown, at=now) != change:
@@ -224,10 +224,10 @@ class Tracker:
         """Yield the job's state if it is another one now. Its end is not said here, but in `final`."""
         if self.final:
             return
-        found = self._state()
-        if found != self._said:
-            self._said = found
-            yield JobChanged(at=now, state=found.state, reason=found.reason, message=found.message)
+        current = self._state()
+        if current != self._last_state:
+            self._last_state = current
+            yield JobChanged(at=now, state=current.state, reason=current.reason, message=current.message)
 
     def _state(self) -> Verdict:
         if self._verdict.state not in (State.PENDING, State.RUNNING):

@@ -46,12 +46,12 @@ class IndexedJobs(BaseJobKind):
 
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return what is wrong with a gang, or with a queue of several Jobs."""
-        found = gang.problems(job)
+        problems = gang.problems(job)
         if job.queue and len(job.roles.items()) > 1:
             wrong = "would let in each role's Job by itself, and those let in would wait for the others"
             fix = "Remove it, use --system jobset, which is let in as a whole, or give the job one role"
-            found.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
-        return found
+            problems.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
+        return problems
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the Job of the decisive role, suspended until its dependents exist."""
@@ -65,14 +65,14 @@ class IndexedJobs(BaseJobKind):
 
     def group_objects(self, items: Iterable[_Item]) -> list[_Item]:
         """Return the job objects among Jobs, with the Jobs that belong to them; the Jobs of others are left out."""
-        own = [item for item in items if JOB in (item["metadata"].get("labels") or {})]
+        jobs = [item for item in items if JOB in (item["metadata"].get("labels") or {})]
         parts: dict[str, list[_Item]] = {}
-        for item in own:
+        for item in jobs:
             for owner in item["metadata"].get("ownerReferences") or []:
                 parts.setdefault(owner["uid"], []).append(item)
         return [
             {**item, DEPENDENTS: parts.get(item["metadata"]["uid"], [])}
-            for item in own
+            for item in jobs
             if item["metadata"]["name"] == item["metadata"]["labels"][JOB]
         ]
 
@@ -143,7 +143,9 @@ def _annotations(job: _Item) -> _Item:
 def _condition(job: _Item, kinds: tuple[str, ...]) -> _Item | None:
     """Return the first condition of one of `kinds` that holds."""
     listed = job.get("status", {}).get("conditions") or []
-    return next((each for each in listed if each["type"] in kinds and each.get("status") == "True"), None)
+    return next(
+        (condition for condition in listed if condition["type"] in kinds and condition.get("status") == "True"), None
+    )
 
 
 def _ended(job: _Item) -> bool:

@@ -84,15 +84,15 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
         if self._distributed:
             env.append({"name": "TF_CONFIG", "value": tf_config(name, self._hosts)})
         label = self.options.gpu_label
-        made = pod_template(
+        template = pod_template(
             self.job, name, role, identity=self.identity, places=self.places, gpu_label=label, more_env=env
         )
-        made["metadata"]["labels"][JOB] = self._name
+        template["metadata"]["labels"][JOB] = self._name
         if self._distributed:
-            made["spec"]["subdomain"] = self._name
+            template["spec"]["subdomain"] = self._name
         if self.options.priority_class:
-            made["spec"]["priorityClassName"] = self.options.priority_class
-        return gang.gang_pod(made, self.job, self._name)
+            template["spec"]["priorityClassName"] = self.options.priority_class
+        return gang.gang_pod(template, self.job, self._name)
 
     @property
     def _distributed(self) -> bool:

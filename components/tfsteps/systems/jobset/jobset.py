@@ -89,7 +89,7 @@ class JobSet(BaseJobKind):
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a JobSet."""
-        specs = {each["name"]: each["template"]["spec"] for each in item["spec"]["replicatedJobs"]}
+        specs = {job["name"]: job["template"]["spec"] for job in item["spec"]["replicatedJobs"]}
         return {name: RoleSpec(specs[name]["parallelism"], specs[name]["template"]) for name in ROLES if name in specs}
 
     def selector(self, name: str) -> str:
@@ -115,16 +115,20 @@ class JobSet(BaseJobKind):
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
         """Return what a JobSet says. Conditions stay listed with status "False" when they are over."""
         status = item.get("status") or {}
-        true = {each["type"]: each for each in status.get("conditions") or [] if each.get("status") == "True"}
+        true = {
+            condition["type"]: condition
+            for condition in status.get("conditions") or []
+            if condition.get("status") == "True"
+        }
         ended = status.get("terminalState")
         if "Failed" in true or ended == "Failed":
             condition = true.get("Failed", {})
             return Verdict(State.FAILED, _failure(item, condition.get("reason", "")), condition.get("message", ""))
         if "Completed" in true or ended == "Completed":
-            return _said(true.get("Completed", {}), State.SUCCEEDED)
+            return _verdict_of(true.get("Completed", {}), State.SUCCEEDED)
         if item["spec"].get("suspend") or "Suspended" in true:
             queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
-            return _said(true.get("Suspended", {}), State.QUEUED if queued else State.SUSPENDED)
+            return _verdict_of(true.get("Suspended", {}), State.QUEUED if queued else State.SUSPENDED)
         return Verdict(State.PENDING, "Created" if status.get("replicatedJobsStatus") else "")
 
 
@@ -205,5 +209,5 @@ def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[
     }
 
 
-def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     return Verdict(state, condition.get("reason", ""), condition.get("message", ""))

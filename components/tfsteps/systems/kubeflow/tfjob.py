@@ -124,15 +124,15 @@ class TFJob(BaseJobKind):
         the job has failed.
         """
         listed = item.get("status", {}).get("conditions") or []
-        true = {each["type"]: each for each in listed if each.get("status") == "True"}
+        true = {condition["type"]: condition for condition in listed if condition.get("status") == "True"}
         for kind, state in (("Failed", State.FAILED), ("Succeeded", State.SUCCEEDED)):
             if kind in true:
-                return _said(true[kind], state)
+                return _verdict_of(true[kind], state)
         suspended = item.get("spec", {}).get("runPolicy", {}).get("suspend")
         if suspended or "Suspended" in true:
-            return _said(true.get("Suspended", {}), State.QUEUED if _queue(item) else State.SUSPENDED)
+            return _verdict_of(true.get("Suspended", {}), State.QUEUED if _queue(item) else State.SUSPENDED)
         if "Restarting" in true:
-            return _said(true["Restarting"], State.RESTARTING)
+            return _verdict_of(true["Restarting"], State.RESTARTING)
         if "Running" in true:
             return Verdict(State.RUNNING)
         return Verdict(State.PENDING, "Created" if "Created" in true else "")
@@ -158,14 +158,14 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
         "minAvailable": options.min_available,
         "scheduleTimeoutSeconds": options.schedule_timeout and round(options.schedule_timeout),
     }
-    if given := {key: value for key, value in scheduling.items() if value} | gang.scheduling_policy(job):
-        policy["schedulingPolicy"] = given
+    if policy_fields := {key: value for key, value in scheduling.items() if value} | gang.scheduling_policy(job):
+        policy["schedulingPolicy"] = policy_fields
     return policy
 
 
 def _replica_spec(job: TrainingJob, name: str, role: ResolvedRole, template: dict[str, Any]) -> dict[str, Any]:
     if _needs_correction(job):
-        container = next(each for each in template["spec"]["containers"] if each["name"] == CONTAINER)
+        container = next(item for item in template["spec"]["containers"] if item["name"] == CONTAINER)
         container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]
     pod = gang.gang_pod(template, job, name)
     return {"replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
@@ -192,7 +192,7 @@ def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[
     }
 
 
-def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if state is State.FAILED and _BACKOFF in message:
         reason = "BackoffLimitExceeded"

@@ -63,12 +63,12 @@ def _create(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
 
 def _is_there(api: Api, resource: Resource, namespace: str, part: Mapping[str, Any]) -> bool:
     try:
-        found = api.get(resource, namespace, part["metadata"]["name"])
+        item = api.get(resource, namespace, part["metadata"]["name"])
     except ApiError as error:
         if error.missing:
             return False
         raise
-    return _owned(found, part["metadata"]["ownerReferences"][0]["uid"])
+    return _owned(item, part["metadata"]["ownerReferences"][0]["uid"])
 
 
 def _resource(part: Mapping[str, Any]) -> Resource:

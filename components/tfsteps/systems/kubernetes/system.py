@@ -70,12 +70,12 @@ class KubernetesSystem:
         """Return which attempt to make, or to go on with, by the task's jobs that are there."""
         try:
             selector = ",".join(f"{key}={value}" for key, value in Identity(run=run, task=task).selector().items())
-            found = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"] or []
+            items = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"] or []
         except ApiError as error:
             if error.status in (403, 404):  # no right, or no operator: `start` says all that is wrong
                 return 0
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
-        labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in found]
+        labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in items]
         jobs = {int(text): item for text, item in labelled if text.isascii() and text.isdigit()}
         return self._next(jobs) if jobs else 0
 
@@ -147,8 +147,8 @@ class KubernetesSystem:
                 f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
             ) from error
         except MALFORMED as error:
-            said = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
-            raise LaunchError(said, retryable=True) from error
+            message = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
+            raise LaunchError(message, retryable=True) from error
         except Stopped:
             raise StoppedError(self._withdraw(rendered)) from None
         # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
@@ -159,9 +159,9 @@ class KubernetesSystem:
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:
         """Return the job of that name and uid; nothing is asked of the cluster before its `events`."""
         item = {"metadata": {"name": name, "uid": uid, "namespace": self._where}}
-        found = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
-        found.created = created
-        return found
+        handle = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
+        handle.created = created
+        return handle
 
     def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
         """Annotate the job object, if it is still there."""
@@ -232,26 +232,26 @@ class KubernetesSystem:
         A refusal says nothing as long as looking was not `allowed` before: the preflight says all that is missing.
         """
         resource, namespace, name = self._kind.resource, rendered.namespace, rendered.name
-        found = self._found(namespace, name, allowed=allowed)
+        item = self._get_job(namespace, name, allowed=allowed)
         give_up = time.monotonic() + _DELETION_SECONDS
-        while found and "deletionTimestamp" in found["metadata"]:
+        while item and "deletionTimestamp" in item["metadata"]:
             if time.monotonic() > give_up:
-                raise LaunchError(_undeleted(f"{resource.kind} {namespace}/{name}", found["metadata"]), retryable=True)
+                raise LaunchError(_undeleted(f"{resource.kind} {namespace}/{name}", item["metadata"]), retryable=True)
             if self._api.stopping.wait(_DELETION_PAUSE):
                 raise Stopped
-            found = self._found(namespace, name, allowed=True)
-        if found is None:
+            item = self._get_job(namespace, name, allowed=True)
+        if item is None:
             return None
-        theirs = (found["metadata"].get("annotations") or {}).get(SPEC_HASH)
+        theirs = (item["metadata"].get("annotations") or {}).get(SPEC_HASH)
         if theirs != rendered.annotations[SPEC_HASH]:
             raise LaunchError(
                 f"{resource.kind} {namespace}/{name} exists and was made from another job "
                 f"({theirs or 'not by tfsteps'}); delete it, or use another run id",
                 retryable=False,
             )
-        return found
+        return item
 
-    def _found(self, namespace: str, name: str, *, allowed: bool) -> dict[str, Any] | None:
+    def _get_job(self, namespace: str, name: str, *, allowed: bool) -> dict[str, Any] | None:
         """Return the job object of that name; None = there is none."""
         resource = self._kind.resource
         try:
@@ -267,7 +267,7 @@ class KubernetesSystem:
     def _create(self, rendered: RenderedJob, job: TrainingJob) -> dict[str, Any]:
         """Create the object, unless it is certain that it cannot run. Another launcher may be faster: adopt its."""
         if problems := findings.findings(self._api, self._kind, job, rendered):
-            numbered = [f"({i}) {each}" if problems[1:] else each for i, each in enumerate(problems, 1)]
+            numbered = [f"({i}) {problem}" if problems[1:] else problem for i, problem in enumerate(problems, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
         create = functools.partial(self._api.create, self._kind.resource, rendered.namespace, rendered.manifest)
         try:
@@ -312,8 +312,8 @@ def _undeleted(what: str, meta: Mapping[str, Any]) -> str:
     """Return why a job cannot be created: the object that has its name is being deleted, and does not go."""
     finalizers = ", ".join(meta.get("finalizers") or [])
     held = f"its finalizers hold it ({finalizers}): look at the controllers that set them" if finalizers else ""
-    said = f"{what} is being deleted since {meta['deletionTimestamp']} and is still there after"
-    return f"{said} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
+    state = f"{what} is being deleted since {meta['deletionTimestamp']} and is still there after"
+    return f"{state} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
 
 
 def _output_dir(job: TrainingJob) -> list[Problem]:
@@ -325,8 +325,8 @@ def _output_dir(job: TrainingJob) -> list[Problem]:
         wrong = "is relative, and a pod has no folder of the job file"
         fix = "Write a path on a volume, `/data/{run_id}`, or a URI, `gs://bucket/{run_id}`"
         return [Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)]
-    around = [each for each in job.volumes if f"{folder}/".startswith(f"{each.mount.rstrip('/')}/")]
-    volume = max(around, key=lambda each: len(each.mount), default=None)
+    around = [volume for volume in job.volumes if f"{folder}/".startswith(f"{volume.mount.rstrip('/')}/")]
+    volume = max(around, key=lambda volume: len(volume.mount), default=None)
     if volume is None or not volume.read_only:
         return []
     wrong = f"is on the volume at {volume.mount}, which is mounted read-only"

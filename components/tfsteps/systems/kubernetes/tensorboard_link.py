@@ -24,12 +24,12 @@ class TensorBoardLink(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def address(api: Api, board: TensorBoardLink, namespace: str) -> str:
+def address(api: Api, link: TensorBoardLink, namespace: str) -> str:
     """Return the address of a TensorBoard for a browser; empty = it has none yet, or we may not ask."""
-    if board.resource is None:
-        return api.access.server + board.path
+    if link.resource is None:
+        return api.access.server + link.path
     try:
-        found: dict[str, Any] = api.get(board.resource, namespace, board.name)
+        item: dict[str, Any] = api.get(link.resource, namespace, link.name)
     except ApiError:
         return ""
-    return str((found.get("status") or {}).get("url") or "")
+    return str((item.get("status") or {}).get("url") or "")

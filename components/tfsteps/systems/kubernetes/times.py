@@ -33,13 +33,16 @@ def job_ended(item: Mapping[str, Any]) -> float | None:
     Where no status has a time (a TfJob of v1alpha1), the operator's last change of the object is the one that ended it,
     and the API server keeps the times of changes; None = it does not.
     """
-    statuses = [each.get("status") or {} for each in (item, *item.get(DEPENDENTS, ()))]
+    statuses = [entry.get("status") or {} for entry in (item, *item.get(DEPENDENTS, ()))]
     conditions = [
-        each for status in statuses for each in status.get("conditions") or [] if each.get("status") == "True"
+        condition
+        for status in statuses
+        for condition in status.get("conditions") or []
+        if condition.get("status") == "True"
     ]
     times = [
         *(status.get("completionTime") for status in statuses),
         *(condition.get("lastTransitionTime") for condition in conditions),
     ]
-    changes = [each.get("time") for each in item["metadata"].get("managedFields") or []]
+    changes = [entry.get("time") for entry in item["metadata"].get("managedFields") or []]
     return latest(times) or latest(changes)

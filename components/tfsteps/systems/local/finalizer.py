@@ -29,11 +29,11 @@ def stop(identity: Identity, scope: Scope) -> list[str]:
     """
     here = _parent(identity.task)
     every = [attempt for attempt in store.attempts(identity.run) if attempt.alive()]
-    found = [attempt for attempt in every if scope == "run" or _parent(attempt.status().identity.task) == here]
-    names = [attempt.status().job for attempt in found]
-    for attempt in found:
+    attempts = [attempt for attempt in every if scope == "run" or _parent(attempt.status().identity.task) == here]
+    names = [attempt.status().job for attempt in attempts]
+    for attempt in attempts:
         _ask(attempt)
-    until_ended(found)
+    until_ended(attempts)
     return names
 
 

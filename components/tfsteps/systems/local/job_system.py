@@ -151,8 +151,8 @@ def _environment(role: ResolvedRole, ours: Mapping[str, str]) -> dict[str, str]:
     return {**env, **ours}
 
 
-def _working_dir(wanted: str | None, base_dir: pathlib.Path) -> pathlib.Path:
-    folder = base_dir / (wanted or ".")
+def _working_dir(path: str | None, base_dir: pathlib.Path) -> pathlib.Path:
+    folder = base_dir / (path or ".")
     return folder if folder.is_dir() else base_dir
 
 

@@ -150,7 +150,7 @@ class Collector(Generic[_T]):
                 os.eventfd_read(self._wake)
             elif not self._move(key.data):
                 self._ended(key.data)
-        for source in [each for each in self._sources if each.give_up and each.give_up <= time.monotonic()]:
+        for source in [source for source in self._sources if source.give_up and source.give_up <= time.monotonic()]:
             self._move(source)
             self._ended(source)
 

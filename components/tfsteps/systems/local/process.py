@@ -169,9 +169,9 @@ def _pieces(line: bytes) -> list[bytes]:
 
 def session(leader: int) -> list[int]:
     """Return the processes of a session."""
-    found = []
+    pids = []
     for name in os.listdir("/proc"):  # noqa: PTH208  four times as fast as pathlib, and called several times a second
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if name.isdigit() and os.getsid(int(name)) == leader:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids

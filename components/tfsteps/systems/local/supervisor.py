@@ -86,7 +86,7 @@ class LocalJob:
         self._slots = {replica: ReplicaProcess(replica) for replica in replicas_of(job.roles.items())}
         self._phase = _Phase.ACTIVE
         self._looks = 0
-        self._told = (State.UNKNOWN, "", "")
+        self._last_state = (State.UNKNOWN, "", "")
         self._join_by_port = options.started == "port" or (options.started is None and job.strategy in _JOINING)
         self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
         self._groups: list[tuple[frozenset[Replica], float, bool]] = []
@@ -187,10 +187,10 @@ class LocalJob:
         waiting = {slot: slot.process for slot in self._running() if slot.state is ReplicaState.PENDING}
         alone = len([command for command in self._commands.values() if command.port]) < 2
         by_port = self._join_by_port and not alone
-        wanted = {slot: p.command.port for slot, p in waiting.items() if p and p.command.port and by_port}
-        open_ports = self._open_ports([port for port in wanted.values() if port])
+        expected_ports = {slot: p.command.port for slot, p in waiting.items() if p and p.command.port and by_port}
+        open_ports = self._open_ports([port for port in expected_ports.values() if port])
         for slot in waiting:
-            if slot not in wanted or wanted[slot] in open_ports:
+            if slot not in expected_ports or expected_ports[slot] in open_ports:
                 self._report(slot, ReplicaState.RUNNING)
         if self._phase is _Phase.ACTIVE and all(slot.up for slot in self._slots.values()):
             missing = self._not_joined()
@@ -203,9 +203,9 @@ class LocalJob:
         rest = f"; {len(late) - _NAMED} more do not" if late[_NAMED:] else ""
         return f"{'; '.join(late[:_NAMED])}{rest}; its peers wait for that" if late else ""
 
-    def _open_ports(self, wanted: list[int]) -> set[int]:
+    def _open_ports(self, candidates: list[int]) -> set[int]:
         self._looks += 1
-        return ports.serving(wanted, reached=self._looks % _REACHED_LOOKS == 0) if wanted else set()
+        return ports.serving(candidates, reached=self._looks % _REACHED_LOOKS == 0) if candidates else set()
 
     # --- what happens
 
@@ -391,9 +391,9 @@ class LocalJob:
     # --- telling
 
     def _tell(self, state: State, reason: str = "", message: str = "") -> None:
-        if (state, reason, message) != self._told:
+        if (state, reason, message) != self._last_state:
             self._queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
-        self._told = state, reason, message
+        self._last_state = state, reason, message
 
     def _report(self, slot: ReplicaProcess, state: ReplicaState, ended: Ended | None = None) -> None:
         slot.state = state

@@ -78,26 +78,26 @@ def _resume_specs(
     What is left out comes from the first of `replicaSpecs`, says one of the manuals, so that with several roles each
     is told what it ran before.
     """
-    found = []
+    specs = []
     several = len(job.roles.items()) > 1
     for name, role in job.roles.items():
         command, args = options.resume_commands.get(name), options.resume_args.get(name)
-        ran = programs[name] if several and programs[name].get("command") else {}
+        program = programs[name] if several and programs[name].get("command") else {}
         spec: dict[str, Any] = {"type": name, "skipInitContainer": options.resume_skip_init_containers}
         if command:
-            spec["command"] = told(job, role, list(command))
-        elif ran:
-            spec["command"] = ran["command"]
+            spec["command"] = corrected_command(job, role, list(command))
+        elif program:
+            spec["command"] = program["command"]
         if args is not None:
             spec["args"] = list(args)
-        elif ran:
-            spec["args"] = list(ran.get("args") or [])
+        elif program:
+            spec["args"] = list(program.get("args") or [])
         if len(spec) > 2 or options.resume_skip_init_containers:
-            found.append(spec)
-    return found
+            specs.append(spec)
+    return specs
 
 
-def told(job: TrainingJob, role: Role, command: list[str]) -> list[str]:
+def corrected_command(job: TrainingJob, role: Role, command: list[str]) -> list[str]:
     """Return a command that is told its index, and a TF_CONFIG that TensorFlow takes, where it is not without.
 
     A pod's name ends with the index, and no label is known to hold it.

@@ -66,22 +66,24 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different here, and whose replicas cannot be told their index."""
-        found = []
+        sentences = []
         if any(restart_policy(role) == "ExitCode" for role in job.resolved_roles().values()):
-            found.append(f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice.")
+            sentences.append(
+                f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice."
+            )
         if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-            found.append("`tensorboard.keep_for` and `idle` have no effect: the platform ends what nobody visits.")
+            sentences.append("`tensorboard.keep_for` and `idle` have no effect: the platform ends what nobody visits.")
         if job.gang and job.queue and job.gang.timeout:
-            found.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
+            sentences.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
         bare = [name for name, role in job.resolved_roles().items() if not role.command]
         if bare and len(job.roles.items()) > 1:
             who = ", ".join(bare)
-            found.append(f"After a pause the platform may run the first role's command in {who}: add a `command`.")
+            sentences.append(f"After a pause the platform may run the first role's command in {who}: add a `command`.")
         nameless = [name for name in bare if job.resolved_roles()[name].replicas > 1]
         if nameless:
             who = ", ".join(nameless)
-            found.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
-        return found
+            sentences.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
+        return sentences
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
@@ -99,7 +101,7 @@ class TensorFlowTrainingJob(BaseJobKind):
             spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
         if job.tensorboard:
             spec["tensorboardSpec"] = tensorboard_link.spec(job, options, places)
-        programs = {each["type"]: container_of(each["template"], CONTAINER) for each in specs}
+        programs = {replica_spec["type"]: container_of(replica_spec["template"], CONTAINER) for replica_spec in specs}
         if mode := run_mode.run_mode(job, options, programs):
             spec["runMode"] = mode
         noted = {run_mode.PAUSED: "true"} if options.suspend else {}
@@ -120,7 +122,7 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a TensorFlowTrainingJob."""
-        specs = {each["type"]: each for each in item["spec"]["replicaSpecs"]}
+        specs = {replica_spec["type"]: replica_spec for replica_spec in item["spec"]["replicaSpecs"]}
         return {
             name: RoleSpec(specs[name].get("replicas", 1), specs[name]["template"]) for name in ROLES if name in specs
         }
@@ -132,8 +134,8 @@ class TensorFlowTrainingJob(BaseJobKind):
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
         """Return which replica a pod is: its role is a label of ours, its index the end of its name."""
         role = (meta.get("labels") or {}).get(ROLE_LABEL, "")
-        wanted = f"{role}-{meta['name'].rpartition('-')[2]}"
-        return next((each for each in replicas if str(each) == wanted), None)
+        name = f"{role}-{meta['name'].rpartition('-')[2]}"
+        return next((replica for replica in replicas if str(replica) == name), None)
 
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
@@ -154,11 +156,15 @@ class TensorFlowTrainingJob(BaseJobKind):
         """
         status = item.get("status") or {}
         phase = status.get("phase", "")
-        true = {each["type"]: each for each in status.get("conditions") or [] if each.get("status") == "True"}
+        true = {
+            condition["type"]: condition
+            for condition in status.get("conditions") or []
+            if condition.get("status") == "True"
+        }
         if phase == "Failed" or (phase in ("", "Unknown") and "Failed" in true):
             return _failure(item, true.get("Failed", {}))
         if phase == "Succeeded" or (phase in ("", "Unknown") and "Completed" in true):
-            return _said(true.get("Completed", {}), State.SUCCEEDED)
+            return _verdict_of(true.get("Completed", {}), State.SUCCEEDED)
         if phase == "Paused" or run_mode.is_paused(item):
             return run_mode.pause_verdict(item, true.get("Paused", {}))
         if phase == "Unknown":
@@ -181,7 +187,7 @@ def _replica_spec(
     pod["metadata"]["labels"][_JOB] = job_name
     container = container_of(pod, CONTAINER)
     if container.get("command"):
-        container["command"] = run_mode.told(job, role, container["command"])
+        container["command"] = run_mode.corrected_command(job, role, container["command"])
     if _grouped(job):
         pod = gang.gang_pod(pod, job, job_name)
     return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
@@ -205,15 +211,15 @@ def _grouped(job: TrainingJob) -> bool:
 
 def _scheduling(job: TrainingJob) -> list[Problem]:
     """Return what the platform's scheduler cannot do, or only with a queue."""
-    found = [] if job.queue else gang.problems(job)
+    problems = [] if job.queue else gang.problems(job)
     if job.priority is not None and not job.queue:
         wrong = "orders the jobs of a queue, and the job is in none"
-        found.append(
+        problems.append(
             Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix="Add `queue:`, or leave priority out")
         )
     replicas = sum(role.replicas for _, role in job.roles.items())
     if job.queue and job.gang and job.gang.min_available not in (None, replicas):
-        found.append(
+        problems.append(
             Problem(
                 path=("gang", "min_available"),
                 value=str(job.gang.min_available),
@@ -222,7 +228,7 @@ def _scheduling(job: TrainingJob) -> list[Problem]:
                 fix="Leave it out, or leave `queue` out",
             )
         )
-    return found
+    return problems
 
 
 def _queue(item: Mapping[str, Any]) -> str:
@@ -236,14 +242,14 @@ def _queued(item: Mapping[str, Any]) -> bool:
     if not _queue(item) or status.get("phase", "") not in ("", "Pending"):
         return False
     tasks = status.get("tasks") or []
-    replicas = [each for task in tasks for each in task.get("replicas") or task.get("replicaStatus") or []]
-    return not any(each.get("containers") for each in replicas)
+    replicas = [replica for task in tasks for replica in task.get("replicas") or task.get("replicaStatus") or []]
+    return not any(replica.get("containers") for replica in replicas)
 
 
 # --- verdicts
 
 
-def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     return Verdict(state, condition.get("reason", ""), condition.get("message", ""))
 
 

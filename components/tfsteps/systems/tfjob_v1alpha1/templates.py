@@ -61,11 +61,11 @@ def replica(context: Context, part: Part) -> dict[str, Any]:
     )
     pod["spec"]["restartPolicy"] = "Never" if role.restart == "never" else "OnFailure"
     container = container_of(pod, CONTAINER)
-    told = {
+    variables = {
         "TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX",
         "TF_CONFIG": f"${{{_CORRECTED}%INDEX*}}$TFSTEPS_INDEX${{{_CORRECTED}#*INDEX}}",
     }
-    container["command"] = exporting(container["command"], told)
+    container["command"] = exporting(container["command"], variables)
     return pod
 
 
@@ -79,13 +79,13 @@ def replica_spec(context: Context, part: Part) -> dict[str, Any]:
 def tensorboard(context: Context) -> dict[str, Any]:
     """Return `spec.tensorboard`: it sees the volumes that the deciding replica sees."""
     pod = context.pod(context.job.decisive_replica[0], [])
-    found = {
+    fields = {
         "logDir": context.places.tensorboard(context.job),
         "serviceType": context.options.tensorboard_service,
         "volumes": pod["spec"].get("volumes"),
         "volumeMounts": container_of(pod, CONTAINER).get("volumeMounts"),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 def evaluator(context: Context, namespace: str) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class TfJob(BaseJobKind):
         """Return what a TfJob cannot do; the operator's own parameter servers need no image."""
         options = options_of(job, self.name, TfJobOptions)
         free = ("roles", "ps", "image") if options.default_ps else None
-        return [*(each for each in super().problems(job) if each.path != free), *checks.problems(job, options)]
+        return [*(problem for problem in super().problems(job) if problem.path != free), *checks.problems(job, options)]
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different in a TfJob."""
@@ -87,17 +87,17 @@ class TfJob(BaseJobKind):
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a TfJob; a worker may be its MASTER. Default parameter servers have no template."""
-        found: dict[RoleName, RoleSpec] = {}
+        specs: dict[RoleName, RoleSpec] = {}
         for spec in item["spec"]["replicaSpecs"]:
             template = spec.get("template") or _PROGRAM_OF_THE_OPERATOR
             labels = template["metadata"].get("labels") or {}
             role = labels.get(ROLE_LABEL, _ROLES[spec["tfReplicaType"]])
-            before = found[role].replicas if role in found else 0
-            found[role] = RoleSpec(before + spec.get("replicas", 1), template)
+            before = specs[role].replicas if role in specs else 0
+            specs[role] = RoleSpec(before + spec.get("replicas", 1), template)
         if evaluators := int((item["metadata"].get("annotations") or {}).get(_EVALUATOR, "0")):
-            made = [part["spec"]["template"] for part in item.get(DEPENDENTS, ())]
-            found["evaluator"] = RoleSpec(evaluators, made[0] if made else _PROGRAM_OF_THE_OPERATOR)
-        return {name: found[name] for name in ROLES if name in found}
+            templates_seen = [part["spec"]["template"] for part in item.get(DEPENDENTS, ())]
+            specs["evaluator"] = RoleSpec(evaluators, templates_seen[0] if templates_seen else _PROGRAM_OF_THE_OPERATOR)
+        return {name: specs[name] for name in ROLES if name in specs}
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""
@@ -128,9 +128,9 @@ class TfJob(BaseJobKind):
         if self.api == "kubeflow.org":
             return []
         note = {"metadata": {"annotations": {_PAUSED: "true" if paused else None}}}
-        said = ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=note)
+        annotation = ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=note)
         jobs = _jobs(item, "", {"suspend": paused})
-        return [said, jobs] if paused else [jobs, said]
+        return [annotation, jobs] if paused else [jobs, annotation]
 
     def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
         """Return what ends the job's Kubernetes Jobs, for the operator ends none. Pods that have ended stay.
@@ -142,7 +142,12 @@ class TfJob(BaseJobKind):
         if self.verdict(item).state is not State.FAILED:
             return [others]
         master: Mapping[str, Any] = next(
-            (each for each in item["spec"]["replicaSpecs"] if each["tfReplicaType"] == "MASTER"), {}
+            (
+                replica_spec
+                for replica_spec in item["spec"]["replicaSpecs"]
+                if replica_spec["tfReplicaType"] == "MASTER"
+            ),
+            {},
         )
         in_place = master.get("template", {}).get("spec", {}).get("restartPolicy") != "Never"
         return [_jobs(item, ",job_type=MASTER", {"suspend": True} if in_place else {"backoffLimit": 0}), others]
@@ -185,5 +190,7 @@ def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> Objec
 def _failed_types(status: Mapping[str, Any]) -> str:
     """Return the types of which a replica has failed, the MASTER's left out; empty = none."""
     listed = status.get("replicaStatuses") or []
-    failed = [each.get("tf_replica_type", "") for each in listed if each.get("state") == "Failed"]
+    failed = [
+        status_entry.get("tf_replica_type", "") for status_entry in listed if status_entry.get("state") == "Failed"
+    ]
     return " and ".join(kind for kind in failed if kind != "MASTER")

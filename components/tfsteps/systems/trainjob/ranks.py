@@ -13,7 +13,7 @@ def arguments(job: TrainingJob) -> tuple[str, list[str]]:
     """Return the value of TFSTEPS_ROLES and the container's arguments: the programs of the roles."""
     programs = {name: _program(job, name, role) for name, role in job.roles.items()}
     first, *others = programs.values()
-    if all(each == first for each in others):
+    if all(other == first for other in others):
         return _roles(job, {}), first
     return _roles(job, programs), [word for program in programs.values() for word in program]
 
@@ -26,17 +26,17 @@ def _roles(job: TrainingJob, programs: Mapping[RoleName, Sequence[str]]) -> str:
 
 def counts(roles: str) -> dict[RoleName, int]:
     """Return how many replicas each role has, from the value of TFSTEPS_ROLES."""
-    pairs = [each.split(":")[0].split("=") for each in roles.split()]
+    pairs = [word.split(":")[0].split("=") for word in roles.split()]
     return {cast("RoleName", name): int(count) for name, count in pairs}
 
 
 def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
     """Return a role's command line, with its own variables before it."""
-    own = [
+    variables = [
         f"{key}={value if isinstance(value, str) else f'$({_variable(name, key)})'}" for key, value in role.env.items()
     ]
     command = job.resolved_roles()[name].program
-    return ["env", *own, *command] if own else command
+    return ["env", *variables, *command] if variables else command
 
 
 def sources(name: RoleName, role: Role, template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -47,9 +47,11 @@ def sources(name: RoleName, role: Role, template: Mapping[str, Any]) -> Iterator
         role: The role.
         template: Of its pods, if they had one of their own.
     """
-    own = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
+    names = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
     env = template["spec"]["containers"][0]["env"]
-    yield from ({**each, "name": _variable(name, each["name"])} for each in env if each["name"] in own)
+    yield from (
+        {**variable, "name": _variable(name, variable["name"])} for variable in env if variable["name"] in names
+    )
 
 
 def _variable(name: RoleName, key: str) -> str:

@@ -67,12 +67,14 @@ class TrainJob(BaseJobKind):
         roles, arguments = ranks.arguments(job)
         pod = template()["spec"]
         container = pod["containers"][0]
-        own = [each for name, role in job.roles.items() for each in ranks.sources(name, role, template(name))]
+        role_variables = [
+            variable for name, role in job.roles.items() for variable in ranks.sources(name, role, template(name))
+        ]
         trainer = {
             "numNodes": _replicas(job),
             "image": container["image"],
             "args": arguments,
-            "env": [*_env(container, roles), *own],
+            "env": [*_env(container, roles), *role_variables],
             "resourcesPerNode": container.get("resources"),
         }
         spec: dict[str, Any] = {
@@ -119,8 +121,8 @@ class TrainJob(BaseJobKind):
             container |= more
         overrides.pop("targetJobs", None)
         template = {"metadata": {}, "spec": {**overrides, "containers": [container]}}
-        told = next(each["value"] for each in trainer["env"] if each["name"] == ranks.ROLES)
-        return {name: RoleSpec(count, template) for name, count in ranks.counts(told).items()}
+        roles_text = next(variable["value"] for variable in trainer["env"] if variable["name"] == ranks.ROLES)
+        return {name: RoleSpec(count, template) for name, count in ranks.counts(roles_text).items()}
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
@@ -150,7 +152,7 @@ class TrainJob(BaseJobKind):
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
         """Return what a TrainJob says: nothing until it is suspended or at its end. Failed wins over Complete."""
         listed = (item.get("status") or {}).get("conditions") or []
-        true = {each["type"]: each for each in listed if each.get("status") == "True"}
+        true = {condition["type"]: condition for condition in listed if condition.get("status") == "True"}
         queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
         ends = {"Failed": State.FAILED, "Complete": State.SUCCEEDED}
         held = {"Suspended": State.QUEUED if queued else State.SUSPENDED}
@@ -178,15 +180,15 @@ def _template(
 
 def _env(container: Mapping[str, Any], roles: str) -> list[dict[str, Any]]:
     """Return the variables that all replicas share; the role is not one of them."""
-    told = [{"name": ranks.ROLES, "value": roles}]
+    rank_variables = [{"name": ranks.ROLES, "value": roles}]
     if folder := container.get("workingDir"):
-        told.append({"name": ranks.WORKING_DIR, "value": folder.replace("$(", "$$(")})
-    return [*(each for each in container["env"] if each["name"] != "TFSTEPS_ROLE"), *told]
+        rank_variables.append({"name": ranks.WORKING_DIR, "value": folder.replace("$(", "$$(")})
+    return [*(variable for variable in container["env"] if variable["name"] != "TFSTEPS_ROLE"), *rank_variables]
 
 
 def _overrides(pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is laid over the runtime's pod template."""
-    found = {key: pod[key] for key in checks.SPEC if key in pod}
+    overrides = {key: pod[key] for key in checks.SPEC if key in pod}
     if mounts := pod["containers"][0].get("volumeMounts"):
-        found["containers"] = [{"name": CONTAINER, "volumeMounts": mounts}]
-    return found
+        overrides["containers"] = [{"name": CONTAINER, "volumeMounts": mounts}]
+    return overrides

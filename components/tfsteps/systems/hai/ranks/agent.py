@@ -111,8 +111,8 @@ class Agent:
         """Connect, and tell where this rank's TensorFlow will listen. OSError if it is not the coordinator."""
         coordinator = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         line = Line(socket.create_connection(coordinator, _ANSWER_SECONDS), _LONGEST)
-        own = address(line.connection.getsockname()[0], port)
-        line.send(rank=self._rank, secret=secret(), task=whose(), address=own)
+        listen_address = address(line.connection.getsockname()[0], port)
+        line.send(rank=self._rank, secret=secret(), task=whose(), address=listen_address)
         welcome, *messages = line.receive() or [{}]
         if welcome != {"welcome": True}:
             raise ConnectionError("not the coordinator")
@@ -158,7 +158,7 @@ class Agent:
         env.update(self._plan["env"])
         env.update(role["env"])
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [self._folder, env.get("PYTHONPATH")]))
-        hosts = {each.rpartition(":")[0].strip("[]") for group in cluster.values() for each in group}
+        hosts = {member.rpartition(":")[0].strip("[]") for group in cluster.values() for member in group}
         for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang
             env[key] = ",".join(filter(None, [env.get(key), *sorted(hosts)]))
         task = {"type": self._role, "index": self._index}

@@ -124,8 +124,8 @@ class Coordinator:
     def _go_on(self) -> None:
         """Do what has waited for the last of some programs to end."""
         if self._phase == "active":
-            ready = [each for each in self._again if not each[0] & self._running]
-            self._again = [each for each in self._again if each not in ready]
+            ready = [waiting for waiting in self._again if not waiting[0] & self._running]
+            self._again = [waiting for waiting in self._again if waiting not in ready]
             self._timers += [(time.monotonic() + pause, group) for group, pause in ready]
         elif self._phase == "finishing" and not self._running & self._of("worker"):
             self._stop(self._of("ps"))  # those of between-graph jobs must outlive the workers
@@ -133,7 +133,7 @@ class Coordinator:
     def _tick(self) -> None:
         now = time.monotonic()
         due = [group for at, group in self._timers if at <= now]
-        self._timers = [each for each in self._timers if each[0] > now]
+        self._timers = [timer for timer in self._timers if timer[0] > now]
         for group in due if self._phase == "active" else ():
             self._done -= group
             self._start(group)

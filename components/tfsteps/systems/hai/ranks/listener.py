@@ -92,8 +92,8 @@ class Listener:
 
     def _greeted(self, line: Line, message: dict[str, Any]) -> bool:
         """Take a rank in, and tell it so."""
-        rank, given = message.get("rank"), str(message.get("secret")).encode(errors="replace")
-        if not hmac.compare_digest(given, secret().encode()) or message.get("task") != whose():
+        rank, rank_secret = message.get("rank"), str(message.get("secret")).encode(errors="replace")
+        if not hmac.compare_digest(rank_secret, secret().encode()) or message.get("task") != whose():
             return False
         if not (type(rank) is int and 0 <= rank < self._ranks and isinstance(message.get("address"), str)):
             return False

@@ -53,8 +53,8 @@ class Finalizer:
     def _jobs(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
         """Return the jobs with these labels that are not being deleted; none where the cluster has no such kind."""
         try:
-            found = self._api.iterate(self._kind.resource, self._namespace, labelSelector=_selector(labels))
-            items = list(self._kind.group_objects(found))
+            listed = self._api.iterate(self._kind.resource, self._namespace, labelSelector=_selector(labels))
+            items = list(self._kind.group_objects(listed))
         except ApiError as error:
             if error.status == 404:
                 return []
@@ -73,12 +73,12 @@ class Finalizer:
 
     def _remove_pods(self, job: Mapping[str, Any]) -> bool:
         selector = self._kind.selector(job["metadata"]["name"])
-        found = self._api.iterate(PODS, self._namespace, labelSelector=selector)
-        pods = [item["metadata"] for item in found]
-        own = [each for each in pods if "deletionTimestamp" not in each and is_own(self._kind, each, job)]
-        for each in own:
-            self._api.delete(PODS, self._namespace, each["name"], each["uid"])
-        return bool(own)
+        listed = self._api.iterate(PODS, self._namespace, labelSelector=selector)
+        pods = [item["metadata"] for item in listed]
+        job_pods = [pod for pod in pods if "deletionTimestamp" not in pod and is_own(self._kind, pod, job)]
+        for pod in job_pods:
+            self._api.delete(PODS, self._namespace, pod["name"], pod["uid"])
+        return bool(job_pods)
 
 
 def _selector(labels: Mapping[str, str]) -> str:

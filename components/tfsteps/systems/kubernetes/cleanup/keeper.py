@@ -72,7 +72,7 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
         ApiError: The job cannot be kept.
     """
     meta, lifetime = job["metadata"], max(1, -int(-seconds // 1))
-    wanted = {
+    manifest = {
         "metadata": {"generateName": f"{meta['name']}-kept-", "labels": MANAGED_BY, "ownerReferences": [owner]},
         "spec": {
             "parallelism": 0,
@@ -82,12 +82,12 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
             "template": {"spec": _TEMPLATE},
         },
     }
-    made = api.create(KEEPERS, meta["namespace"], {"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **wanted})
-    if made["spec"].get("suspend"):  # by Kueue: its time does not run
+    keeper_job = api.create(KEEPERS, meta["namespace"], {"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **manifest})
+    if keeper_job["spec"].get("suspend"):  # by Kueue: its time does not run
         raise ApiError("the Job that would end it is suspended by an admission webhook")
-    created = dt.datetime.fromisoformat(made["metadata"]["creationTimestamp"])
+    created = dt.datetime.fromisoformat(keeper_job["metadata"]["creationTimestamp"])
     until = (created + dt.timedelta(seconds=lifetime)).isoformat(timespec="seconds")
-    keeper = {key: made["metadata"][key] for key in ("name", "uid")}
+    keeper = {key: keeper_job["metadata"][key] for key in ("name", "uid")}
     change = {
         "uid": meta["uid"],
         "ownerReferences": [{"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **keeper, "blockOwnerDeletion": False}],
@@ -116,7 +116,7 @@ def take_back(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mappi
         "annotations": {KEPT_UNTIL: None},
     }
     api.patch(resource, meta["namespace"], meta["name"], {"metadata": change})
-    for each in meta.get("ownerReferences") or []:
-        if (each["apiVersion"], each["kind"]) == (KEEPERS.api, KEEPERS.kind):
+    for reference in meta.get("ownerReferences") or []:
+        if (reference["apiVersion"], reference["kind"]) == (KEEPERS.api, KEEPERS.kind):
             with contextlib.suppress(ApiError):  # it ends by itself
-                api.delete(KEEPERS, meta["namespace"], each["name"], each["uid"])
+                api.delete(KEEPERS, meta["namespace"], reference["name"], reference["uid"])

@@ -51,7 +51,7 @@ def annotations(job: TrainingJob) -> dict[str, str]:
 def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
     """Return what a job object is annotated with; what cannot be understood counts as not said."""
     noted = item["metadata"].get("annotations") or {}
-    on_end: OnEnd | None = next((each for each in get_args(OnEnd) if each == noted.get(_ON_END)), None)
+    on_end: OnEnd | None = next((value for value in get_args(OnEnd) if value == noted.get(_ON_END)), None)
     return RetentionPolicy(
         launcher=noted.get(LAUNCHER, ""),
         detached=DETACHED in noted,

@@ -114,8 +114,8 @@ class KubernetesJob:
         try:
             yield from self._followed()
         except MALFORMED as error:
-            said = f"{self.name} goes on, but an answer of the cluster is not understood: {error!r}"
-            raise LaunchError(said, retryable=True) from error
+            message = f"{self.name} goes on, but an answer of the cluster is not understood: {error!r}"
+            raise LaunchError(message, retryable=True) from error
 
     def _followed(self) -> Iterator[Event]:
         # Under Kubeflow Pipelines the handler has a tenth of a second. In a thread of its own, for it must not find its
@@ -125,7 +125,7 @@ class KubernetesJob:
         while not (final := self._tracker.final):
             yield from self._next()
             self._look_after()
-        self._find_board()
+        self._find_tensorboard()
         self._conclude(final)
         yield from self._drain()
         yield from self._tracker.dismissed(time.time())
@@ -261,15 +261,15 @@ class KubernetesJob:
         """Put our labels on a pod that has them not: its operator does not hand them on."""
         if pod["uid"] not in self._tracker.pods or "deletionTimestamp" in pod:
             return
-        wanted = self._kind.pod_labels(self._tracker.item, self._tracker.replica(pod["uid"]))
-        if wanted.items() <= (pod.get("labels") or {}).items():
+        labels = self._kind.pod_labels(self._tracker.item, self._tracker.replica(pod["uid"]))
+        if labels.items() <= (pod.get("labels") or {}).items():
             return
         try:
-            self._urgent.patch(PODS, self.namespace, pod["name"], {"metadata": {"uid": pod["uid"], "labels": wanted}})
+            self._urgent.patch(PODS, self.namespace, pod["name"], {"metadata": {"uid": pod["uid"], "labels": labels}})
         except ApiError as error:
-            said = f"The pods do not get the labels of the run: {error}"
-            if error.status not in (404, 409) and said not in self.warnings:  # these: gone, or another one by now
-                self.warnings.append(said)
+            warning = f"The pods do not get the labels of the run: {error}"
+            if error.status not in (404, 409) and warning not in self.warnings:  # these: gone, or another one by now
+                self.warnings.append(warning)
 
     def _look_after(self) -> None:
         """Do what is due: leave, stop with the pipeline, end a job that restarts too often, delete again, ask why."""
@@ -307,13 +307,13 @@ class KubernetesJob:
             )
         self._is_ours = True
 
-    def _find_board(self) -> None:
+    def _find_tensorboard(self) -> None:
         """Learn where the operator's TensorBoard is; it is up for longer than the job."""
-        if not (board := self._kind.tensorboard_link(self._tracker.item)):
+        if not (link := self._kind.tensorboard_link(self._tracker.item)):
             return
-        self.tensorboard_url = address(self._urgent, board, self.namespace)
-        if board.note:
-            self.warnings.append(f"The TensorBoard is not ready: {board.note}.")
+        self.tensorboard_url = address(self._urgent, link, self.namespace)
+        if link.note:
+            self.warnings.append(f"The TensorBoard is not ready: {link.note}.")
 
     def _conclude(self, final: JobChanged) -> None:
         """End what goes on after the job's own end, such as parameter servers, where the operator does not."""
@@ -359,7 +359,7 @@ class KubernetesJob:
         if not self._pods_known:
             yield from self._no_pods(self._pod_watch.error or "its pods were not listed in time")
         self._logs.end(self._tracker.pods)
-        ended = {self._tracker.replica(each.uid) for each in self._tracker.pods.values() if each.program_ended}
+        ended = {self._tracker.replica(pod.uid) for pod in self._tracker.pods.values() if pod.program_ended}
         while self._more_is_coming and time.monotonic() < end and not self._hurried:
             for event in self._next():
                 if not isinstance(event, JobChanged):
@@ -382,10 +382,10 @@ class KubernetesJob:
         How those ended that are gone already, only the watch will say.
         """
         try:
-            found = self._urgent.list(PODS, self.namespace, once=True, labelSelector=self._kind.selector(self.name))
+            listing = self._urgent.list(PODS, self.namespace, once=True, labelSelector=self._kind.selector(self.name))
         except ApiError:
             return  # what the watch has seen must do
-        pods = by_age(found["items"] or [])
+        pods = by_age(listing["items"] or [])
         self._pods_known = self._tracker.listed = True
         self._vanished = self._tracker.pods.keys() - {item["metadata"]["uid"] for item in pods}
         for item in pods:

@@ -40,8 +40,8 @@ def _owned(kind: JobKind, meta: Mapping[str, Any], job: Mapping[str, Any]) -> bo
     uids = {item["metadata"]["uid"] for item in (job, *job.get(DEPENDENTS, ())) if "uid" in item["metadata"]}
     if any(owner["uid"] in uids for owner in meta.get("ownerReferences") or []):
         return True
-    told = kind.job_uid(meta)
-    return told == job["metadata"]["uid"] if told else None
+    uid = kind.job_uid(meta)
+    return uid == job["metadata"]["uid"] if uid else None
 
 
 def _is_older(meta: Mapping[str, Any], job: Mapping[str, Any]) -> bool:

@@ -139,4 +139,4 @@ def _partial(line: PartialLine, _now: float) -> Iterator[Event]:
 
 def _runs(pods: Mapping[str, Pod], source: _Source) -> bool:
     pod = pods.get(source[0])
-    return pod is not None and any(each.name == source[1] and not each.ended for each in pod.containers)
+    return pod is not None and any(container.name == source[1] and not container.ended for container in pod.containers)

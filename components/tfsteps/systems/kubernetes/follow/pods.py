@@ -88,7 +88,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def program_ended(self) -> bool:
         """Whether the program has ended for good; sidecars may go on."""
-        return self.ended or any(each.ended for each in self.containers if not each.name)
+        return self.ended or any(container.ended for container in self.containers if not container.name)
 
     @property
     def since(self) -> float | None:
@@ -105,7 +105,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
     """Return what the API's `item` says, in which `container` is the program's."""
     meta, status = item["metadata"], item.get("status", {})
     seen: Mapping[str, Any] = next(
-        (each for each in status.get("containerStatuses") or [] if each["name"] == container), {}
+        (entry for entry in status.get("containerStatuses") or [] if entry["name"] == container), {}
     )
     phase = status.get("phase", "Pending")
     now, before = seen.get("state") or {}, seen.get("lastState") or {}
@@ -115,7 +115,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
     failed = _failed(item, container) if not last.get("exitCode") and not running else {}
     reason, message = next(_troubles(status, now, last, failed))
     finished = _finished(status, failed if phase == "Failed" and failed else ended)
-    made = Pod(
+    result = Pod(
         name=meta["name"],
         uid=meta["uid"],
         state=_state(phase, now, seen.get("restartCount", 0)),
@@ -133,7 +133,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
         failed=failed.get("name", ""),
         containers=tuple(_containers(item, container)),
     )
-    return msgspec.structs.replace(made, earlier=_earlier(made, seen))
+    return msgspec.structs.replace(result, earlier=_earlier(result, seen))
 
 
 def _finished(status: Mapping[str, Any], end: Mapping[str, Any]) -> float | None:
@@ -177,18 +177,18 @@ def _containers(item: Mapping[str, Any], program: str) -> Iterator[Container]:
     policy, native = spec.get("restartPolicy", "Always"), _native_sidecars(item)
     over = status.get("phase") in ("Succeeded", "Failed")
     kinds = (("initContainerStatuses", True), ("containerStatuses", False))
-    listed = [(each, init) for key, init in kinds for each in status.get(key) or []]
-    for each, init in sorted(listed, key=lambda pair: pair[0]["name"] == program):
-        now, before = each.get("state") or {}, each.get("lastState") or {}
+    listed = [(entry, init) for key, init in kinds for entry in status.get(key) or []]
+    for entry, init in sorted(listed, key=lambda pair: pair[0]["name"] == program):
+        now, before = entry.get("state") or {}, entry.get("lastState") or {}
         if not {"running", "terminated"} & now.keys() and "terminated" not in before:
             continue  # it has not started
-        sidecar = each["name"] in native or not (init or each["name"] == program)
+        sidecar = entry["name"] in native or not (init or entry["name"] == program)
         code = (now.get("terminated") or {}).get("exitCode")
         again = sidecar if init else policy == "Always"
         final = code is not None and not again and (policy == "Never" or code == 0)
         yield Container(
-            name="" if each["name"] == program else each["name"],
-            restarts=each.get("restartCount", 0),
+            name="" if entry["name"] == program else entry["name"],
+            restarts=entry.get("restartCount", 0),
             ended=over or final,
             sidecar=sidecar,
         )
@@ -197,7 +197,7 @@ def _containers(item: Mapping[str, Any], program: str) -> Iterator[Container]:
 def _native_sidecars(item: Mapping[str, Any]) -> set[str]:
     """Return the names of the init containers that run as long as their pod."""
     inits = item.get("spec", {}).get("initContainers") or []
-    return {each["name"] for each in inits if each.get("restartPolicy") == "Always"}
+    return {container["name"] for container in inits if container.get("restartPolicy") == "Always"}
 
 
 def _failed(item: Mapping[str, Any], program: str) -> Mapping[str, Any]:
@@ -208,11 +208,11 @@ def _failed(item: Mapping[str, Any], program: str) -> Mapping[str, Any]:
     status, native = item.get("status", {}), _native_sidecars(item)
     beside = status.get("containerStatuses") or [] if status.get("phase") == "Failed" else []
     for kind, listed in (("init container", status.get("initContainerStatuses") or []), ("container", beside)):
-        for each in listed:
-            now, before = each.get("state") or {}, each.get("lastState") or {}
+        for entry in listed:
+            now, before = entry.get("state") or {}, entry.get("lastState") or {}
             end = now.get("terminated") or ({} if "running" in now else before.get("terminated")) or {}
-            if end.get("exitCode") and each["name"] not in {program, *native}:
-                return {**end, "name": each["name"], "kind": kind}
+            if end.get("exitCode") and entry["name"] not in {program, *native}:
+                return {**end, "name": entry["name"], "kind": kind}
     return {}
 
 
@@ -243,7 +243,7 @@ def _troubles(
     if disruption.get("status") == "True":
         yield disruption.get("reason", "Disrupted"), disruption.get("message", "")
     listed = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    for waiting in (state.get("waiting") or {} for state in (now, *(each.get("state") or {} for each in listed))):
+    for waiting in (state.get("waiting") or {} for state in (now, *(entry.get("state") or {} for entry in listed))):
         if waiting.get("reason") in _STUCK:
             yield waiting["reason"], _PAUSE.sub("", waiting.get("message", ""))
     if failed:
@@ -262,6 +262,6 @@ def _of_another(failed: Mapping[str, Any]) -> tuple[str, str]:
     """Return (reason, message) of a container that failed and is not the program's."""
     reason, init = failed.get("reason") or "Error", failed["kind"] == "init container"
     last = (failed.get("message") or "").strip().rpartition("\n")[2]
-    said = f": {last}" if last else ""
-    words = f"{failed['kind']} {failed['name']} failed with exit code {failed['exitCode']} ({reason}){said}"
+    detail = f": {last}" if last else ""
+    words = f"{failed['kind']} {failed['name']} failed with exit code {failed['exitCode']} ({reason}){detail}"
     return reason if reason != "Error" else "InitContainerFailed" if init else "SidecarFailed", words

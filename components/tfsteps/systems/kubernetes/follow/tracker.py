@@ -61,7 +61,7 @@ class Tracker:
         self._held: set[str] = set()  # pods that were there while the job was suspended: it takes them, sooner or later
         self._ended_from_outside: set[str] = set()  # pods that were deleted while they ran
         self._failures: dict[Replica, str] = {}  # what is known of a container that failed in place of the program's
-        self._said: tuple[State, str, str] | None = None
+        self._last_state: tuple[State, str, str] | None = None
         self._unstarted = set(replicas)  # as of the last look at each
         self._news = set(replicas)  # of which something was seen since
         self.restarts = 0  # how often replicas were started again, all together
@@ -270,8 +270,8 @@ class Tracker:
         self._ended_from_outside.add(uid)
         if self._verdict.state in _HELD or uid in self._held:
             self._uids.withdrawn.add(uid)
-        wanted = self.stopping or self.final or uid in self._uids.withdrawn
-        state = ReplicaState.STOPPED if wanted else ReplicaState.FAILED
+        expected = self.stopping or self.final or uid in self._uids.withdrawn
+        state = ReplicaState.STOPPED if expected else ReplicaState.FAILED
         reason = "" if state is ReplicaState.STOPPED else seen.reason or "PodDeleted"
         change = self._uids.change(replica, seen, now)
         yield from self._show(replica, msgspec.structs.replace(change, state=state, reason=reason))
@@ -335,8 +335,8 @@ class Tracker:
         if self.final or not self._seen:
             return
         state, reason, message = self._state(now)
-        if (state, reason, message) != self._said:
-            self._said = (state, reason, message)
+        if (state, reason, message) != self._last_state:
+            self._last_state = (state, reason, message)
             yield JobChanged(at=now, state=state, reason=reason, message=message)
 
     def _state(self, now: float) -> tuple[State, str, str]:
@@ -382,5 +382,5 @@ class Tracker:
         return state in _STARTED or (state is ReplicaState.FAILED and self._uids[replica][-1] in self.pods)
 
     def _before_running(self) -> State:
-        running = self._said is not None and self._said[0] in (State.RUNNING, State.RESTARTING)
+        running = self._last_state is not None and self._last_state[0] in (State.RUNNING, State.RESTARTING)
         return State.RESTARTING if running else State.PENDING

@@ -116,10 +116,10 @@ def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], known: Contai
     templates = [role.template["spec"] for role in kind.roles(job).values()]
     meta = job["metadata"]
     try:
-        found = api.list(PODS, meta["namespace"], once=True, labelSelector=kind.selector(meta["name"]))
+        listing = api.list(PODS, meta["namespace"], once=True, labelSelector=kind.selector(meta["name"]))
     except ApiError:
         return templates
-    return [*(item["spec"] for item in found["items"] or [] if item["metadata"]["uid"] in known), *templates]
+    return [*(item["spec"] for item in listing["items"] or [] if item["metadata"]["uid"] in known), *templates]
 
 
 def find_mount(specs: Iterable[Mapping[str, Any]], folder: str) -> Mount | None:
@@ -198,28 +198,28 @@ def reader_pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _output(api: Api, namespace: str, wanted: Mapping[str, Any]) -> Any:
+def _output(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Any:
     """Create a pod, wait for its end, delete it, and return the JSON that it printed last."""
-    made = _created(api, namespace, wanted)
-    name = made["metadata"]["name"]
+    created = _created(api, namespace, manifest)
+    name = created["metadata"]["name"]
     try:
         _await_end(api, namespace, name)
         return _printed(api, namespace, name)
     finally:
         with contextlib.suppress(ApiError):  # it ends by its deadline, and goes with its owner
             Api(api.access, patience=0, read_seconds=_DELETE_SECONDS).delete(
-                PODS, namespace, name, made["metadata"]["uid"]
+                PODS, namespace, name, created["metadata"]["uid"]
             )
 
 
-def _created(api: Api, namespace: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+def _created(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     """Create a pod, or take over the one that an earlier launcher of the job created."""
     try:
-        return api.create(PODS, namespace, wanted)
+        return api.create(PODS, namespace, manifest)
     except ApiError as error:
         if error.status != 409:
             raise
-    return api.get(PODS, namespace, wanted["metadata"]["name"])
+    return api.get(PODS, namespace, manifest["metadata"]["name"])
 
 
 def _await_end(api: Api, namespace: str, name: str) -> None:

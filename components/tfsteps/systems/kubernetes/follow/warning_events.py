@@ -43,23 +43,23 @@ class WarningEvents:
         self._api = api
         self._namespace, self._name, self._since = namespace, name, since
         self._allowed = True
-        self._found: WarningEvent | None = None
+        self._latest: WarningEvent | None = None
         self._pause = _FIRST_PAUSE
         self._due = time.monotonic() + self._pause
 
     def look(self, missing: Callable[[], bool]) -> WarningEvent | None:
         """Return the newest warning; None = none is known. Asks, when it is time, whether pods are missing, and why."""
         due = time.monotonic() >= self._due
-        if (due or self._found) and not missing():
-            self._found, self._pause = None, _FIRST_PAUSE
+        if (due or self._latest) and not missing():
+            self._latest, self._pause = None, _FIRST_PAUSE
             self._since = self._api.server_time() or time.time()
         elif due:
             self._ask()
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         else:
-            return self._found
+            return self._latest
         self._due = time.monotonic() + self._pause
-        return self._found
+        return self._latest
 
     def _ask(self) -> None:
         if not self._allowed:
@@ -69,9 +69,9 @@ class WarningEvents:
         except ApiError as error:
             self._allowed = error.unavailable  # without the right, nothing is said
             return
-        if found := newest(listed, self._name, self._since - _SKEW_SECONDS):
-            known = self._found and _NAMES.sub("", self._found.message) == _NAMES.sub("", found.message)
-            self._found = self._found if known else found
+        if warning := newest(listed, self._name, self._since - _SKEW_SECONDS):
+            known = self._latest and _NAMES.sub("", self._latest.message) == _NAMES.sub("", warning.message)
+            self._latest = self._latest if known else warning
 
     def _warnings(self, selector: str) -> list[Mapping[str, Any]]:
         """Return warnings of the namespace; it may hold thousands that are not about us."""
@@ -81,8 +81,8 @@ class WarningEvents:
 
 def newest(events: Iterable[Mapping[str, Any]], name: str, since: float) -> WarningEvent | None:
     """Return the newest warning that something of the job called `name` could not be made; None = none `since`."""
-    own = [each for each in events if _is_complaint(each) and concerns(each, name)]
-    last = max(own, key=event_time, default=None)
+    warnings = [event for event in events if _is_complaint(event) and concerns(event, name)]
+    last = max(warnings, key=event_time, default=None)
     if last is None or dt.datetime.fromisoformat(event_time(last)).timestamp() < since:
         return None
     return WarningEvent(last["reason"], last.get("message") or "")

@@ -18,7 +18,7 @@ class Choice(msgspec.Struct, frozen=True):
     system: str
     reason: str
 
-    def said(self, override: str) -> str:
+    def sentence(self, override: str) -> str:
         """Return it as one sentence; `override` is how people name another: `--system NAME`."""
         return f"{self.system}: {self.reason}; {override} overrides"
 
@@ -61,8 +61,8 @@ def choose(api: Api, candidates: Mapping[str, Resource]) -> Choice:
 
 def _served(api: Api) -> set[str]:
     """Return `group/version` of every API but Kubernetes' first one."""
-    found = msgspec.convert(api.request("GET", "/apis", check=of_kind("APIGroupList", _Groups)), type=_Groups)
-    return {version.group_version for group in found.groups for version in group.versions}
+    answer = msgspec.convert(api.request("GET", "/apis", check=of_kind("APIGroupList", _Groups)), type=_Groups)
+    return {version.group_version for group in answer.groups for version in group.versions}
 
 
 def _plurals(api: Api, group_version: str) -> set[str]:

@@ -26,19 +26,19 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
     """
     namespace, roles = rendered.namespace, kind.roles(rendered.observed())
     forbidden = denied(api, namespace, needed(kind.resource, job, kind.permissions(job)))
-    found = []
+    problems = []
     if forbidden:
         what = ", ".join(map(str, forbidden))
-        found.append(
+        problems.append(
             f"in namespace {namespace} this launcher may not: {what}; "
             f"bind the Role of {granting(kind.name, forbidden)} to its ServiceAccount, or run it as another one"
         )
-    if not any(right.verb == "create" for right in forbidden):  # it would be refused for that alone
-        found += _refused(api, kind, rendered)
+    if not any(permission.verb == "create" for permission in forbidden):  # it would be refused for that alone
+        problems += _refused(api, kind, rendered)
     for reference in references(rendered.manifest, roles.values()):
-        found += _missing(api, namespace, reference)
-    found += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
-    return found
+        problems += _missing(api, namespace, reference)
+    problems += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
+    return problems
 
 
 def _refused(api: Api, kind: JobKind, rendered: RenderedJob) -> Iterator[str]:
@@ -55,18 +55,18 @@ def _refused(api: Api, kind: JobKind, rendered: RenderedJob) -> Iterator[str]:
             yield f"the cluster refuses the {resource.kind}: {why}"
 
 
-def _missing(api: Api, namespace: str, wanted: Reference) -> Iterator[str]:
-    kind = wanted.resource.kind
-    where = f"{kind} {wanted.name}" if wanted.everywhere else f"{kind} {namespace}/{wanted.name}"
+def _missing(api: Api, namespace: str, reference: Reference) -> Iterator[str]:
+    kind = reference.resource.kind
+    where = f"{kind} {reference.name}" if reference.everywhere else f"{kind} {namespace}/{reference.name}"
     try:
-        found = api.get(wanted.resource, "" if wanted.everywhere else namespace, wanted.name, once=True)
+        item = api.get(reference.resource, "" if reference.everywhere else namespace, reference.name, once=True)
     except ApiError as error:
         if error.missing:
             yield f"{where} is missing: create it, or correct its name"
         return
-    keys = {**(found.get("data") or {}), **(found.get("binaryData") or {})}
-    if wanted.key and wanted.key not in keys:
-        yield f"{where} has no key {wanted.key!r}: it has {', '.join(sorted(keys)) or 'none'}"
+    keys = {**(item.get("data") or {}), **(item.get("binaryData") or {})}
+    if reference.key and reference.key not in keys:
+        yield f"{where} has no key {reference.key!r}: it has {', '.join(sorted(keys)) or 'none'}"
 
 
 def _listed(api: Api, resource: Resource, namespace: str) -> Sequence[Mapping[str, Any]]:

@@ -41,18 +41,20 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
 
     To read its own pod and to watch its own Workflow are not among them: a launcher does without, and says so.
     """
-    rights = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
-    rights += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
-    return [*rights, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else rights
+    permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
+    permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
+    return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
 
 
-def granting(system: str, rights: Iterable[Permission]) -> str:
+def granting(system: str, permissions: Iterable[Permission]) -> str:
     """Return the folders of this project whose Roles grant `rights` to launchers on a job system."""
-    own = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
-    return " and of ".join(sorted({"manifests/base" if right.resource == PODS else own for right in rights}))
+    folder = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
+    return " and of ".join(
+        sorted({"manifests/base" if permission.resource == PODS else folder for permission in permissions})
+    )
 
 
-def denied(api: Api, namespace: str, rights: Iterable[Permission]) -> list[Permission]:
+def denied(api: Api, namespace: str, permissions: Iterable[Permission]) -> list[Permission]:
     """Return those of `rights` that we do not have for certain.
 
     One request lists what we may do, and is mostly all. That list need not be complete (webhooks that authorize cannot
@@ -62,28 +64,28 @@ def denied(api: Api, namespace: str, rights: Iterable[Permission]) -> list[Permi
         rules = api.review(_RULES, {"namespace": namespace}).get("resourceRules") or []
     except ApiError:
         return []
-    missing = [right for right in rights if not any(_grants(rule, right) for rule in rules)]
-    return [right for right in missing if _refused(api, namespace, right)]
+    missing = [permission for permission in permissions if not any(_grants(rule, permission) for rule in rules)]
+    return [permission for permission in missing if _refused(api, namespace, permission)]
 
 
-def _grants(rule: Mapping[str, Any], right: Permission) -> bool:
+def _grants(rule: Mapping[str, Any], permission: Permission) -> bool:
     """Tell whether a rule grants a right on objects of any name."""
-    resources = {right.plural, "*", *([f"*/{right.subresource}"] if right.subresource else [])}
+    resources = {permission.plural, "*", *([f"*/{permission.subresource}"] if permission.subresource else [])}
     return (
-        not {right.verb, "*"}.isdisjoint(rule.get("verbs") or [])
-        and not {right.group, "*"}.isdisjoint(rule.get("apiGroups") or [])
+        not {permission.verb, "*"}.isdisjoint(rule.get("verbs") or [])
+        and not {permission.group, "*"}.isdisjoint(rule.get("apiGroups") or [])
         and not resources.isdisjoint(rule.get("resources") or [])
         and not rule.get("resourceNames")
     )
 
 
-def _refused(api: Api, namespace: str, right: Permission) -> bool:
+def _refused(api: Api, namespace: str, permission: Permission) -> bool:
     attributes = {
         "namespace": namespace,
-        "verb": right.verb,
-        "group": right.group,
-        "resource": right.resource.plural,
-        "subresource": right.subresource,
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": permission.resource.plural,
+        "subresource": permission.subresource,
     }
     try:
         return api.review(_ACCESS, {"resourceAttributes": attributes}).get("allowed") is False

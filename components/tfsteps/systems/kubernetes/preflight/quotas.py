@@ -46,10 +46,10 @@ _Containers = Mapping[RoleName, list[_Container]]
 
 def quantity(text: str) -> Decimal:
     """Return a Kubernetes quantity as a number: `500m`, `4Gi`, `1e3`, `2`. ValueError for what is none."""
-    found = _QUANTITY.fullmatch(text)
-    if not found:
+    match = _QUANTITY.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not a quantity")
-    return Decimal(found[1]) * _FACTORS[found[2] or ""]
+    return Decimal(match[1]) * _FACTORS[match[2] or ""]
 
 
 def _text(amount: Decimal) -> str:
@@ -74,8 +74,8 @@ def quota_violations(
     defaults = [rule for _, rule in rules if rule["type"] == "Container"]
     containers = {name: _completed(role.template, defaults) for name, role in roles.items()}
     for name, rule in rules:
-        for role, own in containers.items():
-            for wrong in _outside(rule, own):
+        for role, role_containers in containers.items():
+            for wrong in _outside(rule, role_containers):
                 yield f"LimitRange {name}: {wrong}: correct the `resources` of {role}"
     for item in quotas:
         spec = item["spec"]
@@ -88,13 +88,13 @@ def _completed(template: Mapping[str, Any], defaults: list[Mapping[str, Any]]) -
     """Return the containers of a pod as the API server will complete them."""
     limits = {key: value for rule in defaults for key, value in rule.get("default", {}).items()}
     requests = {key: value for rule in defaults for key, value in rule.get("defaultRequest", {}).items()}
-    own = [container.get("resources") or {} for container in template["spec"].get("containers") or []]
+    declared = [container.get("resources") or {} for container in template["spec"].get("containers") or []]
     return [
         _Container(
-            requests=_amounts({**requests, **given.get("limits", {}), **given.get("requests", {})}),
-            limits=_amounts({**limits, **given.get("limits", {})}),
+            requests=_amounts({**requests, **resources.get("limits", {}), **resources.get("requests", {})}),
+            limits=_amounts({**limits, **resources.get("limits", {})}),
         )
-        for given in own
+        for resources in declared
     ]
 
 
@@ -106,9 +106,12 @@ def _amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
 def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[str]:
     """Yield where a container, or by a rule for pods all of a pod's together, ask for too much or too little."""
     kind = rule["type"]
-    groups = {"Container": [[each] for each in containers], "Pod": [containers]}
+    groups = {"Container": [[container] for container in containers], "Pod": [containers]}
     for group in groups.get(kind, []):
-        requests, limits = _total(each.requests for each in group), _total(each.limits for each in group)
+        requests, limits = (
+            _total(container.requests for container in group),
+            _total(container.limits for container in group),
+        )
         for name, text in rule.get("max", {}).items():
             asked = max(requests[name], limits[name])
             if asked > quantity(text):
@@ -121,7 +124,11 @@ def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[
 def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> Iterator[str]:
     """Yield what all replicas together need beyond a quota that nothing else uses, and what they must say for it."""
     for name, text in hard.items():
-        silent = [role for role, own in containers.items() if any(name not in each.charged for each in own)]
+        silent = [
+            role
+            for role, role_containers in containers.items()
+            if any(name not in container.charged for container in role_containers)
+        ]
         if name in _REQUIRED and silent:
             yield f"it counts {name}, and {', '.join(silent)} has none: set it in `resources`"
         need = _needed(name, roles, containers)
@@ -132,13 +139,15 @@ def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> It
 def _needed(name: str, roles: _Roles, containers: _Containers) -> Decimal:
     if name in _PODS:
         return Decimal(sum(role.replicas for role in roles.values()))
-    each = (role.replicas * _total(own.charged for own in containers[key])[name] for key, role in roles.items())
-    return sum(each, Decimal(0))
+    amounts = (
+        role.replicas * _total(container.charged for container in containers[key])[name] for key, role in roles.items()
+    )
+    return sum(amounts, Decimal(0))
 
 
 def _total(amounts: Iterable[_Amounts]) -> defaultdict[str, Decimal]:
     total: defaultdict[str, Decimal] = defaultdict(Decimal)
-    for each in amounts:
-        for name, amount in each.items():
+    for container_amounts in amounts:
+        for name, amount in container_amounts.items():
             total[name] += amount
     return total

@@ -87,7 +87,7 @@ class Runs:
         Raises:
             ApiError: None of their kinds can be listed.
         """
-        found, unseen = [], []
+        job_items, unseen = [], []
         for kind in self._kinds:
             try:
                 listed = self.api.list(kind.resource, self.namespace, labelSelector=_selector(run))
@@ -96,24 +96,24 @@ class Runs:
                     raise
                 unseen.append(error)
             else:
-                found += [(kind, item) for item in kind.group_objects(listed["items"] or [])]
+                job_items += [(kind, item) for item in kind.group_objects(listed["items"] or [])]
         if len(unseen) == len(self._kinds):
             raise self._blind(unseen)
-        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if found else []
-        return self._joined(found, pods or [])
+        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if job_items else []
+        return self._joined(job_items, pods or [])
 
-    def _joined(self, found: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
+    def _joined(self, job_items: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
         """Return the jobs with their pods: both have the same labels."""
         now = time.time()
         by_labels: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for pod in pods:
             by_labels.setdefault(_key(pod), []).append(pod)
         jobs = []
-        for kind, item in found:
-            own = job_pods(kind, item, by_labels.get(_key(item), []))
+        for kind, item in job_items:
+            own_pods = job_pods(kind, item, by_labels.get(_key(item), []))
             owners = item["metadata"].get("ownerReferences") or []
             origin = self._find_origin(owners, retention_policy(item).launcher)
-            jobs.append(Job(kind, item, own, status(kind, item, own, now, origin.task), origin.workflow))
+            jobs.append(Job(kind, item, own_pods, status(kind, item, own_pods, now, origin.task), origin.workflow))
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
@@ -141,22 +141,22 @@ class Runs:
                 case Resource() as resource, (Listed() | Changed() | Deleted() | Refused()) as seen:
                     _take(items.setdefault(resource, {}), seen)
                     if len(items) > len(self._kinds):  # all are listed
-                        own = [(kind, kind.group_objects(items[kind.resource].values())) for kind in self._kinds]
-                        found = [(kind, item) for kind, listed in own for item in listed]
-                        yield self._joined(found, items[PODS].values())
+                        grouped = [(kind, kind.group_objects(items[kind.resource].values())) for kind in self._kinds]
+                        job_items = [(kind, item) for kind, listed in grouped for item in listed]
+                        yield self._joined(job_items, items[PODS].values())
                 case other:
                     yield other
 
     def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
         """Return the events of a job and all its pods, also of those that are gone, by time, the newest last."""
         name, namespace = job.status.job, job.status.namespace
-        about = [each for each in self.api.list(EVENTS, namespace)["items"] or [] if concerns(each, name)]
-        return sorted(((event_time(each), each) for each in about), key=itemgetter(0))
+        about = [event for event in self.api.list(EVENTS, namespace)["items"] or [] if concerns(event, name)]
+        return sorted(((event_time(event), event) for event in about), key=itemgetter(0))
 
     def log(
         self,
         job: Job,
-        each: JobPod,
+        job_pod: JobPod,
         position: Position | None = None,
         *,
         tail: int | None = None,
@@ -168,18 +168,18 @@ class Runs:
 
         Args:
             job: Which.
-            each: One of its pods.
+            job_pod: One of its pods.
             position: At the beginning; it is moved on. None = nobody goes on later.
             tail: The last lines only, as many as this; None = all.
             previous: What its container printed before its last restart, if there was one.
             current: What it has printed since then; while it waits for its next start, before that.
             container: Which of its containers; None = the program's.
         """
-        container = container or next((own for own in each.pod.containers if not own.name), None)
+        container = container or next((candidate for candidate in job_pod.pod.containers if not candidate.name), None)
         if container is None:
             return
         name = container.name or job.kind.container
-        read = functools.partial(read_log, self.api, job.status.namespace, each.pod.name, name)
+        read = functools.partial(read_log, self.api, job.status.namespace, job_pod.pod.name, name)
         position = position or Position()
         position.restarts = container.restarts
         for earlier in [True] * bool(previous and container.restarts) + [False] * current:
@@ -204,15 +204,15 @@ class Runs:
             if error.status not in (403, 404, 409):
                 raise
         self.api.delete(resource, who.namespace, who.job, who.uid)
-        for each in job.pods if now else ():
-            self.api.delete(PODS, who.namespace, each.pod.name, each.pod.uid, grace_seconds=0)
+        for job_pod in job.pods if now else ():
+            self.api.delete(PODS, who.namespace, job_pod.pod.name, job_pod.pod.uid, grace_seconds=0)
 
     def left(self, job: Job) -> list[JobPod]:
         """Return the pods of a job that are still there."""
-        uids = {each.pod.uid for each in job.pods}
+        uids = {job_pod.pod.uid for job_pod in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
-        return [each for each in job_pods(job.kind, job.item, listed["items"] or []) if each.pod.uid in uids]
+        return [job_pod for job_pod in job_pods(job.kind, job.item, listed["items"] or []) if job_pod.pod.uid in uids]
 
 
 def _selector(run: str) -> str:

@@ -41,13 +41,13 @@ class JobPod(msgspec.Struct, frozen=True):
 
 def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> list[JobPod]:
     """Return the pods among `items` that are replicas of a job object, by replica, the newest of each last."""
-    found, replicas = [], replicas_of(kind.roles(job).items())
+    result, replicas = [], replicas_of(kind.roles(job).items())
     for item in items:
         replica = kind.replica(item["metadata"], replicas)
         if replica is not None and not is_foreign(kind, item["metadata"], job):
             seen = pod(item, kind.container)
-            found.append(JobPod(replica, seen, seen.created or 0.0, seen.finished if seen.ended else None, item))
-    return sorted(found, key=attrgetter("replica", "created"))
+            result.append(JobPod(replica, seen, seen.created or 0.0, seen.finished if seen.ended else None, item))
+    return sorted(result, key=attrgetter("replica", "created"))
 
 
 def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float, task: str = "") -> Status:
@@ -104,7 +104,7 @@ def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], crea
     """Return the events of a launcher that sees the job and its pods now; those of replicas before the job's last."""
     tracker = Tracker(kind, item, replicas_of(kind.roles(item).items()), created)
     events = [
-        *tracker.seen_pod(Listed([dict(each.item) for each in pods]), now),
+        *tracker.seen_pod(Listed([dict(job_pod.item) for job_pod in pods]), now),
         *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),
     ]
     if tracker.final:
@@ -129,5 +129,8 @@ def _env(kind: JobKind, roles: Mapping[Any, RoleSpec]) -> dict[str, str]:
     for role in roles.values():
         for container in role.template["spec"]["containers"]:
             if container["name"] == kind.container:
-                return {each["name"]: each.get("value", "").replace("$$(", "$(") for each in container.get("env") or []}
+                return {
+                    variable["name"]: variable.get("value", "").replace("$$(", "$(")
+                    for variable in container.get("env") or []
+                }
     return {}

@@ -37,5 +37,5 @@ def exporting(command: list[str], variables: Mapping[str, str]) -> list[str]:
 
 def container_of(template: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the container called `name` of a pod template."""
-    found: dict[str, Any] = next(each for each in template["spec"]["containers"] if each["name"] == name)
-    return found
+    container: dict[str, Any] = next(item for item in template["spec"]["containers"] if item["name"] == name)
+    return container

@@ -26,9 +26,9 @@ _ECHOES = (
 def problems(job: TrainingJob) -> list[Problem]:
     """Return what makes the job's gang impossible: it would never start, or not as one."""
     gang, replicas = job.gang, _replicas(job)
-    found = []
+    result = []
     if gang and gang.scheduler == _VOLCANO:
-        found.append(
+        result.append(
             Problem(
                 path=("gang", "scheduler"),
                 value=gang.scheduler,
@@ -37,7 +37,7 @@ def problems(job: TrainingJob) -> list[Problem]:
             )
         )
     if gang and (gang.min_available or 0) > replicas:
-        found.append(
+        result.append(
             Problem(
                 path=("gang", "min_available"),
                 value=str(gang.min_available),
@@ -46,7 +46,7 @@ def problems(job: TrainingJob) -> list[Problem]:
                 fix="Leave it out for all of them",
             )
         )
-    return found
+    return result
 
 
 def permissions(job: TrainingJob) -> list[Permission]:

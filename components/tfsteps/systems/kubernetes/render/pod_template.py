@@ -65,7 +65,7 @@ def pod_template(
         "command": list(role.command),
         "args": list(role.args),
         "workingDir": role.working_dir,
-        "env": [*_own_env(name, identity, places), *more_env, *_env(role.env)],
+        "env": [*_tfsteps_env(name, identity, places), *more_env, *_env(role.env)],
         "resources": _resources(need),
         "volumeMounts": mounts,
     }
@@ -166,7 +166,7 @@ def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None and value not in ("", [], {})}
 
 
-def _own_env(role: RoleName, identity: Identity, places: OutputPaths) -> Iterator[dict[str, Any]]:
+def _tfsteps_env(role: RoleName, identity: Identity, places: OutputPaths) -> Iterator[dict[str, Any]]:
     """Yield the variables of docs/design.md that are alike for all replicas of a role."""
     values = {
         "TFSTEPS_RUN_ID": identity.run,
