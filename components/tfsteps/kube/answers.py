@@ -1,4 +1,4 @@
-"""What an answer must look like before anything in it is believed: proxies and log-in pages answer with HTTP 200, too.
+"""Checks of answers before they are used: proxies and log-in pages also answer with HTTP 200.
 
 Each function that is named after what it expects returns a check: called with the decoded answer, it raises a
 ShapeError unless the answer is that.
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 Check = Callable[[Mapping[str, Any]], object]
 
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
-"""What code meets that reads further into an answer than is checked here, where that has another shape."""
+"""Errors of code that reads fields which are not checked here, if the answer has another shape."""
 
 _T = TypeVar("_T")
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class ShapeError(Exception):
-    """An answer is not what was asked for; the message says what it lacks."""
+    """An answer is not the expected object; the message says what is wrong."""
 
 
 def decode(content: bytes | str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def a_list(resource: "Resource") -> Check:
         if (listing.kind, listing.api) != (f"{resource.kind}List", resource.api):
             raise ShapeError(f"expected a {resource.kind}List of {resource.api}, got {listing.kind} of {listing.api}")
         for item in listing.items or []:
-            _expect(item, resource, required=False)  # items of built-in kinds do not say it again
+            _expect(item, resource, required=False)  # items of built-in kinds omit it
 
     return check
 
@@ -83,7 +83,7 @@ def an_event(resource: "Resource") -> Check:
 
 
 def a_deletion(resource: "Resource", name: str) -> Check:
-    """Expect what a deletion is answered with: a Status, or the object as it is while it goes."""
+    """Expect the answer to a deletion: a Status, or the object that is being deleted."""
     an_item = an_object(resource, name)
 
     def check(answer: Mapping[str, Any]) -> None:
@@ -101,7 +101,7 @@ def a_review(resource: "Resource") -> Check:
 
 
 def of_kind(kind: str, shape: type[msgspec.Struct]) -> Check:
-    """Expect a kind that is no object, and the fields of `shape`."""
+    """Expect a kind that is not an API object, with the fields of `shape`."""
 
     def check(answer: Mapping[str, Any]) -> None:
         if answer.get("kind") != kind:
@@ -112,7 +112,7 @@ def of_kind(kind: str, shape: type[msgspec.Struct]) -> Check:
 
 
 def an_answer(shape: type[msgspec.Struct]) -> Check:
-    """Expect the fields of `shape`, whatever else there is."""
+    """Expect the fields of `shape`; other fields are ignored."""
     return lambda answer: _convert(answer, shape)
 
 
@@ -124,7 +124,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """What every object has. What else is in it may be of any shape: one odd object must not hide all others."""
+    """The fields of every object. Others are not checked: one odd object must not hide the rest of a list."""
 
     metadata: _Meta
     kind: str = ""

@@ -16,7 +16,7 @@ _LONGEST = 300.0  # seconds: some wait for a person to log in
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """A program, its own environment variables, the protocol it speaks, and where the kubeconfig names it."""
+    """A program, its environment variables, its protocol version, and where the kubeconfig names it."""
 
     where: str
     version: str
@@ -37,7 +37,7 @@ class _Credential(msgspec.Struct, rename="camel"):
 
 
 def token(plugin: Plugin) -> Token:
-    """Return the token that a plugin prints. It runs for the first request, again each minute and after a 401."""
+    """Return the token that a plugin prints. The plugin runs at the first request, each minute and after a 401."""
     cached, read_at = "", 0.0
 
     def read(refused: bool) -> str:
@@ -50,7 +50,7 @@ def token(plugin: Plugin) -> Token:
 
 
 def _credential(plugin: Plugin) -> str:
-    """Run the plugin. Raises AccessError, without what it printed on standard output, for that may be a token."""
+    """Run the plugin. Raises AccessError without the plugin's standard output, which may hold a token."""
     interactive = plugin.interactive and sys.stdin is not None and sys.stdin.isatty()
     request = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
     try:
@@ -58,7 +58,7 @@ def _credential(plugin: Plugin) -> str:
             plugin.command,
             env={**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)},
             stdin=None if interactive else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,  # standard error is ours: a plugin talks to people there
+            stdout=subprocess.PIPE,  # standard error is inherited: plugins print prompts there
             timeout=_LONGEST,
             check=False,
         )

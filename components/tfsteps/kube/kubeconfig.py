@@ -29,7 +29,7 @@ _UNSUPPORTED = {
     "as-user-extra": "impersonation is not supported; use credentials of that user",
 }
 
-_MISSING = object()  # what a file that is not there holds
+_MISSING = object()  # the content of a file that does not exist
 
 
 def find(context: str = "") -> Access:
@@ -63,7 +63,7 @@ def find(context: str = "") -> Access:
 
 
 class _Entry:
-    """A mapping of a file, the words that say where it is, and the folder that its relative paths begin at."""
+    """A mapping in a file, its location for messages, and the folder that its relative paths start from."""
 
     def __init__(self, values: Any, where: str, folder: pathlib.Path) -> None:
         if not isinstance(values, dict):
@@ -76,7 +76,7 @@ class _Entry:
         return AccessError(f"{self.where}: `{key}` {wrong}")
 
     def text(self, key: str) -> str:
-        """Return a text, empty where there is none."""
+        """Return a text; empty = missing."""
         value = self._values.get(key)
         if value is not None and (not isinstance(value, str) or "\0" in value):
             raise self.error(key, "is not text; correct it")
@@ -89,7 +89,7 @@ class _Entry:
         return bool(value)
 
     def entry(self, key: str) -> "_Entry | None":
-        """Return a mapping within this one, None where there is none."""
+        """Return a mapping within this one; None = missing."""
         value = self._values.get(key)
         return None if value is None else _Entry(value, f"{self.where}: `{key}`", self.folder)
 
@@ -105,7 +105,7 @@ class _Entry:
         return value or []
 
     def entries(self, kind: str, key: str) -> "dict[str, _Entry]":
-        """Return what the items of the list `kind` hold below `key`, by name; of two with one name the first."""
+        """Return the `key` of each item in the list `kind`, by name; the first wins if a name is repeated."""
         by_name: dict[str, _Entry] = {}
         for item in self.mappings(kind):
             name = item.text("name")
@@ -120,7 +120,7 @@ class _Entry:
 
 
 def _read_all() -> list[_Entry]:
-    """Return the kubeconfigs, the one that wins first; there is at least one."""
+    """Return the kubeconfigs, at least one, in order of precedence."""
     named = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     named = named or [pathlib.Path("~/.kube/config").expanduser()]
     contents = [(path, content) for path in dict.fromkeys(named) if (content := _read(path)) is not _MISSING]
@@ -133,7 +133,7 @@ def _read_all() -> list[_Entry]:
 
 
 def _merged(files: list[_Entry], key: str) -> dict[str, _Entry]:
-    """Return all contexts, clusters or users; of those with one name the first."""
+    """Return all contexts, clusters or users; the first wins if a name is repeated."""
     merged: dict[str, _Entry] = {}
     for file in files:
         for name, entry in file.entries(f"{key}s", key).items():
@@ -186,7 +186,7 @@ def _proxy(cluster: _Entry, server: str) -> str:
 
 
 def _address(cluster: _Entry, key: str, scheme: str) -> str:
-    """Return the URL of a server without a `/` at its end; empty if there is none."""
+    """Return the URL of a server without a trailing `/`; empty = missing."""
     address = cluster.text(key).rstrip("/")
     try:
         url = urllib.parse.urlsplit(address)
@@ -232,7 +232,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _file(entry: _Entry, key: str) -> Iterator[str | None]:
-    """Yield the path of what `key` names, or of what `<key>-data` holds; None if neither is there."""
+    """Yield the path that `key` names, or of a file with the content of `<key>-data`; None if both are missing."""
     name, data = entry.text(key), entry.text(f"{key}-data")
     if data:
         with tempfile.NamedTemporaryFile() as file:  # the ssl module reads certificates from files alone
