@@ -52,8 +52,8 @@ def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> S
 
     Args:
         name: Of `available()`.
-        find_pipeline: Finds the pipeline that its jobs belong to; None = they belong to none.
-        where: `context` and `namespace`, for those `on_kubernetes`; empty = what is configured.
+        find_pipeline: Finds the pipeline of the jobs; None = no pipeline.
+        where: `context` and `namespace`, for systems `on_kubernetes`; empty = the configured one.
     """
     system = plugin(name).system(**where)
     if find_pipeline and isinstance(system, PipelineMember):
@@ -62,12 +62,12 @@ def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> S
 
 
 def on_kubernetes() -> list[str]:
-    """Return the names of those systems whose jobs are objects of a Kubernetes cluster."""
+    """Return the names of the systems whose jobs are Kubernetes objects."""
     return [name for name, declared in plugins().items() if declared.kinds]
 
 
 def kinds_of(name: str) -> "list[JobKind]":
-    """Return the kinds of job object of the system called `name`: mostly one; none = it is not on Kubernetes."""
+    """Return the kinds of job object of the system called `name`: usually one; empty = it is not on Kubernetes."""
     list_kinds = plugin(name).kinds
     return list_kinds() if list_kinds else []
 
@@ -78,7 +78,7 @@ def kinds() -> "list[JobKind]":
 
 
 def discoverable() -> "dict[str, Resource]":
-    """Return what a cluster must serve for each job system that may be chosen automatically, the best first."""
+    """Return the resource that each automatically chosen job system needs, in order of `discovery_rank`."""
     ranks = {
         name: declared.discovery_rank for name, declared in plugins().items() if declared.discovery_rank is not None
     }
@@ -86,12 +86,12 @@ def discoverable() -> "dict[str, Resource]":
 
 
 def capabilities_of(name: str) -> Mapping[str, Capability]:
-    """Return what the job system called `name` can do, by the names of `FEATURES`."""
+    """Return the capabilities of the job system called `name`, by the names of `FEATURES`."""
     return plugin(name).capabilities
 
 
 def held(name: str, job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]) -> TrainingJob | None:
-    """Return a job whose roles run `commands` by a mode of the job system's own; None = it has none for that."""
+    """Return a job whose roles run `commands` in the system's debug mode; None = the system has no such mode."""
     hold = plugin(name).hold
     return hold(job, commands) if hold else None
 
