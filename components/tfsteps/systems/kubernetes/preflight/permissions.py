@@ -1,4 +1,4 @@
-"""What a launcher must be allowed to do, and what of it the cluster denies."""
+"""The permissions that a launcher needs, and those that the cluster denies."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,14 +32,14 @@ class Permission(msgspec.Struct, frozen=True):
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
     def __str__(self) -> str:
-        """Return it as people and `kubectl auth can-i` say it."""
+        """Return it as `kubectl auth can-i` takes it."""
         return f"{self.verb} {self.plural}" + (f".{self.group}" if self.group else "")
 
 
 def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()) -> list[Permission]:
-    """Return the rights without which the job cannot be followed to its end, `more` among them.
+    """Return the permissions that are required to follow the job to its end, including `more`.
 
-    To read its own pod and to watch its own Workflow are not among them: a launcher does without, and says so.
+    Reading its own pod and watching its own Workflow are optional: without them a launcher continues, and warns.
     """
     permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
     permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
@@ -47,7 +47,7 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
 
 
 def granting(system: str, permissions: Iterable[Permission]) -> str:
-    """Return the folders of this project whose Roles grant `rights` to launchers on a job system."""
+    """Return the folders of this project whose Roles grant `permissions` to launchers on a job system."""
     folder = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
     return " and of ".join(
         sorted({"manifests/base" if permission.resource == PODS else folder for permission in permissions})
@@ -55,10 +55,10 @@ def granting(system: str, permissions: Iterable[Permission]) -> str:
 
 
 def denied(api: Api, namespace: str, permissions: Iterable[Permission]) -> list[Permission]:
-    """Return those of `rights` that we do not have for certain.
+    """Return those of `permissions` that are certainly denied.
 
-    One request lists what we may do, and is mostly all. That list need not be complete (webhooks that authorize cannot
-    list), so what is not on it is asked for by itself.
+    One request lists the granted permissions, and usually suffices. The list may be incomplete (authorization webhooks
+    cannot list), so each permission that is not on it is checked by its own request.
     """
     try:
         rules = api.review(_RULES, {"namespace": namespace}).get("resourceRules") or []
@@ -69,7 +69,7 @@ def denied(api: Api, namespace: str, permissions: Iterable[Permission]) -> list[
 
 
 def _grants(rule: Mapping[str, Any], permission: Permission) -> bool:
-    """Tell whether a rule grants a right on objects of any name."""
+    """Tell whether a rule grants a permission on objects of any name."""
     resources = {permission.plural, "*", *([f"*/{permission.subresource}"] if permission.subresource else [])}
     return (
         not {permission.verb, "*"}.isdisjoint(rule.get("verbs") or [])

@@ -1,6 +1,7 @@
-"""Whether a job's pods can ever fit what their namespace allows, however empty it is. Pure.
+"""Checks whether a job's pods can fit the quotas of their namespace if nothing else runs there. Pure.
 
-Containers' own needs are summed. Init containers and a runtime's overhead only add to them, so a misfit is certain.
+Only the containers' resources are summed. Init containers and a runtime's overhead add to them, so a violation is
+certain.
 """
 
 import re
@@ -26,7 +27,7 @@ _Roles = Mapping[RoleName, RoleSpec]
 
 
 class _Container(msgspec.Struct, frozen=True):
-    """What one container asks for, the namespace's defaults filled in."""
+    """The resources of one container, with the namespace's defaults."""
 
     requests: _Amounts
     limits: _Amounts
@@ -45,7 +46,7 @@ _Containers = Mapping[RoleName, list[_Container]]
 
 
 def quantity(text: str) -> Decimal:
-    """Return a Kubernetes quantity as a number: `500m`, `4Gi`, `1e3`, `2`. ValueError for what is none."""
+    """Return a Kubernetes quantity as a number: `500m`, `4Gi`, `1e3`, `2`. ValueError if it is not one."""
     match = _QUANTITY.fullmatch(text)
     if not match:
         raise ValueError(f"{text!r} is not a quantity")
@@ -53,7 +54,7 @@ def quantity(text: str) -> Decimal:
 
 
 def _text(amount: Decimal) -> str:
-    """Return an amount as people write it: `3`, `0.5`, `4Gi`."""
+    """Return an amount as Kubernetes users write it: `3`, `0.5`, `4Gi`."""
     for unit in ("Ti", "Gi", "Mi"):
         if amount and amount % _FACTORS[unit] == 0:
             return f"{amount / _FACTORS[unit]:f}{unit}"
@@ -63,11 +64,11 @@ def _text(amount: Decimal) -> str:
 def quota_violations(
     roles: _Roles, quotas: Iterable[Mapping[str, Any]], ranges: Iterable[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield what can never fit, and what to do about it.
+    """Yield violations that no empty namespace can avoid, and what to do about them.
 
     Args:
         roles: The job's roles.
-        quotas: The namespace's ResourceQuota objects. Those with a scope are passed over: they may count other pods.
+        quotas: The namespace's ResourceQuota objects. Those with a scope are skipped: they may count other pods.
         ranges: Its LimitRange objects.
     """
     rules = [(item["metadata"]["name"], rule) for item in ranges for rule in item["spec"]["limits"]]
@@ -99,12 +100,12 @@ def _completed(template: Mapping[str, Any], defaults: list[Mapping[str, Any]]) -
 
 
 def _amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
-    """Return quantities as numbers; what is none is passed over, for the API server says so better."""
+    """Return quantities as numbers; invalid ones are skipped, because the API server reports them better."""
     return {name: quantity(str(text)) for name, text in quantities.items() if _QUANTITY.fullmatch(str(text))}
 
 
 def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[str]:
-    """Yield where a container, or by a rule for pods all of a pod's together, ask for too much or too little."""
+    """Yield where a container, or for a rule for pods all containers of a pod, request too much or too little."""
     kind = rule["type"]
     groups = {"Container": [[container] for container in containers], "Pod": [containers]}
     for group in groups.get(kind, []):
@@ -122,7 +123,7 @@ def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[
 
 
 def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> Iterator[str]:
-    """Yield what all replicas together need beyond a quota that nothing else uses, and what they must say for it."""
+    """Yield where all replicas together exceed an unused quota, or lack a value that the quota requires."""
     for name, text in hard.items():
         silent = [
             role

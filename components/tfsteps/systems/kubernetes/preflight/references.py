@@ -1,4 +1,4 @@
-"""What a job's pods need to be there before they can start. Pure."""
+"""The objects that must exist before a job's pods can start. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,13 +18,13 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """An object that must be there.
+    """An object that must exist.
 
     Attributes:
-        resource: What it is.
+        resource: Its kind.
         name: Its name.
         key: What a Secret or ConfigMap must hold; empty = anything.
-        everywhere: Whether it belongs to no namespace.
+        everywhere: Whether it is cluster-scoped.
     """
 
     resource: Resource
@@ -34,9 +34,9 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def references(item: Mapping[str, Any], roles: Iterable[RoleSpec]) -> list[Reference]:
-    """Return what a job object and its pods refer to by name, each once; what they call optional is left out.
+    """Return the objects that a job object and its pods refer to by name, each once, without optional ones.
 
-    Pull secrets are left out too: the kubelet goes on without one, and its image may need none.
+    Pull secrets are left out too: the kubelet continues without one, and the image may need none.
     """
     result = list(_of_job(item))
     for role in roles:
@@ -60,7 +60,7 @@ def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
 
 
 def of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield what a volume of a pod is made of."""
+    """Yield the objects that a volume of a pod refers to."""
     if claim := volume.get("persistentVolumeClaim"):
         yield Reference(CLAIMS, claim.get("claimName", ""))
     if secret := volume.get("secret"):
@@ -79,7 +79,7 @@ def _of_files(resource: Resource, source: Mapping[str, Any] | None) -> Iterator[
 
 
 def of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield where the variables of a container come from."""
+    """Yield the objects that the variables of a container refer to."""
     whole = (("secretRef", SECRETS), ("configMapRef", CONFIG_MAPS))
     one = (("secretKeyRef", SECRETS), ("configMapKeyRef", CONFIG_MAPS))
     sources = [(source, whole) for source in container.get("envFrom") or []]

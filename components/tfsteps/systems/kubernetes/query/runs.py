@@ -1,4 +1,4 @@
-"""The jobs of all runs on a cluster, found by their labels: whoever started them, and from wherever."""
+"""The jobs of all runs on a cluster, selected by their labels, whoever started them."""
 
 import datetime as dt
 import functools
@@ -27,18 +27,18 @@ from tfsteps.systems.kubernetes.query.status import JobPod, job_pods, status
 from tfsteps.systems.pipeline import FindOrigin
 
 _LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
-_UNSEEN = {403, 404}  # a kind that we may not see, or that the cluster has not
+_UNSEEN = {403, 404}  # a kind that we may not list, or that the cluster does not serve
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One job on the cluster, as it was when it was looked at.
+    """A snapshot of one job on the cluster.
 
     Attributes:
         kind: Of the job object.
         item: The job object.
         pods: Its pods.
-        status: What both say.
-        workflow: The name of the Workflow that it belongs to; empty = it belongs to none.
+        status: The status by both.
+        workflow: The name of its Workflow; empty = none.
     """
 
     kind: JobKind
@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True):
     workflow: str
 
     def deleted(self, *, stopped: bool = False) -> "Job":
-        """Return the same job, now that its object is gone: `stopped`, or as it says itself."""
+        """Return the same job after its object was deleted: as `stopped`, or by its annotations."""
         if self.status.state.terminal:
             return self
         stopped = stopped or STOPPED in (self.item["metadata"].get("annotations") or {})
@@ -59,7 +59,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Runs:
-    """What has been launched on one cluster.
+    """The jobs of all runs on one cluster.
 
     Attributes:
         api: The cluster.
@@ -67,7 +67,7 @@ class Runs:
     """
 
     def __init__(self, api: Api, kinds: Sequence[JobKind], namespace: str, find_origin: FindOrigin) -> None:
-        """Look for jobs of `kinds`; nothing is asked yet."""
+        """Keep the kinds to list; no request is sent."""
         self.api = api
         self.namespace = namespace
         self._kinds = kinds
@@ -79,10 +79,10 @@ class Runs:
         return f"in {f'namespace {self.namespace}' if self.namespace else 'any namespace'} of {self.api.access.name}"
 
     def jobs(self, run: str = "") -> list[Job]:
-        """Return the jobs of a run, or of all of them if it is empty, the oldest first.
+        """Return the jobs of a run, or of all runs if it is empty, the oldest first.
 
-        Kinds that the cluster has not, or that are not ours to see, are passed over; before a cluster says that it has
-        not a kind, it says that one may not list it.
+        Kinds that the cluster does not serve, or that we may not list, are skipped. Without the permission, a cluster
+        answers 403 even if it does not serve the kind.
 
         Raises:
             ApiError: None of their kinds can be listed.
@@ -122,7 +122,7 @@ class Runs:
         return forbidden or ApiError(f"{self.api.access.name} knows no kind of job: install an operator", 404)
 
     def follow(self, run: str, news: Inbox | None = None) -> Iterator[Any]:
-        """Yield the jobs of a run whenever one of them changes, and what others put into `news`, for ever.
+        """Yield the jobs of a run after each change, and the items that other code puts into `news`, for ever.
 
         Raises:
             ApiError: They cannot be watched.
@@ -148,7 +148,7 @@ class Runs:
                     yield other
 
     def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
-        """Return the events of a job and all its pods, also of those that are gone, by time, the newest last."""
+        """Return the events of a job and all its pods, including deleted pods, by time, the newest last."""
         name, namespace = job.status.job, job.status.namespace
         about = [event for event in self.api.list(EVENTS, namespace)["items"] or [] if concerns(event, name)]
         return sorted(((event_time(event), event) for event in about), key=itemgetter(0))
@@ -164,7 +164,7 @@ class Runs:
         current: bool = True,
         container: Container | None = None,
     ) -> Iterator[Lines]:
-        """Yield what a replica has printed so far, of its last restart too; nothing of what is gone.
+        """Yield the log of a replica so far, from before its last restart too; logs that are gone are skipped.
 
         Args:
             job: Which.
@@ -190,7 +190,7 @@ class Runs:
                     raise
 
     def stop(self, job: Job, *, now: bool = False) -> None:
-        """Delete a job and with it its pods, unless another object has its name by now.
+        """Delete a job and its pods, unless it was replaced by another object of its name.
 
         Args:
             job: Which.
@@ -199,7 +199,7 @@ class Runs:
         resource, who = job.kind.resource, job.status
         note = {"uid": who.uid, "annotations": {STOPPED: dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}}
         try:
-            self.api.patch(resource, who.namespace, who.job, {"metadata": note})  # its launcher is to know why
+            self.api.patch(resource, who.namespace, who.job, {"metadata": note})  # for its launcher
         except ApiError as error:
             if error.status not in (403, 404, 409):
                 raise
@@ -208,7 +208,7 @@ class Runs:
             self.api.delete(PODS, who.namespace, job_pod.pod.name, job_pod.pod.uid, grace_seconds=0)
 
     def left(self, job: Job) -> list[JobPod]:
-        """Return the pods of a job that are still there."""
+        """Return the pods of a job that still exist."""
         uids = {job_pod.pod.uid for job_pod in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
@@ -234,7 +234,7 @@ def _take(items: dict[str, Mapping[str, Any]], seen: Seen) -> None:
             items[item["metadata"]["uid"]] = item
         case Deleted(item=item):
             items.pop(item["metadata"]["uid"], None)
-        case Refused(status=code, retryable=False) if code in _UNSEEN:  # from the first: there is nothing for us
+        case Refused(status=code, retryable=False) if code in _UNSEEN:  # from the first request: no objects
             items.clear()
         case Refused(error=error, status=code, retryable=retryable):
             raise ApiError(error, 0 if retryable else code)

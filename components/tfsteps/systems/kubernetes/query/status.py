@@ -1,4 +1,4 @@
-"""From a job object and its pods to the status of an attempt, for those who did not follow it. Pure."""
+"""Derives the status of an attempt from a job object and its pods, for commands that did not follow it. Pure."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,9 +25,9 @@ class JobPod(msgspec.Struct, frozen=True):
     """A pod of a job.
 
     Attributes:
-        replica: Whose.
-        pod: What it says.
-        created: When it was made, in seconds since the epoch.
+        replica: Its replica.
+        pod: Its parsed state.
+        created: When it was created, in seconds since the epoch.
         ended: When its container ended for good; None = it has not.
         item: The object.
     """
@@ -51,14 +51,14 @@ def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str,
 
 
 def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float, task: str = "") -> Status:
-    """Return the status of a job. Without a failure summary, for that takes the log.
+    """Return the status of a job, without a failure summary, which needs the log.
 
     Args:
         kind: Of the job.
         item: The job object.
         pods: Its pods, as `job_pods` gives them.
         now: Seconds since the epoch.
-        task: What people call its task; empty = as the replicas are told.
+        task: The displayed name of its task; empty = as in the replicas' variables.
     """
     meta, roles = item["metadata"], kind.roles(item)
     created = seconds(meta["creationTimestamp"]) or now
@@ -101,7 +101,7 @@ def _keeping(item: Mapping[str, Any]) -> str:
 
 
 def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> list[Event]:
-    """Return the events of a launcher that sees the job and its pods now; those of replicas before the job's last."""
+    """Return the events that a launcher would report for the job and its pods now; the job's end comes last."""
     tracker = Tracker(kind, item, replicas_of(kind.roles(item).items()), created)
     events = [
         *tracker.seen_pod(Listed([dict(job_pod.item) for job_pod in pods]), now),
@@ -113,7 +113,7 @@ def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], crea
 
 
 def _identity(item: Mapping[str, Any], env: Mapping[str, str], task: str) -> Identity:
-    """Return whose job it is: as the replicas are told it, for a label may hold a cut and hashed text."""
+    """Return the identity of a job, from the replicas' variables: a label may hold a shortened and hashed text."""
     labels = item["metadata"].get("labels") or {}
     attempt = labels.get(f"{PREFIX}attempt", "")
     return Identity(
