@@ -1,4 +1,4 @@
-"""Where HAI Platform is, and as whom: a mounted Secret, the environment, or the file of its own client."""
+"""The address of HAI Platform and its token, from a mounted Secret, the environment, or the client's file."""
 
 import os
 import pathlib
@@ -68,7 +68,7 @@ def _path() -> pathlib.Path:
 
 
 def _client_file() -> dict[str, Any]:
-    import yaml  # noqa: PLC0415  where all is in the environment nothing is to be read
+    import yaml  # noqa: PLC0415  not needed if the environment has everything
 
     try:
         config = yaml.safe_load(_path().read_text())

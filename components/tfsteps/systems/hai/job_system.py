@@ -1,4 +1,4 @@
-"""The job system: checks, creates or adopts the task, and hands over to `job`."""
+"""The job system: checks, creates or adopts the task; `job` follows it."""
 
 import functools
 import pathlib
@@ -38,18 +38,18 @@ class HaiSystem:
     outlives_launcher = True
 
     def __init__(self) -> None:
-        """Ask nothing yet."""
+        """Send no request yet."""
         self._given_up = StopFlag()
         self._find_pipeline: FindPipeline | None = None
 
     def join_pipeline(self, find: FindPipeline) -> None:
-        """Give the tasks to the pipeline, if any, that `find` returns for this process's pod."""
+        """Assign the tasks to the pipeline that `find` returns for this process's pod, if any."""
         self._find_pipeline = find
 
     # --- what launch sees
 
     def attempt(self, run: str, task: str) -> int:
-        """Return which attempt to make, or to go on with: as on Kubernetes, where nothing is left of a stopped job."""
+        """Return the number of the attempt to start or continue; a stopped task counts as reported."""
         try:
             tagged = self._client.tagged(schema.key(run, task))
             tasks = {int(schema.labels(item)[ATTEMPT]): item for item in tagged}
@@ -63,11 +63,11 @@ class HaiSystem:
         return next_attempt(last, state, self._pipeline, reported=reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what HAI cannot do. The platform itself is asked by `start`."""
+        """Return what HAI does not support. `start` asks the platform itself."""
         return rules.problems(job)
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each thing in `job` that has no effect on HAI."""
+        """Return a sentence for each field of `job` that has no effect on HAI."""
         return rules.warnings(job)
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
@@ -89,7 +89,7 @@ class HaiSystem:
 
         Raises:
             LaunchError: The platform refuses it, or another task has its name.
-            StoppedError: `give_up` was called meanwhile, or before, and the platform did not answer.
+            StoppedError: `give_up` was called before or during the call, and the platform did not answer.
         """
         body = schema.render(job, identity, places, self._step or identity.task)
         if self._host and self._pipeline:
@@ -106,7 +106,7 @@ class HaiSystem:
         return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> HaiJob:
-        """Return the task of that chain; nothing is asked before its `events`."""
+        """Return the task of that chain; no request is sent before its `events`."""
         ranks = replicas_of(job.roles.items())
         return HaiJob(self._client, ranks, name=name, chain_id=uid, created=created, host=self._host)
 
@@ -139,7 +139,7 @@ class HaiSystem:
         return stopped
 
     def give_up(self) -> None:
-        """Ask nothing again of a platform that does not answer. Once there is a task, it is the one to be stopped."""
+        """Stop retrying requests. Once a task exists, stop the task instead."""
         self._given_up.set()
 
     # --- for people
@@ -150,9 +150,9 @@ class HaiSystem:
         return list(self._client.tagged(tag))
 
     def pause(self, run: str) -> list[str]:
-        """Stop the unfinished tasks of a run so that `resume` lets them go on, and return their names once they ended.
+        """Stop the unfinished tasks of a run so that `resume` can continue them; return their names after their end.
 
-        The tag that says so comes first: a launcher that follows the task is not to take its end for one.
+        The tag is set first, so that a launcher that follows the task does not take this for its end.
 
         Raises:
             LaunchError: One has not ended within a minute.
@@ -175,7 +175,7 @@ class HaiSystem:
         """
         resumed = []
         for task in self.tasks(run):
-            # it may have ended before the stop came
+            # it may have ended before the stop
             if PAUSED in schema.labels(task) and self._until_ended(task) is State.SUSPENDED:
                 try:
                     self._client.resume(task["chain_id"])
@@ -215,7 +215,7 @@ class HaiSystem:
         for _ in range(_LOOKS):
             if schema.SPEC_HASH in schema.labels(task):
                 break
-            time.sleep(_LOOK_SECONDS)  # tags come after the task
+            time.sleep(_LOOK_SECONDS)  # tags appear after the task
             task = self._client.query(nb_name=body["name"]) or task
         if spec not in (task.get("tags") or []):
             theirs = schema.labels(task).get(schema.SPEC_HASH, "not by tfsteps")
@@ -226,7 +226,7 @@ class HaiSystem:
         return task
 
     def _create(self, body: dict[str, Any]) -> Task:
-        """Create the task. Another launcher may be faster: adopt its."""
+        """Create the task. If another launcher was faster, adopt its task."""
         now = self._client.server_time() or time.time()
         options = {**body["options"], "tags": [*body["options"]["tags"], f"{schema.CREATED}={now:.3f}"]}
         try:
@@ -240,7 +240,7 @@ class HaiSystem:
         return {**task, "tags": options["tags"]}
 
     def _withdraw(self, body: dict[str, Any]) -> str:
-        """Stop the task if it was created after all; return what is known of it."""
+        """Stop the task if it was created after all; return a sentence about the outcome."""
         urgent = Client(self._client.access, patience=0)
         try:
             task = urgent.query(nb_name=body["name"])
@@ -258,7 +258,7 @@ class HaiSystem:
                 yield task
 
     def _is_sibling(self, identity: Identity, task: Task) -> bool:
-        """Tell whether a finalizer cleans up a task: one of a step of its pipeline, else of its own task's folder."""
+        """Tell whether a finalizer cleans up a task: of a step of its pipeline, else of a task in the same folder."""
         step = schema.launcher(task)
         if self._pipeline:
             return self._pipeline.cleans_up_after(step, detached=schema.DETACHED in schema.labels(task))
@@ -271,7 +271,7 @@ class HaiSystem:
 
     @property
     def _pipeline(self) -> PipelineContext | None:
-        """The pipeline that this process's pod is a step of; None = it is of none."""
+        """The pipeline of this process's pod; None = no pipeline."""
         return self._host.pipeline if self._host else None
 
     @functools.cached_property

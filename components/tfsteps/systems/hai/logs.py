@@ -1,4 +1,4 @@
-"""What a rank prints: from the platform's answers to lines, each once and in order, and to what its agent tells.
+"""The log of a rank: parses the platform's answers into lines, each once and in order, and reports of its agent.
 
 HAI keeps what a rank prints in a few files, which it overwrites in turn, and stamps each line. A request names a line,
 `last_seen`, by its time stamp and its offset in its file; the answer is what follows it. The answer ends within a line
@@ -20,17 +20,17 @@ import msgspec
 from tfsteps.systems.hai.ranks.wire import MARK
 
 NOTHING_YET = "还没产生日志"
-"""The platform's words in place of a log that is not there yet."""
+"""The platform's answer if a log does not exist yet."""
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{6})\] ")
 _STAMP_LENGTH = len("[2026-01-02 03:04:05.000001] ")
 _WITHIN = re.compile(rf"[^\n]{_STAMP.pattern}")  # a stamp that does not begin a line
-_CUT = re.compile(r"\.\.\.\([^\n()]* \d+\W已被截断\)$", re.MULTILINE)  # what the server ends a line with that it cuts
+_CUT = re.compile(r"\.\.\.\([^\n()]* \d+\W已被截断\)$", re.MULTILINE)  # the end of a line that the server has cut
 _REPLACED = "\ufffd"  # in place of one to three bytes that are not UTF-8
 _BAR, _IMAGE = "[HFAI_PRINT:TQDM]", "[HFAI_PRINT:IMAGE]"
 _FILE_BYTES = 1 << 20  # less than a file of a log has; HAI's have 2 MiB
 _NOWHERE = 1 << 40  # an offset behind the end of every file
-_COMPARED = 300  # characters that tell a line from another
+_COMPARED = 300  # characters by which lines are compared
 _QUARTER_SECONDS = 900  # clocks are a multiple of it ahead of UTC, or behind
 _ZONE_SECONDS = 15 * 3600
 _NAMED = 5  # replicas in a warning
@@ -38,13 +38,13 @@ _GAP = "lines may be missing here: HAI had overwritten the one before when the l
 _BEGINNING = "its beginning is missing: HAI had overwritten it when the log was read"
 
 LATE_SECONDS = 60.0
-"""A report that is read later than this has the time of its line, by the clock of the rank."""
+"""A report that is read later than this gets the time of its line, by the clock of the rank."""
 
 Report = dict[str, Any]
 Seen = Mapping[str, Any]
 Ask = Callable[[Seen | None], Mapping[str, Any]]
 Entry = tuple[bytes, bytes | Report]
-"""When something was printed, as `log_file.stamp` writes times, empty = not known; a line, or what the agent tells."""
+"""The time as `log_file.stamp` writes it, empty = not known; and a line, or a report of the agent."""
 
 
 class RankLog:
@@ -69,11 +69,11 @@ class RankLog:
         self._ahead: int | None = None  # seconds by which the rank's clock is ahead of UTC; None = not known
 
     def read(self, ask: Ask, *, whole: bool = False) -> list[Entry]:
-        """Return what is new: lines, and between them what the agent tells.
+        """Return what is new: lines and reports of the agent, in order.
 
         Args:
-            ask: Asks the platform for what follows a line, None = for all; up to three times.
-            whole: The rank has ended: what comes last is a line, too.
+            ask: Requests the log after a line, None = the whole log; called up to three times.
+            whole: The rank has ended: an unfinished last line counts as a line.
         """
         page = self._joined(ask, _Page(ask(self.last_seen)), whole=whole)
         first = page.find(self._taken, anywhere=not self.last_seen) if page else None

@@ -14,7 +14,7 @@ from tfsteps.systems.kubernetes.job_kind import Verdict
 
 STOP, INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 1, 16, 32, 128, 256, 512
 MANUAL_STOP, HOOK_RESTART, MANUAL_SUCCEEDED, MANUAL_FAILED = 1024, 2048, 4096, 8192
-_REQUEUED = {  # bits of stop_code that queue a task again, and what they mean
+_REQUEUED = {  # bits of stop_code after which HAI queues a task again
     INTERRUPT: ("Interrupted", "HAI took the nodes away, and has queued the task again."),
     UNSCHEDULABLE: ("Unschedulable", "The pods did not start in time on their nodes; HAI has queued the task again."),
     HOOK_RESTART: ("HookRestart", "A check of the hardware failed; HAI has queued the task again."),
@@ -27,7 +27,7 @@ _FAILED = {
 }
 _RUNNING = ("running", "succeeded")
 _ROUNDS = 2  # tasks in a row whose pods did not start, after which the image is the likely cause
-_ROUNDING_SECONDS = 2.0  # HAI counts the timeout in whole seconds
+_ROUNDING_SECONDS = 2.0  # HAI measures the timeout in whole seconds
 
 
 def verdict(task: Mapping[str, Any]) -> Verdict:

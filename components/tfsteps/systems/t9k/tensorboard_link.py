@@ -15,7 +15,7 @@ BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")
 
 
 def of_job(item: Mapping[str, Any]) -> TensorBoardLink | None:
-    """Return the TensorBoard that a job's status tells of; None = it has none, or not yet."""
+    """Return the TensorBoard in a job's status; None = none, or not yet."""
     status = (item.get("status") or {}).get("tensorboard")
     if not status:
         return None
@@ -34,7 +34,7 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
 
 
 def spec(job: TrainingJob, options: T9kOptions, places: OutputPaths) -> dict[str, Any]:
-    """Return `spec.tensorboardSpec`; the object that T9k makes of it is called like the job."""
+    """Return `spec.tensorboardSpec`; T9k gives the object the job's name."""
     tensorboard, logs = job.tensorboard, places.tensorboard(job)
     images = [tensorboard and tensorboard.image, job.image, *(role.image for _, role in job.roles.items())]
     result: dict[str, Any] = {"image": next(image for image in images if image)}
@@ -52,13 +52,13 @@ def spec(job: TrainingJob, options: T9kOptions, places: OutputPaths) -> dict[str
 
 
 def _output_dir(job: TrainingJob) -> str:
-    """Return where the output goes, as far as it is known before the run is."""
+    """Return the output folder, as far as it is known before the run."""
     lasting = (volume.mount for volume in job.volumes if (volume.pvc or volume.nfs) and not volume.read_only)
     return job.output_dir or next(lasting, "")
 
 
 def _claim(job: TrainingJob, path: str) -> Volume | None:
-    """Return the job's volume that `path` lies on if it is a claim."""
+    """Return the job's volume that contains `path`, if it is a claim."""
     over = [volume for volume in job.volumes if f"{path}/".startswith(f"{volume.mount.rstrip('/')}/")]
     nearest = max(over, key=lambda volume: len(volume.mount), default=None)
     return nearest if nearest and nearest.pvc else None

@@ -50,7 +50,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return what it takes to read the TensorBoard, and to make a gang that is not T9k's own."""
+        """Return the permissions to read the TensorBoard, and to create a gang that is not T9k's own."""
         reading = [Permission("get", tensorboard_link.BOARDS)] if job.tensorboard else []
         return [*reading, *gang.permissions(job)] if _grouped(job) else reading
 
@@ -114,7 +114,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
         if not _grouped(job):
             return RenderedJob(manifest)
-        # it is created paused: a pod without its group is scheduled alone
+        # created paused: a pod is scheduled alone if its group does not exist yet
         unsuspend = {} if options.suspend else {"spec": {"runMode": {"pause": {"enabled": False}}}}
         return RenderedJob(manifest, [gang.pod_group(job, name, namespace, labels)], unsuspend)
 
@@ -144,13 +144,13 @@ class TensorFlowTrainingJob(BaseJobKind):
     # --- pause
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
-        """Return the change of runMode.pause.enabled, with a note that it was us: the platform pauses jobs too."""
+        """Return the change of runMode.pause.enabled, with the annotation of tfsteps: the platform pauses jobs too."""
         return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=run_mode.pause(paused=paused))]
 
     # --- verdict
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
-        """Return what a TensorFlowTrainingJob says: its phase decides, and its conditions where it has none.
+        """Return the verdict of a TensorFlowTrainingJob: by its phase, else by its conditions.
 
         Conditions stay listed with status "False". The one of success is called Completed.
         """
@@ -205,12 +205,12 @@ def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
 
 
 def _grouped(job: TrainingJob) -> bool:
-    """Tell whether a gang takes a PodGroup of ours: with a queue the platform makes one of all replicas."""
+    """Tell whether a gang needs a PodGroup of tfsteps: with a queue the platform creates one of all replicas."""
     return bool(job.gang and not job.queue)
 
 
 def _scheduling(job: TrainingJob) -> list[Problem]:
-    """Return what the platform's scheduler cannot do, or only with a queue."""
+    """Return what the platform's scheduler does not support, or only with a queue."""
     problems = [] if job.queue else gang.problems(job)
     if job.priority is not None and not job.queue:
         wrong = "orders the jobs of a queue, and the job is in none"
@@ -237,7 +237,7 @@ def _queue(item: Mapping[str, Any]) -> str:
 
 
 def _queued(item: Mapping[str, Any]) -> bool:
-    """Tell whether the queue holds the job back: it is Pending, and no replica has a container, as on a node it has."""
+    """Tell whether the job waits in the queue: it is Pending, and no replica has a container yet."""
     status = item.get("status") or {}
     if not _queue(item) or status.get("phase", "") not in ("", "Pending"):
         return False
@@ -254,7 +254,7 @@ def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
 
 
 def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
-    """Return a failure; which reasons the platform gives is not documented, but what used-up restarts look like is."""
+    """Return a failure. The platform's reasons are not documented, except for an exceeded backoff limit."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     limit = (item["spec"].get("runPolicy") or {}).get("backoffLimit") or 0
     used_up = 0 < limit <= (item.get("status") or {}).get("backoffCount", 0)

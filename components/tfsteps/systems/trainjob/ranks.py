@@ -1,4 +1,4 @@
-"""Roles as ranks: what the command of the runtimes, `task.sh`, is told of the replicas. Pure."""
+"""Roles as ranks: the arguments of the runtimes' command, `task.sh`. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -40,12 +40,12 @@ def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
 
 
 def sources(name: RoleName, role: Role, template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a role's own variables that come from the cluster, under names that tell whose they are.
+    """Yield a role's own variables that come from the cluster, under names that include the role.
 
     Args:
         name: The role.
         role: The role.
-        template: Of its pods, if they had one of their own.
+        template: The pod template that the role would have alone.
     """
     names = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
     env = template["spec"]["containers"][0]["env"]
