@@ -76,7 +76,7 @@ def _credential(plugin: Plugin) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError):  # whose text may hold the token
         raise AccessError(f"{plugin.where}: the plugin printed no ExecCredential; run it by hand") from None
     if (credential.api_version, credential.kind) != (plugin.version, "ExecCredential"):
-        raise AccessError(f"{plugin.where}: the plugin does not speak {plugin.version}; correct `apiVersion`")
+        raise AccessError(f"{plugin.where}: the plugin does not support {plugin.version}; correct `apiVersion`")
     if not credential.status.token:
         kind = (
             "a client certificate, which is not supported" if credential.status.client_certificate_data else "no token"

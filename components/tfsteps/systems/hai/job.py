@@ -137,7 +137,7 @@ class HaiJob:
         try:
             yield from self._followed()
         except MALFORMED as error:
-            message = f"task {self.name} goes on, but an answer of HAI is not understood: {error!r}"
+            message = f"task {self.name} continues, but an answer of HAI is not understood: {error!r}"
             raise LaunchError(message, retryable=True) from error
 
     def look(self) -> list[Event]:
@@ -225,7 +225,7 @@ class HaiJob:
             self._away = self._away or time.monotonic()
             away = time.monotonic() - self._away
             if away > PATIENCE_SECONDS:
-                raise LaunchError(f"task {self.name} goes on, and {error}", retryable=True) from error
+                raise LaunchError(f"task {self.name} continues, but {error}", retryable=True) from error
             for other in polls:
                 other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
         else:
@@ -295,12 +295,12 @@ class HaiJob:
         """Do what is due: leave, stop with the pipeline, request the stop again."""
         if self._left:
             raise LaunchError(
-                "this pod is being evicted; the task goes on, and the next attempt adopts it", retryable=True
+                "this pod is being evicted; the task continues, and the next attempt adopts it", retryable=True
             )
         if self._pipeline and self._pipeline.failure:
-            raise LaunchError(f"task {self.name} goes on, but {self._pipeline.failure}", retryable=True)
+            raise LaunchError(f"task {self.name} continues, but {self._pipeline.failure}", retryable=True)
         if self._denied_since and time.monotonic() - self._denied_since > _DENIED_SECONDS:
-            raise LaunchError(f"task {self.name} goes on, for it could not be stopped: {self._denied}", retryable=True)
+            raise LaunchError(f"task {self.name} continues: it could not be stopped: {self._denied}", retryable=True)
         if self._cause:
             if time.monotonic() - self._asked > _STOP_AGAIN_SECONDS:
                 self._ask_to_stop(self._urgent)

@@ -115,7 +115,7 @@ class RankLog:
         self._before = server or self._before
 
     def _joined(self, ask: Ask, page: "_Page", *, whole: bool) -> "_Page | None":
-        """Return a page with the line joined that goes on in the next file; None if it cannot be.
+        """Return a page in which a line that continues in the next file is joined; None if that is not possible.
 
         The platform leaves out what a file has before its first stamp, unless it is asked for what is newer than that.
         """
@@ -367,7 +367,7 @@ def _parsed(text: str) -> Iterator[bytes | Report]:
 
 
 def _report(text: str) -> Report | None:
-    """Return what an agent tells; None where somebody else wrote its mark."""
+    """Return an agent's report; None if the text after the mark is not one."""
     try:
         return msgspec.json.decode(text, type=Report)
     except msgspec.DecodeError:

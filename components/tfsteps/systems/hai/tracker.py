@@ -62,7 +62,7 @@ class Tracker:
     def task(self, task: Mapping[str, Any] | None, now: float) -> Iterator[Event]:
         """Yield what follows from the newest task of the chain; None = the chain is gone."""
         if task is None:
-            self._end(self.stopping or Verdict(State.LOST, "Deleted", "HAI knows no such task any more."), now)
+            self._end(self.stopping or Verdict(State.LOST, "Deleted", "The task no longer exists on HAI."), now)
             return
         yield from self._chain(task, now)
         self._places(task)

@@ -60,7 +60,7 @@ class Collector(Generic[_T]):
         self._file = _unnamed(folder)
         self._end = 0  # of what is in the file
         self._chunks: collections.deque[_Chunk[_T]] = collections.deque()
-        self._unread = 0  # bytes in the file that nobody has taken
+        self._unread = 0  # bytes in the file, not taken yet
         self._in_memory = 0
         self._closing = False
         self._error: Exception | None = None

@@ -73,7 +73,7 @@ class Process:
         self.out_fd = self._popen.stdout.fileno()
         self.exit_fd = os.pidfd_open(self.pid)
         self._rest = bytearray()
-        self._cut = False  # the line that goes on in `_rest` was begun in pieces
+        self._cut = False  # `_rest` continues a line that was split
         self._over = False  # it has been reaped: its id may be reused
 
     def lines(self, data: bytes) -> list[bytes]:

@@ -60,7 +60,7 @@ class LocalJob:
 
     Attributes:
         name: The job's name.
-        uid: Different for every job.
+        uid: Unique for each job.
         namespace: Empty.
         created: When it was prepared, in seconds since the epoch.
     """

@@ -129,10 +129,12 @@ def pause_verdict(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verd
     """Return a pause and who paused it. It never ends by itself, so deadlines `no_progress` and `total` continue."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if PAUSED in (item["metadata"].get("annotations") or {}):
-        return Verdict(State.SUSPENDED, reason or "Paused", message or "Paused by tfsteps; `tfsteps resume` goes on.")
+        return Verdict(
+            State.SUSPENDED, reason or "Paused", message or "Paused by tfsteps; `tfsteps resume` continues it."
+        )
     if _OVER_TIME in (reason, *message.split()):
         return Verdict(State.SUSPENDED, _OVER_TIME, message or "The platform paused it: its queue's time was over.")
     if (item["spec"].get("scheduler") or {}).get("t9kScheduler"):
-        words = "Not paused by tfsteps: the queue's maxDuration has passed (then an event says so), or somebody did it."
+        words = "Not paused by tfsteps: the queue's maxDuration has passed (see the events), or a user paused it."
         return Verdict(State.SUSPENDED, "PausedByPlatform", words)
-    return Verdict(State.SUSPENDED, reason or "Paused", message or "Paused by somebody else than tfsteps.")
+    return Verdict(State.SUSPENDED, reason or "Paused", message or "Not paused by tfsteps.")

@@ -39,7 +39,7 @@ class TensorFlowTrainingJob(BaseJobKind):
     name = "t9k"
     resource = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
     operator = "TensorStack's job controller"
-    container = CONTAINER  # the controller knows the training container by this name
+    container = CONTAINER  # the name by which the controller identifies the training container
     capabilities = CAPABILITIES
     options = T9kOptions
 
@@ -72,7 +72,9 @@ class TensorFlowTrainingJob(BaseJobKind):
                 f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice."
             )
         if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-            sentences.append("`tensorboard.keep_for` and `idle` have no effect: the platform ends what nobody visits.")
+            sentences.append(
+                "`tensorboard.keep_for` and `idle` have no effect: the platform ends an unused TensorBoard."
+            )
         if job.gang and job.queue and job.gang.timeout:
             sentences.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
         bare = [name for name, role in job.resolved_roles().items() if not role.command]

@@ -166,9 +166,9 @@ class TfJob(BaseJobKind):
         if state == "Failed" or phase == "Failed":
             return Verdict(State.FAILED, "MasterFailed" if state == "Failed" else "SetupFailed", reason)
         if _PAUSED in (item["metadata"].get("annotations") or {}):
-            return Verdict(State.SUSPENDED, "Paused", "Paused by tfsteps; `tfsteps resume` goes on.")
+            return Verdict(State.SUSPENDED, "Paused", "Paused by tfsteps; `tfsteps resume` continues it.")
         if failed := _failed_types(status):
-            words = f"{failed} has failed, and the TfJob goes on: its MASTER alone decides."
+            words = f"{failed} has failed, and the TfJob continues: only its MASTER decides."
             return Verdict(State.RUNNING, "ReplicaFailed", words)
         return Verdict(State.RUNNING if phase == "Running" else State.PENDING, "" if phase == "Running" else phase)
 

@@ -49,7 +49,7 @@ def leave(
         ApiError: The job should be kept, but that failed: delete it.
     """
     if host.leaves_job(api, new=new):
-        return "the job goes on, and the next attempt adopts it"
+        return "the job continues, and the next attempt adopts it"
     pipeline = host.pipeline
     if not (seconds and pipeline) or pipeline.terminating or pipeline.recreates_pod or not host.is_taken_away(api):
         return ""

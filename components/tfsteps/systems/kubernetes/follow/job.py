@@ -114,7 +114,7 @@ class KubernetesJob:
         try:
             yield from self._followed()
         except MALFORMED as error:
-            message = f"{self.name} goes on, but an answer of the cluster is not understood: {error!r}"
+            message = f"{self.name} continues, but an answer of the cluster is not understood: {error!r}"
             raise LaunchError(message, retryable=True) from error
 
     def _followed(self) -> Iterator[Event]:
@@ -241,7 +241,7 @@ class KubernetesJob:
     def _saw_pods(self, seen: Seen, now: float) -> Iterator[Event]:
         if isinstance(seen, Refused):
             if not seen.status:
-                raise LaunchError(f"{self.name} goes on, but {seen.error}", retryable=True)
+                raise LaunchError(f"{self.name} continues, but {seen.error}", retryable=True)
             yield from self._no_pods(seen.error)
         self._pods_known = True
         yield from self._tracker.seen_pod(seen, now)
@@ -276,7 +276,7 @@ class KubernetesJob:
         if self._left:
             raise LaunchError(f"this pod is being evicted; {self._left}", retryable=True)
         if self._pipeline and self._pipeline.failure:
-            raise LaunchError(f"{self.name} goes on, but {self._pipeline.failure}", retryable=True)
+            raise LaunchError(f"{self.name} continues, but {self._pipeline.failure}", retryable=True)
         if self._tracker.restarts <= self._backoff:
             self._over_since = None  # a pause was counted as a restart
         self._take_back()
@@ -344,7 +344,7 @@ class KubernetesJob:
         """Request the deletion again when it is due; raise if it is denied for too long."""
         if self._denied_since and time.monotonic() - self._denied_since > _DENIED_SECONDS[cause]:
             what = f"{self._kind.resource.kind} {self.namespace}/{self.name}"
-            raise LaunchError(f"{what} goes on, for it could not be deleted: {self._denied}", retryable=True)
+            raise LaunchError(f"{what} continues: it could not be deleted: {self._denied}", retryable=True)
         if time.monotonic() - self._asked > _DELETE_AGAIN_SECONDS:
             self._delete(self._urgent)
 

@@ -82,7 +82,9 @@ class Tracker:
             case Deleted(item=item):
                 self._deleted(item, now)
             case Refused(error=error, retryable=retryable):
-                raise LaunchError(f"{self._name} goes on, but cannot be watched any more: {error}", retryable=retryable)
+                raise LaunchError(
+                    f"{self._name} continues, but cannot be watched any more: {error}", retryable=retryable
+                )
         yield from self._suspended(now)
         yield from self.state(now)
 
@@ -130,7 +132,7 @@ class Tracker:
         if self.stopping:
             self._end(now, self.stopping.state, self.stopping.reason, self.stopping.message)
         else:
-            self._end(now, State.LOST, "Deleted", "The job was deleted by somebody, or its time to live was over.")
+            self._end(now, State.LOST, "Deleted", "The job was deleted by a user, or its time to live was over.")
 
     def give_up(self, verdict: Verdict, now: float) -> None:
         """End with `verdict`, whatever the job object says later."""

@@ -53,7 +53,7 @@ class Job(msgspec.Struct, frozen=True):
             return self
         stopped = stopped or STOPPED in (self.item["metadata"].get("annotations") or {})
         state, reason = (State.CANCELLED, "Stopped") if stopped else (State.LOST, "Deleted")
-        message = "" if stopped else "The job was deleted by somebody, or its time to live was over."
+        message = "" if stopped else "The job was deleted by a user, or its time to live was over."
         gone = msgspec.structs.replace(self.status, state=state, reason=reason, message=message, ended=time.time())
         return msgspec.structs.replace(self, status=gone)
 
@@ -119,7 +119,7 @@ class Runs:
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
         forbidden = next((error for error in errors if error.status == 403), None)
-        return forbidden or ApiError(f"{self.api.access.name} knows no kind of job: install an operator", 404)
+        return forbidden or ApiError(f"{self.api.access.name} serves no kind of job: install an operator", 404)
 
     def follow(self, run: str, news: Inbox | None = None) -> Iterator[Any]:
         """Yield the jobs of a run after each change, and the items that other code puts into `news`, for ever.
@@ -169,7 +169,7 @@ class Runs:
         Args:
             job: Which.
             job_pod: One of its pods.
-            position: At the beginning; it is moved on. None = nobody goes on later.
+            position: Where to start; it is advanced. None = the beginning.
             tail: The last lines only, as many as this; None = all.
             previous: What its container printed before its last restart, if there was one.
             current: What it has printed since then; while it waits for its next start, before that.
