@@ -107,7 +107,7 @@ def _(environment: Environment) -> None:
     launcher.until(State.RUNNING)
     environment.delete(environment.job())
     launcher.ends(13, State.LOST, "Deleted")
-    assert "deleted by somebody" in launcher.failure.summary
+    assert "deleted by a user" in launcher.failure.summary
     until(environment.gone)
 
 

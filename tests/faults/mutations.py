@@ -245,8 +245,8 @@ MUTANTS = (
         (
             Edit(
                 "systems/kubernetes/follow/tracker.py",
-                'cannot be watched any more: {error}", retryable=retryable)',
-                'cannot be watched any more: {error}", retryable=False)',
+                'cannot be watched any more: {error}", retryable=retryable',
+                'cannot be watched any more: {error}", retryable=False',
             ),
         ),
         {"list the job": "401 always|403 always"},

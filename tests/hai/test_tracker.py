@@ -34,7 +34,7 @@ class Following:
         self.see(self.tracker.task(look(*codes, **fields), 0.0))
 
     def told(self, rank, **what):
-        self.see(self.tracker.told(_WORKERS[rank], what, 0.0))
+        self.see(self.tracker.report(_WORKERS[rank], what, 0.0))
 
     def started(self, task):
         for rank in (0, 1):

@@ -110,8 +110,8 @@ def test_an_api_that_goes_away_meanwhile_is_not_there():
 
 
 def test_the_sentence():
-    said = Choice("jobset", "the cluster serves jobsets.jobset.x-k8s.io").said("--system NAME")
-    assert said == "jobset: the cluster serves jobsets.jobset.x-k8s.io; --system NAME overrides"
+    sentence = Choice("jobset", "the cluster serves jobsets.jobset.x-k8s.io").sentence("--system NAME")
+    assert sentence == "jobset: the cluster serves jobsets.jobset.x-k8s.io; --system NAME overrides"
 
 
 def test_operators_for_tensorflow_come_first_and_plain_jobs_last():

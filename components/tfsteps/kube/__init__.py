@@ -1,1 +1,1 @@
-"""The only code that speaks to the Kubernetes API: access, requests, list-watch, pod logs. It knows no job system."""
+"""The client of the Kubernetes API: access, requests, list-watch, pod logs. Independent of job systems."""

@@ -1,4 +1,4 @@
-"""How to reach a cluster and as whom: the files of a pod, or a kubeconfig."""
+"""The address of a cluster and the credentials for it, from the files of a pod or from a kubeconfig."""
 
 import os
 import pathlib
@@ -9,15 +9,15 @@ from collections.abc import Callable
 import msgspec
 
 SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TOKEN_SECONDS = 60.0  # the kubelet renews a token long before it ends; a 401 reads it at once
+TOKEN_SECONDS = 60.0  # the kubelet renews a token long before it expires; after a 401 it is read at once
 Token = Callable[[bool], str]
-"""Returns the bearer token, or empty for none; asked with True after a 401, when a cached one is worthless.
+"""Returns the bearer token; empty = none. The argument is True after a 401, when a cached token is not valid.
 
-Raises AccessError if there is none to be had, such as from a log-in plugin that fails."""
+Raises AccessError if no token can be obtained, for example because a log-in plugin fails."""
 
 
 class AccessError(Exception):
-    """No cluster can be reached with what is configured; the message says what to do."""
+    """The configuration gives no usable cluster; the message says what to do."""
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -25,10 +25,10 @@ class Access(msgspec.Struct, frozen=True):
 
     Attributes:
         server: `https://host:port`, with a path before the API's own if there is one.
-        namespace: Where to work unless told otherwise.
+        namespace: The default namespace.
         tls: Trusted authorities and the client's certificate; None for plain http.
         token: The bearer token.
-        name: What messages call the cluster.
+        name: Name of the cluster in messages.
         tls_name: The name that the server's certificate is for; empty = the host of `server`.
         proxy: URL of the proxy that `https` goes through; it may hold a user and a password. Empty = none.
     """
@@ -48,7 +48,7 @@ def in_cluster() -> bool:
 
 
 def find(context: str = "") -> Access:
-    """Return the cluster of this pod; outside of pods, or if `context` is given, that of the kubeconfig.
+    """Return the cluster of this pod; outside of pods, or with a `context`, the kubeconfig's.
 
     Raises:
         AccessError: There is none, or its settings cannot be used.
@@ -80,7 +80,7 @@ def _from_pod() -> Access:
 
 
 def token_of_file(file: pathlib.Path, where: str) -> Token:
-    """Return the token in a file that somebody else keeps fresh; `where` is what messages call it."""
+    """Return the token in a file that another program renews; `where` names the file in messages."""
     cached, read_at = "", 0.0
 
     def token(refused: bool) -> str:
@@ -94,7 +94,7 @@ def token_of_file(file: pathlib.Path, where: str) -> Token:
 
 
 def checked_token(text: str, where: str) -> str:
-    """Return a token that an HTTP header can carry. AccessError for any other: that of `http.client` would print it."""
+    """Return `text` if an HTTP header can hold it; else AccessError, because `http.client` would print the token."""
     if not (text.isascii() and text.isprintable()) or " " in text:
         raise AccessError(f"{where} is not a token: it holds characters that no HTTP header carries; write it again")
     return text

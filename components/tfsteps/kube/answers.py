@@ -1,4 +1,4 @@
-"""What an answer must look like before anything in it is believed: proxies and log-in pages answer with HTTP 200, too.
+"""Checks of answers before they are used: proxies and log-in pages also answer with HTTP 200.
 
 Each function that is named after what it expects returns a check: called with the decoded answer, it raises a
 ShapeError unless the answer is that.
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 Check = Callable[[Mapping[str, Any]], object]
 
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
-"""What code meets that reads further into an answer than is checked here, where that has another shape."""
+"""Errors of code that reads fields which are not checked here, if the answer has another shape."""
 
 _T = TypeVar("_T")
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class ShapeError(Exception):
-    """An answer is not what was asked for; the message says what it lacks."""
+    """An answer is not the expected object; the message says what is wrong."""
 
 
 def decode(content: bytes | str) -> dict[str, Any]:
     """Return the JSON object that `content` is. ShapeError if it is anything else."""
     try:
-        found = msgspec.json.decode(content)
+        answer = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
-    if not isinstance(found, dict):
-        raise ShapeError(f"expected a JSON object, got {type(found).__name__}")
-    return found
+    if not isinstance(answer, dict):
+        raise ShapeError(f"expected a JSON object, got {type(answer).__name__}")
+    return answer
 
 
 def an_object(resource: "Resource", name: str = "", *, stored: bool = True) -> Check:
     """Expect one object of a kind, of this name unless it is empty, with a version unless it was not `stored`."""
 
     def check(answer: Mapping[str, Any]) -> None:
-        found = _convert(answer, _Object)
-        _expect(found, resource, required=True)
-        if stored and not found.metadata.version:
+        item = _convert(answer, _Object)
+        _expect(item, resource, required=True)
+        if stored and not item.metadata.version:
             raise ShapeError(f"the {resource.kind} has no metadata.resourceVersion")
-        if name and found.metadata.name != name:
-            raise ShapeError(f"expected {resource.kind} {name}, got {found.metadata.name}")
+        if name and item.metadata.name != name:
+            raise ShapeError(f"expected {resource.kind} {name}, got {item.metadata.name}")
 
     return check
 
@@ -54,11 +54,11 @@ def a_list(resource: "Resource") -> Check:
     """Expect the list of objects of a kind."""
 
     def check(answer: Mapping[str, Any]) -> None:
-        found = _convert(answer, _List)
-        if (found.kind, found.api) != (f"{resource.kind}List", resource.api):
-            raise ShapeError(f"expected a {resource.kind}List of {resource.api}, got {found.kind} of {found.api}")
-        for item in found.items or []:
-            _expect(item, resource, required=False)  # items of built-in kinds do not say it again
+        listing = _convert(answer, _List)
+        if (listing.kind, listing.api) != (f"{resource.kind}List", resource.api):
+            raise ShapeError(f"expected a {resource.kind}List of {resource.api}, got {listing.kind} of {listing.api}")
+        for item in listing.items or []:
+            _expect(item, resource, required=False)  # items of built-in kinds omit it
 
     return check
 
@@ -83,7 +83,7 @@ def an_event(resource: "Resource") -> Check:
 
 
 def a_deletion(resource: "Resource", name: str) -> Check:
-    """Expect what a deletion is answered with: a Status, or the object as it is while it goes."""
+    """Expect the answer to a deletion: a Status, or the object that is being deleted."""
     an_item = an_object(resource, name)
 
     def check(answer: Mapping[str, Any]) -> None:
@@ -101,7 +101,7 @@ def a_review(resource: "Resource") -> Check:
 
 
 def of_kind(kind: str, shape: type[msgspec.Struct]) -> Check:
-    """Expect a kind that is no object, and the fields of `shape`."""
+    """Expect a kind that is not an API object, with the fields of `shape`."""
 
     def check(answer: Mapping[str, Any]) -> None:
         if answer.get("kind") != kind:
@@ -112,7 +112,7 @@ def of_kind(kind: str, shape: type[msgspec.Struct]) -> Check:
 
 
 def an_answer(shape: type[msgspec.Struct]) -> Check:
-    """Expect the fields of `shape`, whatever else there is."""
+    """Expect the fields of `shape`; other fields are ignored."""
     return lambda answer: _convert(answer, shape)
 
 
@@ -124,7 +124,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """What every object has. What else is in it may be of any shape: one odd object must not hide all others."""
+    """The fields of every object. Others are not checked: one odd object must not hide the rest of a list."""
 
     metadata: _Meta
     kind: str = ""
@@ -185,7 +185,7 @@ def _convert(answer: Mapping[str, Any], shape: type[_T]) -> _T:
         raise ShapeError(str(error)) from error
 
 
-def _expect(found: _Object | _Bookmark, resource: "Resource", *, required: bool) -> None:
+def _expect(item: _Object | _Bookmark, resource: "Resource", *, required: bool) -> None:
     """Check kind and apiVersion; they may be missing unless they are `required`."""
-    if (required or found.kind or found.api) and (found.kind, found.api) != (resource.kind, resource.api):
-        raise ShapeError(f"expected {resource.kind} of {resource.api}, got {found.kind} of {found.api}")
+    if (required or item.kind or item.api) and (item.kind, item.api) != (resource.kind, resource.api):
+        raise ShapeError(f"expected {resource.kind} of {resource.api}, got {item.kind} of {item.api}")

@@ -1,4 +1,4 @@
-"""Requests to the API server: one warm connection pool, errors by kind, waits while the server cannot answer."""
+"""Requests to the API server: one connection pool, typed errors, retries while the server is unavailable."""
 
 import contextlib
 import functools
@@ -31,7 +31,7 @@ class Resource(msgspec.Struct, frozen=True):
     kind: str
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Return the path of all objects in a namespace, of one, or of its subresource; no namespace = all of them."""
+        """Return the path of a list, of one object, or of its subresource; no namespace = all namespaces."""
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         parts = [root, *(["namespaces", namespace] if namespace else []), self.plural, name, subresource]
         return "/".join(part for part in parts if part)
@@ -41,7 +41,13 @@ class Api(HttpClient):
     """A client of one cluster. Safe to use from several threads."""
 
     def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = READ_SECONDS) -> None:
-        """Connect at the first request; each is retried for `patience` seconds, and waits so long for an answer."""
+        """Connect at the first request.
+
+        Args:
+            access: The cluster and the credentials.
+            patience: Seconds that a request is retried.
+            read_seconds: Seconds to wait for an answer.
+        """
         super().__init__(access, patience, read_seconds)
         self._warned: set[str] = set()
 
@@ -50,12 +56,12 @@ class Api(HttpClient):
     def get(
         self, resource: Resource, namespace: str, name: str, *, once: bool = False, allowed: bool = False
     ) -> dict[str, Any]:
-        """Return one object. ApiError 404 if it is not there. Was it `allowed` before, a 403 is waited out."""
+        """Return one object. ApiError 404 if it does not exist. With `allowed` (it was allowed before), retry a 403."""
         path, check = resource.path(namespace, name), answers.an_object(resource, name)
         return self.send("GET", path, check=check) if once else self.request("GET", path, check=check, allowed=allowed)
 
     def gone(self, resource: Resource, namespace: str, name: str, uid: str) -> bool:
-        """Tell whether the object of this name and uid is gone for certain. Asked once; ApiError if it is not known."""
+        """Tell whether the object of this name and uid is certainly gone. Sent once; ApiError if that is not known."""
         try:
             item = self.get(resource, namespace, name, once=True)
         except ApiError as error:
@@ -65,18 +71,18 @@ class Api(HttpClient):
         return bool(item["metadata"]["uid"] != uid)
 
     def list(self, resource: Resource, namespace: str, *, once: bool = False, **selectors: str) -> dict[str, Any]:
-        """Return the list object of what `labelSelector` and `fieldSelector` select."""
+        """Return the list of the objects that `labelSelector` and `fieldSelector` select."""
         send = self.send if once else self.request
         return send("GET", resource.path(namespace), selectors, check=answers.a_list(resource))
 
     def iterate(self, resource: Resource, namespace: str, **selectors: str) -> Iterator[dict[str, Any]]:
-        """Yield what `labelSelector` and `fieldSelector` select, page by page, so that memory stays flat."""
+        """Yield the objects that `labelSelector` and `fieldSelector` select, page by page, to limit memory."""
         more = ""
         while True:
             page = {"limit": _PAGE, **({"continue": more} if more else {})}
-            found = self.list(resource, namespace, once=False, **selectors, **page)
-            yield from found["items"] or []
-            more = found["metadata"].get("continue", "")
+            listing = self.list(resource, namespace, once=False, **selectors, **page)
+            yield from listing["items"] or []
+            more = listing["metadata"].get("continue", "")
             if not more:
                 return
 
@@ -89,9 +95,9 @@ class Api(HttpClient):
         dry_run: bool = False,
         once: bool = False,
     ) -> dict[str, Any]:
-        """Create an object and return it; unknown fields are refused. ApiError 409 if it exists.
+        """Create an object and return it; the server refuses unknown fields. ApiError 409 if it exists.
 
-        What the API server warns of is printed to standard error, each warning once.
+        Warnings of the API server are printed to standard error, each once.
         """
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
         check = answers.an_object(resource, body.get("metadata", {}).get("name", ""), stored=not dry_run)
@@ -99,7 +105,7 @@ class Api(HttpClient):
         return send("POST", resource.path(namespace), query, body, check)
 
     def review(self, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the status of a review, which is answered at once and not stored. Asked once."""
+        """Return the status of a review, which the server answers at once and does not store. Sent once."""
         body = {"apiVersion": resource.api, "kind": resource.kind, "spec": spec}
         status: Mapping[str, Any] = self.send("POST", resource.path(""), {}, body, answers.a_review(resource))["status"]
         return status
@@ -118,7 +124,7 @@ class Api(HttpClient):
         *,
         grace_seconds: int | None = None,
     ) -> None:
-        """Delete the object of this name and uid; nothing if it is gone, or another one by now."""
+        """Delete the object of this name and uid; do nothing if it is gone or was replaced."""
         body = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         try:
@@ -141,19 +147,19 @@ class Api(HttpClient):
         *,
         allowed: bool = False,
     ) -> dict[str, Any]:
-        """Send one request and return the object that comes back, waiting while the server cannot answer.
+        """Send one request and return the object in the answer; retry while the server is unavailable.
 
         Args:
             method: GET, POST, ...
             path: From the server's root.
             query: Of the URL.
             body: Sent as JSON.
-            check: Raises a ShapeError if the answer is not what was asked for; None = any JSON object is.
-            allowed: It was allowed before: a 403 is waited out.
+            check: Raises a ShapeError if the answer is not the expected object; None = accept any JSON object.
+            allowed: It was allowed before: retry a 403.
 
         Raises:
-            ApiError: It refused, or could not answer for as long as our patience lasts.
-            Stopped: `stopping` was set meanwhile.
+            ApiError: The server refused, or was unavailable for `patience` seconds.
+            Stopped: `stopping` was set during the wait.
         """
         return self.retry(functools.partial(self.send, method, path, query, body, check), allowed=allowed)
 
@@ -165,7 +171,7 @@ class Api(HttpClient):
         body: Mapping[str, Any] | None = None,
         check: Check | None = None,
     ) -> dict[str, Any]:
-        """Send one request, once, and return the object that comes back. ApiError for anything else."""
+        """Send one request, once, and return the object in the answer. ApiError for anything else."""
         with self.open(method, path, query, None if body is None else msgspec.json.encode(body)) as response:
             content = response.read()
             if method == "POST":
@@ -181,17 +187,17 @@ class Api(HttpClient):
         *,
         read_seconds: float | None = None,
     ) -> "Response":
-        """Send one request, once, and return the answer with its body unread.
+        """Send one request, once, and return the answer without reading its body.
 
         Args:
             method: GET, POST, ...
             path: From the server's root.
             query: Of the URL.
             content: The body.
-            read_seconds: Longest silence; None = what this client waits for every answer.
+            read_seconds: Read timeout; None = the client's.
 
         Raises:
-            ApiError: Any answer that is not a success, or none.
+            ApiError: The answer is not a success, or there is none.
         """
         response = self._answer(method, path, query or {}, content, read_seconds, refused=False)
         if response.status == 401:
@@ -206,15 +212,15 @@ class Api(HttpClient):
         return Response(response)
 
     def begin(self, path: str, query: Mapping[str, str], *, refused: bool = False) -> Stream:
-        """Send a GET request, whose answer is waited for without a thread; `Stream.answer` does all of that.
+        """Send a GET request and return a `Stream`, which waits for the answer without a thread.
 
         Args:
             path: From the server's root.
             query: Of the URL.
-            refused: It was answered with 401: a new token is needed.
+            refused: The last answer was 401: fetch a new token.
 
         Raises:
-            ApiError: It could not be sent.
+            ApiError: The request could not be sent.
         """
         with self.unreachable():
             host = {"Host": self._base.netloc.rpartition("@")[2]}
@@ -222,7 +228,7 @@ class Api(HttpClient):
             return Stream(self._pool, self._target(path, query), {**host, **headers})
 
     def refused(self, request: str, status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
-        """Return the error that an answer stands for, and note whether it knows us."""
+        """Return the error for an answer, and note whether the server accepts the credentials."""
         error = refusal(request, status, headers, text)
         error.transient = error.status == 401 and self.known
         self.known |= error.reason not in {"", "Unauthorized"}

@@ -1,4 +1,4 @@
-"""The connections to one API server: kept for the next request, through a proxy if there is one."""
+"""The connection pool of one API server, through a proxy if one is configured."""
 
 import socket
 import urllib.parse
@@ -9,8 +9,8 @@ from urllib3.connection import HTTPConnection
 
 from tfsteps.kube.access import Access
 
-_IDLE = 32  # that are kept
-_KEEPALIVE = [  # a peer that vanished without a word is noticed within a minute, at no cost to the API server
+_IDLE = 32  # idle connections kept
+_KEEPALIVE = [  # detects a dead peer within a minute, without a request to the API server
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *(
@@ -22,7 +22,7 @@ _KEEPALIVE = [  # a peer that vanished without a word is noticed within a minute
 
 
 def pool(access: Access) -> urllib3.HTTPConnectionPool:
-    """Return the connections to a cluster; each is opened when it is needed."""
+    """Return the connection pool of a cluster; connections are opened on demand."""
     options: dict[str, Any] = {"maxsize": _IDLE, "retries": False, "socket_options": _KEEPALIVE}
     if access.tls:
         options |= {"ssl_context": access.tls, "server_hostname": access.tls_name or None}
@@ -36,11 +36,11 @@ def pool(access: Access) -> urllib3.HTTPConnectionPool:
 
 
 def take(connections: urllib3.HTTPConnectionPool, seconds: float) -> HTTPConnection:
-    """Return an open connection, which urllib3 lends to its own requests only. OSError or HTTPError if it fails.
+    """Take an open connection from the pool, by private functions of urllib3. OSError or HTTPError if it fails.
 
     Args:
-        connections: Made by `pool`.
-        seconds: Longest wait for the server, and for a proxy's answer.
+        connections: The pool, as `pool` returns it.
+        seconds: Timeout for the server and for a proxy's answer.
     """
     connection = cast("HTTPConnection", connections._get_conn())  # noqa: SLF001
     try:
@@ -57,12 +57,12 @@ def take(connections: urllib3.HTTPConnectionPool, seconds: float) -> HTTPConnect
 
 
 def below(sock: Any) -> socket.socket:
-    """Return the socket whose state counts: of TLS through an https proxy, that with the proxy's own TLS."""
-    return cast("socket.socket", getattr(sock, "socket", sock))  # urllib3's SSLTransport stands on another
+    """Return the socket to wait on: for TLS through an https proxy, the socket of the proxy's TLS."""
+    return cast("socket.socket", getattr(sock, "socket", sock))  # urllib3's SSLTransport wraps another socket
 
 
 def give_back(connections: urllib3.HTTPConnectionPool, connection: HTTPConnection) -> None:
-    """Keep an idle connection for the next request; close it where enough are kept."""
+    """Keep an idle connection for the next request; close it if the pool is full."""
     if connections.pool and not connections.pool.full():
         connections._put_conn(connection)  # noqa: SLF001
     else:

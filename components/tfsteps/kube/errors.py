@@ -1,51 +1,51 @@
-"""What a request to a server may come to other than its answer."""
+"""Errors of requests to a server."""
 
 _UNAVAILABLE = {429, 500, 502, 503, 504}
-_SHOWN = 120  # characters of an answer that is not understood
+_SHOWN = 120  # characters of an unexpected answer in a message
 
 
 class ApiError(Exception):
     """The API server refused, or could not be reached.
 
     Attributes:
-        status: The HTTP status; 0 = there was no answer.
+        status: The HTTP status; 0 = no answer.
         reason: The Status object's reason: NotFound, AlreadyExists, Forbidden, ...; empty = none.
-        retry_after: Seconds that it asks us to wait; 0 = it does not.
-        about: The name of the object that the refusal is about; empty = it does not say.
-        transient: Whether it was allowed before: a server that starts again knows nobody for some seconds.
+        retry_after: Seconds to wait before a retry, as the server asks; 0 = it does not ask.
+        about: The name of the object that the refusal is about; empty = not in the answer.
+        transient: Whether the same request was allowed before: a restarting server refuses all credentials for seconds.
     """
 
     def __init__(
         self, message: str, status: int = 0, reason: str = "", retry_after: float = 0.0, about: str = ""
     ) -> None:
-        """Keep what programs decide by beside the message."""
+        """Keep the fields beside the message."""
         self.status, self.reason, self.retry_after, self.about = status, reason, retry_after, about
         self.transient = False
         super().__init__(message)
 
     @property
     def unavailable(self) -> bool:
-        """Whether the same request may be answered later."""
+        """Whether the same request may succeed later."""
         return self.status == 0 or self.status in _UNAVAILABLE or self.transient
 
     @property
     def missing(self) -> bool:
-        """Whether the object is not there; False where the cluster does not even know its kind."""
+        """Whether the object does not exist; False if the cluster does not serve its kind."""
         return self.status == 404 and self.reason == "NotFound"
 
 
 class SilentError(ApiError):
-    """Nothing came for as long as we were willing to listen."""
+    """No data arrived within the read timeout."""
 
 
 class UnexpectedAnswerError(ApiError):
-    """Something was answered, but not what was asked for: by a log-in page or a proxy, in the API server's place.
+    """The answer is not the expected object: a log-in page or a proxy may have answered instead of the API server.
 
-    It counts as a 502: the same request may be answered later.
+    It counts as a 502: the same request may succeed later.
     """
 
     def __init__(self, request: str, wrong: object, content: bytes | str = b"") -> None:
-        """Keep what was asked, what is `wrong` with the answer, and the beginning of the answer, in one message."""
+        """Put the request, what is `wrong` with the answer, and the beginning of the answer into the message."""
         text = content.decode(errors="replace") if isinstance(content, bytes) else content
         shown = f"; it begins with {text[:_SHOWN]!r}" if text else ""
         hint = "something else, such as a log-in page or a proxy, may answer in the server's place"
@@ -53,4 +53,4 @@ class UnexpectedAnswerError(ApiError):
 
 
 class Stopped(Exception):  # noqa: N818  not an error
-    """The wait for an answer was given up because the caller stops."""
+    """The wait for an answer ended because the caller stops."""

@@ -1,7 +1,7 @@
-"""Runs many coroutines on a few threads: what waits for bytes or for a time takes no thread.
+"""Runs many coroutines on a few threads. A coroutine that waits for bytes or for a time uses no thread.
 
-A thousand logs are followed by a thousand coroutines, nearly all of which wait. asyncio would need each read handed to
-a thread and back, for who takes what was read may block.
+A thousand logs are followed by a thousand coroutines, nearly all of which wait. With asyncio, each read would have to
+go to a thread and back, because the code that takes the lines may block.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 
 from tfsteps.kube import threads
 
-_WORKERS = 8  # more of them wait for one another: Python runs one at a time
+_WORKERS = 8  # more would wait for each other: Python runs one thread at a time
 _OPEN_FILES = 1 << 16
 _Timer = tuple[float, int, Callable[[], object]]
 
 
 class _Wait(Awaitable[bool]):
-    """What a coroutine waits for: bytes of `sock`, or, if it is None, to be woken; at the most until `due`.
+    """What a coroutine waits for: bytes of `sock`, or, if `sock` is None, a wake-up; at most until `due`.
 
-    Awaited, it is True if that has come, and False if the time is over.
+    The awaited value is True if that happened, and False after `due`.
     """
 
     def __init__(self, seconds: float, sock: socket.socket | None = None) -> None:
@@ -37,54 +37,54 @@ class _Wait(Awaitable[bool]):
 
 
 def pause(seconds: float) -> Awaitable[bool]:
-    """Wait until somebody has called the task's `wake` since it was waited for last, or `seconds` have passed."""
+    """Wait until the task's `wake` is called, or was called since the last wait; at most `seconds`."""
     return _Wait(seconds)
 
 
 def readable(sock: socket.socket, seconds: float) -> Awaitable[bool]:
-    """Wait until `sock` has something to read, its end or an error; False if it has not within `seconds`."""
+    """Wait until `sock` is readable, closed or broken; False after `seconds`."""
     return _Wait(seconds, sock)
 
 
 class Task:
-    """A coroutine that is being run. Its steps run in several threads, one after another."""
+    """A running coroutine. Its steps run in several threads, one after another."""
 
     def __init__(
         self, loop: "EventLoop", coroutine: Coroutine[_Wait, bool | None, None], failed: Callable[[str], object]
     ) -> None:
-        """Take over what `EventLoop.run` was given."""
+        """Keep the arguments of `EventLoop.run`."""
         self.loop, self.coroutine, self.failed = loop, coroutine, failed
-        self.waits: _Wait | None = None  # None: it runs, or is about to
+        self.waits: _Wait | None = None  # None: it runs or is about to run
         self.woken = False
-        self.timer: float | None = None  # when its entry among the loop's timers is due
+        self.timer: float | None = None  # when its entry in the loop's timers is due
 
     def wake(self) -> None:
-        """End its `pause`; the next one, if it is in none."""
+        """End the task's `pause`, or the next one if it is not in a pause."""
         self.loop.wake(self)
 
 
 class EventLoop:
-    """Waits for sockets and times in one thread, and runs what they are waited for by in up to eight others.
+    """Waits for sockets and times in one thread, and runs the tasks in up to eight others.
 
-    All are daemon threads, and each is started when it is needed first.
+    All are daemon threads, started on demand.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing to run."""
+        """Create a loop without tasks."""
         _allow_open_files()
         self._lock = threading.Lock()
         self._ready: queue.SimpleQueue[tuple[Task, bool | None] | None] = queue.SimpleQueue()
-        self._idle = threading.Semaphore(0)  # workers without work
+        self._idle = threading.Semaphore(0)  # idle workers
         self._workers = 0
         self._tasks: set[Task] = set()
-        self._news: list[Task | _Timer] = []  # what the thread that waits has not taken up yet
+        self._news: list[Task | _Timer] = []  # for the waiting thread, not taken yet
         self._timers: list[_Timer] = []
         self._numbers = itertools.count()
-        self._calls: socket.socket | None = None  # calls the thread that waits; None before there is one
+        self._calls: socket.socket | None = None  # wakes the waiting thread; None before it is started
         self._closed = False
 
     def run(self, coroutine: Coroutine[_Wait, bool | None, None], failed: Callable[[str], object]) -> Task:
-        """Run a coroutine that awaits `pause` and `readable` alone; what it raises is handed to `failed`, as a text."""
+        """Run a coroutine that awaits only `pause` and `readable`. On an error, call `failed` with its text."""
         task = Task(self, coroutine, failed)
         with self._lock:
             self._tasks.add(task)
@@ -92,11 +92,11 @@ class EventLoop:
         return task
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
-        """Call a function that does not block, nor raise, when `seconds` have passed."""
+        """Call a function after `seconds`. It must not block or raise."""
         self._tell((time.monotonic() + seconds, next(self._numbers), function))
 
     def close(self) -> None:
-        """End all threads. What waits is closed, what runs is when it waits next."""
+        """End all threads. Waiting tasks are closed now, running tasks at their next wait."""
         with self._lock:
             if self._closed:
                 return
@@ -113,7 +113,7 @@ class EventLoop:
     # --- for tasks, in any thread
 
     def resume(self, task: Task, *, value: bool | None) -> None:
-        """Have a worker go on with a task."""
+        """Let a worker continue a task."""
         self._ready.put((task, value))
         if self._idle.acquire(blocking=False):
             return
@@ -150,14 +150,14 @@ class EventLoop:
             task.coroutine.close()
         except StopIteration:
             pass
-        except Exception as error:  # noqa: BLE001  whatever it is, somebody waits for what this task reads
+        except Exception as error:  # noqa: BLE001  any error: other code waits for this task
             task.failed(f"{type(error).__name__}: {error}")
         with self._lock:
             self._tasks.discard(task)
         return None
 
     def _has_come(self, task: Task, wait: _Wait) -> bool:
-        """Tell whether a task goes on at once; else, it is resumed when what it waits for has come."""
+        """Tell whether a task continues at once; else it is resumed when its wait ends."""
         with self._lock:
             if self._closed or (task.woken and wait.sock is None):
                 task.woken = False
@@ -208,10 +208,10 @@ class EventLoop:
     def _take_up(self, selector: selectors.BaseSelector) -> None:
         with self._lock:
             news, self._news = self._news, []
-            waits = {each: each.waits for each in news if isinstance(each, Task)}
-        for each in news:
-            if not isinstance(each, Task):
-                heapq.heappush(self._timers, each)
+            waits = {entry: entry.waits for entry in news if isinstance(entry, Task)}
+        for entry in news:
+            if not isinstance(entry, Task):
+                heapq.heappush(self._timers, entry)
         for task, wait in waits.items():
             if wait and wait.sock:
                 selector.register(wait.sock, selectors.EVENT_READ, task)
@@ -219,14 +219,14 @@ class EventLoop:
                 self._set_timer(selector, task, wait.due)
 
     def _set_timer(self, selector: selectors.BaseSelector, task: Task, due: float) -> None:
-        """See to it that there is one timer for a task, due when its wait ends, or before that."""
+        """Keep one timer for a task, due when its wait ends or earlier."""
         if task.timer is None or due < task.timer:
             task.timer = due
             heapq.heappush(self._timers, (due, next(self._numbers), lambda: self._time_is_over(selector, task, due)))
 
     def _time_is_over(self, selector: selectors.BaseSelector, task: Task, due: float) -> None:
         if task.timer != due:
-            return  # there is an earlier one, or it has been
+            return  # an earlier timer exists, or it has fired
         task.timer = None
         wait = task.waits
         if wait and wait.due > time.monotonic():
@@ -244,11 +244,11 @@ class EventLoop:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit of open files as far as we need and may: each wait is for a connection, and 1024 is usual.
+    """Raise the limit of open files: each wait needs a connection, and the usual limit is 1024.
 
-    No further: some programs close as many files as there may be, and children have the limit, too.
+    Not above `_OPEN_FILES`: children inherit the limit, and some programs close every file number below it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -16,7 +16,7 @@ _LONGEST = 300.0  # seconds: some wait for a person to log in
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """A program, its own environment variables, the protocol it speaks, and where the kubeconfig names it."""
+    """A program, its environment variables, its protocol version, and where the kubeconfig names it."""
 
     where: str
     version: str
@@ -37,7 +37,7 @@ class _Credential(msgspec.Struct, rename="camel"):
 
 
 def token(plugin: Plugin) -> Token:
-    """Return the token that a plugin prints. It runs for the first request, again each minute and after a 401."""
+    """Return the token that a plugin prints. The plugin runs at the first request, each minute and after a 401."""
     cached, read_at = "", 0.0
 
     def read(refused: bool) -> str:
@@ -50,15 +50,15 @@ def token(plugin: Plugin) -> Token:
 
 
 def _credential(plugin: Plugin) -> str:
-    """Run the plugin. Raises AccessError, without what it printed on standard output, for that may be a token."""
+    """Run the plugin. Raises AccessError without the plugin's standard output, which may hold a token."""
     interactive = plugin.interactive and sys.stdin is not None and sys.stdin.isatty()
     request = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
     try:
-        ran = subprocess.run(
+        process = subprocess.run(
             plugin.command,
             env={**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)},
             stdin=None if interactive else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,  # standard error is ours: a plugin talks to people there
+            stdout=subprocess.PIPE,  # standard error is inherited: plugins print prompts there
             timeout=_LONGEST,
             check=False,
         )
@@ -67,17 +67,19 @@ def _credential(plugin: Plugin) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise AccessError(f"{plugin.where}: `command` cannot be started: {reason}; install the plugin") from None
-    if ran.returncode:
+    if process.returncode:
         raise AccessError(
-            f"{plugin.where}: the plugin ended with exit code {ran.returncode}; run it by hand to see why"
+            f"{plugin.where}: the plugin ended with exit code {process.returncode}; run it by hand to see why"
         )
     try:
-        found = msgspec.json.decode(ran.stdout, type=_Credential)
+        credential = msgspec.json.decode(process.stdout, type=_Credential)
     except (msgspec.DecodeError, UnicodeDecodeError):  # whose text may hold the token
         raise AccessError(f"{plugin.where}: the plugin printed no ExecCredential; run it by hand") from None
-    if (found.api_version, found.kind) != (plugin.version, "ExecCredential"):
-        raise AccessError(f"{plugin.where}: the plugin does not speak {plugin.version}; correct `apiVersion`")
-    if not found.status.token:
-        kind = "a client certificate, which is not supported" if found.status.client_certificate_data else "no token"
+    if (credential.api_version, credential.kind) != (plugin.version, "ExecCredential"):
+        raise AccessError(f"{plugin.where}: the plugin does not support {plugin.version}; correct `apiVersion`")
+    if not credential.status.token:
+        kind = (
+            "a client certificate, which is not supported" if credential.status.client_certificate_data else "no token"
+        )
         raise AccessError(f"{plugin.where}: the plugin gave {kind}; use one that gives a token")
-    return checked_token(found.status.token, f"{plugin.where}: the plugin's token")
+    return checked_token(credential.status.token, f"{plugin.where}: the plugin's token")

@@ -1,4 +1,4 @@
-"""Requests to one server over warm connections: retried while it cannot answer, given up once the caller stops."""
+"""Requests to one server over kept connections: retried while it is unavailable, until the caller stops."""
 
 import contextlib
 import copy
@@ -19,10 +19,10 @@ from tfsteps.kube.answers import Check, ShapeError
 from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
 
 PATIENCE_SECONDS = 600.0
-"""How long a request is retried while the server cannot be reached, asks to wait, or something else answers."""
+"""How long a request is retried while the server is unreachable, asks to wait, or another program answers."""
 
 READ_SECONDS = 30.0
-"""How long an answer is waited for."""
+"""The read timeout of an answer."""
 
 _CONNECT_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
@@ -31,22 +31,22 @@ _T = TypeVar("_T")
 
 
 class StopFlag:
-    """A flag that can be waited for, and set in a signal handler: an Event's lock may be held when the signal comes."""
+    """A flag to wait for that a signal handler can set. An Event cannot: its lock may be held when the signal comes."""
 
     def __init__(self) -> None:
-        """Begin unset."""
+        """Create the flag, not set."""
         self._set = False
 
     def set(self) -> None:
-        """Set it for good."""
+        """Set the flag; it is never cleared."""
         self._set = True
 
     def is_set(self) -> bool:
-        """Tell whether it is set."""
+        """Tell whether the flag is set."""
         return self._set
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is set, at most `seconds`; tell whether it is."""
+        """Wait until the flag is set, at most `seconds`; tell whether it is set."""
         end = time.monotonic() + seconds
         while not self._set and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _SLICE_SECONDS))
@@ -54,13 +54,13 @@ class StopFlag:
 
 
 class HttpClient:
-    """What the clients of the Kubernetes API and of HAI Platform have in common. Safe to use from several threads.
+    """Base class of the clients of the Kubernetes API and of HAI Platform. Safe to use from several threads.
 
     Attributes:
-        access: Where and as whom.
+        access: The address and the credentials.
         stopping: Once set, no request is retried.
         patience: Seconds that a request is retried.
-        known: Whether the server has accepted the credentials before: a refusal that follows may pass.
+        known: Whether the server has accepted the credentials before: a later refusal may be temporary.
     """
 
     def __init__(self, access: Access, patience: float, read_seconds: float) -> None:
@@ -70,14 +70,14 @@ class HttpClient:
         self.patience = patience
         self.known = False
         self._read_seconds = read_seconds
-        self._clock_offset: float | None = None  # the server's clock minus our monotonic one
+        self._clock_offset: float | None = None  # the server's clock minus the local monotonic clock
         self._base = urllib.parse.urlsplit(access.server)
         self._pool = connections.pool(access)
 
     def copy(self, patience: float | None = None) -> Self:
-        """Return a client with the same connections that is not stopping: for what is left to do at the end.
+        """Return a client with the same connections whose `stopping` is not set, for the requests at the end.
 
-        With `patience` in seconds it takes no longer than about that, in place of this client's.
+        `patience`, in seconds, replaces this client's and also limits the read timeout; None = keep both.
         """
         other = copy.copy(self)
         other.stopping = StopFlag()
@@ -87,20 +87,20 @@ class HttpClient:
         return other
 
     def connect(self) -> None:
-        """Open a connection, so that the next request finds it there. If that fails, the request opens one itself."""
+        """Open a connection for the next request. If that fails, the request opens one itself."""
         with contextlib.suppress(HTTPError, OSError, ValueError):
             connections.give_back(self._pool, connections.take(self._pool, _CONNECT_SECONDS))
 
     def retry(self, send: Callable[[], _T], *, allowed: bool = False) -> _T:
-        """Return what `send` returns, calling it again while the server cannot answer.
+        """Return what `send` returns; call it again while the server is unavailable.
 
         Args:
             send: Sends one request.
-            allowed: It was allowed before: a 403 is waited out.
+            allowed: It was allowed before: retry a 403.
 
         Raises:
-            ApiError: The server refused, or could not answer for `patience` seconds.
-            Stopped: `stopping` was set meanwhile.
+            ApiError: The server refused, or was unavailable for `patience` seconds.
+            Stopped: `stopping` was set during the wait.
         """
         for pause in self._pauses():
             try:
@@ -131,10 +131,10 @@ class HttpClient:
             method: GET, POST, ...
             path: From the server's root.
             query: Of the URL.
-            content: The body; None = there is none.
-            headers: Without those that every request has.
-            read_seconds: Longest silence; None = what this client waits for every answer.
-            preload: Whether the body is read before this returns.
+            content: The body; None = no body.
+            headers: Headers beside the common ones.
+            read_seconds: Read timeout; None = the client's.
+            preload: Read the body before returning.
 
         Raises:
             ApiError: There was no answer.
@@ -153,27 +153,27 @@ class HttpClient:
             )
 
     def accepted(self, headers: Mapping[str, str]) -> None:
-        """Note that a request was answered as it should be, and when."""
+        """Note that a request succeeded, and the server's time."""
         self.known = True
-        with contextlib.suppress(ValueError):  # a Date that is none, or absent
+        with contextlib.suppress(ValueError):  # Date is invalid or missing
             date = email.utils.parsedate_to_datetime(headers.get("Date", ""))
             self._clock_offset = date.timestamp() - time.monotonic()
 
     def server_time(self) -> float | None:
-        """Return what the server's clock shows now, in seconds since the epoch; None if no answer had a date.
+        """Return the time of the server's clock, in seconds since the epoch; None = no answer had a date.
 
-        To compare with the time stamps of objects: our own clock may differ by hours.
+        Compare it with the time stamps of objects: the local clock may differ by hours.
         """
         return None if self._clock_offset is None else time.monotonic() + self._clock_offset
 
     @contextlib.contextmanager
     def unreachable(self) -> Iterator[None]:
-        """Raise an ApiError that names the server for whatever keeps a request from being sent and answered."""
+        """Turn errors of a request that gets no answer into an ApiError that names the server."""
         try:
             yield
         except AccessError as error:
             raise ApiError(str(error), 401) from error
-        except (HTTPError, OSError, ValueError) as error:  # a ValueError: a token that no header can hold
+        except (HTTPError, OSError, ValueError) as error:  # ValueError: a token that a header cannot hold
             raise ApiError(f"{self.access.name} cannot be reached: {error}") from error
 
     def _target(self, path: str, query: Mapping[str, str]) -> str:
@@ -184,7 +184,7 @@ class HttpClient:
         return {"User-Agent": f"tfsteps/{__version__}", **headers}
 
     def _pauses(self) -> Iterator[float | None]:
-        """Yield how long to wait before each further try, None before the last."""
+        """Yield the pause before each retry; None before the last."""
         end = time.monotonic() + self.patience
         pause = _FIRST_PAUSE
         while time.monotonic() + pause < end:
@@ -194,7 +194,7 @@ class HttpClient:
 
 
 def checked(request: str, content: bytes | str, check: Check | None) -> dict[str, Any]:
-    """Return the JSON object that `content` is. UnexpectedAnswerError if it is none, or `check` does not take it."""
+    """Return `content` as a JSON object. UnexpectedAnswerError if it is not one, or if `check` refuses it."""
     try:
         answer = answers.decode(content)
         if check:

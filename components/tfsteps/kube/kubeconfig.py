@@ -29,7 +29,7 @@ _UNSUPPORTED = {
     "as-user-extra": "impersonation is not supported; use credentials of that user",
 }
 
-_MISSING = object()  # what a file that is not there holds
+_MISSING = object()  # the content of a file that does not exist
 
 
 def find(context: str = "") -> Access:
@@ -42,7 +42,9 @@ def find(context: str = "") -> Access:
     name = context or next(filter(None, (file.text("current-context") for file in files)), "")
     contexts = _merged(files, "context")
     if name not in contexts:
-        known = ", ".join(each if each.isprintable() else repr(each) for each in contexts) or "none"
+        known = (
+            ", ".join(known_name if known_name.isprintable() else repr(known_name) for known_name in contexts) or "none"
+        )
         where = os.pathsep.join(file.where for file in files)
         raise AccessError(f"{where} has no context {name!r}; it has: {known}. Choose one with --context")
     chosen = contexts[name]
@@ -61,7 +63,7 @@ def find(context: str = "") -> Access:
 
 
 class _Entry:
-    """A mapping of a file, the words that say where it is, and the folder that its relative paths begin at."""
+    """A mapping in a file, its location for messages, and the folder that its relative paths start from."""
 
     def __init__(self, values: Any, where: str, folder: pathlib.Path) -> None:
         if not isinstance(values, dict):
@@ -74,7 +76,7 @@ class _Entry:
         return AccessError(f"{self.where}: `{key}` {wrong}")
 
     def text(self, key: str) -> str:
-        """Return a text, empty where there is none."""
+        """Return a text; empty = missing."""
         value = self._values.get(key)
         if value is not None and (not isinstance(value, str) or "\0" in value):
             raise self.error(key, "is not text; correct it")
@@ -87,7 +89,7 @@ class _Entry:
         return bool(value)
 
     def entry(self, key: str) -> "_Entry | None":
-        """Return a mapping within this one, None where there is none."""
+        """Return a mapping within this one; None = missing."""
         value = self._values.get(key)
         return None if value is None else _Entry(value, f"{self.where}: `{key}`", self.folder)
 
@@ -103,13 +105,13 @@ class _Entry:
         return value or []
 
     def entries(self, kind: str, key: str) -> "dict[str, _Entry]":
-        """Return what the items of the list `kind` hold below `key`, by name; of two with one name the first."""
-        found: dict[str, _Entry] = {}
+        """Return the `key` of each item in the list `kind`, by name; the first wins if a name is repeated."""
+        by_name: dict[str, _Entry] = {}
         for item in self.mappings(kind):
             name = item.text("name")
-            found.setdefault(name, item.entry(key) or _Entry({}, "", self.folder))
-            found[name].where = f"{self.where}: {key} {name!r}"
-        return found
+            by_name.setdefault(name, item.entry(key) or _Entry({}, "", self.folder))
+            by_name[name].where = f"{self.where}: {key} {name!r}"
+        return by_name
 
     def refuse(self, unsupported: Mapping[str, str]) -> None:
         for key, why in unsupported.items():
@@ -118,7 +120,7 @@ class _Entry:
 
 
 def _read_all() -> list[_Entry]:
-    """Return the kubeconfigs, the one that wins first; there is at least one."""
+    """Return the kubeconfigs, at least one, in order of precedence."""
     named = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     named = named or [pathlib.Path("~/.kube/config").expanduser()]
     contents = [(path, content) for path in dict.fromkeys(named) if (content := _read(path)) is not _MISSING]
@@ -131,7 +133,7 @@ def _read_all() -> list[_Entry]:
 
 
 def _merged(files: list[_Entry], key: str) -> dict[str, _Entry]:
-    """Return all contexts, clusters or users; of those with one name the first."""
+    """Return all contexts, clusters or users; the first wins if a name is repeated."""
     merged: dict[str, _Entry] = {}
     for file in files:
         for name, entry in file.entries(f"{key}s", key).items():
@@ -159,10 +161,10 @@ def _named(files: list[_Entry], chosen: _Entry, key: str) -> _Entry:
     name = chosen.text(key)
     if not name:
         raise chosen.error(key, "is missing; name one")
-    found = _merged(files, key).get(name)
-    if found is None:
+    entry = _merged(files, key).get(name)
+    if entry is None:
         raise chosen.error(key, f"names {name!r}, and `{key}s` has no entry of that name; correct one of them")
-    return found
+    return entry
 
 
 def _server(cluster: _Entry) -> str:
@@ -184,7 +186,7 @@ def _proxy(cluster: _Entry, server: str) -> str:
 
 
 def _address(cluster: _Entry, key: str, scheme: str) -> str:
-    """Return the URL of a server without a `/` at its end; empty if there is none."""
+    """Return the URL of a server without a trailing `/`; empty = missing."""
     address = cluster.text(key).rstrip("/")
     try:
         url = urllib.parse.urlsplit(address)
@@ -230,7 +232,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _file(entry: _Entry, key: str) -> Iterator[str | None]:
-    """Yield the path of what `key` names, or of what `<key>-data` holds; None if neither is there."""
+    """Yield the path that `key` names, or of a file with the content of `<key>-data`; None if both are missing."""
     name, data = entry.text(key), entry.text(f"{key}-data")
     if data:
         with tempfile.NamedTemporaryFile() as file:  # the ssl module reads certificates from files alone
@@ -277,9 +279,9 @@ def _plugin(entry: _Entry) -> exec_plugin.Plugin:
     if version not in exec_plugin.VERSIONS:
         raise entry.error("apiVersion", f"is none of {', '.join(exec_plugin.VERSIONS)}; correct it")
     arguments = entry.list("args")
-    if not all(isinstance(each, str) and "\0" not in each for each in arguments):
+    if not all(isinstance(argument, str) and "\0" not in argument for argument in arguments):
         raise entry.error("args", "holds something that is not text; correct it")
-    named = {each.text("name"): each.text("value") for each in entry.mappings("env")}
+    named = {variable.text("name"): variable.text("value") for variable in entry.mappings("env")}
     if any(not name or "=" in name for name in named):
         raise entry.error("env", "holds a variable without a name, or with '=' in it; correct it")
     if "/" in command:  # from the file's folder, as kubectl does

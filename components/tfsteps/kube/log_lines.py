@@ -1,4 +1,4 @@
-"""From the bytes of a pod's log to lines with their times, each once: blocks of them, for one by one costs too much."""
+"""Parses the bytes of a pod's log into lines with times, each line once. Works on blocks of lines, for speed."""
 
 import datetime as dt
 import functools
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 LONGEST_LINE = (1 << 20) + 100
-"""Bytes of a line and the time before it: 1 MiB comes whole. Longer lines come in pieces of this size."""
+"""Bytes of a line and its time stamp. Lines up to 1 MiB are kept whole; longer lines are split at this size."""
 
-_LATE = dt.timedelta(milliseconds=100)  # by which a line may come after one with a later time
+_LATE = dt.timedelta(milliseconds=100)  # a line may follow a line whose time is later by this much
 _PARTIAL_SECONDS = 1.0
 _SECOND = len("2026-11-21T08:00:01")
 _MANY_SECONDS = 64
-_OBJECTS = 150  # bytes that a line takes beside its text
+_OBJECTS = 150  # bytes of memory per line beside its text
 _TIMELESS = b"(log incomplete: the line before has no time: the node put it there, or dropped lines)"
 _SECONDS = rb"(?:19[7-9]\d|[2-8]\d\d\d)-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d"
 _LINE = re.compile(rb"^(%b)(\.\d{9})(Z|[+-]\d\d:\d\d) (.*)\n" % _SECONDS, re.MULTILINE)  # as the kubelet writes it
@@ -27,10 +27,10 @@ class Lines(msgspec.Struct, frozen=True):
     """Consecutive lines of a container.
 
     Attributes:
-        texts: The bytes of each, without its end.
-        stamps: When each was printed: UTC, `2026-11-21T08:00:01.500000Z`; sorted as text they are sorted by time.
+        texts: The bytes of each line, without the line end.
+        stamps: When each line was printed: UTC, `2026-11-21T08:00:01.500000Z`; text order is time order.
         incomplete: Whether one of them says that lines may be missing.
-        restarts: How often the container had been started again before it printed them.
+        restarts: Number of restarts of the container before it printed them.
     """
 
     texts: list[bytes]
@@ -40,45 +40,45 @@ class Lines(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory they take."""
+        """The approximate memory use in bytes."""
         return sum(map(len, self.texts)) + _OBJECTS * len(self.texts)
 
 
 def note(why: str, restarts: int) -> Lines:
-    """Return the line that says that lines may be missing, of the run after so many restarts."""
+    """Return a line that reports missing lines, for the run after `restarts` restarts."""
     return Lines([b"(log incomplete: %b)" % why.encode()], [_shown(_now())], incomplete=True, restarts=restarts)
 
 
 class Moved(Exception):  # noqa: N818  not an error
-    """The log does not go on behind what was read of it: its beginning is gone, or it is another one."""
+    """The log does not continue after the lines already read: its beginning is gone, or it is another log."""
 
 
 class Splitter:
-    """Cuts an answer into blocks of whole lines, as it comes.
+    """Splits an answer into blocks of whole lines while it arrives.
 
     Attributes:
-        rest: What came after the end of the last line.
+        rest: The bytes after the last line end.
     """
 
     def __init__(self) -> None:
-        """Begin at the beginning of an answer."""
+        """Begin at the start of an answer."""
         self.rest = bytearray()
         self._continued = False
 
     def blocks(self, parts: Iterable[bytes], *, rest: bool = False) -> Iterator[tuple[bytes, bool]]:
-        """Yield what `feed` does for all of `parts`, and with `rest` what has no end as the last line."""
+        """Yield the blocks of all `parts`; with `rest`, also an unfinished last line."""
         for part in parts:
             yield from self.feed(part)
         if rest:
             yield from self.end()
 
     def end(self) -> Iterator[tuple[bytes, bool]]:
-        """Yield what has no end as the last line."""
+        """Yield the unfinished last line, if there is one."""
         if self.rest:
             yield bytes(self.rest) + b"\n", self._continued
 
     def feed(self, part: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yield blocks of lines, each with its end, and whether the first goes on with the line of the last block."""
+        """Yield blocks of lines with line ends, and whether the first line continues the last of the block before."""
         self.rest += part
         while self.rest.find(b"\n", 0, LONGEST_LINE + 1) < 0 and len(self.rest) > LONGEST_LINE:
             yield bytes(self.rest[:LONGEST_LINE]) + b"\n", self._continued
@@ -87,7 +87,7 @@ class Splitter:
         if end := self.rest.rfind(b"\n") + 1:
             block = bytes(self.rest[:end])
             del self.rest[:end]
-            if self._continued and block.startswith(b"\n"):  # nothing but the end was missing
+            if self._continued and block.startswith(b"\n"):  # only the line end was missing
                 block = block[1:]
                 self._continued = False
             if block:
@@ -96,20 +96,20 @@ class Splitter:
 
 
 class Partial:
-    """Passes on what has come of a line whose end has not: seldom, and only what is new, however often it is read."""
+    """Passes on an unfinished line: at most once a second, and only if it has grown, even if it is read again."""
 
     def __init__(self, put: Callable[[bytes], object]) -> None:
-        """Hand it on to `put`, without its time stamp."""
+        """Pass the line to `put`, without its time stamp."""
         self._put = put
         self._due = 0.0
-        self._last = (b"", 0)  # the time stamp of the line, and how much of it had come
+        self._last = (b"", 0)  # the time stamp and the length of the line that was passed on last
 
     def see(self, line: bytearray) -> None:
-        """Take note of what has come of a line."""
+        """Pass on `line` if it is due and has grown."""
         if time.monotonic() < self._due:
             return
-        found = _STAMP.match(line)
-        stamp = found[0] if found else b""
+        match = _STAMP.match(line)
+        stamp = match[0] if match else b""
         if stamp == self._last[0] and len(line) <= self._last[1]:
             return
         self._due, self._last = time.monotonic() + _PARTIAL_SECONDS, (stamp, len(line))
@@ -117,7 +117,7 @@ class Partial:
 
 
 class _Second(msgspec.Struct):
-    """What was read of one second: how many lines, the place of the first among all lines, and what it was."""
+    """The lines read of one second: their count, and the position and mark (hash) of the first."""
 
     count: int
     first: int
@@ -127,16 +127,16 @@ class _Second(msgspec.Struct):
 class Position:
     """How far the log of one run of a container has been read.
 
-    The API resumes by the second. So what is read again starts with a second of which some lines were seen. As many as
-    were seen since then are left out, if the first and the last of them are what they were; else the log has `Moved`.
-    Their times do not matter: standard output and error are stamped by two writers, either of which may be late
-    [source: containerd, `pkg/cri/io/logger.go`], other runtimes give many lines one time, and clocks are set back.
+    The API resumes at a whole second, so an answer begins with lines that were read before. That many lines are
+    skipped if the first and the last of them are unchanged; else the log has `Moved`. Times cannot identify lines: two
+    writers stamp standard output and error, and either may be late [source: containerd, `pkg/cri/io/logger.go`]; other
+    runtimes give many lines the same time; and clocks are set back.
 
     Attributes:
-        lines: How many were read.
-        first: When the first of them was printed, UTC, to the nanosecond; empty = none was read.
-        last: The same of the last one.
-        restarts: How often the container had been started again before this run.
+        lines: Number of lines read.
+        first: When the first line was printed, UTC, in nanoseconds; empty = no line was read.
+        last: The same for the last line.
+        restarts: Number of restarts of the container before this run.
     """
 
     def __init__(self, restarts: int = 0) -> None:
@@ -146,22 +146,22 @@ class Position:
         self.restarts = restarts
         self._seconds: dict[bytes, _Second] = {}
         self._begin = self._tail = 0  # the marks of the first line and the last one
-        self._equal = 0  # how many in a row had it
-        self._found: tuple[int, int] | None = None  # lines to leave out and the mark of the first, as `search` saw them
+        self._equal = 0  # how many equal lines in a row end the log
+        self._located: tuple[int, int] | None = None  # lines to skip and the mark of the first, as `search` found them
         self._skip = 0
         self._expected: int | None = None
-        self._whole = False  # whether to look for it in all that is there
-        self._own = 0  # lines without a proper time since the last one that has one
-        self._own_skip = 0
+        self._whole = False  # whether to search the whole log
+        self._untimed = 0  # lines without a proper time since the last one that has one
+        self._untimed_skip = 0
 
     def resume(self) -> dict[str, str]:
-        """Return what to ask the API for; `take` expects its answer then."""
-        self._skip, self._expected, self._own_skip = 0, None, self._own
+        """Return the query for the API. `take` expects the answer to it."""
+        self._skip, self._expected, self._untimed_skip = 0, None, self._untimed
         if not self.lines:
             return {}
         since = b"" if self._whole else self._since()
-        if self._found:
-            self._skip, self._expected = self._found
+        if self._located:
+            self._skip, self._expected = self._located
         else:
             seen = [second for at, second in self._seconds.items() if at >= since]
             self._skip = sum(second.count for second in seen)
@@ -169,18 +169,18 @@ class Position:
         return {"sinceTime": f"{since.decode()}Z"} if since else {}
 
     def take(self, block: bytes, *, continued: bool = False) -> Lines | None:
-        """Return the new ones of some whole lines; None if there are none.
+        """Return the new lines of a block; None if there are none.
 
         Args:
-            block: Lines, each with its end.
-            continued: The first is the rest of the last one that was taken.
+            block: Whole lines with line ends.
+            continued: The first line is the rest of the last line taken.
 
         Raises:
-            Moved: What was read before is not where it was.
+            Moved: The lines read before are not at their place.
         """
-        stamps, texts, own = self._parsed(block, continued=continued)
+        stamps, texts, untimed = self._parsed(block, continued=continued)
         if self._expected is not None and texts:
-            own.pop(0, None)  # the rest of a line that began before the time we asked for
+            untimed.pop(0, None)  # the rest of a line that began before the requested time
             if _mark(stamps[0], texts[0]) != self._expected:
                 raise Moved
             self._expected = None
@@ -190,35 +190,35 @@ class Position:
             if not self._skip and _mark(stamps[passed - 1], texts[passed - 1]) != self._tail:
                 raise Moved
             stamps, texts = stamps[passed:], texts[passed:]
-            own = {place - passed: lines for place, lines in own.items() if place >= passed and not self._skip}
-        if not texts and not own:
+            untimed = {place - passed: lines for place, lines in untimed.items() if place >= passed and not self._skip}
+        if not texts and not untimed:
             return None
-        if again := own.get(0, [])[: self._own_skip]:
-            self._own_skip -= len(again)
-            own[0] = own[0][len(again) :]
+        if again := untimed.get(0, [])[: self._untimed_skip]:
+            self._untimed_skip -= len(again)
+            untimed[0] = untimed[0][len(again) :]
         shown = [b"%bZ" % stamp[:26] for stamp in stamps]
-        lines = self._joined(shown, texts, own) if own else Lines(texts, shown, restarts=self.restarts)
+        lines = self._joined(shown, texts, untimed) if untimed else Lines(texts, shown, restarts=self.restarts)
         if texts:
             self._note(stamps, texts)
-        self._own += sum(len(lines) for place, lines in own.items() if place == len(texts))
+        self._untimed += sum(len(lines) for place, lines in untimed.items() if place == len(texts))
         return lines if lines.texts else None
 
     @property
     def caught_up(self) -> bool:
-        """Whether what comes next is new."""
+        """Whether the next line is new."""
         return not self._skip and self._expected is None
 
     def look_everywhere(self) -> None:
-        """Have the next `resume` ask for all that is there: a clock that was set back hides lines from the API."""
+        """Make the next `resume` ask for the whole log: after a clock was set back, the API leaves out lines."""
         self._whole = True
 
     def begin_search(self) -> None:
-        """Begin to look for the last line that was read, in an answer to `resume`."""
+        """Begin to search for the last line read, in an answer to `resume`."""
         self._searched = self._first_mark = 0
-        self._places: list[int] = []  # how many lines there are up to each that may be it
+        self._places: list[int] = []  # positions of the candidates
 
     def search(self, block: bytes, *, continued: bool) -> None:
-        """Look for it among some whole lines, as `take` is given them."""
+        """Search a block, with arguments as for `take`."""
         stamps, texts, _ = self._parsed(block, continued=continued)
         marks = [_mark(*pair) for pair in zip(stamps, texts, strict=True)]
         self._first_mark = self._first_mark or next(iter(marks), 0)
@@ -226,15 +226,15 @@ class Position:
         self._places += places[: self._equal - len(self._places)]
         self._searched += len(marks)
 
-    def found(self) -> bool:
-        """Tell whether it was there. The next answer to `resume` is known to go on behind it then."""
+    def end_search(self) -> bool:
+        """Tell whether the line was found. If so, the next answer to `resume` continues after it."""
         if self._whole and self._first_mark == self._begin and self._searched >= self.lines:
-            self._places = [self.lines]  # nothing of it is gone: equal lines do not matter
-        self._found = (self._places[-1], self._first_mark) if self._places else None
+            self._places = [self.lines]  # the log is complete: equal lines do not matter
+        self._located = (self._places[-1], self._first_mark) if self._places else None
         return bool(self._places)
 
     def is_last(self, blocks: Iterable[tuple[bytes, bool]]) -> bool | None:
-        """Tell whether the last line that was read is the last of `blocks`; None if there is none."""
+        """Tell whether the last line read is the last line of `blocks`; None if `blocks` has no line."""
         mark = None
         for block, continued in blocks:
             stamps, texts, _ = self._parsed(block, continued=continued)
@@ -244,12 +244,12 @@ class Position:
     # --- the place
 
     def _since(self) -> bytes:
-        """Return the second to read again from: by the last line's time, for the clock may have been set back."""
+        """Return the second to read from again, by the time of the last line: the clock may have been set back."""
         last = dt.datetime.fromisoformat(self.last[: _SECOND + len(".123456")].decode())
         return (last - _LATE).isoformat(timespec="seconds").encode()
 
     def _note(self, stamps: Sequence[bytes], texts: Sequence[bytes]) -> None:
-        """Remember what is needed to find the place again."""
+        """Record what is needed to find the position again."""
         if not self.first:
             self.first, self._begin = stamps[0], _mark(stamps[0], texts[0])
         if min(stamps)[:_SECOND] == max(stamps)[:_SECOND]:
@@ -263,14 +263,14 @@ class Position:
             row += 1
         tail = _mark(stamps[last], texts[last])
         self._equal = row + (self._equal if row > last and tail == self._tail else 0)
-        self._tail, self.last, self._found, self._whole = tail, stamps[last], None, False
-        self._own = self._own_skip = 0
+        self._tail, self.last, self._located, self._whole = tail, stamps[last], None, False
+        self._untimed = self._untimed_skip = 0
         if len(self._seconds) > _MANY_SECONDS:
             since = self._since()
             self._seconds = {at: second for at, second in self._seconds.items() if at >= since}
 
     def _count(self, stamp: bytes, text: bytes, count: int) -> None:
-        """Count lines of one second, of which this is the first."""
+        """Count lines of one second; `stamp` and `text` are the first."""
         if second := self._seconds.get(stamp[:_SECOND]):
             second.count += count
         else:
@@ -280,10 +280,10 @@ class Position:
     # --- parsing
 
     def _parsed(self, block: bytes, *, continued: bool) -> tuple[Sequence[bytes], list[bytes], dict[int, list[bytes]]]:
-        """Return the times of the lines, their texts, and before which of them the node has put what of its own."""
-        found = _LINE.findall(block)
-        if found and len(found) == block.count(b"\n"):
-            seconds, fractions, zones, texts = zip(*found, strict=True)
+        """Return the times and texts of the lines, and the lines without a time by the index that they stand before."""
+        matches = _LINE.findall(block)
+        if matches and len(matches) == block.count(b"\n"):
+            seconds, fractions, zones, texts = zip(*matches, strict=True)
             if zones.count(zones[0]) == len(zones):
                 utc = [_utc(second, zones[0]) for second in seconds]
                 if all(utc):
@@ -295,34 +295,34 @@ class Position:
     ) -> tuple[list[bytes], list[bytes], dict[int, list[bytes]]]:
         stamps: list[bytes] = []
         texts: list[bytes] = []
-        own: dict[int, list[bytes]] = {}
+        untimed: dict[int, list[bytes]] = {}
         for i, line in enumerate(block[:-1].split(b"\n")):
             if continued and i == 0:
                 stamps.append(self.last or _now())
                 texts.append(line)
-            elif (found := _STAMP.match(line)) and (utc := _utc(found[1], found[3])):
-                stamps.append(b"%b.%b" % (utc, found[2].ljust(9, b"0")))
-                texts.append(line[found.end() :])
+            elif (match := _STAMP.match(line)) and (utc := _utc(match[1], match[3])):
+                stamps.append(b"%b.%b" % (utc, match[2].ljust(9, b"0")))
+                texts.append(line[match.end() :])
             else:
-                own.setdefault(len(texts), []).append(line)
-        return stamps, texts, own
+                untimed.setdefault(len(texts), []).append(line)
+        return stamps, texts, untimed
 
-    def _joined(self, stamps: Sequence[bytes], texts: list[bytes], own: dict[int, list[bytes]]) -> Lines:
-        """Return lines with those among them that have no proper time."""
-        found: list[tuple[bytes, bytes]] = []
+    def _joined(self, stamps: Sequence[bytes], texts: list[bytes], untimed: dict[int, list[bytes]]) -> Lines:
+        """Return lines, including those without a valid time."""
+        entries: list[tuple[bytes, bytes]] = []
         at = _shown(self.last or _now())
         incomplete = False
         for i in range(len(texts) + 1):
-            for line in own.get(i, ()):
+            for line in untimed.get(i, ()):
                 if stamp := _IMPOSSIBLE.match(line):
-                    found.append((at, line[stamp.end() :]))
+                    entries.append((at, line[stamp.end() :]))
                 else:
                     incomplete = True
-                    found += [(at, each) for each in (line, _TIMELESS) if each]
+                    entries += [(at, part) for part in (line, _TIMELESS) if part]
             if i < len(texts):
                 at = stamps[i]
-                found.append((at, texts[i]))
-        return Lines([text for _, text in found], [stamp for stamp, _ in found], incomplete, self.restarts)
+                entries.append((at, texts[i]))
+        return Lines([text for _, text in entries], [stamp for stamp, _ in entries], incomplete, self.restarts)
 
 
 def _shown(stamp: bytes) -> bytes:
@@ -335,7 +335,7 @@ def _mark(stamp: bytes, text: bytes) -> int:
 
 @functools.lru_cache(256)
 def _utc(second: bytes, zone: bytes) -> bytes:
-    """Return a second as it is called in UTC; empty if there is none such."""
+    """Convert a second to UTC; empty if it is not a valid time."""
     try:
         return dt.datetime.fromisoformat((second + zone).decode()).astimezone(dt.UTC).isoformat()[:_SECOND].encode()
     except (ValueError, OverflowError):

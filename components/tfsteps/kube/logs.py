@@ -1,4 +1,4 @@
-"""What a container prints: each line once and in order, over restarts and however often the connection is cut."""
+"""The log of a container: each line once and in order, over restarts and broken connections."""
 
 import contextlib
 import threading
@@ -13,21 +13,21 @@ from tfsteps.kube.response import is_good
 from tfsteps.kube.stream import Stream
 
 PODS = Resource("v1", "pods", "Pod")
-_QUIET_SECONDS = 3600.0  # a program may be silent for long; whether the server is there, the watches tell
-_ANSWER_SECONDS = 30.0  # longest silence in an answer that does not wait for the program
+_QUIET_SECONDS = 3600.0  # a program may be silent for long; the watches detect a dead server
+_ANSWER_SECONDS = 30.0  # read timeout of an answer that does not wait for the program
 _LONGEST_REFUSAL = 1 << 20
-_END_SECONDS = 2.0  # in which a stream ends by itself when the container has ended
-_REFUSED_SECONDS = 60.0  # in which a kubelet or API server that was started again knows the pod, and us, again
+_END_SECONDS = 2.0  # a stream ends by itself within this time after the container's end
+_REFUSED_SECONDS = 60.0  # after a restart, a kubelet or API server may refuse for this long
 _NO_PREVIOUS_TRIES = 3
 _NO_LOG = (
     b"unable to retrieve container logs for ",
     b"failed to try resolving symlinks in path ",
     b"failed to open log file ",
 )
-"""What the kubelet writes behind an answer that it began with HTTP 200, where the container or its log is gone
+"""What the kubelet appends to an answer with HTTP 200 if the container or its log is gone
 [source: Kubernetes, `pkg/kubelet/kuberuntime/kuberuntime_container.go`; `cri-client/pkg/logs/logs.go`]."""
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
-_LONGEST_AT_END = 2.0  # pause: nobody waits long for the rest of a log
+_LONGEST_AT_END = 2.0  # longest pause after the container's end
 _GAP = "lines may be missing here: the node had dropped the one before when the log was read again"
 _NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
@@ -42,19 +42,19 @@ def read_log(
     tail: int | None = None,
     previous: bool = False,
 ) -> Iterator[Lines]:
-    """Yield what a container has printed so far.
+    """Yield the lines that a container has printed so far.
 
     Args:
         api: The cluster.
         namespace: The pod's.
         pod: Its name.
-        container: Which of its containers.
-        position: At the beginning; it is moved on.
-        tail: The last lines only, as many as this; None = all.
-        previous: What it printed before its last restart; else, since then.
+        container: The container's name.
+        position: Where to start; it is advanced.
+        tail: Only this number of last lines; None = all.
+        previous: Read what it printed before its last restart; else, since then.
 
     Raises:
-        ApiError: It cannot be read.
+        ApiError: The log cannot be read.
     """
     query = {"container": container, "timestamps": "true", "previous": str(previous).lower(), **position.resume()}
     if tail is not None:
@@ -66,13 +66,13 @@ def read_log(
 
 
 class ContainerLog:
-    """Reads all that one container of one pod prints, in an event loop.
+    """Reads the whole log of one container of one pod, in an event loop.
 
-    An answer that ends need not be whole: who stands between may have cut it. So after the container's end it is read
-    until nothing more comes, and only then a last line without an end is one.
+    An answer may end early: a proxy may have cut it. So after the container's end, the log is read until no more lines
+    come. Only then is a last line without a line end taken as a line.
 
     Attributes:
-        failing: Whether the last attempt to read was refused or broke off.
+        failing: Whether the last request was refused or broke off.
     """
 
     def __init__(
@@ -89,19 +89,19 @@ class ContainerLog:
         position: Position | None = None,
         restarts: int = 0,
     ) -> None:
-        """Begin; the container must have started.
+        """Start to read; the container must have started.
 
         Args:
-            loop: Where it runs.
+            loop: The event loop.
             api: The cluster.
             namespace: The pod's.
             pod: Its name.
-            container: Which of its containers.
+            container: The container's name.
             put: Takes lines. While it blocks, reading waits.
-            closed: Called once, at the end; with what was lost, or an empty text.
-            partial: Takes what has come of a line whose end has not, at most once a second; None = nobody does.
-            position: Where to go on from; None = the beginning.
-            restarts: How often it was started again so far: what it printed before the last of them comes first.
+            closed: Called once, at the end, with the reason if lines were lost, else with an empty text.
+            partial: Takes an unfinished line, at most once a second; None = not needed.
+            position: Where to continue; None = the beginning.
+            restarts: Number of restarts so far; the log from before the last restart is read first.
         """
         self._loop, self._api = loop, api
         self._path = PODS.path(namespace, pod, "log")
@@ -109,36 +109,36 @@ class ContainerLog:
         self._put = put
         self._closed = closed
         self._partial = Partial(partial).see if partial else None
-        self._told = (restarts, False)  # restarts, ended
+        self._container_state = (restarts, False)  # restarts, ended
         self._gone = False
         self.failing = False
         self._lock = threading.Lock()
-        self._stream: Stream | None = None  # the answer that is waited for, or read
+        self._stream: Stream | None = None  # the answer that is being read
         self._position = position or Position()
-        self._known = self._position.restarts  # how many restarts have been dealt with
-        self._earlier: Position | None = None  # in the log that another one has taken the place of, whyever
-        self._no_previous = 0  # how often there was none
-        self._refused = 0.0  # since when we are refused; 0 = we are not
-        self._rest = b""  # what the last answer had after its last whole line
+        self._known = self._position.restarts  # number of restarts handled
+        self._earlier: Position | None = None  # in a log that was replaced by another, for any reason
+        self._no_previous = 0  # how often the previous log was missing
+        self._refused = 0.0  # when the refusals began; 0 = none
+        self._rest = b""  # the bytes after the last whole line of the last answer
         self._moved = self._hidden = False
-        self._heard = 0.0  # when bytes came last
+        self._heard = 0.0  # when bytes were received last
         self._task = loop.run(self._run(), self._failed)
 
     def tell(self, restarts: int, *, ended: bool) -> None:
-        """Say how often the container was started again, and whether it has ended for good: the rest is read then."""
-        if self._told != (restarts, ended):
-            self._told = (restarts, ended)
+        """Set the number of restarts, and whether the container has ended for good: then the rest is read."""
+        if self._container_state != (restarts, ended):
+            self._container_state = (restarts, ended)
             self._task.wake()
             if ended:
                 self._loop.call_later(_END_SECONDS, self._hang_up)
 
     def gone(self) -> None:
-        """Say that the pod is gone: nothing more can be read, and another one may have its name."""
+        """Note that the pod is gone: no more can be read, and another pod may have its name."""
         self._gone = True
-        self.tell(self._told[0], ended=True)
+        self.tell(self._container_state[0], ended=True)
 
     def _hang_up(self) -> None:
-        """Give up an answer that does not end although the container has: what is missing is read anew."""
+        """Close an answer that does not end although the container has; a new request reads the rest."""
         with self._lock:
             silent = time.monotonic() - self._heard
             if self._stream and silent < _END_SECONDS:
@@ -159,7 +159,7 @@ class ContainerLog:
         """Read until the container has ended; return what was lost."""
         tries = 0
         while not self._api.stopping.is_set():
-            restarts, ended = self._told  # before reading: what ends meanwhile may have printed meanwhile
+            restarts, ended = self._container_state  # before reading: it may end during the read
             if self._gone:
                 self._put_rest(self._rest, self._position)
                 return "" if self._position.lines else "the pod was deleted before its log could be read"
@@ -175,7 +175,7 @@ class ContainerLog:
                 if (lost := self._lost(error, ended=ended)) is not None:
                     return lost
             tries = tries + 1 if before == self._position.lines else 0
-            if self._told != (restarts, ended):
+            if self._container_state != (restarts, ended):
                 tries = 0
             elif not self._moved:
                 seconds = _PAUSES[min(tries, len(_PAUSES) - 1)]
@@ -183,7 +183,7 @@ class ContainerLog:
         return ""
 
     async def _read_on(self, restarts: int, *, ended: bool) -> bool:
-        """Read what there is, and what comes if the container has not ended; tell whether that is all."""
+        """Read what is there, and follow the log if the container has not ended; tell whether that is all."""
         if self._moved:
             await self._find_again()
         if restarts > self._known:
@@ -203,7 +203,7 @@ class ContainerLog:
         return True
 
     def _lost(self, error: ApiError, *, ended: bool) -> str | None:
-        """Return what a refusal costs for good; None if it may be another answer soon."""
+        """Return why lines are lost if a refusal is final; None = it may be temporary."""
         if error.status not in (403, 404):
             return None
         self._refused = self._refused or time.monotonic()
@@ -214,9 +214,9 @@ class ContainerLog:
     # --- other logs than the one that was read
 
     async def _find_again(self) -> None:
-        """See where the log goes on that was read: later in its file, in that of an earlier run, or nowhere."""
+        """Find where the log continues: later in its file, in the file of an earlier run, or nowhere."""
         if not await self._is_in(self._position, follow="false"):
-            if await self._is_in_previous(self._position):  # we have not been told of the restart yet
+            if await self._is_in_previous(self._position):  # the restart has not been reported yet
                 self._put_rest(await self._read(self._position, previous="true"), self._position)
                 self._known += 1
             elif not self._no_previous:
@@ -231,10 +231,10 @@ class ContainerLog:
             async for part in answer.parts():
                 for block, continued in splitter.feed(part):
                     position.search(block, continued=continued)
-        return position.found()
+        return position.end_search()
 
     async def _is_last(self) -> bool | None:
-        """Tell whether the log ends with the last line that was read; None if that cannot be told."""
+        """Tell whether the log ends with the last line read; None if that is not known."""
         blocks, splitter = await self._tail(Position(), follow="false")
         last = self._position.is_last(blocks)
         return last and not splitter.rest
@@ -248,9 +248,9 @@ class ContainerLog:
             raise
 
     async def _read_previous(self, restarts: int) -> None:
-        """Read on in what the container printed before its last restart; then, another log begins.
+        """Read the rest of the log from before the last restart; then a new log begins.
 
-        We may have heard of that later than we read what came after it, and go on from where that began then.
+        If lines from after the restart were read before the restart was reported, reading continues after them.
         """
         try:
             last = await self._last_of_previous()
@@ -269,7 +269,7 @@ class ContainerLog:
         self._earlier, self._known, self._position.restarts = None, restarts, restarts
 
     async def _last_of_previous(self) -> bytes:
-        """Return when the container printed its last line before its last restart; empty = it printed none."""
+        """Return the time of the last line before the last restart; empty = there is none."""
         position = Position()
         blocks, splitter = await self._tail(position, previous="true")
         for block, continued in [*blocks, *splitter.end()]:
@@ -277,7 +277,7 @@ class ContainerLog:
         return position.last
 
     async def _tail(self, position: Position, **which: str) -> tuple[list[tuple[bytes, bool]], Splitter]:
-        """Return the last line of an answer, and what may follow it."""
+        """Return the last line of an answer, and a splitter with the unfinished rest."""
         splitter = Splitter()
         async with self._answer(position, tailLines="1", **which) as answer:
             blocks = [block async for part in answer.parts() for block in splitter.feed(part)]
@@ -296,7 +296,7 @@ class ContainerLog:
     # --- one answer
 
     async def _read(self, position: Position, **which: str) -> bytes:
-        """Read one answer; return what it had after its last whole line."""
+        """Read one answer; return the bytes after its last whole line."""
         splitter = Splitter()
         async with self._answer(position, **which) as answer:
             async for part in answer.parts():
@@ -311,17 +311,17 @@ class ContainerLog:
 
     def _take(self, position: Position, block: bytes, *, continued: bool = False) -> None:
         if lines := position.take(block, continued=continued):
-            self._heard = float("inf")  # who takes lines may be slow
+            self._heard = float("inf")  # `put` may be slow
             self._put(lines)
 
     def _put_rest(self, rest: bytes, position: Position) -> None:
-        """Take what comes last, without an end, as a line."""
+        """Take the unfinished rest as a line."""
         if rest:
             self._take(position, rest + b"\n")
 
     @contextlib.asynccontextmanager
     async def _answer(self, position: Position, **which: str) -> AsyncIterator[Stream]:
-        """Ask, and yield the answer as soon as it begins. `_hang_up` may end it at any time."""
+        """Send the request, and yield the answer once it begins. `_hang_up` may end it at any time."""
         query = {**self._query, **which, **position.resume()}
         seconds = _QUIET_SECONDS if which.get("follow") == "true" else _ANSWER_SECONDS
         for refused in (False, True):
@@ -342,7 +342,7 @@ class ContainerLog:
             self._stream = stream
 
     async def _accepted(self, stream: Stream) -> Stream:
-        """Return a good answer. ApiError if it is none."""
+        """Return a successful answer. ApiError if it is a refusal."""
         if not is_good(stream.status, stream.headers):
             text = bytearray()
             with contextlib.suppress(ApiError):

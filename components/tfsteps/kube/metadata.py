@@ -1,4 +1,4 @@
-"""The metadata of an object, checked. A list may come from anything that answers in the API server's place."""
+"""The checked metadata of an object. Another program may answer instead of the API server, so it is checked."""
 
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """What every object has."""
+    """The metadata of an object."""
 
     namespace: _Name
     name: _Name
@@ -35,5 +35,5 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 def metadata_of(item: Any) -> Metadata:
-    """Return the metadata of an object. ValueError if it is not what every object has."""
+    """Return the metadata of an object. ValueError if a field is missing or invalid."""
     return msgspec.convert(item, _Object).metadata

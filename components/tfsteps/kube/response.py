@@ -1,4 +1,4 @@
-"""An answer to a request: its body as it comes, or the refusal that it stands for."""
+"""An answer to a request: its body, or the error that it means."""
 
 import contextlib
 import email.utils
@@ -15,15 +15,15 @@ from tfsteps.kube import connections
 from tfsteps.kube.errors import ApiError, SilentError, UnexpectedAnswerError
 
 _LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
-_SHOWN = 120  # characters of an answer that is no Status
+_SHOWN = 120  # characters of an answer that is not a Status
 _PART = 1 << 16
 
 
 class Response:
-    """An answer whose body is read as it comes. A context manager; left early, its connection is closed.
+    """An answer whose body is read as it arrives. A context manager; an early exit closes the connection.
 
     Attributes:
-        rest: What came after the end of the last line that `lines` yielded.
+        rest: The bytes after the last line that `lines` yielded.
         headers: Of the answer; one that came several times has its values joined by commas.
     """
 
@@ -39,7 +39,7 @@ class Response:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the connection back if the body was read to its end."""
+        """Return the connection to the pool if the whole body was read."""
         if self._whole:
             self._response.release_conn()
         else:
@@ -50,7 +50,7 @@ class Response:
         return b"".join(self.parts())
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the body as it comes. ApiError if it breaks off, or nothing comes for the time that was given."""
+        """Yield the body as it arrives. ApiError if it breaks off; SilentError after the read timeout."""
         try:
             while part := self._response.read1(_PART):
                 yield part
@@ -61,7 +61,7 @@ class Response:
         self._whole = True
 
     def lines(self, longest: int) -> Iterator[bytes]:
-        """Yield each whole line without its end as it comes, one longer than `longest` bytes in pieces."""
+        """Yield each whole line without its line end; a line of more than `longest` bytes is split."""
         rest = bytearray()
         for part in self.parts():
             *whole, tail = part.split(b"\n")
@@ -75,15 +75,15 @@ class Response:
         self.rest = bytes(rest)
 
     def close(self) -> None:
-        """Break off, from any thread: who reads meets an ApiError or the end."""
+        """Break the connection, from any thread: the reader gets an ApiError or the end."""
         sock = getattr(self._response.connection, "sock", None)
         if sock:
-            with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
+            with contextlib.suppress(OSError):  # SSLSocket.shutdown would give undecrypted data to the reader
                 socket.socket.shutdown(connections.below(sock), socket.SHUT_RDWR)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Return how many seconds an answer asks us to wait: as a number or a date, a minute at the most; 0 = none."""
+    """Return the seconds of Retry-After, a number or a date, at most 60; 0 = there is none."""
     text = headers.get("Retry-After", "").strip()
     if text.isascii() and text.isdigit():
         seconds = float(text[:9])
@@ -96,31 +96,31 @@ def retry_after(headers: Mapping[str, str]) -> float:
 
 
 def is_good(status: int, headers: Mapping[str, str]) -> bool:
-    """Tell whether an answer is a success. A web page is none, whatever its status: the API server sends none."""
+    """Tell whether an answer is a success. A web page never is: the API server does not send web pages."""
     return status < 300 and not headers.get("Content-Type", "").startswith("text/html")
 
 
 def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) -> ApiError:
-    """Return the error that an answer stands for; what stands before the server may answer with no Status object.
+    """Return the error for an answer. A proxy before the server may answer without a Status object.
 
     Args:
         request: Method and path.
         status: Of the answer.
         headers: Of the answer.
-        text: Its body, as far as it came.
+        text: Its body, as far as it was received.
     """
     try:
-        found = msgspec.json.decode(text, type=_Status)
+        answer = msgspec.json.decode(text, type=_Status)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = _Status()
-    if found.kind != "Status":
+        answer = _Status()
+    if answer.kind != "Status":
         if status < 400:
             what = f"HTTP {status}, a redirection" if status >= 300 else "a web page"
             return UnexpectedAnswerError(request, what, text)
         shown = text[:_SHOWN].decode(errors="replace")
-        found = _Status(message=f"{request}: HTTP {status} {found.message or shown}".strip())
-    about = found.details.name if found.details else ""
-    return ApiError(found.message, status, found.reason, retry_after(headers), about)
+        answer = _Status(message=f"{request}: HTTP {status} {answer.message or shown}".strip())
+    about = answer.details.name if answer.details else ""
+    return ApiError(answer.message, status, answer.reason, retry_after(headers), about)
 
 
 class _Details(msgspec.Struct):

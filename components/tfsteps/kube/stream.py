@@ -1,4 +1,4 @@
-"""One GET request whose answer may come over days: it is read as it comes, and waiting for it takes no thread."""
+"""One GET request whose answer may take days. It is read as it arrives, and no thread waits for it."""
 
 import contextlib
 import http.client
@@ -16,28 +16,28 @@ from tfsteps.kube.event_loop import pause, readable
 
 _SECONDS = 5.0  # to connect, and to send
 _PART = 1 << 16
-_MANY_PARTS = 64  # after which others have their turn
+_MANY_PARTS = 64  # after which other tasks run
 _HEAD_END = b"\r\n\r\n"
 _LONGEST_HEAD = 1 << 16
-_LONGEST_SIZE = 1 << 10  # bytes of the line that tells a chunk's size
+_LONGEST_SIZE = 1 << 10  # bytes of the line with a chunk's size
 _HEX = b"0123456789abcdefABCDEF"
 
 
 class Stream:
-    """A request that was sent on a connection of its own. A context manager; left early, the connection is closed.
+    """A request on its own connection. A context manager; an early exit closes the connection.
 
     Attributes:
-        status: Of the answer; 0 = it has not come.
+        status: Of the answer; 0 = not received yet.
         headers: Of the answer.
     """
 
     def __init__(self, pool: urllib3.HTTPConnectionPool, target: str, headers: Mapping[str, str]) -> None:
-        """Send it, with all its `headers`. OSError, ValueError or an error of urllib3 if that fails."""
+        """Send the request with `headers`. OSError, ValueError or an error of urllib3 if that fails."""
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self._pool = pool
         self._silence = 0.0
-        self._buffer = b""  # what came, and was not understood yet
+        self._buffer = b""  # bytes received and not parsed yet
         self._body: _Chunks | _Length | _UntilClosed | None = None
         lines = [f"GET {target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
         request = "\r\n".join([*lines, "", ""]).encode("latin-1")
@@ -59,7 +59,7 @@ class Stream:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the connection back if the answer was read to its end."""
+        """Return the connection to the pool if the whole answer was read."""
         if self._body and self._body.ended and self._body.keeps:
             self._sock.settimeout(_SECONDS)
             connections.give_back(self._pool, self._connection)
@@ -67,14 +67,14 @@ class Stream:
             self._connection.close()
 
     async def begin(self, seconds: float) -> None:
-        """Wait until status and headers have come.
+        """Wait for status and headers.
 
         Args:
-            seconds: Longest silence, now and while the body comes.
+            seconds: Read timeout, for the headers and for each part of the body.
 
         Raises:
-            ApiError: It broke off.
-            SilentError: Nothing came for so long.
+            ApiError: The connection broke.
+            SilentError: No data for `seconds`.
         """
         self._silence = seconds
         while self._body is None:
@@ -89,7 +89,7 @@ class Stream:
                 raise ApiError("the answer broke off: it has no end of its headers")
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes. ApiError if it breaks off, SilentError if nothing comes for too long."""
+        """Yield the body as it arrives. ApiError if it breaks off, SilentError after the read timeout."""
         assert self._body, "it has begun"
         number = 0
         while not self._body.ended:
@@ -103,12 +103,12 @@ class Stream:
                 await pause(0)
 
     def close(self) -> None:
-        """Break off, from any thread: who reads meets an ApiError or the end."""
-        with contextlib.suppress(OSError):  # SSLSocket's own would hand what has come undecrypted to who reads
+        """Break the connection, from any thread: the reader gets an ApiError or the end."""
+        with contextlib.suppress(OSError):  # SSLSocket.shutdown would give undecrypted data to the reader
             socket.socket.shutdown(self._below, socket.SHUT_RDWR)
 
     async def _next(self) -> bytes:
-        """Wait for what comes next; empty if that is the connection's end."""
+        """Wait for the next bytes; empty = the connection ended."""
         while True:
             try:
                 return self._sock.recv(_PART) or b""  # urllib3's TLS returns 0 at the end
@@ -120,16 +120,16 @@ class Stream:
                 raise SilentError("the answer stopped coming")
 
     def _understand(self, head: bytes) -> None:
-        found = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more
-        found.begin()
-        self.status, self.headers = found.status, urllib3.HTTPHeaderDict(found.headers.items())
-        if found.chunked:
+        response = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more
+        response.begin()
+        self.status, self.headers = response.status, urllib3.HTTPHeaderDict(response.headers.items())
+        if response.chunked:
             self._body = _Chunks()
-        elif found.length is not None:
-            self._body = _Length(found.length)
+        elif response.length is not None:
+            self._body = _Length(response.length)
         else:
             self._body = _UntilClosed()
-        self._body.keeps &= not found.will_close
+        self._body.keeps &= not response.will_close
 
 
 @contextlib.contextmanager
@@ -141,7 +141,7 @@ def _broken() -> Iterator[None]:
 
 
 class _Head:
-    """Stands where `HTTPResponse` expects a socket: status and headers have come whole."""
+    """Replaces the socket that `HTTPResponse` expects: it holds the complete status line and headers."""
 
     def __init__(self, head: bytes) -> None:
         self._head = head
@@ -151,7 +151,7 @@ class _Head:
 
 
 class _Length:
-    """A body of a length that was told."""
+    """A body with a Content-Length."""
 
     keeps: bool = True  # whether the connection can be used again
 
@@ -191,11 +191,11 @@ class _Chunks:
         self.ended = False
         self._buffer = bytearray()
         self._left = 0  # bytes of the chunk
-        self._behind = False  # between a chunk and the next one's size
+        self._behind = False  # between a chunk and the size of the next
         self._trailer = False
 
     def feed(self, came: bytes) -> bytes:
-        """Take the next bytes; return those of the chunks. ValueError if they are no chunks."""
+        """Take the next bytes; return the data of the chunks. ValueError if they are not chunks."""
         if not came:
             raise ValueError("its last chunk is missing")
         self._buffer += came

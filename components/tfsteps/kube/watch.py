@@ -1,4 +1,4 @@
-"""List-watch: what some objects are now, and every change from then on, for hours, whatever happens in between."""
+"""List-watch: lists objects, then reports each change, for hours, through outages and refusals."""
 
 import random
 import time
@@ -12,23 +12,23 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, SilentError, Stopped, UnexpectedAnswerError
 from tfsteps.kube.http_client import checked
 
-_WATCH_SECONDS = 3300  # how long the server keeps a watch open; then everything is listed again, as a safety net
-_QUIET_SECONDS = 150.0  # bookmarks come once a minute: longer silence means that nobody is there
+_WATCH_SECONDS = 3300  # how long the server keeps a watch open; then all objects are listed again
+_QUIET_SECONDS = 150.0  # bookmarks come once a minute: a longer silence means a dead connection
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 _LONGEST_EVENT = 1 << 24
-_LONG_SECONDS = 30.0  # a watch that lasted so long was a good one, however it ended
+_LONG_SECONDS = 30.0  # a watch that lasted this long was a success, however it ended
 _BOOKMARKS = {"allowWatchBookmarks": "true"}
 _DENIED = {401, 403, 404, 405}
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """Everything that is selected, at this moment. What was seen before and is not among `items` is gone."""
+    """All selected objects, now. An object seen before that is not in `items` is gone."""
 
     items: list[dict[str, Any]]
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """One object is new, or has changed."""
+    """One object was created or changed."""
 
     item: dict[str, Any]
 
@@ -40,12 +40,12 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Nothing can be seen (any more): the last thing that a watch reports.
+    """The objects cannot be watched (any more). A watch reports this last.
 
     Attributes:
-        error: Why.
+        error: The reason.
         status: The HTTP status; 0 = the watch itself failed.
-        retryable: Whether another try may help: it was allowed before, or something else than the API server answered.
+        retryable: Whether a retry may help: it was allowed before, or another program answered instead of the server.
     """
 
     error: str
@@ -57,15 +57,16 @@ Seen = Listed | Changed | Deleted | Refused
 
 
 class Watch:
-    """A list-watch of `resource` in `namespace`, in a thread of its own.
+    """A list-watch of `resource` in `namespace`, in its own thread.
 
-    An outage is waited out, with pauses that grow to half a minute and begin anew after a good stretch. A refusal, or
-    an answer that is not the API server's, is waited out for `api.patience`. Where only the watch is refused, the lists
-    between tell what changes. Once `api.stopping` is set it ends with what comes next: a bookmark, within a minute.
+    During an outage it retries for ever, with pauses that grow to 30 seconds and are reset after a long watch. After a
+    refusal, or an answer that is not the API server's, it retries for `api.patience` seconds. If only watching is
+    refused, repeated lists show the changes. Once `api.stopping` is set, it ends at its next event: a bookmark comes
+    within a minute.
 
     Attributes:
-        failing_since: Since when nothing can be seen, by the monotonic clock; None = it can.
-        error: What failed last; empty = nothing has.
+        failing_since: When requests began to fail, by the monotonic clock; None = they succeed.
+        error: The last failure; empty = none.
     """
 
     def __init__(
@@ -79,15 +80,15 @@ class Watch:
         believe_first_refusal: bool = False,
         **selectors: str,
     ) -> None:
-        """Begin.
+        """Start the watch.
 
         Args:
             api: The cluster.
-            resource: What to watch.
-            namespace: Where.
+            resource: The kind of the objects.
+            namespace: The namespace.
             put: Takes each event, in the watch's thread. While it blocks, the watch waits.
-            sought: Name and uid of an object that is reported to be gone only once a GET has confirmed it.
-            believe_first_refusal: Do not wait if looking is refused before anything was seen.
+            sought: Name and uid of an object that is reported as gone only after a GET confirms it.
+            believe_first_refusal: Do not retry if the first list is refused.
             selectors: `fieldSelector` and `labelSelector`.
         """
         self.failing_since: float | None = None
@@ -105,7 +106,7 @@ class Watch:
 
     @property
     def connected(self) -> bool:
-        """Whether the server answers: what was listed is known, and no request has failed since."""
+        """Whether the objects were listed and no request has failed since."""
         return self._listed and self.failing_since is None
 
     def _run(self) -> None:
@@ -124,7 +125,7 @@ class Watch:
         self._put(Refused(f"the watch on {self._resource.plural} failed ({why}); report this", 0))
 
     def _refusal(self, error: ApiError) -> Refused | None:
-        """Note a failure; return the end of the watch if it has lasted for too long. An outage never does."""
+        """Note a failure; return the end of the watch if it lasts too long. An outage never ends the watch."""
         now = time.monotonic()
         self.failing_since, self.error = self.failing_since or now, str(error)
         if error.unavailable and not (error.transient or isinstance(error, UnexpectedAnswerError)):
@@ -137,7 +138,7 @@ class Watch:
         return Refused(str(error), error.status) if lasted else None
 
     def _look(self) -> None:
-        """List, and follow every change until all is to be listed again."""
+        """List, then follow the changes until the next list is due."""
         version = self._list()
         while version and not self._api.stopping.is_set():
             began = time.monotonic()
@@ -151,23 +152,23 @@ class Watch:
                 self._api.stopping.wait(next(self._pauses))
 
     def _list(self) -> str:
-        """Say what is there, and return the version of that list."""
-        found = self._api.list(self._resource, self._namespace, once=True, **self._selectors)
-        items = found["items"] or []
+        """Report all objects, and return the resourceVersion of the list."""
+        listing = self._api.list(self._resource, self._namespace, once=True, **self._selectors)
+        items = listing["items"] or []
         if self._sought and self._sought[1] not in [item["metadata"]["uid"] for item in items]:
             self._confirm_gone()
         self.failing_since, self._refused_since, self._listed = None, None, True
         self._put(Listed(items))
-        return str(found["metadata"]["resourceVersion"])
+        return str(listing["metadata"]["resourceVersion"])
 
     def _confirm_gone(self) -> None:
-        """Return if the object that is sought is gone. ApiError if it is there, or nobody knows: look again then."""
+        """Return if the `sought` object is gone. ApiError if it exists or if that is not known; then list again."""
         name, uid = self._sought or ("", "")
         if not self._api.gone(self._resource, self._namespace, name, uid):
             raise ApiError(f"{self._resource.kind} {name} is there, but is not listed")
 
     def _follow(self, version: str) -> str:
-        """Say every change since `version`; return the version to go on from, empty to list again, or to end."""
+        """Report each change since `version`. Return the version to continue from; empty = list again, or end."""
         whole = _WATCH_SECONDS * random.uniform(0.9, 1.1)  # noqa: S311  spreads launchers, no secret
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": f"{whole:.0f}", **_BOOKMARKS}
         quiet = whole + _QUIET_SECONDS if self._bookmarks is False else _QUIET_SECONDS
@@ -180,17 +181,17 @@ class Watch:
                     if self._api.stopping.is_set():
                         return ""
             except SilentError:
-                self._bookmarks = bool(self._bookmarks)  # an old server may have had nothing to say
+                self._bookmarks = bool(self._bookmarks)  # a server without bookmarks may have had no events
                 raise
             if response.rest:
                 raise ApiError("the watch was cut in the middle of an event")
         lasted = time.monotonic() - began
-        # at once, and without an event: something else than the API server may have answered
+        # it ended at once, without an event: another program may have answered instead of the API server
         nothing = version == first and lasted < _LONG_SECONDS
         return "" if nothing or lasted > 0.9 * whole else version
 
     def _event(self, line: bytes) -> str:
-        """Say one change, and return its version."""
+        """Report one change, and return its resourceVersion."""
         event = checked(f"watch {self._resource.plural}", line, answers.an_event(self._resource))
         kind, item = event["type"], event["object"]
         match kind:
@@ -202,7 +203,7 @@ class Watch:
                 self._put(Deleted(item))
             case "BOOKMARK":
                 self._bookmarks = True
-            case _:  # ERROR, with a Status: 410 when our version is too old
+            case _:  # ERROR, with a Status: 410 = the version is too old
                 raise ApiError(item.get("message", kind), item.get("code", 0), item.get("reason", ""))
         return str(item["metadata"]["resourceVersion"])
 

@@ -175,7 +175,7 @@ def _fitting() -> str:
         choice = discovery.choose(client.Api(access.find()), registry.discoverable())
     except access.AccessError as error:
         choice = discovery.Choice(discovery.DEFAULT, str(error))
-    Printer().say(f"job system {choice.said('the input `system`')}")
+    Printer().say(f"job system {choice.sentence('the input `system`')}")
     return choice.system
 
 

@@ -1,4 +1,4 @@
-"""What `launch` sees of a job system: one small protocol, and the events that come out of it."""
+"""The protocol between `launch` and a job system."""
 
 import enum
 import pathlib
@@ -17,9 +17,9 @@ OnEnd = Literal["keep", "delete_pods", "delete"]
 class Cause(enum.StrEnum):
     """Why a job is being stopped."""
 
-    CANCELLED = "cancelled"  # the user or the engine wants it gone
-    DEADLINE = "deadline"  # one of ours passed
-    LAUNCHER = "launcher"  # the launcher itself fails; nothing may be left behind
+    CANCELLED = "cancelled"  # the user or the engine stops it
+    DEADLINE = "deadline"  # a deadline of tfsteps passed
+    LAUNCHER = "launcher"  # the launcher failed; nothing may be left running
 
 
 class Handle(Protocol):
@@ -32,36 +32,36 @@ class Handle(Protocol):
     """When the job was created, in seconds since the epoch."""
 
     warnings: list[str]
-    """What was found out since the start and people should know."""
+    """Warnings for the user since the start."""
 
     tensorboard_url: str
-    """Of the job system's own TensorBoard, once the job has ended; empty = there is none."""
+    """URL of the job system's own TensorBoard, once the job has ended; empty = there is none."""
 
     @property
     def age(self) -> float:
-        """Seconds that the job existed before it was followed, by the job system's own clock; 0 = new or not known."""
+        """Age of the job in seconds when following began, by the job system's clock; 0 = new or not known."""
 
     def events(self) -> Iterator[Event]:
-        """Yield what happens, in order, until a JobChanged to a terminal state, which is the last."""
+        """Yield events in order. The last is a JobChanged to a terminal state."""
 
     def stop(self, cause: Cause) -> None:
-        """Begin to end the job and return at once; `events()` goes on. Safe in a signal handler, and again."""
+        """Begin to end the job and return at once; `events()` continues. Safe in a signal handler; may be repeated."""
 
     def read_folder(self, folder: str, program: Sequence[str]) -> Any:
-        """Run a program that reads `folder` where the volumes of the ended job are, and return the JSON that it prints.
+        """Run a program that reads `folder` on the volumes of the ended job, and return the JSON that it prints.
 
-        None where no other place sees more of that folder than this process. `stop` ends it.
+        None if no other place can read more of that folder than this process. `stop` ends the program.
 
         Args:
-            folder: Of the job's, which this process does not see.
+            folder: A folder of the job that this process does not see.
             program: Arguments of a Python interpreter that has tfsteps.
 
         Raises:
-            LaunchError: Why it could not be run, and what to do.
+            LaunchError: The program could not run; the message says why, and what to do.
         """
 
     def remove(self, what: Literal["pods", "job"]) -> None:
-        """Remove what the ended job left: its pods or processes, or all of it. Does nothing where nothing is left.
+        """Remove the pods or processes of the ended job, or all of the job. Does nothing if nothing is left.
 
         Raises:
             LaunchError: Something could not be removed.
@@ -69,15 +69,15 @@ class Handle(Protocol):
 
 
 class Note(enum.StrEnum):
-    """What a launcher leaves on a job for the steps that come after it."""
+    """What a launcher records on a job for later steps."""
 
     DETACHED = "detached"  # it is left running for a `wait` step
-    FOLLOWED = "followed"  # this step follows it from now on, in place of the one that launched it
+    FOLLOWED = "followed"  # this step follows it from now on, instead of the step that launched it
     REPORTED = "reported"  # its end was reported: the next launcher of the task makes a new attempt if it failed
 
 
 REPORT_SECONDS = 15.0
-"""How long `Note.REPORTED` is tried: the step has written its outputs, and waits for nothing else."""
+"""How long `Note.REPORTED` is retried: the step has written its outputs and waits only for this."""
 
 
 class System(Protocol):
@@ -85,23 +85,23 @@ class System(Protocol):
 
     name: str
     outlives_launcher: bool
-    """Whether jobs go on when the process that started them ends."""
+    """Whether jobs continue after the process that started them ends."""
 
     def attempt(self, run: str, task: str) -> int:
-        """Return the number of the attempt that a launcher of this task is to make now.
+        """Return the number of the attempt that a launcher of this task makes now.
 
         Raises:
-            LaunchError: Whoever knows cannot be asked.
+            LaunchError: The job system does not answer.
         """
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what makes `job` impossible here, found before anything is created."""
+        """Return why `job` cannot run on this system, without creating anything."""
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each thing in `job` that has no effect here."""
+        """Return a sentence for each field of `job` that has no effect on this system."""
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
-        """Return the folders of an attempt, as its replicas see them; relative paths of the job start from `here`."""
+        """Return the folders of an attempt, as its replicas see them; relative paths start from `base_dir`."""
 
     def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
         """Return what `start` would create, as plain objects. Creates nothing."""
@@ -110,28 +110,28 @@ class System(Protocol):
         """Create the job, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:
-            LaunchError: It could not be created; nothing is left of it.
-            StoppedError: `give_up` was called meanwhile, or before, and the job system did not answer.
+            LaunchError: The job could not be created; nothing is left of it.
+            StoppedError: `give_up` was called before or during the call, and the job system did not answer.
         """
 
     def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
-        """Note on a job how its launcher leaves it; does nothing where the job is gone, or the system needs no notes.
+        """Record a note on a job. Does nothing if the job is gone, or if the system needs no notes.
 
         Args:
             job: What was started.
             name: The handle's name.
             uid: Its uid.
-            note: What to note.
+            note: The note.
 
         Raises:
-            LaunchError: It could not be noted.
+            LaunchError: The note could not be recorded.
         """
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> Handle:
-        """Return the job that a `start` has created, so that it can be followed from another process. Creates nothing.
+        """Return a job that `start` created in another process, to follow it. Creates nothing.
 
-        Only where jobs outlive their launcher. A job that is gone, or another one of that name, is found out by
-        `events()`, which says `lost` then.
+        Only for systems whose jobs outlive their launcher. If the job is gone or was replaced, `events()` reports
+        `lost`.
 
         Args:
             job: What was started.
@@ -144,39 +144,39 @@ class System(Protocol):
         """
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
-        """Remove what the jobs of a run left, and return the names of those that something was removed of.
+        """Clean up the jobs of a run, and return the names of the jobs of which something was removed.
 
-        Unfinished jobs are stopped and removed. To ended ones the clean-up policy is applied. What is gone already,
-        or going, is left alone: done again, it removes nothing.
+        Unfinished jobs are stopped and removed. The clean-up policy is applied to ended jobs. Objects that are gone or
+        being deleted are skipped: a second call removes nothing.
 
         Args:
-            identity: The finalizer's own.
-            scope: siblings = the jobs of the steps whose end the finalizer is for: below the node of its hook or exit
-                handler, else of those beside it that have ended. run = all jobs of the run.
+            identity: The finalizer's.
+            scope: siblings = the jobs of the steps that the finalizer belongs to: those below the node of its hook or
+                exit handler, else the ended steps beside it. run = all jobs of the run.
             on_end: The policy; None = each job's own.
 
         Raises:
-            LaunchError: They cannot be looked for, or one of them not removed.
+            LaunchError: The jobs cannot be listed, or one cannot be removed.
         """
 
     def give_up(self) -> None:
-        """Make a `start` that is under way, or comes, end soon if it is not answered. Safe in a signal handler."""
+        """End a running or later `start` soon if the system does not answer. Safe in a signal handler."""
 
 
 class StoppedError(Exception):
-    """A `start` was given up, and nothing is left of the job as far as could be seen; the message says how far."""
+    """A `start` was stopped. The message says whether the job may have been created."""
 
 
 class LaunchError(Exception):
-    """A job system could not do what was asked; the message says what to do.
+    """A job system refused or failed; the message says what to do.
 
     Attributes:
-        retryable: True: the platform's fault, the same call may work later. False: the caller must change something.
-        created: Whether the job had been created, or adopted, before: it may go on.
+        retryable: True: a fault of the platform; a retry may succeed. False: the caller must change something.
+        created: Whether the job was created or adopted before the error: it may continue.
     """
 
     def __init__(self, message: str, *, retryable: bool) -> None:
         """Keep `retryable` beside the message."""
         self.retryable = retryable
-        self.created = False  # `lifecycle` knows
+        self.created = False  # `lifecycle` sets it
         super().__init__(message)

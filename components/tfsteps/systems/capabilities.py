@@ -1,4 +1,4 @@
-"""What a job system does about each feature that a job may ask for: the refusal, the warning and the row of the docs.
+"""How a job system handles each feature that a job can use: the refusal, the warning and the row of the docs.
 
 docs/systems/features.md is generated from the same objects, and `problems` and `warnings` are what a job is checked by,
 so that the page and the product cannot differ.
@@ -14,7 +14,7 @@ from tfsteps.systems.features import FEATURES, Use, Uses
 
 
 class Level(enum.StrEnum):
-    """Who provides a feature."""
+    """The provider of a feature."""
 
     NATIVE = "native"
     DONE = "done by tfsteps"
@@ -23,13 +23,13 @@ class Level(enum.StrEnum):
 
 
 class Capability(msgspec.Struct, frozen=True):
-    """How one job system has one feature.
+    """How one job system handles one feature.
 
     Attributes:
         level: Who provides it.
-        note: Native: the system's own word for it. Done: how. Refused and unused: why.
-        fix: Refused: what to do. Unused: what to do in its place; empty = nothing.
-        uses: Finds the fields that are refused or unused; None = all that ask for the feature.
+        note: Native: the system's own name for it. Done: how. Refused and unused: why.
+        fix: Refused: what to do. Unused: what to do instead; empty = nothing.
+        uses: Finds the fields that are refused or unused; None = all that use the feature.
     """
 
     level: Level
@@ -49,7 +49,7 @@ def done(note: str) -> Capability:
 
 
 def refused(reason: str, fix: str, uses: Uses | None = None) -> Capability:
-    """Return a capability that is not supported: a job that asks for it is refused with the reason and the fix."""
+    """Return a capability that is not supported: a job that uses it is refused with the reason and the fix."""
     return Capability(Level.REFUSED, reason, fix, uses)
 
 
@@ -59,7 +59,7 @@ def unused(reason: str, fix: str = "", uses: Uses | None = None) -> Capability:
 
 
 def problems(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[Problem]:
-    """Return a problem for each field of a job that asks for what a job system refuses."""
+    """Return a problem for each field of a job that a job system refuses."""
     return [
         Problem(
             path=use.path,
@@ -83,7 +83,7 @@ def warnings(job: TrainingJob, capabilities: Mapping[str, Capability]) -> list[s
 
 
 def no_effect(uses: Iterable[Use], reason: str, fix: str = "") -> list[str]:
-    """Return the warning that fields have no effect; empty where there are none."""
+    """Return the warning that fields have no effect; empty if there are none."""
     names = [f"`{dotted(use.path)}`" for use in uses]
     verb = "have" if names[1:] else "has"
     return [f"{', '.join(names)} {verb} no effect: {reason}.{fix and f' {fix}.'}"] if names else []

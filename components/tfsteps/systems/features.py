@@ -1,4 +1,4 @@
-"""What a job may ask for, and where it asks. What each job system does about it: its own `capabilities.py`."""
+"""The features that a job can use, and the fields for them. Each job system's `capabilities.py` says how it reacts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from tfsteps.spec.types import Roles
 
 
 class Use(NamedTuple):
-    """One field by which a job asks for a feature.
+    """One field of a job that uses a feature.
 
     Attributes:
         path: The field.
-        value: Its value as a message shows it; empty = it is too long, or says nothing.
+        value: Its value for messages; empty = too long or not helpful.
     """
 
     path: Path
@@ -23,11 +23,11 @@ class Use(NamedTuple):
 
 
 Uses = Callable[[TrainingJob], Iterable[Use]]
-"""Returns the fields of a job that ask for a feature, in the order of the job."""
+"""Returns the fields of a job that use a feature, in the order of the job."""
 
 
 def job_and_roles(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
-    """Yield the job, then each role: what describes replicas can be set in both."""
+    """Yield the job, then each role: fields of replicas can be set in both."""
     yield (), job
     for name, role in job.roles.items():
         yield ("roles", name), role
@@ -39,7 +39,7 @@ def fields(*names: str, of_job: bool = True, of_roles: bool = True) -> Uses:
     Args:
         names: Dotted below the job or a role, such as `resources.gpu`.
         of_job: Look at the job's own fields.
-        of_roles: Look at the fields of roles, as far as a role has them.
+        of_roles: Look at the fields of roles; a field that roles do not have is skipped.
     """
 
     def find(job: TrainingJob) -> Iterator[Use]:
@@ -51,7 +51,7 @@ def fields(*names: str, of_job: bool = True, of_roles: bool = True) -> Uses:
 
 
 def restarts(policy: str) -> Uses:
-    """Return a function that finds where the roles have that restart policy from: the job, or the role itself."""
+    """Return a function that finds the fields that set this restart policy for the roles: the job's or the role's."""
     return lambda job: {
         Use(("roles", name, "restart") if role.restart else ("restart",), shown(policy)): name
         for name, role in job.roles.items()
@@ -86,7 +86,7 @@ _UNSET = TrainingJob(name="", roles=Roles())
 
 
 def _set_field(path: Path, part: Any, names: Sequence[str]) -> Iterator[Use]:
-    """Yield the field if it is set: where it has its default, nobody asks for anything."""
+    """Yield the field if its value is not the default."""
     name, *below = names
     value = getattr(part, name, None)
     if below and value is not None:
@@ -103,13 +103,13 @@ def _text(name: str, value: object) -> str:
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """Something that a job may ask for.
+    """A feature that a job can use.
 
     Attributes:
-        title: What it is, as a user calls it.
-        job: Fields of a job file that ask for it, as an example; empty = no field does, every job has it, or a command.
-        uses: Finds the fields that ask for it.
-        refusal: What is wrong with such a field where a job system refuses it; the reason follows.
+        title: The user's name for it.
+        job: Fields of a job file that use it, as an example; empty = every job, or a command, uses it.
+        uses: Finds the fields that use it.
+        refusal: The problem with such a field if a job system refuses it; the reason follows.
     """
 
     title: str

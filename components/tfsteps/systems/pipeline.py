@@ -1,4 +1,4 @@
-"""What a job system asks of the pipeline whose step launches its job. The engines implement it."""
+"""The interface of a pipeline for a job system whose job one of its steps launches. The engines implement it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
 
 
 class PipelineContext(Protocol):
-    """The run of a pipeline, seen from the pod of one of its steps."""
+    """The run of a pipeline, for the pod of one of its steps."""
 
     owner: Mapping[str, Any]
-    """OwnerReference to the object that the engine runs the pipeline as: whoever deletes that deletes the job."""
+    """OwnerReference to the engine's object of the run: its deletion deletes the job."""
 
     step: str
     """The step whose pods launch or follow the job, the same over its retries and unique in the run."""
 
     terminating: bool
-    """Whether the run is known to be ending: its jobs are to end, too."""
+    """Whether the run is known to be ending: then its jobs must end, too."""
 
     recreates_pod: bool
-    """Whether the engine certainly makes another pod for the step if this one is evicted or deleted."""
+    """Whether the engine certainly creates another pod for the step if this one is evicted or deleted."""
 
     pending: bool
-    """Whether the engine has not seen this pod run yet: it may make another one if this one is lost now."""
+    """Whether the engine has not seen this pod run yet: it may create another if this one is lost now."""
 
     warnings: list[str]
-    """What the launcher may not look at."""
+    """Warnings about missing permissions to read the run."""
 
     failure: str
     """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""
@@ -50,18 +50,18 @@ FindPipeline = Callable[["Api", Mapping[str, Any]], PipelineContext | None]
 
 @runtime_checkable
 class PipelineMember(Protocol):
-    """A job system whose jobs belong to the pipeline whose step launches them."""
+    """A job system whose jobs belong to the pipeline that launches them."""
 
     def join_pipeline(self, find: FindPipeline) -> None:
-        """Look for that pipeline by `find`, when it is first needed."""
+        """Use `find` to find the pipeline, when it is first needed."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a job comes from, by the names that people know. Empty = none.
+    """The origin of a job, by the names that users know. Empty = none.
 
     Attributes:
-        workflow: The name of the object that the engine runs its pipeline as.
-        task: The task's name in the pipeline, if the replicas are told another one.
+        workflow: The name of the engine's object of the run.
+        task: The task's name in the pipeline, if the replicas' variables have another.
     """
 
     workflow: str = ""
@@ -80,8 +80,8 @@ def next_attempt(last: int, state: State, pipeline: PipelineContext | None, *, r
 
     Args:
         last: The number of the task's last attempt.
-        state: Of its job.
-        pipeline: The launcher's pipeline; None = it is in none.
+        state: The state of its job.
+        pipeline: The launcher's pipeline; None = no pipeline.
         reported: Whether a launcher has reported the end of that job.
     """
     repeated = state is State.SUCCEEDED and pipeline is not None

@@ -1,4 +1,4 @@
-"""What a package declares about the job system that it adds; docs/contribute/job-system.md shows an example."""
+"""The declaration of a job system by a package; docs/contribute/job-system.md shows an example."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,20 +19,20 @@ Hold = Callable[[TrainingJob, Mapping[RoleName, Sequence[str]]], TrainingJob]
 
 
 class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """One job system. What is expensive to import is returned by a function: each command loads all plugins.
+    """One job system. Functions return what is expensive to import, because each command loads all plugins.
 
     Attributes:
-        name: What `--system` and the job file's `systems:` call it.
-        options: Type of what a job file may say below `systems: {<name>: ...}`: a frozen `msgspec.Struct`, its fields
+        name: Its name in `--system` and in the job file's `systems:`.
+        options: Type of the options below `systems: {<name>: ...}` in a job file: a frozen `msgspec.Struct`, its fields
             described under `Attributes`.
-        capabilities: For each name in `features.FEATURES` what the system does about it: what it refuses and warns of.
-        system: Returns the job system. Those on Kubernetes take `context` and `namespace`; empty = what is configured.
-        kinds: Returns the kinds of its job objects on Kubernetes; None = its jobs are no Kubernetes objects. The
-            janitor, the commands `runs`, `stop` and `pause`, and the manifests of permissions follow from them.
-        discovery_rank: Where nobody names a job system, a cluster gets the one with the lowest rank whose first kind
-            it serves; None = never chosen automatically.
-        hold: For `tfsteps debug --hold`: returns a job whose roles run the given commands by a mode of the system's
-            own; None = tfsteps replaces the commands itself.
+        capabilities: How the system handles each name in `features.FEATURES`: natively, by tfsteps, refused, or unused.
+        system: Returns the job system. Kubernetes systems take `context` and `namespace`; empty = the configured one.
+        kinds: Returns the kinds of its job objects on Kubernetes; None = its jobs are not Kubernetes objects. The
+            janitor, the commands `runs`, `stop` and `pause`, and the manifests of permissions use them.
+        discovery_rank: If no job system is named, the lowest rank whose first kind the cluster serves is chosen; None =
+            never chosen automatically.
+        hold: For `tfsteps debug --hold`: returns a job whose roles run the commands in a debug mode of the system;
+            None = tfsteps replaces the commands itself.
     """
 
     name: str

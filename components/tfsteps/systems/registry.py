@@ -33,13 +33,13 @@ def plugins() -> Mapping[str, SystemPlugin]:
     Raises:
         LaunchError: A package declares one that cannot be loaded, or whose name is taken.
     """
-    found = {name: _built_in(name) for name in NAMES}
+    by_name = {name: _built_in(name) for name in NAMES}
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         added = _load(entry)
-        if added.name in found:
+        if added.name in by_name:
             raise _refusal(entry, f"its job system's name {added.name!r} is taken")
-        found[added.name] = added
-    return found
+        by_name[added.name] = added
+    return by_name
 
 
 def available() -> list[str]:
@@ -52,8 +52,8 @@ def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> S
 
     Args:
         name: Of `available()`.
-        find_pipeline: Finds the pipeline that its jobs belong to; None = they belong to none.
-        where: `context` and `namespace`, for those `on_kubernetes`; empty = what is configured.
+        find_pipeline: Finds the pipeline of the jobs; None = no pipeline.
+        where: `context` and `namespace`, for systems `on_kubernetes`; empty = the configured one.
     """
     system = plugin(name).system(**where)
     if find_pipeline and isinstance(system, PipelineMember):
@@ -62,14 +62,14 @@ def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> S
 
 
 def on_kubernetes() -> list[str]:
-    """Return the names of those systems whose jobs are objects of a Kubernetes cluster."""
-    return [name for name, each in plugins().items() if each.kinds]
+    """Return the names of the systems whose jobs are Kubernetes objects."""
+    return [name for name, declared in plugins().items() if declared.kinds]
 
 
 def kinds_of(name: str) -> "list[JobKind]":
-    """Return the kinds of job object of the system called `name`: mostly one; none = it is not on Kubernetes."""
-    found = plugin(name).kinds
-    return found() if found else []
+    """Return the kinds of job object of the system called `name`: usually one; empty = it is not on Kubernetes."""
+    list_kinds = plugin(name).kinds
+    return list_kinds() if list_kinds else []
 
 
 def kinds() -> "list[JobKind]":
@@ -78,31 +78,33 @@ def kinds() -> "list[JobKind]":
 
 
 def discoverable() -> "dict[str, Resource]":
-    """Return what a cluster must serve for each job system that may be chosen automatically, the best first."""
-    ranks = {name: each.discovery_rank for name, each in plugins().items() if each.discovery_rank is not None}
+    """Return the resource that each automatically chosen job system needs, in order of `discovery_rank`."""
+    ranks = {
+        name: declared.discovery_rank for name, declared in plugins().items() if declared.discovery_rank is not None
+    }
     return {name: kinds_of(name)[0].resource for name in sorted(ranks, key=ranks.__getitem__)}
 
 
 def capabilities_of(name: str) -> Mapping[str, Capability]:
-    """Return what the job system called `name` can do, by the names of `FEATURES`."""
+    """Return the capabilities of the job system called `name`, by the names of `FEATURES`."""
     return plugin(name).capabilities
 
 
 def held(name: str, job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]) -> TrainingJob | None:
-    """Return a job whose roles run `commands` by a mode of the job system's own; None = it has none for that."""
+    """Return a job whose roles run `commands` in the system's debug mode; None = the system has no such mode."""
     hold = plugin(name).hold
     return hold(job, commands) if hold else None
 
 
 def options() -> Options:
     """Return the type of each system's options, for the parser."""
-    return {name: each.options for name, each in plugins().items()}
+    return {name: declared.options for name, declared in plugins().items()}
 
 
 def _built_in(name: str) -> SystemPlugin:
     module = importlib.import_module(f"tfsteps.systems.{name.replace('-', '_')}")
-    found: SystemPlugin = module.PLUGIN
-    return found
+    declared: SystemPlugin = module.PLUGIN
+    return declared
 
 
 def _load(entry: importlib.metadata.EntryPoint) -> SystemPlugin:

@@ -1,9 +1,9 @@
-"""What the end of one replica means for the others, where no operator decides it: local runs and HAI.
+"""When a replica is restarted, and which others with it, if no operator decides: local runs and HAI.
 
-The rules follow what TensorFlow was seen to do. MultiWorkerMirrored: no task can rejoin, so all that train start again,
-counted once. Parameter servers: only the one that ended; the chief too when it was a ps, for it cannot go on.
-Evaluators and TensorFlow 1's between-graph tasks: each for itself. `restart: always` restarts the decisive replica too,
-as Kubernetes does for the operators: the end of such a job is its backoff limit.
+The rules follow the observed behaviour of TensorFlow. MultiWorkerMirrored: no task can rejoin, so all training replicas
+restart together, counted once. Parameter servers: only the ended replica restarts; after the end of a ps, the chief
+restarts too, because it cannot continue. Evaluators and TensorFlow 1's between-graph tasks restart alone.
+`restart: always` also restarts the decisive replica, as Kubernetes does: such a job ends at its backoff limit.
 
 This file also runs on the ranks of HAI, on their Python, 3.7 or newer: standard library only.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Member = tuple[RoleName, int]  # the role and the index of a replica
 
 RETRYABLE_FROM = 128
-"""With `restart: exit_code`, a replica is restarted after codes from here on (ended by a signal), as a TFJob does."""
+"""With `restart: exit_code`, a replica restarts after this exit code or above (ended by a signal), as in a TFJob."""
 
 _TRAIN = ("chief", "worker")
 _LONGEST_DELAY = 30.0
@@ -30,12 +30,12 @@ class Decision(NamedTuple):
     """What follows from the end of a replica.
 
     Attributes:
-        action: wait = nothing; succeed and fail = the job has; restart = start `members` again, all at once when the
-            last of them has ended.
+        action: wait = nothing follows; succeed, fail = the job ends so; restart = restart `members`, all at once when
+            the last of them has ended.
         reason: Of a failure: one CamelCase word.
         message: Of a failure or a restart: one sentence without its full stop.
-        members: Who starts again.
-        delay: Seconds to wait before that.
+        members: The replicas to restart.
+        delay: Seconds to wait before the restart.
     """
 
     action: str
@@ -49,7 +49,7 @@ WAIT, SUCCEED = Decision("wait"), Decision("succeed")
 
 
 def restart_rules(job: TrainingJob) -> dict[str, Any]:
-    """Return what `RestartPolicy` must know of a job, as JSON can carry it."""
+    """Return the rules of a job for `RestartPolicy`, as JSON values."""
     return {
         "strategy": job.effective_strategy,
         "success": job.success,
@@ -62,30 +62,30 @@ def restart_rules(job: TrainingJob) -> dict[str, Any]:
 
 
 class RestartPolicy:
-    """Judges the end of replicas, and counts restarts.
+    """Decides what follows from the end of a replica, and counts restarts.
 
     Attributes:
         members: All replicas, in the order chief, worker, ps, evaluator.
-        trainers: Those that train.
-        decisive: The one whose end is the job's.
+        trainers: The replicas that train.
+        decisive: The replica whose end is the job's end.
     """
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Start with no restart used. `rules` are those that `restart_rules` returns."""
+        """Create the policy with no restart used. `rules` are the result of `restart_rules`."""
         self._strategy, self._success, self._backoff = rules["strategy"], rules["success"], rules["backoff"]
         self._roles = rules["roles"]
         self.members: list[Member] = [(name, i) for name, role in self._roles.items() for i in range(role["replicas"])]
         self.trainers = frozenset(member for member in self.members if member[0] in _TRAIN)
         self.decisive: Member = ("chief" if "chief" in self._roles else "worker", 0)
-        self._used: dict[str | None, int] = {}  # restarts, by role with a limit of its own; None = the shared limit
+        self._used: dict[str | None, int] = {}  # restarts, by role if it has a limit; None = the shared limit
 
     def judge(self, ended: Member, exit_code: int, succeeded: Collection[Member], reason: str = "") -> Decision:
-        """Decide what follows from the end of a replica that was not asked to end.
+        """Decide what follows from the end of a replica that was not stopped on request.
 
         Args:
             ended: The replica.
-            exit_code: As a shell counts.
-            succeeded: All that have succeeded by now.
+            exit_code: As in a shell: 128 + n for signal n.
+            succeeded: The replicas that have succeeded so far.
             reason: Why it failed: PeerLost = because another replica did; empty = not known.
         """
         what = "{}-{} ended with exit code {}".format(*ended, exit_code)
@@ -108,8 +108,8 @@ class RestartPolicy:
         return WAIT
 
     def _restart(self, ended: Member, what: str) -> Decision:
-        own = self._roles[ended[0]]["limit"]
-        account, limit = (ended[0], own) if own is not None else (None, self._backoff)
+        role_limit = self._roles[ended[0]]["limit"]
+        account, limit = (ended[0], role_limit) if role_limit is not None else (None, self._backoff)
         used = self._used.get(account, 0)
         if used >= limit:
             return Decision("fail", "BackoffLimitExceeded", f"{what} after {used} of {limit} restarts")
@@ -118,7 +118,7 @@ class RestartPolicy:
         return Decision("restart", "", message, self._with(ended), delay(sum(self._used.values())))
 
     def _with(self, ended: Member) -> frozenset[Member]:
-        """Return which replicas have to start again when `ended` does."""
+        """Return which replicas restart together with `ended`."""
         if self._strategy == "multi_worker_mirrored" and ended in self.trainers:
             return self.trainers
         if self._strategy == "parameter_server" and ended[0] == "ps":

@@ -23,7 +23,7 @@ class StopController:
         Args:
             send: Asks the platform once, by the client that it gets, and returns why it denies that; empty = it does
                 not, or has not answered.
-            what: Begins the error: `TFJob ml/mnist goes on, for it could not be deleted`.
+            what: Begins the error: `TFJob ml/mnist continues: it could not be deleted`.
             denied_seconds: For how long a denied stop is retried, by its cause: permissions may come late.
         """
         self.cause: Cause | None = None

@@ -185,7 +185,7 @@ PLUGINS = {
     "one that prints a list": (prints(f'["{SECRET}"]'), "the plugin printed no ExecCredential"),
     "one that prints another kind": (
         prints('{"apiVersion": "v1", "kind": "Secret", "status": {"token": "s3cr3t-t0ken"}}'),
-        f"the plugin does not speak {V1}; correct `apiVersion`",
+        f"the plugin does not support {V1}; correct `apiVersion`",
     ),
     "one whose token is a number": (
         prints(f'{{"apiVersion": "{V1}", "kind": "ExecCredential", "status": {{"token": 5}}}}'),

@@ -51,7 +51,7 @@ def search(position, data):
     position.begin_search()
     for block, continued in Splitter().blocks([data]):
         position.search(block, continued=continued)
-    return position.found()
+    return position.end_search()
 
 
 def written(rng):

@@ -142,7 +142,7 @@ def _fitting(place: Place, *, dry_run: bool) -> str:
     else:
         with cluster(place) as runs:
             choice = discovery.choose(runs.api, registry.discoverable())
-    say(f"job system {choice.said('--system NAME')}")
+    say(f"job system {choice.sentence('--system NAME')}")
     return choice.system
 
 

@@ -1,4 +1,4 @@
-"""Where HAI Platform is, and as whom: a mounted Secret, the environment, or the file of its own client."""
+"""The address of HAI Platform and its token, from a mounted Secret, the environment, or the client's file."""
 
 import os
 import pathlib
@@ -42,16 +42,16 @@ def _variable(*names: str) -> str:
     return next(filter(None, map(os.environ.get, names)), "")
 
 
-def _token(given: str) -> Token:
+def _token(token: str) -> Token:
     if name := os.environ.get(TOKEN_FILE):
         file = pathlib.Path(name)
         if not file.is_file():
             raise AccessError(f"{TOKEN_FILE} names {file}, which is not there; mount the Secret with the token")
         return lambda _refused: file.read_text().strip()
-    if not given:
+    if not token:
         where = f"set {TOKEN} or {LAUNCHER_TOKEN}, or {TOKEN_FILE} to a file with it, or `token` in {_path()}"
         raise AccessError(f"there is no token for HAI; {where}")
-    return lambda _refused: given
+    return lambda _refused: token
 
 
 def _url(text: str) -> str:
@@ -68,12 +68,12 @@ def _path() -> pathlib.Path:
 
 
 def _client_file() -> dict[str, Any]:
-    import yaml  # noqa: PLC0415  where all is in the environment nothing is to be read
+    import yaml  # noqa: PLC0415  not needed if the environment has everything
 
     try:
-        found = yaml.safe_load(_path().read_text())
+        config = yaml.safe_load(_path().read_text())
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:  # whose text may hold the token
         raise AccessError(f"{_path()} cannot be read ({type(error).__name__}); write url and token there") from None
-    return dict(found) if isinstance(found, dict) else {}
+    return dict(config) if isinstance(config, dict) else {}

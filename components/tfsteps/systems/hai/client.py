@@ -1,4 +1,4 @@
-"""Requests to HAI Platform: each a POST, arguments in the query, and an answer that says itself whether it is one."""
+"""Requests to HAI Platform: POST requests with arguments in the query; the answer has a field `success`."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
@@ -18,11 +18,11 @@ Op = Literal["stop", "succeed", "fail", "suspend"]
 Task = Mapping[str, Any]
 
 _READ_SECONDS = 10.0
-_DONE = (1, 2)  # what the platform's own client takes for a success
+_DONE = (1, 2)  # values of `success` that the platform's own client accepts
 _PAGE = 100
-_SHOWN = 300  # characters of the platform's own words
-_NO_TASK = "no task of user"  # begins what the platform says of a task that it does not know
-_NOT_FOUND, _TIMEOUT = 404, 408  # HAI itself answers neither: a proxy does, while servers behind it are replaced
+_SHOWN = 300  # characters of the platform's message
+_NO_TASK = "no task of user"  # start of the platform's message for an unknown task
+_NOT_FOUND, _TIMEOUT = 404, 408  # HAI itself sends neither: a proxy does, while its servers are replaced
 
 
 class _Pod(msgspec.Struct):
@@ -31,7 +31,7 @@ class _Pod(msgspec.Struct):
 
 
 class _Task(msgspec.Struct):
-    """What every task has that is believed."""
+    """The checked fields of a task."""
 
     chain_id: str
     name: str = msgspec.field(name="nb_name")
@@ -71,20 +71,20 @@ class _Log(msgspec.Struct):
 
 
 class RefusedError(ApiError):
-    """The platform understood, and says no: HTTP 200 with `success` 0."""
+    """The platform refused the request: HTTP 200 with `success` 0."""
 
 
 class Client(HttpClient):
-    """A client of one platform. Requests are tried again, and given up, as those to a Kubernetes API server are.
+    """A client of one platform. Requests are retried as those to a Kubernetes API server.
 
-    The token goes in the body, where the platform looks for it too, so that no proxy on the way writes it down.
+    The token is sent in the body, which the platform accepts too, so that no proxy logs it.
 
     Attributes:
         warnings: What the platform changed of the task that was created last; empty = nothing.
     """
 
     def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = _READ_SECONDS) -> None:
-        """Connect at the first request; each is tried again for `patience` seconds, and waits so long for an answer."""
+        """Connect at the first request; `patience` and `read_seconds` are as in `Api`."""
         super().__init__(access, patience, read_seconds)
         self.warnings: list[str] = []
 
@@ -93,19 +93,19 @@ class Client(HttpClient):
     def create_task(self, schema: Task) -> Task:
         """Create a task and return it as the platform does: its tags and chain_status are not filled in yet."""
         task = dict(self._post("/operating/task/create", {}, schema, an_answer(_Created))["task"])
-        asked, given = schema.get("priority"), task.get("priority")
-        if None not in (asked, given) and given != asked:
+        requested, granted = schema.get("priority"), task.get("priority")
+        if None not in (requested, granted) and granted != requested:
             why = "HAI lets external users have AUTO (-1) alone"
-            self.warnings = [f"HAI made the task with priority {given} in place of {asked}: {why}."]
+            self.warnings = [f"HAI made the task with priority {granted} in place of {requested}: {why}."]
         return task
 
     def query(self, **selector: str) -> Task | None:
         """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
-        return self._found(self._post, selector)
+        return self._newest_task(self._post, selector)
 
     def query_once(self, chain_id: str) -> Task | None:
-        """Return the newest task of a chain; asked once."""
-        return self._found(self._post_once, {"chain_id": chain_id})
+        """Return the newest task of a chain; sent once."""
+        return self._newest_task(self._post_once, {"chain_id": chain_id})
 
     def tagged(self, tag: str, *, pods: bool = False) -> Iterator[Task]:
         """Yield the user's tasks that have a tag, the newest first, page by page; with `pods` also theirs."""
@@ -119,12 +119,12 @@ class Client(HttpClient):
                 return
 
     def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Asked once."""
+        """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Sent once."""
         query = {"chain_id": chain_id, "rank": str(rank), "last_seen": msgspec.json.encode(last_seen).decode()}
         return self._post_once("/query/task/log", query, check=an_answer(_Log))
 
     def recorded(self, chain_id: str, last_seen: Mapping[str, Any] | None) -> list[str]:
-        """Return what the platform itself recorded of the newest task of a chain, in lines; empty = nothing.
+        """Return the platform's own records of the newest task of a chain, in lines; empty = none.
 
         The answer holds the log of rank 0 since `last_seen`, too, which is not used.
         """
@@ -133,15 +133,15 @@ class Client(HttpClient):
         return [translated(line) for line in dict.fromkeys(filter(None, lines))]
 
     def system_log(self, chain_id: str) -> str:
-        """Return what the platform itself says about a chain; empty = nothing."""
+        """Return the system log of a chain; empty = none."""
         return str(self._post("/query/task/sys_log", {"chain_id": chain_id}).get("data") or "")
 
     def stop(self, chain_id: str, op: Op = "stop") -> None:
-        """End a chain; nothing if it has ended."""
+        """End a chain; do nothing if it has ended."""
         self._post("/operating/task/stop", {"chain_id": chain_id, "op": op})
 
     def stop_once(self, chain_id: str) -> None:
-        """End a chain; asked once."""
+        """End a chain; sent once."""
         self._post_once("/operating/task/stop", {"chain_id": chain_id, "op": "stop"})
 
     def resume(self, chain_id: str) -> None:
@@ -153,7 +153,7 @@ class Client(HttpClient):
         self._post("/operating/task/suspend", {"chain_id": chain_id})
 
     def tag(self, chain_id: str, tag: str, *, on: bool) -> None:
-        """Put a tag on a chain, or take it off."""
+        """Add a tag to a chain, or remove it."""
         path = "/operating/task/tag" if on else "/operating/task/untag"
         self._post(path, {"chain_id": chain_id, "tag": tag})
 
@@ -166,7 +166,7 @@ class Client(HttpClient):
         body: Mapping[str, Any] | None = None,
         check: Check | None = None,
     ) -> dict[str, Any]:
-        """Send one request and return the answer, waiting while the platform cannot answer, as `retry` does."""
+        """Send one request and return the answer; retry while the platform is unavailable."""
         return self.retry(functools.partial(self._post_once, path, query, body, check))
 
     def _post_once(
@@ -179,7 +179,7 @@ class Client(HttpClient):
         """Send one request, once, and return the answer.
 
         Raises:
-            RefusedError: The platform refused, and says why.
+            RefusedError: The platform refused; the message says why.
             ApiError: Any other answer, or none.
         """
         with self.unreachable():
@@ -196,24 +196,24 @@ class Client(HttpClient):
                 return answer
         except ShapeError as error:
             wrong, answer = error, {}
-        said = translated(str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN])
+        reason = translated(str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN])
         if response.status == 200 and "success" in answer:
-            raise RefusedError(said or "it does not say why", 200)
+            raise RefusedError(reason or "it does not say why", 200)
         if response.status in (401, 403):
             hint = f"; check the token in {TOKEN}, and the address in {SERVER}"
-            about_token = not said.startswith(_NO_TASK)
+            about_token = not reason.startswith(_NO_TASK)
             raise ApiError(
-                f"{self.access.name} refused: {said or response.status}{hint if about_token else ''}", response.status
+                f"{self.access.name} refused: {reason or response.status}{hint if about_token else ''}", response.status
             )
         if response.status < 400:
             raise UnexpectedAnswerError(f"POST {path}", wrong or f"HTTP {response.status}", response.data)
-        message = f"{path}: HTTP {response.status} {said}".strip()
+        message = f"{path}: HTTP {response.status} {reason}".strip()
         refused = ApiError(message, response.status, retry_after=retry_after(response.headers))
         refused.transient = response.status == _TIMEOUT or (response.status == _NOT_FOUND and self.known)
         raise refused
 
     @staticmethod
-    def _found(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
+    def _newest_task(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
         try:
             return dict(ask("/query/task", selector, check=an_answer(_Queried))["result"]["task"])
         except RefusedError:  # no such task

@@ -1,4 +1,4 @@
-"""A task of HAI, from its creation on: its events, its logs, its end. One loop that asks, and never too often."""
+"""Follows a task of HAI: its events, its logs, its end. One loop polls at limited rates."""
 
 import contextlib
 import functools
@@ -25,28 +25,28 @@ from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.stop_controller import ServerAge, StopController
 
 TASK_SECONDS = (0.5, 5.0)
-"""Shortest and longest time between two questions for the task."""
+"""Shortest and longest pause between two requests for the task."""
 
 LOG_SECONDS = (1.0, 15.0)
 """The same for the log of one rank."""
 
-_SLOWER = 1.5  # the next pause over the last one, when nothing is new
-_RANKS_AT_ONCE = 4  # so many logs may be asked for at the shortest pause; more ranks share that rate
+_SLOWER = 1.5  # factor of the next pause if nothing is new
+_RANKS_AT_ONCE = 4  # number of logs polled at the shortest pause; more ranks share that rate
 _AWAY_SECONDS = 15.0  # the longest pause while the platform does not answer
-_GONE_SECONDS = 10.0  # for which the platform must know no such task before that is believed
+_GONE_SECONDS = 10.0  # the task counts as gone only after the platform reports this for so long
 _DENIED_SECONDS = dict.fromkeys(
     Cause, 20.0
-)  # for which a stop that is denied is tried again: a pod that ends has half a minute to say so
-_URGENT_SECONDS = 3.0  # for an answer to the stop: the next signal is heard only then
+)  # how long a denied stop is retried: an ending pod has 30 seconds to report
+_URGENT_SECONDS = 3.0  # for an answer to the stop: the next signal is handled only after it
 _LAST_READS = 20
 _WITH_MESSAGES = (State.FAILED, State.LOST)
 _MESSAGE_PAUSES = (0.0, 1.0)  # seconds before each look for them
 _SHOWN = 2000  # characters of them
-_NO_TASK = 401  # what HAI answers who asks for the log of a task that it does not know
+_NO_TASK = 401  # HAI's answer to a request for the log of an unknown task
 
 
 class _Poll:
-    """A question that is asked again and again: soon when there was news, later and later when there was none."""
+    """A repeated request: its pause is short after news, and grows without news."""
 
     def __init__(self, ask: Callable[[], Iterator[Event]], shortest: float, longest: float) -> None:
         self.ask = ask
@@ -88,9 +88,9 @@ class HaiJob:
         created: float,
         host: LauncherPod | None = None,
     ) -> None:
-        """Take over the task, whose ranks are `replicas`; nothing is asked before `events` or `look`.
+        """Take over the task, whose ranks are `replicas`; no request is sent before `events` or `look`.
 
-        `host` is our pod, if we are in one.
+        `host` is the launcher's pod; None = not in a pod.
         """
         self.name, self.uid, self.created = name, chain_id, created
         self._pipeline = host.pipeline if host else None
@@ -98,12 +98,10 @@ class HaiJob:
         self.warnings += client.warnings
         self.tensorboard_url = ""
         self._server_age = ServerAge()
-        self._stop = StopController(
-            self._send_stop, f"task {name} goes on, for it could not be stopped", _DENIED_SECONDS
-        )
+        self._stop = StopController(self._send_stop, f"task {name} continues: it could not be stopped", _DENIED_SECONDS)
         self._client = client
         self._urgent = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
-        # The signal handler's own, used by nothing else: it may come while we hold a lock of another client's pool.
+        # For the signal handler only: it may interrupt code that holds a lock of another client's pool.
         self._in_handler = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
         self._host = host
         if host:
@@ -113,18 +111,18 @@ class HaiJob:
         self._late = LATE_SECONDS
         self._tracker = Tracker(self._replicas)
         self._task: Mapping[str, Any] | None = None
-        self._gone_since: float | None = None  # since when the platform has known no such task
+        self._gone_since: float | None = None  # since when the platform reports no such task
         self._left = False
         self._tick_due = 0.0
-        self._away = 0.0  # since when the platform has not answered; 0 = it does
+        self._away = 0.0  # since when the platform does not answer; 0 = it answers
 
     @property
     def age(self) -> float:
-        """Seconds that the task existed before it was followed, by the platform's clock alone; 0 until known."""
+        """Age of the task in seconds when following began, by the platform's clock; 0 until known."""
         return self._server_age.seconds(self.created, self._client.server_time())
 
     def events(self) -> Iterator[Event]:
-        """Yield what happens, in order; the last is a JobChanged to a terminal state.
+        """Yield events in order; the last is a JobChanged to a terminal state.
 
         Raises:
             LaunchError: The platform has not answered, or has refused to, for too long.
@@ -132,11 +130,11 @@ class HaiJob:
         try:
             yield from self._followed()
         except MALFORMED as error:
-            said = f"task {self.name} goes on, but an answer of HAI is not understood: {error!r}"
-            raise LaunchError(said, retryable=True) from error
+            message = f"task {self.name} continues, but an answer of HAI is not understood: {error!r}"
+            raise LaunchError(message, retryable=True) from error
 
     def look(self) -> list[Event]:
-        """Return what has happened so far, in order, without waiting; of an ended task the last is its end.
+        """Return the events so far, in order, without waiting; for an ended task, the end is the last.
 
         Raises:
             ApiError: The platform does not answer, or refuses.
@@ -145,10 +143,10 @@ class HaiJob:
         events = list(self._look())
         ended = self._tracker.final is not None
         for rank in range(len(self._replicas)):
-            for _ in range(_LAST_READS if ended else 1):  # one that runs may print for ever
-                found = list(self._read_log(rank, whole=ended))
-                events += found
-                if not found:
+            for _ in range(_LAST_READS if ended else 1):  # a running task may print for ever
+                new_events = list(self._read_log(rank, whole=ended))
+                events += new_events
+                if not new_events:
                     break
         if ended:
             events += [*self._tracker.ended(self._task, time.time()), self._tracker.last()]
@@ -158,7 +156,7 @@ class HaiJob:
         polls = self._polls()
         while not self._tracker.final:
             self._look_after()
-            poll = min(polls, key=lambda each: each.due)
+            poll = min(polls, key=lambda poll: poll.due)
             pause = min(poll.due - time.monotonic(), TICK_SECONDS)
             if pause > 0:
                 time.sleep(pause)
@@ -175,7 +173,7 @@ class HaiJob:
         yield self._tracker.last()
 
     def stop(self, cause: Cause) -> None:
-        """Ask the platform to stop the task, and return. Asked again, hurry. Safe in a signal handler."""
+        """Request the stop of the task, and return. A second call does not wait. Safe in a signal handler."""
         self._stop.requests += cause is Cause.CANCELLED
         if self._stop.hurried:
             message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
@@ -187,7 +185,7 @@ class HaiJob:
             self._end(self._in_handler if cause is Cause.CANCELLED else self._urgent, cause)
 
     def read_folder(self, folder: str, program: Sequence[str]) -> None:
-        """Do nothing: what a launcher mounts of the shared file system is all that it can read."""
+        """Do nothing: a launcher can read only what it mounts of the shared file system."""
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Do nothing: the platform has removed the pods, and its record of the task cannot be removed."""
@@ -203,35 +201,35 @@ class HaiJob:
         return [_Poll(self._look, *TASK_SECONDS), *logs]
 
     def _ask(self, poll: _Poll, polls: list[_Poll]) -> Iterator[Event]:
-        """Yield what an answer says; wait with all questions while there is none."""
+        """Yield the events of an answer; without an answer, delay all requests."""
         news = changed = False
         try:
             for event in poll.ask():
                 news, changed = True, changed or not isinstance(event, LogLines | PartialLine)
                 yield event
         except ApiError as error:
-            if error.status == _NO_TASK and poll is not polls[0]:  # the task itself is asked for next, and tells more
+            if error.status == _NO_TASK and poll is not polls[0]:  # the request for the task follows, and has details
                 poll.next(news=False)
                 return
             self._away = self._away or time.monotonic()
             away = time.monotonic() - self._away
             if away > PATIENCE_SECONDS:
-                raise LaunchError(f"task {self.name} goes on, and {error}", retryable=True) from error
-            for each in polls:
-                each.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
+                raise LaunchError(f"task {self.name} continues, but {error}", retryable=True) from error
+            for other in polls:
+                other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
         else:
             self._away = 0.0
             poll.next(news=news)
-            for each in polls if changed else ():  # one change seldom comes alone
-                each.soon()
+            for other in polls if changed else ():  # changes often come together
+                other.soon()
 
     def _look(self) -> Iterator[Event]:
-        found, now = self._client.query_once(self.uid), time.monotonic()
-        self._gone_since = (self._gone_since or now) if found is None else None
+        task, now = self._client.query_once(self.uid), time.monotonic()
+        self._gone_since = (self._gone_since or now) if task is None else None
         if self._gone_since and now - self._gone_since < _GONE_SECONDS:
-            return  # what fails on the platform is answered like a task that it does not know
-        self._task = found
-        yield from self._tracker.task(found, time.time())
+            return  # the platform answers so after internal errors, too
+        self._task = task
+        yield from self._tracker.task(task, time.time())
 
     def _read_log(self, rank: int, *, whole: bool = False) -> Iterator[Event]:
         log, replica = self._logs[rank], self._replicas[rank]
@@ -244,27 +242,27 @@ class HaiJob:
     def _lines(self, replica: Replica, entries: Sequence[Entry]) -> Iterator[Event]:
         now = time.time()
         for _, group in itertools.groupby(entries, lambda entry: isinstance(entry[1], bytes)):
-            found = list(group)
-            if texts := [what for _, what in found if isinstance(what, bytes)]:
-                stamps = [stamp for stamp, _ in found]
+            batch = list(group)
+            if texts := [what for _, what in batch if isinstance(what, bytes)]:
+                stamps = [stamp for stamp, _ in batch]
                 incarnation = self._tracker.incarnation(replica)
                 yield LogLines(now, replica, texts, stamps if all(stamps) else [], incarnation=incarnation)
                 continue
-            for stamp, what in found:
+            for stamp, what in batch:
                 if isinstance(what, bytes):
                     continue
-                for event in self._tracker.told(replica, what, event_time(stamp, now, self._late)):
-                    # The job's own changes are told in the order in which they are seen.
+                for event in self._tracker.report(replica, what, event_time(stamp, now, self._late)):
+                    # Changes of the job are reported in the order of reading.
                     yield msgspec.structs.replace(event, at=now) if isinstance(event, JobChanged) else event
 
     def _drain(self) -> Iterator[Event]:
-        """Yield what the ranks printed last; for one whose log cannot be read, that."""
+        """Yield the last lines of the ranks; if a log cannot be read, yield a line that says so."""
         for rank, replica in enumerate(self._replicas):
             try:
                 for _ in range(_LAST_READS):
-                    found = list(self._read_log(rank, whole=True))
-                    yield from found
-                    if not found:
+                    new_events = list(self._read_log(rank, whole=True))
+                    yield from new_events
+                    if not new_events:
                         break
             except ApiError as error:
                 self._logs[rank].incomplete = True
@@ -272,10 +270,10 @@ class HaiJob:
         self.warnings += gaps(str(self._replicas[rank]) for rank, log in enumerate(self._logs) if log.incomplete)
 
     def _read_messages(self) -> None:
-        """Add what the platform recorded of the failed task to the warnings; it does so some moments after its end."""
+        """Add the platform's records of the failed task to the warnings; they appear shortly after its end."""
         for pause in _MESSAGE_PAUSES:
             time.sleep(pause)
-            with contextlib.suppress(ApiError):  # it explains the end, and does not decide it
+            with contextlib.suppress(ApiError):  # it explains the end, but does not decide it
                 if lines := self._urgent.recorded(self.uid, self._logs[0].last_seen):
                     self.warnings.append(f"HAI recorded of task {self.name}: {'; '.join(lines)[:_SHOWN]}")
                     return
@@ -283,13 +281,13 @@ class HaiJob:
     # --- ending
 
     def _look_after(self) -> None:
-        """Do what is due: leave, stop with the pipeline, ask for the stop again."""
+        """Do what is due: leave, stop with the pipeline, request the stop again."""
         if self._left:
             raise LaunchError(
-                "this pod is being evicted; the task goes on, and the next attempt adopts it", retryable=True
+                "this pod is being evicted; the task continues, and the next attempt adopts it", retryable=True
             )
         if self._pipeline and self._pipeline.failure:
-            raise LaunchError(f"task {self.name} goes on, but {self._pipeline.failure}", retryable=True)
+            raise LaunchError(f"task {self.name} continues, but {self._pipeline.failure}", retryable=True)
         if self._stop.cause:
             self._stop.look_after(self._urgent)
         elif self._pipeline and self._pipeline.terminating:
@@ -302,7 +300,7 @@ class HaiJob:
     def _send_stop(self, client: Client) -> str:
         """Ask the platform to stop the task; return why that is denied, empty if it is not."""
         try:
-            if PAUSED in labels(self._task or {}):  # it is stopped already, and nobody is to let it go on
+            if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
                 client.tag(self.uid, PAUSED, on=False)
             client.stop_once(self.uid)
         except ApiError as error:

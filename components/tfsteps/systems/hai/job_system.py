@@ -1,4 +1,4 @@
-"""The job system: checks, creates or adopts the task, and hands over to `job`."""
+"""The job system: checks, creates or adopts the task; `job` follows it."""
 
 import functools
 import pathlib
@@ -38,21 +38,21 @@ class HaiSystem:
     outlives_launcher = True
 
     def __init__(self) -> None:
-        """Ask nothing yet."""
+        """Send no request yet."""
         self._given_up = StopFlag()
         self._find_pipeline: FindPipeline | None = None
 
     def join_pipeline(self, find: FindPipeline) -> None:
-        """Give the tasks to the pipeline, if any, that `find` returns for this process's pod."""
+        """Assign the tasks to the pipeline that `find` returns for this process's pod, if any."""
         self._find_pipeline = find
 
     # --- what launch sees
 
     def attempt(self, run: str, task: str) -> int:
-        """Return which attempt to make, or to go on with: as on Kubernetes, where nothing is left of a stopped job."""
+        """Return the number of the attempt to start or continue; a stopped task counts as reported."""
         try:
             tagged = self._client.tagged(schema.key(run, task))
-            tasks = {int(schema.labels(each)[ATTEMPT]): each for each in tagged}
+            tasks = {int(schema.labels(item)[ATTEMPT]): item for item in tagged}
         except ApiError as error:
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
         if not tasks:
@@ -63,11 +63,11 @@ class HaiSystem:
         return next_attempt(last, state, self._pipeline, reported=reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what HAI cannot do. The platform itself is asked by `start`."""
+        """Return what HAI does not support. `start` asks the platform itself."""
         return rules.problems(job)
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each thing in `job` that has no effect on HAI."""
+        """Return a sentence for each field of `job` that has no effect on HAI."""
         return rules.warnings(job)
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
@@ -89,24 +89,24 @@ class HaiSystem:
 
         Raises:
             LaunchError: The platform refuses it, or another task has its name.
-            StoppedError: `give_up` was called meanwhile, or before, and the platform did not answer.
+            StoppedError: `give_up` was called before or during the call, and the platform did not answer.
         """
-        wanted = schema.render(job, identity, places, self._step or identity.task)
+        body = schema.render(job, identity, places, self._step or identity.task)
         if self._host and self._pipeline:
             owner = self._pipeline.owner
-            wanted["options"]["tags"].append(schema.workflow_tag(self._host.namespace, owner["name"], owner["uid"]))
+            body["options"]["tags"].append(schema.workflow_tag(self._host.namespace, owner["name"], owner["uid"]))
         try:
-            found = self._existing(wanted) or self._create(wanted)
+            task = self._existing(body) or self._create(body)
         except RefusedError as error:
             raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
         except ApiError as error:
             raise LaunchError(f"the task was not created: {error}", retryable=error.unavailable) from error
         except Stopped:
-            raise StoppedError(self._withdraw(wanted)) from None
-        return self.attach(job, str(found["nb_name"]), str(found["chain_id"]), schema.created(found) or time.time())
+            raise StoppedError(self._withdraw(body)) from None
+        return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> HaiJob:
-        """Return the task of that chain; nothing is asked before its `events`."""
+        """Return the task of that chain; no request is sent before its `events`."""
         ranks = replicas_of(job.roles.items())
         return HaiJob(self._client, ranks, name=name, chain_id=uid, created=created, host=self._host)
 
@@ -130,16 +130,16 @@ class HaiSystem:
         """Stop the unfinished tasks of a run, and return their names. Of ended ones nothing is left to remove."""
         stopped = []
         try:
-            for each in self._unfinished(identity.run):
-                if scope == "run" or self._is_sibling(identity, each):
-                    stop_task(self._client, each)
-                    stopped.append(str(each["nb_name"]))
+            for task in self._unfinished(identity.run):
+                if scope == "run" or self._is_sibling(identity, task):
+                    stop_task(self._client, task)
+                    stopped.append(str(task["nb_name"]))
         except ApiError as error:
             raise LaunchError(f"what is left on HAI is not known: {error}", retryable=error.unavailable) from error
         return stopped
 
     def give_up(self) -> None:
-        """Ask nothing again of a platform that does not answer. Once there is a task, it is the one to be stopped."""
+        """Stop retrying requests. Once a task exists, stop the task instead."""
         self._given_up.set()
 
     # --- for people
@@ -150,22 +150,22 @@ class HaiSystem:
         return list(self._client.tagged(tag))
 
     def pause(self, run: str) -> list[str]:
-        """Stop the unfinished tasks of a run so that `resume` lets them go on, and return their names once they ended.
+        """Stop the unfinished tasks of a run so that `resume` can continue them; return their names after their end.
 
-        The tag that says so comes first: a launcher that follows the task is not to take its end for one.
+        The tag is set first, so that a launcher that follows the task does not take this for its end.
 
         Raises:
             LaunchError: One has not ended within a minute.
         """
         paused = []
-        for each in self._unfinished(run):
-            if verdict(each).state is not State.SUSPENDED:
-                self._client.tag(each["chain_id"], PAUSED, on=True)
-                self._client.stop(each["chain_id"])
-                paused.append(each)
-        for each in paused:
-            self._until_ended(self._client.query(chain_id=each["chain_id"]) or each)
-        return [str(each["nb_name"]) for each in paused]
+        for task in self._unfinished(run):
+            if verdict(task).state is not State.SUSPENDED:
+                self._client.tag(task["chain_id"], PAUSED, on=True)
+                self._client.stop(task["chain_id"])
+                paused.append(task)
+        for task in paused:
+            self._until_ended(self._client.query(chain_id=task["chain_id"]) or task)
+        return [str(task["nb_name"]) for task in paused]
 
     def resume(self, run: str) -> list[str]:
         """Queue the paused tasks of a run again, and return their names.
@@ -174,15 +174,15 @@ class HaiSystem:
             LaunchError: One is still being stopped after a minute, or HAI refuses to queue it.
         """
         resumed = []
-        for each in self.tasks(run):
-            # it may have ended before the stop came
-            if PAUSED in schema.labels(each) and self._until_ended(each) is State.SUSPENDED:
+        for task in self.tasks(run):
+            # it may have ended before the stop
+            if PAUSED in schema.labels(task) and self._until_ended(task) is State.SUSPENDED:
                 try:
-                    self._client.resume(each["chain_id"])
+                    self._client.resume(task["chain_id"])
                 except RefusedError as error:
-                    raise LaunchError(f"{each['nb_name']} is paused: {error}", retryable=False) from error
-                self._client.tag(each["chain_id"], PAUSED, on=False)
-                resumed.append(str(each["nb_name"]))
+                    raise LaunchError(f"{task['nb_name']} is paused: {error}", retryable=False) from error
+                self._client.tag(task["chain_id"], PAUSED, on=False)
+                resumed.append(str(task["nb_name"]))
         return resumed
 
     def _until_ended(self, task: Task) -> State:
@@ -192,11 +192,11 @@ class HaiSystem:
             LaunchError: It has not.
         """
         name, end = task["nb_name"], time.monotonic() + _PAUSE_SECONDS
-        said = False
+        announced = False
         while (state := verdict(task).state) is not State.SUSPENDED and not state.terminal:
-            if not said:
+            if not announced:
                 sys.stderr.write(f"waiting until HAI has ended the ranks of {name}, which takes it 10 s and more\n")
-                said = True
+                announced = True
             if time.monotonic() > end:
                 fix = "look at its log on HAI, then try again"
                 raise LaunchError(f"HAI has not ended {name} within {_PAUSE_SECONDS:.0f} s; {fix}", retryable=True)
@@ -206,60 +206,59 @@ class HaiSystem:
 
     # --- creating
 
-    def _existing(self, wanted: dict[str, Any]) -> Task | None:
+    def _existing(self, body: dict[str, Any]) -> Task | None:
         """Return the task that an earlier launcher of this attempt created; None = there is none."""
-        found = self._client.query(nb_name=wanted["name"])
-        if found is None:
+        task = self._client.query(nb_name=body["name"])
+        if task is None:
             return None
-        spec = next(each for each in wanted["options"]["tags"] if each.startswith(f"{schema.SPEC_HASH}="))
+        spec = next(tag for tag in body["options"]["tags"] if tag.startswith(f"{schema.SPEC_HASH}="))
         for _ in range(_LOOKS):
-            if schema.SPEC_HASH in schema.labels(found):
+            if schema.SPEC_HASH in schema.labels(task):
                 break
-            time.sleep(_LOOK_SECONDS)  # tags come after the task
-            found = self._client.query(nb_name=wanted["name"]) or found
-        if spec not in (found.get("tags") or []):
-            theirs = schema.labels(found).get(schema.SPEC_HASH, "not by tfsteps")
+            time.sleep(_LOOK_SECONDS)  # tags appear after the task
+            task = self._client.query(nb_name=body["name"]) or task
+        if spec not in (task.get("tags") or []):
+            theirs = schema.labels(task).get(schema.SPEC_HASH, "not by tfsteps")
             raise LaunchError(
-                f"task {wanted['name']} exists and was made from another job ({theirs}); stop it, or use another "
-                "run id",
+                f"task {body['name']} exists and was made from another job ({theirs}); stop it, or use another run id",
                 retryable=False,
             )
-        return found
+        return task
 
-    def _create(self, wanted: dict[str, Any]) -> Task:
-        """Create the task. Another launcher may be faster: adopt its."""
+    def _create(self, body: dict[str, Any]) -> Task:
+        """Create the task. If another launcher was faster, adopt its task."""
         now = self._client.server_time() or time.time()
-        options = {**wanted["options"], "tags": [*wanted["options"]["tags"], f"{schema.CREATED}={now:.3f}"]}
+        options = {**body["options"], "tags": [*body["options"]["tags"], f"{schema.CREATED}={now:.3f}"]}
         try:
-            made = self._client.create_task({**wanted, "options": options})
+            task = self._client.create_task({**body, "options": options})
         except RefusedError:
-            if other := self._existing(wanted):
+            if other := self._existing(body):
                 return other
             raise
         if PAUSED in options["tags"]:
-            self._client.stop(made["chain_id"])
-        return {**made, "tags": options["tags"]}
+            self._client.stop(task["chain_id"])
+        return {**task, "tags": options["tags"]}
 
-    def _withdraw(self, wanted: dict[str, Any]) -> str:
-        """Stop the task if it was created after all; return what is known of it."""
+    def _withdraw(self, body: dict[str, Any]) -> str:
+        """Stop the task if it was created after all; return a sentence about the outcome."""
         urgent = Client(self._client.access, patience=0)
         try:
-            found = urgent.query(nb_name=wanted["name"])
-            if found and not verdict(found).state.terminal:
-                urgent.stop(found["chain_id"])
+            task = urgent.query(nb_name=body["name"])
+            if task and not verdict(task).state.terminal:
+                urgent.stop(task["chain_id"])
         except ApiError as error:
-            return f"Stopped; whether task {wanted['name']} was created is not known: {error}"
+            return f"Stopped; whether task {body['name']} was created is not known: {error}"
         return "Stopped before the task was created."
 
     # --- looking
 
     def _unfinished(self, run: str) -> Iterator[Task]:
-        for each in self.tasks(run):
-            if not verdict(each).state.terminal and STOPPED not in schema.labels(each):
-                yield each
+        for task in self.tasks(run):
+            if not verdict(task).state.terminal and STOPPED not in schema.labels(task):
+                yield task
 
     def _is_sibling(self, identity: Identity, task: Task) -> bool:
-        """Tell whether a finalizer cleans up a task: one of a step of its pipeline, else of its own task's folder."""
+        """Tell whether a finalizer cleans up a task: of a step of its pipeline, else of a task in the same folder."""
         step = schema.launcher(task)
         if self._pipeline:
             return self._pipeline.cleans_up_after(step, detached=schema.DETACHED in schema.labels(task))
@@ -272,7 +271,7 @@ class HaiSystem:
 
     @property
     def _pipeline(self) -> PipelineContext | None:
-        """The pipeline that this process's pod is a step of; None = it is of none."""
+        """The pipeline of this process's pod; None = no pipeline."""
         return self._host.pipeline if self._host else None
 
     @functools.cached_property

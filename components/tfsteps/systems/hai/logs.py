@@ -1,4 +1,4 @@
-"""What a rank prints: from the platform's answers to lines, each once and in order, and to what its agent tells.
+"""The log of a rank: parses the platform's answers into lines, each once and in order, and reports of its agent.
 
 HAI keeps what a rank prints in a few files, which it overwrites in turn, and stamps each line. A request names a line,
 `last_seen`, by its time stamp and its offset in its file; the answer is what follows it. The answer ends within a line
@@ -20,17 +20,17 @@ import msgspec
 from tfsteps.systems.hai.ranks.wire import MARK
 
 NOTHING_YET = "还没产生日志"
-"""The platform's words in place of a log that is not there yet."""
+"""The platform's answer if a log does not exist yet."""
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{6})\] ")
 _STAMP_LENGTH = len("[2026-01-02 03:04:05.000001] ")
 _WITHIN = re.compile(rf"[^\n]{_STAMP.pattern}")  # a stamp that does not begin a line
-_CUT = re.compile(r"\.\.\.\([^\n()]* \d+\W已被截断\)$", re.MULTILINE)  # what the server ends a line with that it cuts
+_CUT = re.compile(r"\.\.\.\([^\n()]* \d+\W已被截断\)$", re.MULTILINE)  # the end of a line that the server has cut
 _REPLACED = "\ufffd"  # in place of one to three bytes that are not UTF-8
 _BAR, _IMAGE = "[HFAI_PRINT:TQDM]", "[HFAI_PRINT:IMAGE]"
 _FILE_BYTES = 1 << 20  # less than a file of a log has; HAI's have 2 MiB
 _NOWHERE = 1 << 40  # an offset behind the end of every file
-_COMPARED = 300  # characters that tell a line from another
+_COMPARED = 300  # characters by which lines are compared
 _QUARTER_SECONDS = 900  # clocks are a multiple of it ahead of UTC, or behind
 _ZONE_SECONDS = 15 * 3600
 _NAMED = 5  # replicas in a warning
@@ -38,13 +38,13 @@ _GAP = "lines may be missing here: HAI had overwritten the one before when the l
 _BEGINNING = "its beginning is missing: HAI had overwritten it when the log was read"
 
 LATE_SECONDS = 60.0
-"""A report that is read later than this has the time of its line, by the clock of the rank."""
+"""A report that is read later than this gets the time of its line, by the clock of the rank."""
 
-Told = dict[str, Any]
+Report = dict[str, Any]
 Seen = Mapping[str, Any]
 Ask = Callable[[Seen | None], Mapping[str, Any]]
-Entry = tuple[bytes, bytes | Told]
-"""When something was printed, as `log_file.stamp` writes times, empty = not known; a line, or what the agent tells."""
+Entry = tuple[bytes, bytes | Report]
+"""The time as `log_file.stamp` writes it, empty = not known; and a line, or a report of the agent."""
 
 
 class RankLog:
@@ -69,11 +69,11 @@ class RankLog:
         self._ahead: int | None = None  # seconds by which the rank's clock is ahead of UTC; None = not known
 
     def read(self, ask: Ask, *, whole: bool = False) -> list[Entry]:
-        """Return what is new: lines, and between them what the agent tells.
+        """Return what is new: lines and reports of the agent, in order.
 
         Args:
-            ask: Asks the platform for what follows a line, None = for all; up to three times.
-            whole: The rank has ended: what comes last is a line, too.
+            ask: Requests the log after a line, None = the whole log; called up to three times.
+            whole: The rank has ended: an unfinished last line counts as a line.
         """
         page = self._joined(ask, _Page(ask(self.last_seen)), whole=whole)
         first = page.find(self._taken, anywhere=not self.last_seen) if page else None
@@ -115,7 +115,7 @@ class RankLog:
         self._before = server or self._before
 
     def _joined(self, ask: Ask, page: "_Page", *, whole: bool) -> "_Page | None":
-        """Return a page with the line joined that goes on in the next file; None if it cannot be.
+        """Return a page in which a line that continues in the next file is joined; None if that is not possible.
 
         The platform leaves out what a file has before its first stamp, unless it is asked for what is newer than that.
         """
@@ -201,8 +201,8 @@ class _Page:
         first = self.text.find(MARK)
         if first < 0:
             return len(self.text) < _FILE_BYTES
-        told = _told(self.text[first + len(MARK) :].partition("\n")[0])
-        return told is None or told.get("event") == "begun"
+        report = _report(self.text[first + len(MARK) :].partition("\n")[0])
+        return report is None or report.get("event") == "begun"
 
     @property
     def ended(self) -> int:
@@ -286,8 +286,8 @@ class _Page:
             return self  # the line that is cut is the one that was named
         stamp, following = others[0][:_STAMP_LENGTH], others[1][:_STAMP_LENGTH]
         heads: list[str] = []
-        for found in re.finditer(re.escape(f"\n{following}"), self.text):  # more than one line may have this stamp
-            end = found.start()
+        for match in re.finditer(re.escape(f"\n{following}"), self.text):  # more than one line may have this stamp
+            end = match.start()
             begin = self.text.rfind("\n", 0, end) + 1
             there = self.text.rfind(stamp, begin + 1, end)
             if there > 0:
@@ -313,8 +313,8 @@ def gaps(names: Iterable[str]) -> list[str]:
 
 def _stamp(line: str) -> str:
     """Return the time stamp of a line; empty = it has none."""
-    found = _STAMP.match(line)
-    return found[1] + found[2] if found else ""
+    match = _STAMP.match(line)
+    return match[1] + match[2] if match else ""
 
 
 def _shown(seen: Seen | None) -> str:
@@ -353,23 +353,23 @@ def _unfinished(line: str) -> bytes:
     return _plain((line[stamp.end() :] if stamp else line).partition(MARK)[0]).encode()
 
 
-def _parsed(text: str) -> Iterator[bytes | Told]:
+def _parsed(text: str) -> Iterator[bytes | Report]:
     """Yield the text of a line, what an agent tells by it, or both, one after the other."""
     text = text.removesuffix("\r")
     before, mark, rest = text.partition(MARK)
-    told = _told(rest) if mark else None
-    if told is None:
+    report = _report(rest) if mark else None
+    if report is None:
         yield _plain(text).encode()
         return
     if before:
         yield _plain(before).encode()
-    yield told
+    yield report
 
 
-def _told(text: str) -> Told | None:
-    """Return what an agent tells; None where somebody else wrote its mark."""
+def _report(text: str) -> Report | None:
+    """Return an agent's report; None if the text after the mark is not one."""
     try:
-        return msgspec.json.decode(text, type=Told)
+        return msgspec.json.decode(text, type=Report)
     except msgspec.DecodeError:
         return None
 

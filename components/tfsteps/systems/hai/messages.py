@@ -1,9 +1,9 @@
-"""What HAI Platform itself says of tasks and requests, in English where it is known."""
+"""Messages of HAI Platform about tasks and requests, in English if they are known."""
 
 import re
 
 _HEADING = re.compile(r"id: \d|-{10}$|(syslog|oom log):$")
-_KNOWN = {  # a part that only this message has; what varies follows in the message itself
+_KNOWN = {  # a part that identifies the message; the original message follows with its details
     "需要指定 token": "no token was sent",
     "token 已经?过期": "the token has expired",
     "根据 token 未找到用户": "no user has this token",
@@ -43,14 +43,14 @@ _KNOWN = {  # a part that only this message has; what varies follows in the mess
 
 
 def newest(system_log: str) -> list[str]:
-    """Return the lines about the newest task of a chain in its system log, which tells of each task, the last last."""
+    """Return the lines about the newest task of a chain in its system log, which has all tasks, the newest last."""
     parts = [part.strip() for part in system_log.split("=" * 20)]
     last = next((part for part in reversed(parts) if part), "")
     return [line for line in last.splitlines() if line.strip() and not _HEADING.match(line)]
 
 
 def translated(text: str) -> str:
-    """Return a message of the platform with its meaning in English before it; one that is not known, as it is."""
+    """Return a message of the platform after its meaning in English; an unknown message is returned unchanged."""
     for pattern, meaning in _KNOWN.items():
         if re.search(pattern, text):
             return f"{meaning} ({text})"

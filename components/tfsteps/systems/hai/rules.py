@@ -1,4 +1,4 @@
-"""What HAI cannot do with a job, by its features and by the values that it accepts."""
+"""What HAI does not support in a job, by features and by values."""
 
 import json
 import pathlib
@@ -24,15 +24,15 @@ _RESERVED = {"ssh", "jupyter"}  # services of the platform itself
 
 
 def problems(job: TrainingJob) -> list[Problem]:
-    """Return what HAI cannot do. Of a variable that HAI sets, only that is reported."""
+    """Return what HAI does not support. For a variable that HAI sets, only that problem is reported."""
     environment = list(_environment(job))
     reported = {problem.path for problem in environment}
-    unsupported = [each for each in capabilities.problems(job, CAPABILITIES) if each.path not in reported]
+    unsupported = [entry for entry in capabilities.problems(job, CAPABILITIES) if entry.path not in reported]
     return [*unsupported, *_job(job), *_workspace(job), *_image(job), *_services(job), *environment, *_size(job)]
 
 
 def warnings(job: TrainingJob) -> list[str]:
-    """Return a sentence for each thing that has no effect, and whether the results would be lost."""
+    """Return a sentence for each field without effect, and a warning if the results would be lost."""
     lost = "neither `output_dir` nor a workspace is set: what the ranks write is lost with their pods"
     shared = job.output_dir or schema.workspace(job, schema.options_for(job))
     return [
@@ -44,7 +44,7 @@ def warnings(job: TrainingJob) -> list[str]:
 
 
 def _without_effect(job: TrainingJob) -> Iterator[str]:
-    """Yield a sentence about the options that the open-source platform takes, and does nothing for."""
+    """Yield a sentence about options that the open-source platform accepts and ignores."""
     options = schema.options_for(job)
     unused = {
         "assigned_nodes": options.assigned_nodes,
@@ -72,7 +72,7 @@ def _job(job: TrainingJob) -> Iterator[Problem]:
 
 def _workspace(job: TrainingJob) -> Iterator[Problem]:
     folder = schema.workspace(job, schema.options_for(job))
-    if folder and (len(folder) > _LONGEST_WORKSPACE or any(each.isspace() for each in folder)):
+    if folder and (len(folder) > _LONGEST_WORKSPACE or any(character.isspace() for character in folder)):
         wrong, allowed = "is no workspace", f"up to {_LONGEST_WORKSPACE} characters without spaces"
         yield problem(("working_dir",), wrong, "Use a shorter path without spaces", repr(folder[:60]), allowed)
 
@@ -119,7 +119,7 @@ def _environment(job: TrainingJob) -> Iterator[Problem]:
 
 
 def _size(job: TrainingJob) -> list[Problem]:
-    """Return whether what the ranks are told is too much."""
+    """Return a problem if the plan for the ranks is too large."""
     nowhere = OutputPaths(output="", model="", logs="", base_dir=pathlib.Path())
     plan = schema.rank_plan(job, Identity(run="run", task="task"), nowhere, schema.options_for(job))
     if (size := len(json.dumps(plan))) <= _LONGEST_PLAN:

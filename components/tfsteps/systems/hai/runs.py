@@ -1,4 +1,4 @@
-"""The tasks of all runs on one HAI Platform, found by their tags: whoever started them, and from wherever."""
+"""The tasks of all runs on one HAI Platform, selected by their tags, whoever started them."""
 
 import datetime as dt
 import json
@@ -32,7 +32,7 @@ _POD_STATES = {
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a task tells its ranks, as far as commands need it.
+    """The parts of a task's plan for its ranks that commands need.
 
     Attributes:
         replicas: Of each rank, in order.
@@ -44,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, task: Task) -> "Plan | None":
-        """Return the plan that a task carries in its schema; None for one that tfsteps did not make."""
+        """Return the plan in a task's schema; None if tfsteps did not create the task."""
         try:
             environment = task["config_json"]["schema"]["spec"]["environments"][schema.PLAN]
             plan = json.loads(shlex.split(environment)[0])
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class HaiRun(msgspec.Struct, frozen=True):
-    """One task, as it was when it was looked at; `task` is the newest of its chain."""
+    """A snapshot of one task; `task` is the newest of its chain."""
 
     task: Task
     plan: Plan
@@ -63,7 +63,7 @@ class HaiRun(msgspec.Struct, frozen=True):
 
     @property
     def workflow(self) -> str:
-        """The name of its Workflow; empty = it belongs to none."""
+        """The name of its Workflow; empty = none."""
         return schema.workflow(self.task)[1]
 
     @property
@@ -73,14 +73,14 @@ class HaiRun(msgspec.Struct, frozen=True):
 
 
 class HaiRuns:
-    """What has been launched on one platform by the user whose token it is.
+    """The tasks of the token's user on one platform.
 
     Attributes:
         client: The platform.
     """
 
     def __init__(self, client: Client) -> None:
-        """Ask nothing yet."""
+        """Keep the client; no request is sent."""
         self.client = client
 
     @property
@@ -89,20 +89,20 @@ class HaiRuns:
         return f"on {self.client.access.name}"
 
     def jobs(self, run: str = "") -> list[HaiRun]:
-        """Return the tasks of a run, or of all of them if it is empty, the oldest first.
+        """Return the tasks of a run, or of all runs if it is empty, the oldest first.
 
-        Tasks that carry our tag and not what our tasks carry are passed over.
+        Tasks with the tag of tfsteps but without a plan are skipped.
 
         Raises:
             ApiError: They cannot be listed.
         """
         tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
-        found = [(task, plan) for task in self.client.tagged(tag, pods=True) if (plan := Plan.of(task))]
-        jobs = [HaiRun(task, plan, _status(task, plan, time.time())) for task, plan in found]
+        planned = [(task, plan) for task in self.client.tagged(tag, pods=True) if (plan := Plan.of(task))]
+        jobs = [HaiRun(task, plan, _status(task, plan, time.time())) for task, plan in planned]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def look(self, job: HaiRun) -> list[Event]:
-        """Return what has happened to a task so far, in order, by its ranks' logs; of an ended one the last is its end.
+        """Return the events of a task so far, in order, by its ranks' logs; for an ended task, the end is the last.
 
         Raises:
             ApiError: The platform does not answer, or refuses.
@@ -110,7 +110,7 @@ class HaiRuns:
         return self._handle(job).look()
 
     def follow(self, jobs: Sequence[HaiRun]) -> Iterator[tuple[int, Event]]:
-        """Yield what happens to tasks, with the position of the task in `jobs`, until all have ended.
+        """Yield the events of tasks, each with the position of the task in `jobs`, until all have ended.
 
         Raises:
             LaunchError: One of them can no longer be followed.
@@ -122,7 +122,7 @@ class HaiRuns:
                 for event in self._handle(job).events():
                     news.put((position, event))
                 news.put((position, None))
-            except Exception as error:  # noqa: BLE001  raised again by who reads
+            except Exception as error:  # noqa: BLE001  raised again by the reader
                 news.put((position, error))
 
         for position, job in enumerate(jobs):
@@ -138,7 +138,7 @@ class HaiRuns:
                     yield position, event
 
     def refreshed(self, job: HaiRun) -> HaiRun:
-        """Return a task as it is now; as it was, `lost`, if the platform knows no such task any more.
+        """Return the present state of a task; if the platform has no such task, the last one as `lost`.
 
         Raises:
             ApiError: The platform does not answer, or refuses.
@@ -148,7 +148,7 @@ class HaiRuns:
         return HaiRun(task, job.plan, _status(task, job.plan, time.time()))
 
     def messages(self, job: HaiRun) -> str:
-        """Return what the platform says about a task itself, its system log; empty = nothing."""
+        """Return the system log of a task; empty = none."""
         return self.client.system_log(job.chain)
 
     def _handle(self, job: HaiRun) -> HaiJob:
@@ -158,7 +158,7 @@ class HaiRuns:
 
 
 def stop_task(client: Client, task: Task) -> None:
-    """Stop a task for good, a paused one too.
+    """Stop a task for good, even if it is paused.
 
     Raises:
         ApiError: The platform does not answer, or refuses.
@@ -170,9 +170,9 @@ def stop_task(client: Client, task: Task) -> None:
 
 
 def _status(task: Task, plan: Plan, now: float) -> Status:
-    """Return how a task stands as the list of tasks tells it; the logs of its ranks, which tell more, are not read."""
+    """Return the status of a task by the list of tasks, without its ranks' logs, which have more details."""
     seen, env = verdict(task), plan.env
-    replicas = [ReplicaStatus(role=each.role, index=each.index) for each in plan.replicas]
+    replicas = [ReplicaStatus(role=replica.role, index=replica.index) for replica in plan.replicas]
     for pod in task.get("_pods_") or []:
         rank, state = int(pod.get("job_id", -1)), str(pod.get("status") or "").removesuffix("_terminating")
         if 0 <= rank < len(replicas):
@@ -203,7 +203,7 @@ def _status(task: Task, plan: Plan, now: float) -> Status:
 
 
 def _seconds(text: Any) -> float | None:
-    """Return a time as the platform's tables write it, which name no zone, in seconds since the epoch; None = none."""
+    """Return a time of the platform's tables, which have no zone, in seconds since the epoch; None = none."""
     try:
         return dt.datetime.fromisoformat(str(text)).replace(tzinfo=dt.UTC).timestamp()
     except ValueError:

@@ -1,4 +1,4 @@
-"""From a job to the task that HAI is asked to create (its schema, version 2). Same job, same task, but for a secret."""
+"""Renders a job as a HAI task (schema version 2). The same job gives the same task, except for a secret."""
 
 import base64
 import functools
@@ -38,15 +38,15 @@ LEVELS = {
 AUTO = -1
 SPEC_HASH, CREATED, KEY = f"{PREFIX}spec-hash", f"{PREFIX}created", f"{PREFIX}key"
 PAUSED, STOPPED = f"{PREFIX}paused", f"{PREFIX}stopped"
-"""Tags without a value: somebody wants the stopped task to go on later; somebody stopped it for good."""
+"""Tags without a value: the stopped task will be resumed; the task was stopped for good."""
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
-"""Tags as the annotations of those names on Kubernetes; the first has the step as its value, quoted."""
+"""Tags like the annotations of the same names on Kubernetes; the value of the first is the quoted step."""
 
 WORKFLOW, DEADLINE = f"{PREFIX}workflow", f"{PREFIX}deadline"
 """Tags for the janitor: the Workflow that launched it, as namespace/name/uid; `deadlines.total` in seconds."""
 
 _WATCHDOG_SECONDS = 1800.0  # HAI's own
-_NAME_LIMIT = 63  # HAI takes 511; longer ones are no pleasure to type
+_NAME_LIMIT = 63  # HAI accepts 511; shorter names are easier to type
 _AGENT, PLAN, _SECRET = "TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET"
 _ENTRYPOINT = "python3"
 _BOOTSTRAP = (
@@ -89,7 +89,7 @@ def level(priority: int | None) -> int:
 def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str) -> dict[str, Any]:
     """Return the schema of the task that `step` launches.
 
-    Its tags hold a hash of all the rest, by which a launcher recognizes its own task.
+    Its tags hold a hash of the rest, by which a launcher recognizes its task.
     """
     options = options_for(job)
     body: dict[str, Any] = {
@@ -113,8 +113,8 @@ def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str)
         "options": _options(job, options),
         "services": msgspec.to_builtins(options.services),
     }
-    told = msgspec.json.encode(shown(body), order="deterministic")  # the same over versions of the agent
-    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(told)})
+    content = msgspec.json.encode(shown(body), order="deterministic")  # without the agent's version
+    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(content)})
     body["options"]["tags"] += [launcher_tag(step), tag(DEADLINE, f"{job.deadlines.total:g}")]
     if options.suspend:
         body["options"]["tags"].append(PAUSED)
@@ -122,7 +122,7 @@ def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str)
 
 
 def shown(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a task's schema for people, without the text of the agent and the secret."""
+    """Return a task's schema for display, without the text of the agent and the secret."""
     spec = {**body["spec"], "environments": {**body["spec"]["environments"], **_TO_SHOW}}
     return {**body, "spec": spec}
 
@@ -133,12 +133,12 @@ def tags(values: Mapping[str, str]) -> list[str]:
 
 
 def tag(name: str, value: str) -> str:
-    """Return the tag that holds a name and its value; none begins with `_`, which HAI keeps for itself."""
+    """Return the tag that holds a name and its value; none begins with `_`, which HAI reserves."""
     return f"{name}={value}"
 
 
 def launcher_tag(step: str) -> str:
-    """Return the tag that says which step launches or follows a task: HAI takes commas for the end of a tag."""
+    """Return the tag of the step that launches or follows a task, quoted because HAI splits tags at commas."""
     return tag(LAUNCHER, urllib.parse.quote(step, safe=""))
 
 
@@ -153,13 +153,13 @@ def workflow_tag(namespace: str, name: str, uid: str) -> str:
 
 
 def workflow(task: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return namespace, name and uid of the Workflow that a task belongs to; all empty = it belongs to none."""
+    """Return namespace, name and uid of the Workflow that a task belongs to; all empty = none."""
     parts = labels(task).get(WORKFLOW, "").split("/")
     return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
 
 
 def created(task: Mapping[str, Any]) -> float | None:
-    """Return when a task was created, in seconds since the epoch, as its tags say; None = they do not."""
+    """Return when a task was created, in seconds since the epoch, by its tags; None = not known."""
     return _number(labels(task).get(CREATED, ""))
 
 
@@ -178,7 +178,7 @@ def _number(text: str) -> float | None:
 
 def labels(task: Mapping[str, Any]) -> dict[str, str]:
     """Return names and values of a task's tags; those without a value have an empty one."""
-    return {name: value for name, _, value in (str(each).partition("=") for each in task.get("tags") or [])}
+    return {name: value for name, _, value in (str(text).partition("=") for text in task.get("tags") or [])}
 
 
 def key(run: str, task: str) -> str:
@@ -191,9 +191,9 @@ def _labels(job: TrainingJob, identity: Identity) -> dict[str, str]:
 
 
 def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
-    """Return `options`, without what is left to the platform."""
+    """Return `options`, without fields left to the platform."""
     override = options.override_node_resource
-    wanted = {
+    values = {
         "mount_code": options.mount_code,
         "py_venv": options.py_venv,
         "timeout": math.ceil(options.timeout or job.deadlines.total),
@@ -206,7 +206,7 @@ def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
         "sidecar": options.sidecar,
         "profile": options.profile or None,
     }
-    return {name: value for name, value in wanted.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 # --- what the ranks are told
@@ -215,8 +215,8 @@ def _options(job: TrainingJob, options: HaiOptions) -> dict[str, Any]:
 def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, str]:
     """Return the variables of every rank, quoted: HAI writes them as they are into a shell file.
 
-    It also trims the lines of that file. What the file cannot hold, programs get by the plan, as all the others. By the
-    secret rank 0 recognizes the other ranks; it is not part of the hash by which a task is recognized.
+    It also trims the lines of that file. The plan holds all variables, including those that the file cannot hold. Rank
+    0 recognizes the other ranks by the secret, which is not part of the hash of a task.
     """
     plain = {name: value for name, value in _plain(job.env).items() if "\n" not in value and name not in _READ_ONLY}
     plan = rank_plan(job, identity, places, options)
@@ -225,8 +225,8 @@ def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, opt
 
 
 def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options: HaiOptions) -> dict[str, Any]:
-    """Return what agents must know of a job: who is which rank and does what, and what follows from a rank's end."""
-    own = {
+    """Return the plan for the agents: the replica and program of each rank, and the restart rules."""
+    variables = {
         "TFSTEPS_RUN_ID": identity.run,
         "TFSTEPS_TASK": identity.task,
         "TFSTEPS_ATTEMPT": str(identity.attempt),
@@ -241,17 +241,17 @@ def rank_plan(job: TrainingJob, identity: Identity, places: OutputPaths, options
         "finish": options.finish,
         "sigterm_delay": options.sigterm_delay,
         "silence": (options.watchdog_time or _WATCHDOG_SECONDS) / 3,
-        "env": {**_plain(job.env), **own},
+        "env": {**_plain(job.env), **variables},
         "roles": {name: {**rules["roles"][name], **_role(job, name, options)} for name in job.resolved_roles()},
     }
 
 
 def _role(job: TrainingJob, name: RoleName, options: HaiOptions) -> dict[str, Any]:
-    own, role = getattr(job.roles, name), job.resolved_roles()[name]
+    declared, role = getattr(job.roles, name), job.resolved_roles()[name]
     return {
         "command": role.program,
-        "env": _plain(own.env),
-        "dir": role.working_dir if options.workspace else own.working_dir,
+        "env": _plain(declared.env),
+        "dir": role.working_dir if options.workspace else declared.working_dir,
     }
 
 

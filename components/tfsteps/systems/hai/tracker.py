@@ -1,4 +1,4 @@
-"""From what the platform and the ranks' agents say to the events of a job. Holds no connection."""
+"""Turns answers of the platform and reports of the ranks' agents into the events of a job. Has no connection."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,12 +15,12 @@ _BY_A_RANK = {"ReplicaFailed", "InitFailed"}  # ends that a rank's agent may exp
 
 
 class _Rank(msgspec.Struct):
-    """What is known of one rank.
+    """The state of one rank.
 
     Attributes:
-        shown: What was said of it last; None = nothing yet.
-        starts: How often its program was started since HAI gave it its present node.
-        restarts: How often it was started again where nobody took its node.
+        shown: Its last reported change; None = nothing yet.
+        starts: Number of starts of its program on its present node.
+        restarts: Number of restarts on the same node.
         incarnation: Which of its incarnations runs, or ran last, from 0, on whichever node; -1 = none has run.
         place: Its pod, or node.
         task: Id of the task of the chain whose log is being read; empty = its agent has not reported yet.
@@ -38,31 +38,31 @@ class Tracker:
     """Follows one chain.
 
     Attributes:
-        stopping: What to say when the chain is stopped because we wanted that; None while we do not.
+        stopping: The verdict for a chain that tfsteps stopped; None = it did not.
         final: The end of the job, once it is known.
     """
 
     def __init__(self, replicas: Sequence[Replica]) -> None:
-        """Begin with nothing known. `replicas` is who is which rank."""
+        """Start without a known state. `replicas` are the replicas of the ranks, in order."""
         self.stopping: Verdict | None = None
         self.final: JobChanged | None = None
         self._ranks = {replica: _Rank() for replica in replicas}
         self._by_name = {str(replica): replica for replica in replicas}
         self._verdict = Verdict(State.UNKNOWN)
-        self._said: Verdict | None = None
-        self._ran = False  # all replicas ran at once
-        self._again = ""  # why programs are being started again
+        self._last_state: Verdict | None = None
+        self._ran = False  # whether all replicas ran at once
+        self._again = ""  # why programs are being restarted
         self._why = Verdict(State.PENDING)  # why HAI queued the chain again, until all programs run
         self._newest = ""  # id of the newest task of the chain
         self._earlier: set[str] = set()  # ids of those before it
-        self._failed: tuple[str, Mapping[str, Any]] | None = None  # task, and what ended the job as its agents report
+        self._failed: tuple[str, Mapping[str, Any]] | None = None  # the task, and the agents' report of the failure
 
     # --- the task
 
     def task(self, task: Mapping[str, Any] | None, now: float) -> Iterator[Event]:
-        """Yield what follows from the newest task of the chain; None = there is no such chain any more."""
+        """Yield what follows from the newest task of the chain; None = the chain is gone."""
         if task is None:
-            self._end(self.stopping or Verdict(State.LOST, "Deleted", "HAI knows no such task any more."), now)
+            self._end(self.stopping or Verdict(State.LOST, "Deleted", "The task no longer exists on HAI."), now)
             return
         yield from self._chain(task, now)
         self._places(task)
@@ -77,7 +77,7 @@ class Tracker:
         yield from self.state(now)
 
     def _chain(self, task: Mapping[str, Any], now: float) -> Iterator[Event]:
-        """Yield that HAI has queued the chain again since the last look, also where it runs again by now."""
+        """Yield that HAI has queued the chain again since the last check, even if it already runs again."""
         ids = [str(number) for number in task.get("id_list") or [task.get("id", "")]]
         before, self._newest, self._earlier = self._newest, ids[-1], set(ids[:-1])
         if before in ("", self._newest):
@@ -92,26 +92,26 @@ class Tracker:
         yield from self.state(now)
 
     def give_up(self, verdict: Verdict, now: float) -> None:
-        """End with `verdict`, whatever is heard later."""
+        """End with `verdict`, whatever is reported later."""
         self._end(verdict, now)
 
-    def _end(self, found: Verdict, now: float, task: Mapping[str, Any] | None = None) -> None:
+    def _end(self, end: Verdict, now: float, task: Mapping[str, Any] | None = None) -> None:
         if self.final:
             return
-        if self.stopping and found.state in (State.CANCELLED, State.LOST):
-            found = self.stopping
-        culprit = self._culprit(task) if found.reason in _BY_A_RANK else None
-        self.final = JobChanged(at=now, state=found.state, reason=found.reason, message=found.message, replica=culprit)
+        if self.stopping and end.state in (State.CANCELLED, State.LOST):
+            end = self.stopping
+        culprit = self._culprit(task) if end.reason in _BY_A_RANK else None
+        self.final = JobChanged(at=now, state=end.state, reason=end.reason, message=end.message, replica=culprit)
 
     def last(self) -> JobChanged:
-        """Return the end of the job, as the agents explain it, whose last words are read after it."""
+        """Return the end of the job with the explanation of the agents, whose last reports are read after it."""
         assert self.final
         if self.final.reason not in _BY_A_RANK:
             return self.final
         if self._failed and self._failed[0] not in self._earlier:
-            told = self._failed[1]
-            reason, message = str(told.get("reason", "")), str(told.get("message", ""))
-            culprit = self._by_name.get(str(told.get("replica")), self.final.replica)
+            report = self._failed[1]
+            reason, message = str(report.get("reason", "")), str(report.get("message", ""))
+            culprit = self._by_name.get(str(report.get("replica")), self.final.replica)
             return msgspec.structs.replace(self.final, reason=reason, message=message, replica=culprit)
         for rank in self._ranks.values() if self.final.reason == "InitFailed" else ():
             if rank.shown and rank.shown.state is ReplicaState.FAILED:
@@ -121,7 +121,7 @@ class Tracker:
         return self.final
 
     def _culprit(self, task: Mapping[str, Any] | None) -> Replica | None:
-        """Return whose pod failed; None if none did. HAI also marks pods as failed that did not: they have no code."""
+        """Return the replica whose pod failed; None = none. HAI also marks pods without an exit code as failed."""
         ranks = list(self._ranks)
         pods = [pod for pod in (task or {}).get("_pods_") or [] if str(pod.get("status", "")).startswith("failed")]
         pods.sort(key=lambda pod: not _exit_code(pod))
@@ -137,7 +137,7 @@ class Tracker:
 
     # --- the ranks
 
-    def told(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
+    def report(self, replica: Replica, what: Mapping[str, Any], now: float) -> Iterator[Event]:
         """Yield what follows from a report of a rank's agent. Those of earlier tasks of the chain change no state."""
         rank, event = self._ranks[replica], what.get("event")
         if event == "begun":
@@ -172,7 +172,7 @@ class Tracker:
                 self._failed = rank.task, what
 
     def ended(self, task: Mapping[str, Any] | None, now: float) -> Iterator[Event]:
-        """Yield the end of each rank whose agent could not tell it: the platform's pods say how."""
+        """Yield the end of each rank whose agent could not report it, by the platform's pods."""
         pods = {int(pod["job_id"]): pod for pod in (task or {}).get("_pods_") or [] if "job_id" in pod}
         for number, replica in enumerate(self._ranks):
             shown = self._ranks[replica].shown
@@ -189,7 +189,7 @@ class Tracker:
                 yield from self._show(replica, ReplicaState.STOPPED, now)
 
     def incarnation(self, replica: Replica) -> int:
-        """Return which incarnation of a replica prints what is read now."""
+        """Return the incarnation of a replica whose output is read now."""
         return max(self._ranks[replica].incarnation, 0)
 
     def _withdrawn(self, replica: Replica, now: float) -> Iterator[Event]:
@@ -200,18 +200,18 @@ class Tracker:
             yield from self._show(replica, ReplicaState.STOPPED, now, known)
 
     def _show(
-        self, replica: Replica, state: ReplicaState, now: float, told: Mapping[str, Any] | None = None
+        self, replica: Replica, state: ReplicaState, now: float, report: Mapping[str, Any] | None = None
     ) -> Iterator[Event]:
-        rank, told = self._ranks[replica], told or {}
+        rank, report = self._ranks[replica], report or {}
         change = ReplicaChanged(
             at=now,
             replica=replica,
             state=state,
             restarts=rank.restarts,
-            exit_code=told.get("code"),
+            exit_code=report.get("code"),
             place=rank.place,
-            cpu_seconds=told.get("cpu"),
-            memory_bytes=told.get("memory"),
+            cpu_seconds=report.get("cpu"),
+            memory_bytes=report.get("memory"),
             incarnation=max(rank.incarnation, 0),
         )
         if rank.shown is None or msgspec.structs.replace(rank.shown, at=now) != change:
@@ -221,13 +221,13 @@ class Tracker:
     # --- both
 
     def state(self, now: float) -> Iterator[Event]:
-        """Yield the job's state if it is another one now. Its end is not said here, but in `final`."""
+        """Yield the job's state if it changed; `final` has its end."""
         if self.final:
             return
-        found = self._state()
-        if found != self._said:
-            self._said = found
-            yield JobChanged(at=now, state=found.state, reason=found.reason, message=found.message)
+        current = self._state()
+        if current != self._last_state:
+            self._last_state = current
+            yield JobChanged(at=now, state=current.state, reason=current.reason, message=current.message)
 
     def _state(self) -> Verdict:
         if self._verdict.state not in (State.PENDING, State.RUNNING):
@@ -246,6 +246,6 @@ class Tracker:
 
 
 def _exit_code(pod: Mapping[str, Any]) -> int | None:
-    """Return the exit code that the platform has of a pod; None = none, as of one that it marked as ended."""
+    """Return the exit code of a pod by the platform; None = none, for example if HAI marked it as ended."""
     text = str(pod.get("exit_code") or "")
     return int(text) if text.lstrip("-").isdigit() else None

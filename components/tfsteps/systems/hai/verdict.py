@@ -1,7 +1,7 @@
 """The state of a job, from the newest task of its chain. Pure.
 
-A chain is one job: pre-empted or restarted, it goes on as a new task of the same chain, and the old one is `finished`.
-So `chain_status` says whether it has ended; only then `worker_status`, of the newest task, says how.
+A chain is one job: pre-empted or restarted, it continues as a new task of the chain, and the old one is `finished`. So
+`chain_status` shows whether it has ended; only then does `worker_status` of the newest task show how.
 """
 
 import datetime as dt
@@ -14,20 +14,20 @@ from tfsteps.systems.kubernetes.job_kind import Verdict
 
 STOP, INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 1, 16, 32, 128, 256, 512
 MANUAL_STOP, HOOK_RESTART, MANUAL_SUCCEEDED, MANUAL_FAILED = 1024, 2048, 4096, 8192
-_REQUEUED = {  # bits of stop_code that queue a task again, and what they mean
+_REQUEUED = {  # bits of stop_code after which HAI queues a task again
     INTERRUPT: ("Interrupted", "HAI took the nodes away, and has queued the task again."),
     UNSCHEDULABLE: ("Unschedulable", "The pods did not start in time on their nodes; HAI has queued the task again."),
     HOOK_RESTART: ("HookRestart", "A check of the hardware failed; HAI has queued the task again."),
 }
 _ENDED_BY_STOP = MANUAL_STOP | INTERRUPT | UNSCHEDULABLE | HOOK_RESTART
 _FAILED = {
-    MANUAL_FAILED: ("MarkedFailed", "Somebody marked the task as failed on HAI."),
+    MANUAL_FAILED: ("MarkedFailed", "A user marked the task as failed on HAI."),
     TIMEOUT: ("Watchdog", "A rank printed nothing for as long as the platform's watchdog allows."),
     INIT_FAILED: ("InitFailed", "A pod ended before HAI's manager of the task had started, or could not be started."),
 }
 _RUNNING = ("running", "succeeded")
 _ROUNDS = 2  # tasks in a row whose pods did not start, after which the image is the likely cause
-_ROUNDING_SECONDS = 2.0  # HAI counts the timeout in whole seconds
+_ROUNDING_SECONDS = 2.0  # HAI measures the timeout in whole seconds
 
 
 def verdict(task: Mapping[str, Any]) -> Verdict:
@@ -69,7 +69,7 @@ def _scheduled(task: Mapping[str, Any]) -> Verdict:
         return Verdict(State.RUNNING)
     stuck = [pod for pod in task.get("_pods_") or [] if pod.get("status") == "unschedulable"]
     if stuck:
-        return Verdict(State.PENDING, "Unschedulable", f"{stuck[0].get('pod_id')} finds no place on its node.")
+        return Verdict(State.PENDING, "Unschedulable", f"{stuck[0].get('pod_id')} does not fit on its node.")
     return Verdict(State.PENDING)
 
 
@@ -85,10 +85,10 @@ def _ended(task: Mapping[str, Any]) -> Verdict:
     code, status = int(task.get("stop_code") or 0), task.get("worker_status")
     match status:
         case "succeeded":
-            manual = "Somebody marked the task as succeeded on HAI." if code & MANUAL_SUCCEEDED else ""
+            manual = "A user marked the task as succeeded on HAI." if code & MANUAL_SUCCEEDED else ""
             return Verdict(State.SUCCEEDED, "MarkedSucceeded" if manual else "", manual)
         case "canceled":
-            return Verdict(State.CANCELLED, "Stopped", "Somebody stopped the task while it was queued.")
+            return Verdict(State.CANCELLED, "Stopped", "A user stopped the task while it was queued.")
         case "failed":
             return _failed(code)
         case "stopped" if code & _ENDED_BY_STOP:
@@ -99,7 +99,7 @@ def _ended(task: Mapping[str, Any]) -> Verdict:
 
 
 def _stopped() -> Verdict:
-    return Verdict(State.CANCELLED, "Stopped", "Somebody stopped the task on HAI.")
+    return Verdict(State.CANCELLED, "Stopped", "A user stopped the task on HAI.")
 
 
 def _failed(code: int) -> Verdict:
@@ -113,7 +113,7 @@ def _failed(code: int) -> Verdict:
 
 
 def _taken_away(task: Mapping[str, Any], code: int) -> Verdict:
-    """Return the end of a task that nobody stopped. Its stop code is that of a normal end, or none."""
+    """Return the end of a task that was not stopped. Its stop code is that of a normal end, or none."""
     if _timed_out(task):
         return Verdict(State.FAILED, "Timeout", "HAI ended the run: its `timeout` had passed.")
     if code & STOP:

@@ -1,8 +1,8 @@
-"""Plain Kubernetes Jobs: how a job is written as one Indexed Job for each role, and what they say about it. Pure.
+"""Plain Kubernetes Jobs: renders a job as one Indexed Job for each role, and derives its state from them. Pure.
 
-The Job of the deciding role, the chief's or the workers', is the job object: it has the job's name, and the other Jobs
-and the headless Service belong to it, so that they go with it. Facts: batch/v1; that the success of worker 0 ends the
-Job of all workers needs Kubernetes 1.31 (`successPolicy`), anything else 1.28.
+The Job of the decisive role, the chief's or the workers', is the job object: it has the job's name, and it owns the
+other Jobs and the headless Service, which are deleted with it. Facts: batch/v1. Kubernetes 1.31 (`successPolicy`) is
+needed if the success of worker 0 ends the Job of all workers; everything else needs 1.28.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.indexed_job import replica_of
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
 
-_DISMISSED = f"{PREFIX}dismissed"  # annotation of a Job that was ended because the job had
+_DISMISSED = f"{PREFIX}dismissed"  # annotation of a Job that tfsteps ended after the end of the job
 _SUCCEEDED, _FAILED = ("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")  # the first: pods still end
 _BACKOFF = "BackoffLimitExceeded"
 _Item = Mapping[str, Any]
@@ -39,19 +39,19 @@ class IndexedJobs(BaseJobKind):
     capabilities = CAPABILITIES
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return what the parts need: to be made, and to be let start and ended together."""
+        """Return the permissions to create the dependents, to unsuspend them and to end them together."""
         return [Permission("get", SERVICES), Permission("create", SERVICES), *gang.permissions(job)]
 
     # --- render
 
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return what is wrong with a gang, or with a queue of several Jobs."""
-        found = gang.problems(job)
+        problems = gang.problems(job)
         if job.queue and len(job.roles.items()) > 1:
             wrong = "would let in each role's Job by itself, and those let in would wait for the others"
             fix = "Remove it, use --system jobset, which is let in as a whole, or give the job one role"
-            found.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
-        return found
+            problems.append(Problem(path=("queue",), value=job.queue, wrong=wrong, fix=fix))
+        return problems
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the Job of the decisive role, suspended until its dependents exist."""
@@ -64,15 +64,15 @@ class IndexedJobs(BaseJobKind):
         return {"labelSelector": self.selector(name)}
 
     def group_objects(self, items: Iterable[_Item]) -> list[_Item]:
-        """Return the job objects among Jobs, with the Jobs that belong to them; the Jobs of others are left out."""
-        own = [item for item in items if JOB in (item["metadata"].get("labels") or {})]
+        """Return the job objects among Jobs, with the Jobs that they own; other Jobs are left out."""
+        jobs = [item for item in items if JOB in (item["metadata"].get("labels") or {})]
         parts: dict[str, list[_Item]] = {}
-        for item in own:
+        for item in jobs:
             for owner in item["metadata"].get("ownerReferences") or []:
                 parts.setdefault(owner["uid"], []).append(item)
         return [
             {**item, DEPENDENTS: parts.get(item["metadata"]["uid"], [])}
-            for item in own
+            for item in jobs
             if item["metadata"]["name"] == item["metadata"]["labels"][JOB]
         ]
 
@@ -90,28 +90,28 @@ class IndexedJobs(BaseJobKind):
         return f"{JOB}={name}"
 
     def replica(self, meta: _Item, _replicas: object) -> Replica | None:
-        """Return which replica a pod is by its labels; None for a pod that is none."""
+        """Return which replica a pod is by its labels; None = it is not a replica."""
         return replica_of(meta)
 
     def job_uid(self, _meta: _Item) -> str:
-        """Return nothing: a pod's Job may be a part of the job that has not been seen yet."""
+        """Return nothing: the pod's Job may be a dependent that was not listed yet."""
         return ""
 
     # --- pause, end
 
     def pause(self, item: _Item, *, paused: bool) -> list[ObjectPatch]:
-        """Return the change of `suspend` of all Jobs that have not ended: their pods are deleted, and made again."""
+        """Return patches of `suspend` for all unfinished Jobs: pods are deleted, and created again on resume."""
         return [_change(job, {"spec": {"suspend": paused}}) for job in _jobs(item) if not _ended(job)]
 
     def stop_stragglers(self, item: _Item) -> list[ObjectPatch]:
-        """Return what ends the other Jobs of a job that has ended; what has ended by itself keeps its pods."""
+        """Return patches that end the other Jobs of an ended job; a Job that ended by itself keeps its pods."""
         ending = {"metadata": {"annotations": {_DISMISSED: "true"}}, "spec": {"activeDeadlineSeconds": 1}}
         return [_change(job, ending) for job in _jobs(item) if not _ended(job)]
 
     # --- verdict
 
     def verdict(self, item: _Item) -> Verdict:
-        """Return what the Jobs say: the job fails with any of them, and succeeds with the deciding ones."""
+        """Return the verdict of the Jobs: the job fails with any of them, and succeeds with the decisive ones."""
         for job in _jobs(item):
             if (failed := _condition(job, _FAILED)) and _DISMISSED not in _annotations(job):
                 return _failure(job, failed)
@@ -141,9 +141,11 @@ def _annotations(job: _Item) -> _Item:
 
 
 def _condition(job: _Item, kinds: tuple[str, ...]) -> _Item | None:
-    """Return the first condition of one of `kinds` that holds."""
+    """Return the first condition of one of `kinds` whose status is "True"."""
     listed = job.get("status", {}).get("conditions") or []
-    return next((each for each in listed if each["type"] in kinds and each.get("status") == "True"), None)
+    return next(
+        (condition for condition in listed if condition["type"] in kinds and condition.get("status") == "True"), None
+    )
 
 
 def _ended(job: _Item) -> bool:
@@ -151,7 +153,7 @@ def _ended(job: _Item) -> bool:
 
 
 def _failure(job: _Item, condition: _Item) -> Verdict:
-    """Return why a Job failed. Where no restart is allowed the first failure passes the limit: that is no news."""
+    """Return why a Job failed. Without restarts, the first failure exceeds the limit, which is not worth a report."""
     reason = condition.get("reason", "")
     if reason == _BACKOFF and not job["spec"].get("backoffLimit"):
         return Verdict(State.FAILED, "ReplicaFailed", f"A replica of {_role(job)} failed.")

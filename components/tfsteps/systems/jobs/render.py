@@ -1,4 +1,4 @@
-"""From a job to its Jobs, its headless Service and its PodGroup. Pure."""
+"""Renders a job as Jobs, a headless Service and a PodGroup. Pure."""
 
 import functools
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ JOB = f"{PREFIX}job"
 """Label of the Jobs and pods of one job: the name of its job object."""
 
 DECIDES = f"{PREFIX}decides"
-"""Annotation of a further Job without whose success the job does not succeed."""
+"""Annotation of another Job that must succeed for the job to succeed."""
 
-_HOST = 63  # the longest name of a host
+_HOST = 63  # the length limit of a host name
 
 
 class Rendering(msgspec.Struct, frozen=True, dict=True):
-    """One job on its way into objects."""
+    """The rendering of one job."""
 
     job: TrainingJob
     options: JobsOptions
@@ -54,7 +54,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def _name(self) -> str:
-        """The job object's name: `<name>-<role>-<index>` is a host."""
+        """The job object's name: `<name>-<role>-<index>` is a host name."""
         longest = max(len(f"-{name}-{role.replicas - 1}") for name, role in self.job.roles.items())
         return self.identity.job_name(self.job.name, _HOST - longest)
 
@@ -84,15 +84,15 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
         if self._distributed:
             env.append({"name": "TF_CONFIG", "value": tf_config(name, self._hosts)})
         label = self.options.gpu_label
-        made = pod_template(
+        template = pod_template(
             self.job, name, role, identity=self.identity, places=self.places, gpu_label=label, more_env=env
         )
-        made["metadata"]["labels"][JOB] = self._name
+        template["metadata"]["labels"][JOB] = self._name
         if self._distributed:
-            made["spec"]["subdomain"] = self._name
+            template["spec"]["subdomain"] = self._name
         if self.options.priority_class:
-            made["spec"]["priorityClassName"] = self.options.priority_class
-        return gang.gang_pod(made, self.job, self._name)
+            template["spec"]["priorityClassName"] = self.options.priority_class
+        return gang.gang_pod(template, self.job, self._name)
 
     @property
     def _distributed(self) -> bool:
@@ -100,7 +100,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def _hosts(self) -> dict[RoleName, list[str]]:
-        """Where each replica of the cluster is reached."""
+        """The address of each replica of the TensorFlow cluster."""
         domain = f"{self._name}.{self.namespace}.svc"
         return {
             name: [f"{self._name_of(name)}-{i}.{domain}:{PORT}" for i in range(role.replicas)]
@@ -111,7 +111,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
     # --- parts
 
     def _service(self) -> Iterator[dict[str, Any]]:
-        """Yield the headless Service that names the pods, those too that are about to start."""
+        """Yield the headless Service that gives the pods host names, before they are ready."""
         if not self._distributed:
             return
         metadata = {"name": self._name, "namespace": self.namespace, "labels": self._labels}

@@ -1,7 +1,7 @@
-"""JobSet: how a job is written as one, and what one says about its job. Pure.
+"""JobSet: renders a job as a JobSet, and derives its state from one. Pure.
 
 Each role is one replicated job, an Indexed Job with an index for each replica. Facts and traps: JobSet 0.10.1, its
-source and what was observed on a cluster.
+source and its observed behaviour on a cluster.
 """
 
 import functools
@@ -27,7 +27,7 @@ from tfsteps.systems.kubernetes.render.pod_template import (
 )
 
 _NAME = 63  # of a pod, whose name ends with five random characters
-_LIMIT = "BackoffLimitExceeded"  # as Jobs say it; a JobSet only says which of its rules applied
+_LIMIT = "BackoffLimitExceeded"  # the reason of a Job; a JobSet only reports which of its rules applied
 
 
 class JobSet(BaseJobKind):
@@ -43,11 +43,11 @@ class JobSet(BaseJobKind):
     # --- render
 
     def name_limit(self, job: TrainingJob) -> int:
-        """Return how long the job's name may be: `<name>-<role>-0-<index>-<random>` is the name of a pod."""
+        """Return the length limit of the job's name: `<name>-<role>-0-<index>-<random>` is the name of a pod."""
         return _NAME - max(len(f"-{name}-0-{role.replicas - 1}-12345") for name, role in job.roles.items())
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return what the gang takes, and the patch that lets the job start once its PodGroup is there."""
+        """Return the permissions for the gang, and for the patch that starts the job once its PodGroup exists."""
         return gang.permissions(job) if job.gang else []
 
     def rules(self, job: TrainingJob) -> list[Problem]:
@@ -80,7 +80,7 @@ class JobSet(BaseJobKind):
         }
         if not job.gang:
             return RenderedJob(manifest)
-        manifest["spec"]["suspend"] = True  # a pod whose group is not there yet is scheduled alone
+        manifest["spec"]["suspend"] = True  # a pod is scheduled alone if its group does not exist yet
         others_start_it = options.suspend or job.queue
         unsuspend = {} if others_start_it else {"spec": {"suspend": False}}
         return RenderedJob(manifest, [gang.pod_group(job, name, namespace, labels)], unsuspend)
@@ -89,7 +89,7 @@ class JobSet(BaseJobKind):
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a JobSet."""
-        specs = {each["name"]: each["template"]["spec"] for each in item["spec"]["replicatedJobs"]}
+        specs = {job["name"]: job["template"]["spec"] for job in item["spec"]["replicatedJobs"]}
         return {name: RoleSpec(specs[name]["parallelism"], specs[name]["template"]) for name in ROLES if name in specs}
 
     def selector(self, name: str) -> str:
@@ -97,7 +97,7 @@ class JobSet(BaseJobKind):
         return f"jobset.sigs.k8s.io/jobset-name={name}"
 
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
-        """Return which replica a pod is by its role and its index in its Job; None for a pod that is none."""
+        """Return which replica a pod is by its role and its index in its Job; None = it is not a replica."""
         return indexed_job.replica_of(meta)
 
     def job_uid(self, meta: Mapping[str, Any]) -> str:
@@ -107,29 +107,33 @@ class JobSet(BaseJobKind):
     # --- pause
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
-        """Return the change of spec.suspend: the controller suspends the Jobs, which ends their pods."""
+        """Return a patch of spec.suspend: the controller suspends the Jobs, which ends their pods."""
         return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch={"spec": {"suspend": paused}})]
 
     # --- verdict
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
-        """Return what a JobSet says. Conditions stay listed with status "False" when they are over."""
+        """Return the verdict of a JobSet. Conditions that no longer hold stay listed with status "False"."""
         status = item.get("status") or {}
-        true = {each["type"]: each for each in status.get("conditions") or [] if each.get("status") == "True"}
+        true = {
+            condition["type"]: condition
+            for condition in status.get("conditions") or []
+            if condition.get("status") == "True"
+        }
         ended = status.get("terminalState")
         if "Failed" in true or ended == "Failed":
             condition = true.get("Failed", {})
             return Verdict(State.FAILED, _failure(item, condition.get("reason", "")), condition.get("message", ""))
         if "Completed" in true or ended == "Completed":
-            return _said(true.get("Completed", {}), State.SUCCEEDED)
+            return _verdict_of(true.get("Completed", {}), State.SUCCEEDED)
         if item["spec"].get("suspend") or "Suspended" in true:
             queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
-            return _said(true.get("Suspended", {}), State.QUEUED if queued else State.SUSPENDED)
+            return _verdict_of(true.get("Suspended", {}), State.QUEUED if queued else State.SUSPENDED)
         return Verdict(State.PENDING, "Created" if status.get("replicatedJobsStatus") else "")
 
 
 def _replicated_job(job: TrainingJob, name: RoleName, role: ResolvedRole, pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a role. Its Job gets none of our labels, by which it would be taken for one of the system `jobs`."""
+    """Return a role. Its Job gets no tfsteps labels: with them it would look like a Job of the system `jobs`."""
     alone = job.success == "chief" and (name, 0) == job.decisive_replica
     spec = indexed_job.indexed_job_spec(job, role, pod, decides_alone=alone)
     return {"name": name, "replicas": 1, "template": {"spec": spec}}
@@ -141,7 +145,7 @@ def _prioritized(pod: Mapping[str, Any], options: JobSetOptions) -> dict[str, An
 
 
 def _policies(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
-    """Return what the JobSet is told beside its Jobs. The success of the named ones ends all others."""
+    """Return the policies of the JobSet. The success of the target Jobs ends all others."""
     trainers = [name for name, _ in job.roles.items() if name in ("chief", "worker")]
     deciding = trainers if job.success == "all_workers" else [job.decisive_replica[0]]
     policies: dict[str, Any] = {"successPolicy": {"operator": "All", "targetReplicatedJobs": deciding}}
@@ -155,9 +159,9 @@ def _policies(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
 
 
 def _failure_policy(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
-    """Return what becomes of the JobSet when one of its Jobs has failed for good; empty = it fails.
+    """Return what follows if one of the Jobs has failed for good; empty = the JobSet fails.
 
-    The rules also tell a used-up limit from other failures, which the JobSet's own reason does not.
+    The rules also distinguish an exceeded limit from other failures; the JobSet's own reason does not.
     """
     restarts = {name: role.restart for name, role in job.resolved_roles().items()}
     if options.max_restarts:
@@ -178,7 +182,7 @@ def _fail(roles: Sequence[str], reason: str) -> dict[str, Any]:
 
 
 def _failure(item: Mapping[str, Any], reason: str) -> str:
-    """Return the reason for a failure: a limit that was used up, or what the JobSet says."""
+    """Return the reason for a failure: an exceeded limit, or the JobSet's own reason."""
     policy = item["spec"].get("failurePolicy") or {}
     on_limit = any(_LIMIT in (rule.get("onJobFailureReasons") or []) for rule in policy.get("rules") or [])
     if reason == "ReachedMaxRestarts":
@@ -205,5 +209,5 @@ def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[
     }
 
 
-def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     return Verdict(state, condition.get("reason", ""), condition.get("message", ""))

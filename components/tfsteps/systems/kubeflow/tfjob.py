@@ -1,6 +1,6 @@
-"""TFJob: how a job is written as one, and what one says about its job. Pure.
+"""TFJob: renders a job as a TFJob, and derives its state from one. Pure.
 
-Facts and traps: kubeflow/training-operator 1.8 and 1.9, and what was observed on a cluster.
+Facts and traps: kubeflow/training-operator 1.8 and 1.9, and their observed behaviour on a cluster.
 """
 
 import functools
@@ -47,11 +47,11 @@ class TFJob(BaseJobKind):
     # --- render
 
     def name_limit(self, job: TrainingJob) -> int:
-        """Return how long the job's name may be: `<name>-<type>-<index>` is the name of pods, Services and hosts."""
+        """Return the length limit of the job's name: `<name>-<type>-<index>` names pods, Services and hosts."""
         return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
 
     def rules(self, job: TrainingJob) -> list[Problem]:
-        """Return what is wrong with a gang, and what hangs the chief of parameter servers."""
+        """Return the problems of a gang, and a TF_CONFIG that hangs the chief of parameter servers."""
         return [*gang.problems(job), *uncorrected(job)]
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
@@ -80,11 +80,11 @@ class TFJob(BaseJobKind):
         manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
         if not job.gang:
             return RenderedJob(manifest)
-        # an operator that makes PodGroups itself finds this one, or has made it; the others leave it alone
+        # an operator that creates PodGroups adopts this one, or has created it; other operators ignore it
         return RenderedJob(manifest, [gang.pod_group(job, name, namespace, {**job.labels, **identity.labels()})])
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return what a gang takes: its PodGroup, and the mark on the job that it is there."""
+        """Return the permissions for a gang: to create its PodGroup, and to annotate the job once it exists."""
         return gang.permissions(job) if job.gang else []
 
     # --- the job's pods
@@ -103,7 +103,7 @@ class TFJob(BaseJobKind):
         return f"{_LABEL}job-name={name}"
 
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
-        """Return which replica a pod is by its labels; None for a pod that is none."""
+        """Return which replica a pod is by its labels; None = it is not a replica."""
         labels = meta.get("labels") or {}
         role, index = labels.get(f"{_LABEL}replica-type", ""), labels.get(f"{_LABEL}replica-index", "")
         return Replica(role, int(index)) if role in _TYPES and index.isdigit() else None
@@ -111,37 +111,37 @@ class TFJob(BaseJobKind):
     # --- pause
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
-        """Return the change of runPolicy.suspend: the operator deletes the pods, and makes them again."""
+        """Return a patch of runPolicy.suspend: the operator deletes the pods, and creates them again on resume."""
         patch = {"spec": {"runPolicy": {"suspend": paused}}}
         return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=patch)]
 
     # --- verdict
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
-        """Return what a TFJob says.
+        """Return the verdict of a TFJob.
 
-        Conditions stay listed with status "False" when they are over; Succeeded and Failed can both be "True", and then
-        the job has failed.
+        Conditions that no longer hold stay listed with status "False". If Succeeded and Failed are both "True", the job
+        has failed.
         """
         listed = item.get("status", {}).get("conditions") or []
-        true = {each["type"]: each for each in listed if each.get("status") == "True"}
+        true = {condition["type"]: condition for condition in listed if condition.get("status") == "True"}
         for kind, state in (("Failed", State.FAILED), ("Succeeded", State.SUCCEEDED)):
             if kind in true:
-                return _said(true[kind], state)
+                return _verdict_of(true[kind], state)
         suspended = item.get("spec", {}).get("runPolicy", {}).get("suspend")
         if suspended or "Suspended" in true:
-            return _said(true.get("Suspended", {}), State.QUEUED if _queue(item) else State.SUSPENDED)
+            return _verdict_of(true.get("Suspended", {}), State.QUEUED if _queue(item) else State.SUSPENDED)
         if "Restarting" in true:
-            return _said(true["Restarting"], State.RESTARTING)
+            return _verdict_of(true["Restarting"], State.RESTARTING)
         if "Running" in true:
             return Verdict(State.RUNNING)
         return Verdict(State.PENDING, "Created" if "Created" in true else "")
 
 
 def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
-    """Return `spec.runPolicy`. At the root of `spec` the same fields would be dropped without a word."""
+    """Return `spec.runPolicy`. At the root of `spec`, the same fields would be dropped silently."""
     policy: dict[str, Any] = {
-        "cleanPodPolicy": "Running",  # parameter servers never end by themselves; what has ended keeps its log
+        "cleanPodPolicy": "Running",  # parameter servers never end by themselves; ended pods keep their logs
         "activeDeadlineSeconds": round(job.deadlines.total),
     }
     if any(restart_policy(role) != "Never" for role in job.resolved_roles().values()):
@@ -158,14 +158,14 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
         "minAvailable": options.min_available,
         "scheduleTimeoutSeconds": options.schedule_timeout and round(options.schedule_timeout),
     }
-    if given := {key: value for key, value in scheduling.items() if value} | gang.scheduling_policy(job):
-        policy["schedulingPolicy"] = given
+    if policy_fields := {key: value for key, value in scheduling.items() if value} | gang.scheduling_policy(job):
+        policy["schedulingPolicy"] = policy_fields
     return policy
 
 
 def _replica_spec(job: TrainingJob, name: str, role: ResolvedRole, template: dict[str, Any]) -> dict[str, Any]:
     if _needs_correction(job):
-        container = next(each for each in template["spec"]["containers"] if each["name"] == CONTAINER)
+        container = next(item for item in template["spec"]["containers"] if item["name"] == CONTAINER)
         container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]
     pod = gang.gang_pod(template, job, name)
     return {"replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
@@ -184,7 +184,7 @@ def _needs_correction(job: TrainingJob) -> bool:
 
 
 def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[str]]:
-    """Return where the operator's Services make each replica of the cluster reachable."""
+    """Return the address of each replica by the operator's Services."""
     return {
         name: [f"{job_name}-{name}-{i}.{domain}:{PORT}" for i in range(role.replicas)]
         for name, role in job.roles.items()
@@ -192,7 +192,7 @@ def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[
     }
 
 
-def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if state is State.FAILED and _BACKOFF in message:
         reason = "BackoffLimitExceeded"
@@ -204,6 +204,6 @@ def _queue_label(job: TrainingJob, options: KubeflowOptions) -> dict[str, str]:
 
 
 def _queue(item: Mapping[str, Any]) -> bool:
-    """Tell whether a queue holds the job back, and not a person."""
+    """Tell whether a queue suspended the job, not a user."""
     scheduling = item["spec"].get("runPolicy", {}).get("schedulingPolicy") or {}
     return bool(scheduling.get("queue") or QUEUE_LABEL in (item["metadata"].get("labels") or {}))

@@ -1,4 +1,4 @@
-"""What most job systems on Kubernetes do alike, because their replicas are pods of a template."""
+"""Capabilities that most job systems on Kubernetes share, because their replicas are pods of a template."""
 
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.capabilities import Capability, done, native, refused, unused
@@ -41,7 +41,7 @@ def of_pods(system: str) -> dict[str, Capability]:
 
 
 def priority_by_class(system: str) -> Capability:
-    """Return the capability of a priority that is refused unless the job names the PriorityClass for it.
+    """Return the capability of a priority that is refused unless the job names a PriorityClass.
 
     Args:
         system: Name of the job system, whose options have a `priority_class`.

@@ -1,4 +1,4 @@
-"""Job objects that consist of several: made whole or not at all, changed together, ended together."""
+"""Job objects with dependents: all are created or none, changed together, and ended together."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ _PAUSE_SECONDS = 0.5
 
 
 def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: RenderedJob) -> None:
-    """Create the dependents of a job object that was just created, and let it start. Those that exist are left alone.
+    """Create the missing dependents of a job object, and let the job start.
 
     Args:
         api: The cluster.
         resource: Of the job object.
-        item: The job object as it was created.
-        rendered: As it was rendered.
+        item: The created job object.
+        rendered: The rendered job.
 
     Raises:
         ApiError: A dependent is refused. The job object is deleted then, and with it the dependents that were created.
@@ -42,7 +42,7 @@ def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: Re
 
 
 def _create(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
-    """Create a part, unless it is there. ApiError if one of its name is there that is another's, and stays."""
+    """Create a dependent, unless it exists. ApiError if an object of another job keeps its name."""
     resource, give_up = _resource(part), time.monotonic() + _GARBAGE_SECONDS
     while True:
         try:
@@ -57,18 +57,18 @@ def _create(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
         if time.monotonic() > give_up:
             what = f"{resource.kind} {namespace}/{part['metadata']['name']}"
             raise ApiError(f"{what} exists and is not this job's; delete it, or use another run id", 409)
-        if api.stopping.wait(_PAUSE_SECONDS):  # for the garbage of an earlier job of this name to be collected
+        if api.stopping.wait(_PAUSE_SECONDS):  # until the garbage collector removes an earlier job's object
             raise Stopped
 
 
 def _is_there(api: Api, resource: Resource, namespace: str, part: Mapping[str, Any]) -> bool:
     try:
-        found = api.get(resource, namespace, part["metadata"]["name"])
+        item = api.get(resource, namespace, part["metadata"]["name"])
     except ApiError as error:
         if error.missing:
             return False
         raise
-    return _owned(found, part["metadata"]["ownerReferences"][0]["uid"])
+    return _owned(item, part["metadata"]["ownerReferences"][0]["uid"])
 
 
 def _resource(part: Mapping[str, Any]) -> Resource:
@@ -80,7 +80,7 @@ def _owned(item: Mapping[str, Any], uid: str) -> bool:
 
 
 def apply(api: Api, changes: list[ObjectPatch], namespace: str, uid: str) -> None:
-    """Make changes to what the job with this uid consists of; what is gone is left alone. ApiError if refused."""
+    """Patch objects of the job with this uid; objects that are gone are skipped. ApiError if refused."""
     for change in changes:
         for item in _meant(api, change, namespace):
             meta = item["metadata"]

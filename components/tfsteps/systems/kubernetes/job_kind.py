@@ -1,4 +1,4 @@
-"""What distinguishes one kind of job object from another, for the code that follows them all."""
+"""The differences between kinds of job objects, for the code that follows them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -17,17 +17,17 @@ from tfsteps.systems.kubernetes.render.pod_template import image_problems
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
 DEPENDENTS = "dependents"
-"""Key of a job object that was observed, never sent: the objects of its kind that belong to it, as they were listed."""
+"""Key of an observed job object, never sent: the listed objects of its kind that it owns."""
 
 
 class RenderedJob(msgspec.Struct, frozen=True):
-    """What is created for a job.
+    """The objects to create for a job.
 
     Attributes:
-        manifest: The job object. Where it must not start before its dependents exist it is suspended.
+        manifest: The job object. It is suspended if it must not start before its dependents exist.
         dependents: Further manifests. They are created after the job object, which owns them.
-        unsuspend_patch: The merge patch that lets the job start, applied once all dependents exist; empty = none is
-            needed, or others decide when it starts.
+        unsuspend_patch: The merge patch that starts the job, applied once all dependents exist; empty = not needed, or
+            a queue or a user starts it.
     """
 
     manifest: dict[str, Any]
@@ -36,7 +36,7 @@ class RenderedJob(msgspec.Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
-        """Where it is created."""
+        """The namespace of the job object."""
         return str(self.manifest["metadata"]["namespace"])
 
     @property
@@ -46,13 +46,13 @@ class RenderedJob(msgspec.Struct, frozen=True):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations of the job object, to be changed."""
+        """The annotations of the job object; changes are allowed."""
         annotations: dict[str, str] = self.manifest["metadata"]["annotations"]
         return annotations
 
     @property
     def content(self) -> Mapping[str, Any]:
-        """All of it: two that are equal in this create the same."""
+        """The whole content: jobs with equal content create the same objects."""
         return {**self.observed(), "unsuspend": self.unsuspend_patch} if self.dependents else self.manifest
 
     def observed(self) -> dict[str, Any]:
@@ -61,10 +61,10 @@ class RenderedJob(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a job object says about its job.
+    """The state of a job by its job object.
 
     Attributes:
-        state: Where it stands, as far as the object tells.
+        state: The state, as far as the object shows it.
         reason: Of that state; empty = none.
         message: Of that state; empty = none.
     """
@@ -82,13 +82,13 @@ class RoleSpec(msgspec.Struct, frozen=True):
 
 
 class ObjectPatch(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of objects that a job consists of.
+    """A change of objects of a job.
 
     Attributes:
-        resource: What they are.
-        name: Of the object; empty = those that `selector` finds.
-        selector: Label selector of objects; of those that it finds, the job's own are changed.
-        patch: Merged into the object; None = it is deleted.
+        resource: Their kind.
+        name: Name of the object; empty = use `selector`.
+        selector: Label selector of objects; only the selected objects that belong to the job are changed.
+        patch: Merged into the object; None = delete it.
     """
 
     resource: Resource
@@ -103,9 +103,9 @@ class JobKind(Protocol):
     Attributes:
         name: The job system's.
         resource: The objects' API and kind.
-        operator: Who acts on them, as messages call it.
-        container: Which container of a pod trains.
-        capabilities: What it can do, by the names of `features.FEATURES`.
+        operator: The operator's name in messages.
+        container: Name of the container that trains.
+        capabilities: Its capabilities, by the names of `features.FEATURES`.
         shell: Starts a shell in that container, with the variables of the program beside it.
     """
 
@@ -117,28 +117,28 @@ class JobKind(Protocol):
     shell: Sequence[str]
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return what a launcher of `job` must be allowed to do beside what it does with every kind."""
+        """Return the permissions that a launcher of `job` needs beside those for every kind."""
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what makes `job` impossible as an object of this kind."""
+        """Return why `job` cannot be an object of this kind."""
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return a sentence for each thing in `job` that has no effect in an object of this kind."""
+        """Return a sentence for each field of `job` that has no effect in this kind."""
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
-        """Return what is created for `job`."""
+        """Return the objects to create for `job`."""
 
     def explain_rejection(self, _item: Mapping[str, Any], refusal: str) -> str:
-        """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""
+        """Return the cause of a `refusal` by the API server, and what to do; empty = the refusal is clear."""
 
     def watch_selector(self, name: str) -> dict[str, str]:
         """Return what to list and watch for the job called `name`: a field selector, or a label selector."""
 
     def group_objects(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
-        """Return the job objects among `items`, objects of `resource`; those that belong to them under DEPENDENTS."""
+        """Return the job objects among `items`, objects of `resource`; with their dependents under DEPENDENTS."""
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
-        """Return what a job object says."""
+        """Return the verdict of a job object."""
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a job object, in the order chief, worker, ps, evaluator."""
@@ -147,38 +147,38 @@ class JobKind(Protocol):
         """Return the label selector of the pods of the job called `name`."""
 
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
-        """Return which replica a pod is; None for a pod that is none.
+        """Return which replica a pod is; None = it is not a replica.
 
         Args:
             meta: The pod's metadata.
-            replicas: All of the job's, by role and index, for kinds that number them through.
+            replicas: All replicas of the job, by role and index, for kinds that number them consecutively.
         """
 
     def job_uid(self, meta: Mapping[str, Any]) -> str:
-        """Return the uid of the job that a pod with this metadata belongs to; empty = the pod does not tell."""
+        """Return the uid of the job that a pod with this metadata belongs to; empty = not known."""
 
     def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
-        """Return the labels that the launcher puts on a replica's pod, where the operator passes on none of ours."""
+        """Return the labels that the launcher adds to a replica's pod if the operator does not copy them."""
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
-        """Return what takes a job's pods away, or lets it start them again; empty = it cannot be paused."""
+        """Return the patches that stop a job's pods, or start them again; empty = it cannot be paused."""
 
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the operator runs for a job; None = none, or not yet."""
 
     def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
-        """Return what ends the replicas that an ended job would leave running; empty = its operator sees to them."""
+        """Return the patches that end replicas which an ended job leaves running; empty = its operator ends them."""
 
 
 class BaseJobKind:
-    """What most kinds have in common: a job is one object, and its operator ends all that belongs to it."""
+    """Defaults for most kinds: a job is one object, and its operator ends its dependents."""
 
     resource: Resource
     capabilities: Mapping[str, Capability]
     shell: Sequence[str] = ("sh",)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what makes `job` impossible as an object of this kind."""
+        """Return why `job` cannot be an object of this kind."""
         return [*image_problems(job), *capabilities.problems(job, self.capabilities), *self.rules(job)]
 
     def warnings(self, job: TrainingJob) -> list[str]:
@@ -210,7 +210,7 @@ class BaseJobKind:
         return items
 
     def job_uid(self, meta: Mapping[str, Any]) -> str:
-        """Return the uid of the owner that is an object of this kind; empty where the job owns what owns its pods."""
+        """Return the uid of the owner that is an object of this kind; empty if the job owns the pod indirectly."""
         owners = meta.get("ownerReferences") or []
         return next((str(owner["uid"]) for owner in owners if owner["kind"] == self.resource.kind), "")
 

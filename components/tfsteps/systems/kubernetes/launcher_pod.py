@@ -1,4 +1,4 @@
-"""The pod that this launcher runs in: its image, whether it is being evicted, and the pipeline that it is a step of."""
+"""The pod of this launcher: its image, its pipeline, and whether it is being evicted."""
 
 import base64
 import contextlib
@@ -32,12 +32,12 @@ class LauncherPod:
 
     Attributes:
         namespace: Its namespace.
-        image: What the pod runs; None = its spec does not say.
-        pipeline: The pipeline that it is a step of; None = it is of none.
+        image: The image of the pod; None = not in its spec.
+        pipeline: The pipeline that it is a step of; None = no pipeline.
     """
 
     def __init__(self, api: Api, pod: Mapping[str, Any], find_pipeline: FindPipeline | None = None) -> None:
-        """Look at `pod` once; `find_pipeline` None = it is of no pipeline."""
+        """Read `pod` once; `find_pipeline` None = no pipeline."""
         self.namespace = str(pod["metadata"]["namespace"])
         self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         self.image = _image(pod)
@@ -45,7 +45,7 @@ class LauncherPod:
 
     @classmethod
     def find(cls, api: Api, find_pipeline: FindPipeline | None) -> "LauncherPod | None":
-        """Return the pod of this process; None outside of pods, or where we may not read pods."""
+        """Return the pod of this process; None outside of pods, or without the permission to read pods."""
         names = [os.environ.get(name) for name in _NAMES]
         name = next((name for name in names if name), "") or _name_in(_token(api)) or socket.gethostname()
         try:
@@ -57,11 +57,11 @@ class LauncherPod:
         return cls(api, pod, find_pipeline)
 
     def leaves_job(self, api: Api, *, new: bool = False) -> bool:
-        """Tell whether SIGTERM came because this pod is being evicted, and another one will continue its job.
+        """Tell whether SIGTERM came because this pod is being evicted, and another pod will continue its job.
 
-        A pod that is still pending for the engine may be made again, or not if the engine has just seen it run. A job
-        with progress that would be lost is left for that chance; a new one is not. Without a successor no request is
-        sent: under Kubeflow Pipelines there is a tenth of a second to delete the job.
+        If the engine still sees this pod as pending, it may create the pod again, but not if it has just seen it run.
+        A job with progress is left running for that chance; a new job is not. Without a successor no request is sent:
+        under Kubeflow Pipelines there is a tenth of a second to delete the job.
 
         Args:
             api: The cluster.
@@ -73,18 +73,18 @@ class LauncherPod:
         return follows and not terminating and self.is_taken_away(api)
 
     def is_taken_away(self, api: Api) -> bool:
-        """Tell whether this pod is being evicted or deleted, or is gone; False where it cannot be looked at."""
+        """Tell whether this pod is being evicted or deleted, or is gone; False if it cannot be read."""
         try:
             pod = api.get(PODS, self.namespace, self._name)
         except ApiError as error:
             return error.missing
         with contextlib.suppress(*MALFORMED):
-            return pod["metadata"]["uid"] != self._uid or _taken_away(pod)  # another uid: the next one is there already
+            return pod["metadata"]["uid"] != self._uid or _taken_away(pod)  # another uid: the successor exists already
         return False
 
 
 def _image(pod: Mapping[str, Any]) -> LauncherImage | None:
-    """Return the image of a launcher's pod: that of Argo's `main`, or of the container that is not a mesh's sidecar."""
+    """Return the image of a launcher's pod: of Argo's container `main`, or of the default container."""
     spec = pod.get("spec") or {}
     default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
     names = ("main", default)
@@ -114,7 +114,7 @@ class _Claims(msgspec.Struct):
 
 
 def _token(api: Api) -> str:
-    """Return the ServiceAccount's token; empty where it cannot be read, which the first request reports."""
+    """Return the ServiceAccount's token; empty if it cannot be read, which the first request reports."""
     try:
         return api.access.token(False)
     except (OSError, AccessError):
@@ -122,7 +122,7 @@ def _token(api: Api) -> str:
 
 
 def _name_in(token: str) -> str:
-    """Return the name of the pod that a token was made for; empty = it does not say. A host's name may be cut short."""
+    """Return the name of the pod that a token is bound to; empty = none. A host name may be shortened."""
     try:
         payload = token.split(".")[1]
         return msgspec.json.decode(base64.urlsafe_b64decode(payload + "=="), type=_Claims).bound.pod.name

@@ -1,4 +1,4 @@
-"""The folders of an attempt, made before its job where the launcher mounts the job's volume, too."""
+"""Creates the folders of an attempt before its job, if the launcher also mounts the job's volume."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ _ROOT = 0
 
 
 def make_folders(job: TrainingJob, places: OutputPaths) -> None:
-    """Make the folders of `places` that are on a volume of the job which this process mounts at the same path.
+    """Create the folders of `places` on volumes of the job that this process mounts at the same path.
 
-    Whoever may write to the folder above may write to the new one. Where that cannot be had it is left to the program.
+    A new folder has the write permissions of its parent. If that is not possible, the program creates the folder.
     """
     mounts = [volume.mount.rstrip("/") for volume in job.volumes if (volume.pvc or volume.nfs) and not volume.read_only]
     for folder in (places.output, places.model, places.logs):
@@ -25,7 +25,7 @@ def make_folders(job: TrainingJob, places: OutputPaths) -> None:
 
 
 def _make(folder: pathlib.Path) -> None:
-    """Make a folder, and those above it. OSError if one cannot be made, or would shut somebody out."""
+    """Create a folder and its parents. OSError if that fails, or if the parent's owner could not write to it."""
     if folder.is_dir():
         return
     _make(folder.parent)

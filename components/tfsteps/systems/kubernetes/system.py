@@ -1,4 +1,4 @@
-"""A job system on Kubernetes: checks, creates or adopts the job object, and hands over to `job`."""
+"""A job system on Kubernetes: checks, creates or adopts the job object; `follow.job` follows it."""
 
 import datetime as dt
 import functools
@@ -42,18 +42,18 @@ _DELETION_PAUSE = 1.0
 
 
 class KubernetesSystem:
-    """Any kind of job object, on the cluster that is configured."""
+    """A kind of job object on the configured cluster."""
 
     outlives_launcher = True
 
     def __init__(self, kind: JobKind, context: str = "", namespace: str = "", also: Sequence[JobKind] = ()) -> None:
-        """Keep how to reach the cluster: empty = the pod's own, else the kubeconfig's present one.
+        """Keep the cluster and the kinds.
 
         Args:
-            kind: Of its jobs.
-            context: Of the kubeconfig.
-            namespace: Empty = the cluster's own for us.
-            also: Other kinds whose jobs are cleaned up, as far as we may.
+            kind: The kind of its jobs.
+            context: Of the kubeconfig; empty = the pod's cluster, else the kubeconfig's current context.
+            namespace: Empty = the default namespace of the cluster's configuration.
+            also: Other kinds whose jobs are cleaned up, if that is permitted.
         """
         self.name = kind.name
         self._kind = kind
@@ -63,24 +63,24 @@ class KubernetesSystem:
         self._find_pipeline: FindPipeline | None = None
 
     def join_pipeline(self, find: FindPipeline) -> None:
-        """Give the jobs to the pipeline, if any, that `find` returns for this process's pod."""
+        """Make the pipeline that `find` returns for this process's pod, if any, the owner of the jobs."""
         self._find_pipeline = find
 
     def attempt(self, run: str, task: str) -> int:
-        """Return which attempt to make, or to go on with, by the task's jobs that are there."""
+        """Return the number of the attempt to start or continue, by the task's existing jobs."""
         try:
             selector = ",".join(f"{key}={value}" for key, value in Identity(run=run, task=task).selector().items())
-            found = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"] or []
+            items = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"] or []
         except ApiError as error:
-            if error.status in (403, 404):  # no right, or no operator: `start` says all that is wrong
+            if error.status in (403, 404):  # no permission, or no operator: `start` reports all problems
                 return 0
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
-        labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in found]
+        labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in items]
         jobs = {int(text): item for text, item in labelled if text.isascii() and text.isdigit()}
         return self._next(jobs) if jobs else 0
 
     def _next(self, jobs: Mapping[int, Mapping[str, Any]]) -> int:
-        """Return the attempt that follows from the task's jobs, by attempt."""
+        """Return the attempt that follows from the task's jobs; `jobs` is by attempt."""
         last = max(jobs)
         if "deletionTimestamp" in jobs[last]["metadata"]:
             return last if self._pipeline else last + 1
@@ -88,11 +88,11 @@ class KubernetesSystem:
         return next_attempt(last, state, self._pipeline, reported=retention_policy(jobs[last]).reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what the kind cannot express. The cluster itself is asked by `start`."""
+        """Return what the kind does not support. `start` checks the cluster itself."""
         return [*_output_dir(job), *self._kind.problems(job), *gpu_problems(job)]
 
     def warnings(self, job: TrainingJob) -> list[str]:
-        """Return what the kind does not use, and whether the job's results would be lost with its pods."""
+        """Return which fields the kind does not use, and a warning if the results would be lost with the pods."""
         lost = (
             "`output_dir` is not set, and no claim is mounted: what the replicas write is lost with their pods, and "
             "the outputs `model` and `logs` stay empty."
@@ -106,20 +106,20 @@ class KubernetesSystem:
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders below `output_dir`, as the replicas see them.
 
-        Where it is not set they are on the first volume of the job that lasts; else they end with the pods. A task's
-        folder is named as its label: a node of Argo's may be called `train(0:rate:0.1)` or `main[0].train`, and
-        TensorFlow takes such brackets for patterns.
+        Without `output_dir` they are on the job's first persistent volume, else in the pods, and lost with them. A
+        task's folder is named as its label: an Argo node may be called `train(0:rate:0.1)` or `main[0].train`, and
+        TensorFlow reads such brackets as patterns.
         """
         template = job.output_dir or f"{_lasting(job) or NOWHERE}/{{run_id}}/{{task}}"
         folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
         return OutputPaths.below(folder, job, base_dir, kept=bool(job.output_dir or _lasting(job)))
 
     def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
-        """Return the objects that `start` would create; in namespace `default` where no cluster is configured."""
+        """Return the objects that `start` would create; in namespace `default` if no cluster is configured."""
         try:
             namespace = self._where
         except LaunchError:
-            if self._context:  # that one was meant, and no other
+            if self._context:  # the user chose this context
                 raise
             namespace = "default"
         rendered = self._rendered(job, identity, places, namespace)
@@ -129,7 +129,7 @@ class KubernetesSystem:
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:
-            LaunchError: It cannot be created, can never run here, or another job has its name.
+            LaunchError: It cannot be created, can never run on this cluster, or another job has its name.
         """
         rendered = self._rendered(job, identity, places, self._where)
         try:
@@ -147,24 +147,24 @@ class KubernetesSystem:
                 f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
             ) from error
         except MALFORMED as error:
-            said = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
-            raise LaunchError(said, retryable=True) from error
+            message = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
+            raise LaunchError(message, retryable=True) from error
         except Stopped:
             raise StoppedError(self._withdraw(rendered)) from None
-        # not the client that a stop may have told to give up meanwhile: the job is there, and has to be seen to its end
+        # a copy of the client: a stop may have set `stopping` on the original, but the job must be followed to its end
         started = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
         started.is_new = adopted is None
         return started
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:
-        """Return the job of that name and uid; nothing is asked of the cluster before its `events`."""
+        """Return the job of that name and uid; no request is sent before its `events`."""
         item = {"metadata": {"name": name, "uid": uid, "namespace": self._where}}
-        found = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
-        found.created = created
-        return found
+        handle = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
+        handle.created = created
+        return handle
 
     def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
-        """Annotate the job object, if it is still there."""
+        """Annotate the job object, if it still exists."""
         noted = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         annotations: dict[str, str | None] = {DETACHED: noted} if note is Note.DETACHED else {REPORTED: noted}
         if note is Note.FOLLOWED:
@@ -176,12 +176,12 @@ class KubernetesSystem:
             patience = REPORT_SECONDS if note is Note.REPORTED else None
             self._api.copy(patience).patch(self._kind.resource, self._where, name, patch)
         except ApiError as error:
-            if error.status not in (404, 409):  # it is gone, or another one has its name by now
+            if error.status not in (404, 409):  # it is gone or was replaced
                 what = f"{self._kind.resource.kind} {self._where}/{name}"
                 raise LaunchError(f"{what} could not be annotated as {note}: {error}", retryable=True) from error
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
-        """Remove what the jobs of a run left in this namespace, as far as they are of `scope`."""
+        """Clean up the jobs of a run in this namespace that are in `scope`."""
         if scope == "siblings" and access.in_cluster() and self._host is None:
             needs = "which jobs are this step's siblings cannot be told, for it may not get its own pod"
             raise LaunchError(f"{needs}; grant that, or clean up with scope `run`", retryable=False)
@@ -190,15 +190,15 @@ class KubernetesSystem:
         for kind in self._also:
             try:
                 removed += Finalizer(self._api, kind, self._where).clean_up(identity.run, selects, on_end)
-            except LaunchError as error:  # nobody named this kind
+            except LaunchError as error:  # this kind was not named by the user
                 if error.retryable:
                     raise
         return removed
 
     def _selects(self, identity: Identity, scope: Scope, job: RetentionPolicy) -> bool:
-        """Tell whether a finalizer cleans up a job: one of a step of its pipeline, else of its own task's folder.
+        """Tell whether a finalizer cleans up a job: of a step of its pipeline, else of a task in the same folder.
 
-        One that is kept for a retry of the run is not touched, unless the run is being stopped.
+        A job that is kept for a retry of the run is skipped, unless the run is being stopped.
         """
         if job.kept_until is not None and self._pipeline and not self._pipeline.terminating:
             return False
@@ -209,11 +209,11 @@ class KubernetesSystem:
         return pathlib.PurePath(job.launcher).parent == pathlib.PurePath(identity.task).parent
 
     def give_up(self) -> None:
-        """Ask nothing again of a server that does not answer. Once there is a job, it is the one to be stopped."""
+        """Stop retrying requests. Once a job exists, stop the job instead."""
         self._given_up.set()
 
     def _withdraw(self, rendered: RenderedJob) -> str:
-        """Delete the job object if it was created after all; return what is known of it."""
+        """Delete the job object if it was created after all; return a sentence about the outcome."""
         resource, namespace, name = self._kind.resource, rendered.namespace, rendered.name
         urgent = Api(self._api.access, patience=0)
         try:
@@ -228,30 +228,30 @@ class KubernetesSystem:
     def _existing(self, rendered: RenderedJob, *, allowed: bool = False) -> dict[str, Any] | None:
         """Return the job object that an earlier launcher of this attempt created; None = there is none.
 
-        One that is being deleted is waited for: it will take its pods with it, and nothing can be started of its name.
-        A refusal says nothing as long as looking was not `allowed` before: the preflight says all that is missing.
+        If it is being deleted, wait for the deletion: its pods go with it, and its name cannot be used before. A 403
+        counts as None unless the request was `allowed` before: the preflight reports all missing permissions.
         """
         resource, namespace, name = self._kind.resource, rendered.namespace, rendered.name
-        found = self._found(namespace, name, allowed=allowed)
+        item = self._get_job(namespace, name, allowed=allowed)
         give_up = time.monotonic() + _DELETION_SECONDS
-        while found and "deletionTimestamp" in found["metadata"]:
+        while item and "deletionTimestamp" in item["metadata"]:
             if time.monotonic() > give_up:
-                raise LaunchError(_undeleted(f"{resource.kind} {namespace}/{name}", found["metadata"]), retryable=True)
+                raise LaunchError(_undeleted(f"{resource.kind} {namespace}/{name}", item["metadata"]), retryable=True)
             if self._api.stopping.wait(_DELETION_PAUSE):
                 raise Stopped
-            found = self._found(namespace, name, allowed=True)
-        if found is None:
+            item = self._get_job(namespace, name, allowed=True)
+        if item is None:
             return None
-        theirs = (found["metadata"].get("annotations") or {}).get(SPEC_HASH)
+        theirs = (item["metadata"].get("annotations") or {}).get(SPEC_HASH)
         if theirs != rendered.annotations[SPEC_HASH]:
             raise LaunchError(
                 f"{resource.kind} {namespace}/{name} exists and was made from another job "
                 f"({theirs or 'not by tfsteps'}); delete it, or use another run id",
                 retryable=False,
             )
-        return found
+        return item
 
-    def _found(self, namespace: str, name: str, *, allowed: bool) -> dict[str, Any] | None:
+    def _get_job(self, namespace: str, name: str, *, allowed: bool) -> dict[str, Any] | None:
         """Return the job object of that name; None = there is none."""
         resource = self._kind.resource
         try:
@@ -265,9 +265,9 @@ class KubernetesSystem:
             raise
 
     def _create(self, rendered: RenderedJob, job: TrainingJob) -> dict[str, Any]:
-        """Create the object, unless it is certain that it cannot run. Another launcher may be faster: adopt its."""
+        """Create the object, unless it certainly cannot run. If another launcher was faster, adopt its object."""
         if problems := findings.findings(self._api, self._kind, job, rendered):
-            numbered = [f"({i}) {each}" if problems[1:] else each for i, each in enumerate(problems, 1)]
+            numbered = [f"({i}) {problem}" if problems[1:] else problem for i, problem in enumerate(problems, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
         create = functools.partial(self._api.create, self._kind.resource, rendered.namespace, rendered.manifest)
         try:
@@ -275,7 +275,7 @@ class KubernetesSystem:
         except ApiError as error:
             if error.status != 409:
                 raise
-        # not there: a conflict over something else, such as a quota
+        # no such object: a conflict over something else, such as a quota
         return self._existing(rendered, allowed=True) or create()
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
@@ -300,7 +300,7 @@ class KubernetesSystem:
 
     @property
     def _pipeline(self) -> PipelineContext | None:
-        """The pipeline that this process's pod is a step of; None = it is of none."""
+        """The pipeline of this process's pod; None = no pipeline."""
         return self._host.pipeline if self._host else None
 
     @property
@@ -309,15 +309,15 @@ class KubernetesSystem:
 
 
 def _undeleted(what: str, meta: Mapping[str, Any]) -> str:
-    """Return why a job cannot be created: the object that has its name is being deleted, and does not go."""
+    """Return why a job cannot be created: the deletion of the object with its name does not finish."""
     finalizers = ", ".join(meta.get("finalizers") or [])
     held = f"its finalizers hold it ({finalizers}): look at the controllers that set them" if finalizers else ""
-    said = f"{what} is being deleted since {meta['deletionTimestamp']} and is still there after"
-    return f"{said} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
+    state = f"{what} is being deleted since {meta['deletionTimestamp']} and is still there after"
+    return f"{state} {_DELETION_SECONDS:.0f} s; {held or 'look at its deletion'}, or use another run id"
 
 
 def _output_dir(job: TrainingJob) -> list[Problem]:
-    """Return why the replicas could not write their output, or would write it where the launcher does not look."""
+    """Return why the replicas could not write their output, or the launcher could not find it."""
     folder = job.output_dir or "/"
     if is_uri(folder):
         return []
@@ -325,8 +325,8 @@ def _output_dir(job: TrainingJob) -> list[Problem]:
         wrong = "is relative, and a pod has no folder of the job file"
         fix = "Write a path on a volume, `/data/{run_id}`, or a URI, `gs://bucket/{run_id}`"
         return [Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)]
-    around = [each for each in job.volumes if f"{folder}/".startswith(f"{each.mount.rstrip('/')}/")]
-    volume = max(around, key=lambda each: len(each.mount), default=None)
+    around = [volume for volume in job.volumes if f"{folder}/".startswith(f"{volume.mount.rstrip('/')}/")]
+    volume = max(around, key=lambda volume: len(volume.mount), default=None)
     if volume is None or not volume.read_only:
         return []
     wrong = f"is on the volume at {volume.mount}, which is mounted read-only"

@@ -1,4 +1,4 @@
-"""Where the TensorBoard is that an operator runs for a job."""
+"""The address of the TensorBoard that an operator runs for a job."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from tfsteps.kube.errors import ApiError
 
 
 class TensorBoardLink(msgspec.Struct, frozen=True, kw_only=True):
-    """A TensorBoard beside a job: a path of the API server leads to it, or an object's `status.url` says where it is.
+    """A TensorBoard beside a job, reached by a path of the API server, or by `status.url` of an object.
 
     Attributes:
-        path: From the API server's root, as `kubectl proxy` serves it; empty = the object knows.
-        resource: What the object is; None = there is none.
+        path: From the API server's root, as `kubectl proxy` serves it; empty = read `status.url` of the object.
+        resource: The kind of the object; None = no object.
         name: The object's name.
-        note: What is wrong with it; empty = nothing.
+        note: A problem of the TensorBoard; empty = none.
     """
 
     path: str = ""
@@ -24,12 +24,12 @@ class TensorBoardLink(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def address(api: Api, board: TensorBoardLink, namespace: str) -> str:
-    """Return the address of a TensorBoard for a browser; empty = it has none yet, or we may not ask."""
-    if board.resource is None:
-        return api.access.server + board.path
+def address(api: Api, link: TensorBoardLink, namespace: str) -> str:
+    """Return the address of a TensorBoard for a browser; empty = none yet, or not permitted."""
+    if link.resource is None:
+        return api.access.server + link.path
     try:
-        found: dict[str, Any] = api.get(board.resource, namespace, board.name)
+        item: dict[str, Any] = api.get(link.resource, namespace, link.name)
     except ApiError:
         return ""
-    return str((found.get("status") or {}).get("url") or "")
+    return str((item.get("status") or {}).get("url") or "")

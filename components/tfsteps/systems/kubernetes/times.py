@@ -1,4 +1,4 @@
-"""Times that the API server and the kubelet put into objects. Pure."""
+"""Times in objects of the API server and the kubelet. Pure."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
@@ -23,23 +23,26 @@ def latest(times: Iterable[str | None]) -> float | None:
 
 
 def by_age(items: Iterable[_Item]) -> list[_Item]:
-    """Return objects by their creation, the newest last. The API server lists them by name."""
+    """Return objects by creation time, the newest last. The API server lists them by name."""
     return sorted(items, key=lambda item: seconds(item["metadata"].get("creationTimestamp")) or 0.0)
 
 
 def job_ended(item: Mapping[str, Any]) -> float | None:
-    """Return when an ended job ended: what it and its parts say, or when they went into their last condition.
+    """Return when an ended job ended: by its completion times, else by its last condition; None = not known.
 
-    Where no status has a time (a TfJob of v1alpha1), the operator's last change of the object is the one that ended it,
-    and the API server keeps the times of changes; None = it does not.
+    If no status has a time (a TfJob of v1alpha1), the operator's last change of the object ended the job, and the API
+    server records the times of changes.
     """
-    statuses = [each.get("status") or {} for each in (item, *item.get(DEPENDENTS, ()))]
+    statuses = [entry.get("status") or {} for entry in (item, *item.get(DEPENDENTS, ()))]
     conditions = [
-        each for status in statuses for each in status.get("conditions") or [] if each.get("status") == "True"
+        condition
+        for status in statuses
+        for condition in status.get("conditions") or []
+        if condition.get("status") == "True"
     ]
     times = [
         *(status.get("completionTime") for status in statuses),
         *(condition.get("lastTransitionTime") for condition in conditions),
     ]
-    changes = [each.get("time") for each in item["metadata"].get("managedFields") or []]
+    changes = [entry.get("time") for entry in item["metadata"].get("managedFields") or []]
     return latest(times) or latest(changes)

@@ -1,4 +1,4 @@
-"""Ends the local jobs of a run, each through the launcher that holds it."""
+"""Ends the local jobs of a run, each through its launcher."""
 
 import contextlib
 import os
@@ -14,14 +14,14 @@ from tfsteps.systems.base import LaunchError, Scope
 
 _POLL_SECONDS = 0.05
 _PATIENCE_SECONDS = 60.0
-_HURRY_SECONDS = 30.0  # a launcher that is asked again kills its job
+_HURRY_SECONDS = 30.0  # a second SIGTERM makes a launcher kill its job
 
 
 def stop(identity: Identity, scope: Scope) -> list[str]:
     """Stop the unfinished jobs of a run, wait until they have ended, and return their names.
 
     Args:
-        identity: The finalizer's own.
+        identity: The finalizer's.
         scope: siblings = those whose tasks have the finalizer's parent folder; run = all.
 
     Raises:
@@ -29,16 +29,16 @@ def stop(identity: Identity, scope: Scope) -> list[str]:
     """
     here = _parent(identity.task)
     every = [attempt for attempt in store.attempts(identity.run) if attempt.alive()]
-    found = [attempt for attempt in every if scope == "run" or _parent(attempt.status().identity.task) == here]
-    names = [attempt.status().job for attempt in found]
-    for attempt in found:
+    attempts = [attempt for attempt in every if scope == "run" or _parent(attempt.status().identity.task) == here]
+    names = [attempt.status().job for attempt in attempts]
+    for attempt in attempts:
         _ask(attempt)
-    until_ended(found)
+    until_ended(attempts)
     return names
 
 
 def until_ended(attempts: Iterable[Attempt]) -> None:
-    """Wait until the launchers of some attempts, which are stopping their jobs, have ended; at last, hurry them.
+    """Wait until the launchers of `attempts` have stopped their jobs and ended; signal them again after 30 s.
 
     Raises:
         LaunchError: One does not end, or is another user's.
@@ -56,7 +56,7 @@ def until_ended(attempts: Iterable[Attempt]) -> None:
 
 
 def _ask(attempt: Attempt) -> None:
-    """Signal the launcher. Its process id holds as long as it holds the attempt."""
+    """Signal the launcher. Its process id is valid while it holds the attempt."""
     status = attempt.status()
     if status.state.terminal or not attempt.alive():
         return  # it is writing its report

@@ -1,8 +1,8 @@
-"""A tiny process that ends the replicas if the supervisor is killed.
+"""A small process that ends the replicas if the supervisor is killed.
 
-SIGKILL leaves no time for clean-up, and a parent-death signal reaches the direct children only. The guard reads a pipe
-whose other end the supervisor holds: each replica writes its own process id there before it becomes the user's program,
-so none can be missed; at the end of the pipe all groups that are still listed are killed.
+SIGKILL leaves no time for clean-up, and a parent-death signal reaches only direct children. The guard reads a pipe
+whose other end the supervisor holds. Each replica writes its process id there before it executes the user's program, so
+none is missed. At the end of the pipe, the guard kills all process groups that are still registered.
 """
 
 import contextlib
@@ -21,11 +21,11 @@ for each in $live; do kill -s KILL -- "-$each"; done
 """
 
 WRAPPER = ["/bin/sh", "-c", 'echo "+ $$" >&0 && exec "$@" </dev/null', "tfsteps"]
-"""Put before a command, with the guard's pipe as standard input: registers the process, then becomes the command."""
+"""Put before a command, with the guard's pipe as standard input: registers the process, then executes the command."""
 
 
 class Guard:
-    """Lives as long as the `with` block; ends every registered process group when this process dies in it."""
+    """Runs during the `with` block; kills every registered process group if this process dies in it."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -41,7 +41,7 @@ class Guard:
         return self
 
     def forget(self, pid: int) -> None:
-        """Drop a process that has ended, before its id can be used again."""
+        """Remove an ended process before its id can be reused."""
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"- {pid}\n".encode())

@@ -1,4 +1,4 @@
-"""From a job to the commands of its replicas on this machine."""
+"""Runs a job as processes of this machine."""
 
 import os
 import pathlib
@@ -34,11 +34,11 @@ class LocalSystem:
     outlives_launcher = False
 
     def attempt(self, run: str, task: str) -> int:
-        """Return 0 for a task that was never run, else one more than last time."""
+        """Return 0 for a task that was never run, else the last attempt plus one."""
         return store.next_attempt(run, task)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a local run cannot do."""
+        """Return what a local run does not support."""
         return capabilities.problems(job, self.capabilities)
 
     def warnings(self, job: TrainingJob) -> list[str]:
@@ -50,7 +50,7 @@ class LocalSystem:
         ]
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
-        """Return the folders of an attempt: those of the run where the job names none, or one that lies in a volume."""
+        """Return the folders of an attempt: the run's own if the job names none, or names a folder on a volume."""
         output = Attempt.of(identity).output
         mounts = [volume.mount for _, role in job.roles.items() for volume in (*job.volumes, *role.volumes)]
         template = job.output_dir
@@ -86,14 +86,14 @@ class LocalSystem:
         return LocalJob(name, job, options, lambda: self._commands(job, identity, places, ports.free_ports), scratch)
 
     def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
-        """Do nothing: the records on this machine tell how a job ended."""
+        """Do nothing: the records on this machine hold the end of a job."""
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> LocalJob:  # noqa: ARG002
         """Refuse: processes end with the launcher that started them."""
         raise LaunchError(f"{name} has ended with its launcher; run it again", retryable=False)
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
-        """Stop what still runs, and wait until it has ended; ended processes leave nothing behind."""
+        """Stop unfinished jobs, and wait until they have ended; ended processes leave nothing behind."""
         return finalizer.stop(identity, scope)
 
     def give_up(self) -> None:
@@ -151,8 +151,8 @@ def _environment(role: ResolvedRole, ours: Mapping[str, str]) -> dict[str, str]:
     return {**env, **ours}
 
 
-def _working_dir(wanted: str | None, base_dir: pathlib.Path) -> pathlib.Path:
-    folder = base_dir / (wanted or ".")
+def _working_dir(path: str | None, base_dir: pathlib.Path) -> pathlib.Path:
+    folder = base_dir / (path or ".")
     return folder if folder.is_dir() else base_dir
 
 

@@ -1,7 +1,7 @@
-"""Takes what the replicas print from their pipes at once, so that no replica waits until its lines are dealt with.
+"""Reads the output of the replicas from their pipes at once, so that no replica waits for the main loop.
 
-A thread moves the bytes into one file without a name, in the order they come; whoever deals with them reads them from
-there, however far behind. If the disk is full they wait in memory instead, a few MiB, and then the replicas wait.
+A thread moves the bytes into one unnamed file, in the order of arrival; the main loop reads them from there later. If
+the disk is full, up to 4 MiB are kept in memory; after that, the replicas wait.
 """
 
 import collections
@@ -21,8 +21,8 @@ _T = TypeVar("_T")
 _BLOCK = 1 << 18
 _PIPE_BYTES = 1 << 20
 _ALL_PIPES_BYTES = 1 << 24  # the kernel allows a user 64 MiB before it makes the pipes of other programs tiny
-_MEMORY = 1 << 22  # bytes that wait where the file takes none
-_MOST_CHUNKS = 10_000  # that wait: each is an object
+_MEMORY = 1 << 22  # bytes kept in memory if the disk is full
+_MOST_CHUNKS = 10_000  # limit of waiting chunks: each is an object
 _SAME_TIME_SECONDS = 0.1
 _REWIND = 1 << 20
 _LINGER_SECONDS = 1.0
@@ -30,20 +30,20 @@ _SWITCH_SECONDS = 0.0005  # the interpreter lets a thread wait ten times as long
 
 
 class _Chunk(Generic[_T]):
-    """Bytes of one source that wait: in the file, or in `data`; none at all = the source's end."""
+    """Waiting bytes of one source, in the file or in `data`; no bytes = the source's end."""
 
     def __init__(self, source: "Source[_T]", at: float, start: int, length: int, data: bytes | None = None) -> None:
         self.source, self.at, self.start, self.length, self.data = source, at, start, length, data
 
 
 class Source(Generic[_T]):
-    """The pipe of one process, and whose it is."""
+    """The pipe of one process, and its owner."""
 
     def __init__(self, owner: _T, pipe: int) -> None:
-        """`pipe` is read without waiting from now on; the caller closes it after the source's end."""
+        """Make `pipe` non-blocking; the caller closes it after the source's end."""
         self.owner = owner
         self.pipe = pipe
-        self.give_up: float | None = None  # monotonic: its process is over, and nobody is waited for longer than this
+        self.give_up: float | None = None  # monotonic: its process has ended, and reading ends at this time
         os.set_blocking(pipe, False)
 
 
@@ -55,12 +55,12 @@ class Collector(Generic[_T]):
     """
 
     def __init__(self, folder: pathlib.Path, sources: int) -> None:
-        """Keep what waits in `folder`, for at most about so many sources at a time."""
+        """Keep waiting bytes in `folder`; `sources` is about the largest number of sources at a time."""
         self._pipe_bytes = min(_PIPE_BYTES, _ALL_PIPES_BYTES // max(sources, 1))
         self._file = _unnamed(folder)
         self._end = 0  # of what is in the file
         self._chunks: collections.deque[_Chunk[_T]] = collections.deque()
-        self._unread = 0  # bytes in the file that nobody has taken
+        self._unread = 0  # bytes in the file, not taken yet
         self._in_memory = 0
         self._closing = False
         self._error: Exception | None = None
@@ -76,7 +76,7 @@ class Collector(Generic[_T]):
         self._thread.start()
 
     def add(self, owner: _T, pipe: int) -> Source[_T]:
-        """Begin to collect from a pipe."""
+        """Start to collect from a pipe."""
         with contextlib.suppress(OSError):  # a limit of the user's
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
         source = Source(owner, pipe)
@@ -86,7 +86,7 @@ class Collector(Generic[_T]):
         return source
 
     def finish(self, source: Source[_T]) -> None:
-        """Say that the process of a source is over: only one that left its session can hold the pipe open."""
+        """Note that the process of a source has ended: only a process outside its session can keep the pipe open."""
         source.give_up = time.monotonic() + _LINGER_SECONDS
         os.eventfd_write(self._wake, 1)
 
@@ -118,7 +118,7 @@ class Collector(Generic[_T]):
         return chunk.source.owner, chunk.at, data
 
     def close(self) -> None:
-        """Stop collecting; what waits is gone."""
+        """Stop collecting; waiting bytes are discarded."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -139,7 +139,7 @@ class Collector(Generic[_T]):
                 self._collect()
                 with self._changed:
                     self._changed.wait_for(self._has_room)
-        except Exception as error:  # noqa: BLE001  who takes is told
+        except Exception as error:  # noqa: BLE001  `take` raises it
             self._error = error
             os.eventfd_write(self.ready, 1)
 
@@ -150,7 +150,7 @@ class Collector(Generic[_T]):
                 os.eventfd_read(self._wake)
             elif not self._move(key.data):
                 self._ended(key.data)
-        for source in [each for each in self._sources if each.give_up and each.give_up <= time.monotonic()]:
+        for source in [source for source in self._sources if source.give_up and source.give_up <= time.monotonic()]:
             self._move(source)
             self._ended(source)
 
@@ -158,7 +158,7 @@ class Collector(Generic[_T]):
         return self._closing or (self._in_memory < _MEMORY and len(self._chunks) < _MOST_CHUNKS)
 
     def _move(self, source: Source[_T]) -> bool:
-        """Take what is in a pipe; False at its end."""
+        """Read a pipe; False at its end."""
         with self._changed:
             if not self._unread and self._end >= _REWIND and self._file:
                 self._end = 0
@@ -176,7 +176,7 @@ class Collector(Generic[_T]):
         return moved > 0
 
     def _leaves_space(self, file: int) -> bool:
-        """Tell whether what waits can still be written to the log on this disk, too."""
+        """Tell whether the disk has room for the waiting bytes and for the log of them."""
         if self._unread < _MEMORY:
             return True
         disk = os.fstatvfs(file)
@@ -219,7 +219,7 @@ class Collector(Generic[_T]):
 
 
 def _unnamed(folder: pathlib.Path) -> IO[bytes] | None:
-    """Return a file that is gone when it is closed; None if the disk has no room even for that."""
+    """Return an unnamed file, deleted when closed; None if the disk is full."""
     try:
         return tempfile.TemporaryFile(dir=folder, buffering=0)
     except OSError:

@@ -1,6 +1,7 @@
-"""Ties jobs that outlast the step that launched them to the pipeline that the step belongs to.
+"""Ends jobs that outlast their step when the pipeline of the step ends.
 
-The pipeline holds a lock for as long as it lives; who waits for that lock learns of its end, however it came.
+The pipeline holds a file lock while it runs. A process that waits for the lock gets it when the pipeline ends, even if
+it was killed.
 """
 
 import fcntl
@@ -14,7 +15,7 @@ _VARIABLE = "TFSTEPS_PIPELINE"
 
 
 class PipelineLock:
-    """Held as long as the `with` block, or this process."""
+    """A lock that is held during the `with` block, at most until this process ends."""
 
     def __enter__(self) -> Self:
         self._file = tempfile.TemporaryFile()
@@ -23,7 +24,7 @@ class PipelineLock:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """What the pipeline's steps are told."""
+        """The variables for the pipeline's steps."""
         return {_VARIABLE: f"/proc/{os.getpid()}/fd/{self._file.fileno()}"}
 
     def __exit__(self, *_: object) -> None:
@@ -31,13 +32,13 @@ class PipelineLock:
 
 
 def at_end(act: Callable[[], None]) -> None:
-    """Call `act` from a thread once the pipeline that this process belongs to is over; never where there is none."""
+    """Call `act` from a thread once the pipeline of this process has ended; never without a pipeline."""
     path = os.environ.get(_VARIABLE)
     if not path:
         return
     try:
         file = open(path, "rb")  # noqa: SIM115, PTH123  its own description: a lock is not shared with the pipeline's
-    except OSError:  # it is over already
+    except OSError:  # the pipeline has ended already
         act()
         return
     threading.Thread(target=_wait, args=(file, act), name="pipeline", daemon=True).start()

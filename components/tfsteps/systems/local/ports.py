@@ -17,30 +17,30 @@ _SOURCE_PORT = struct.Struct("!4xH")  # of an answer's body
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nobody uses.
+    """Return `count` different unused ports.
 
-    All are bound at once, so that they differ. On every interface, because that is what TensorFlow binds. Somebody else
-    may still take one before the replica does: the supervisor starts the cluster anew then.
+    All are bound at once, so that they differ, and on every interface, as TensorFlow binds them. Another program may
+    still take one before the replica does: then the supervisor restarts the cluster.
     """
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for each in sockets:
-            each.bind(("", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for sock in sockets:
+            sock.bind(("", 0))
+        return [sock.getsockname()[1] for sock in sockets]
     finally:
-        for each in sockets:
-            each.close()
+        for sock in sockets:
+            sock.close()
 
 
 def serving(ports: Collection[int], *, reached: bool) -> set[int]:
     """Return those of `ports` on which a process of this machine listens.
 
-    Asked of the kernel, not found out by connecting: a program may take any connection for a peer.
+    The kernel is asked; a test connection would not do, because a program may accept it as a peer.
 
     Args:
         ports: Which ports to look for.
         reached: Also return those that have been reached, for a program that accepts its peers and stops listening.
-            Takes milliseconds, for the kernel goes through its whole table of connections.
+            Takes milliseconds: the kernel lists its whole table of connections.
     """
     if not reached:
         with contextlib.suppress(OSError):  # a sandbox may have no sock_diag

@@ -1,4 +1,4 @@
-"""One replica as a process: its own session, its output as lines, its end with what it used."""
+"""One replica as a process in its own session: its output as lines, its end with its resource usage."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from tfsteps.runs.events import Replica
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
 MAX_LINE = 1 << 20
-"""Longer lines come out in pieces of this many bytes, so that memory stays bounded."""
+"""Longer lines are split into pieces of this many bytes, to limit memory."""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         env: The whole environment.
         cwd: The folder to start in.
         memory_limit: Bytes for the session's resident memory; None = no limit.
-        port: Its port in TF_CONFIG's cluster; None = it is not in it.
+        port: Its port in TF_CONFIG's cluster; None = it is not in the cluster.
     """
 
     replica: Replica
@@ -55,7 +55,7 @@ class Process:
     """
 
     def __init__(self, command: Command, guard: Guard) -> None:
-        """Start it. OSError if not even the wrapping shell could be."""
+        """Start the process. OSError if the wrapping shell cannot be started."""
         self.command = command
         self._popen = subprocess.Popen(
             list(map(_encoded, [*WRAPPER, *command.argv])),
@@ -73,8 +73,8 @@ class Process:
         self.out_fd = self._popen.stdout.fileno()
         self.exit_fd = os.pidfd_open(self.pid)
         self._rest = bytearray()
-        self._cut = False  # the line that goes on in `_rest` was begun in pieces
-        self._over = False  # it has been reaped: its id may be another process's by now
+        self._cut = False  # `_rest` continues a line that was split
+        self._over = False  # it has been reaped: its id may be reused
 
     def lines(self, data: bytes) -> list[bytes]:
         """Return the lines that are whole with the `data` that it has printed; the beginning of the next is kept.
@@ -104,10 +104,10 @@ class Process:
         return bytes(self._rest)
 
     def ended(self) -> Ended | None:
-        """Return how it ended, once; None while it runs. Whatever else is left of its session is killed."""
+        """Return how it ended, once; None while it runs. Remaining processes of its session are killed."""
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
-        self.kill()  # before it is reaped: until then nobody else can get its id
+        self.kill()  # before it is reaped: until then its id cannot be reused
         _, status, usage = os.wait4(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self._popen.returncode = code
@@ -120,14 +120,14 @@ class Process:
         )
 
     def close(self) -> list[bytes]:
-        """Close its pipe once all that it printed has been read, and return the line that it has not ended."""
+        """Close its pipe after its output has been read, and return its unfinished line, if any."""
         assert self._popen.stdout
         self._popen.stdout.close()
         os.close(self.exit_fd)
         return [bytes(self._rest)] if self._rest else []
 
     def terminate(self) -> None:
-        """Ask every process of its group to end; those of one that has ended are gone."""
+        """Send SIGTERM to its process group; do nothing if it has ended."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -156,7 +156,7 @@ class Process:
 
 
 def _encoded(text: str) -> bytes:
-    """Return text as bytes: what we were given as it was, what a locale without UTF-8 lacks as UTF-8."""
+    """Encode text by the locale; characters that a locale without UTF-8 lacks are encoded as UTF-8."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:
@@ -169,9 +169,9 @@ def _pieces(line: bytes) -> list[bytes]:
 
 def session(leader: int) -> list[int]:
     """Return the processes of a session."""
-    found = []
+    pids = []
     for name in os.listdir("/proc"):  # noqa: PTH208  four times as fast as pathlib, and called several times a second
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if name.isdigit() and os.getsid(int(name)) == leader:
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids

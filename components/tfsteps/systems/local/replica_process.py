@@ -1,4 +1,4 @@
-"""One replica of a local job over all its incarnations."""
+"""A replica of a local job."""
 
 import time
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ class ReplicaProcess:
         self.replica = replica
         self.state = ReplicaState.PENDING
         self.process: Process | None = None
-        self.output: Source[ReplicaProcess] | None = None  # until all that the process printed has been read
-        self.ended: Ended | None = None  # as its process has, while there is output left
+        self.output: Source[ReplicaProcess] | None = None  # None once the whole output has been read
+        self.ended: Ended | None = None  # the end of its process, while output is left
         self.restarts = -1
         self.stop_asked = False
         self.reason = ""
@@ -27,7 +27,7 @@ class ReplicaProcess:
 
     @property
     def place(self) -> str:
-        """Where it runs, `pid 4711 port 40123`; empty = it does not."""
+        """Its process and port, `pid 4711 port 40123`; empty = it does not run."""
         if self.process is None:
             return ""
         port = self.process.command.port
@@ -46,7 +46,7 @@ class ReplicaProcess:
         return ReplicaState.STOPPED if self.stop_asked else ReplicaState.FAILED
 
     def change(self, ended: Ended | None = None) -> ReplicaChanged:
-        """Return the event that tells its state, and how its process ended, if it has."""
+        """Return the event with its state, and with the end of its process if it has ended."""
         return ReplicaChanged(
             at=time.time(),
             replica=self.replica,
@@ -60,13 +60,13 @@ class ReplicaProcess:
         )
 
     def partial_lines(self) -> Iterator[PartialLine]:
-        """Yield its unfinished line, if there is one, but not each step of a fast progress bar."""
+        """Yield its unfinished line, if there is one, at a limited rate."""
         if self.process and self.process.rest and time.monotonic() >= self.partial_due:
             self.partial_due = time.monotonic() + PARTIAL_SECONDS
             yield PartialLine.of(time.time(), self.replica, self.process.rest)
 
     def not_joined(self, patience: float) -> str:
-        """Return that its process has run for `patience` seconds without joining the others; empty = it has not."""
+        """Return a message if its process has run for `patience` seconds without joining the others; else empty."""
         late = self.process and self.state is ReplicaState.PENDING and time.time() - self.process.started > patience
         if not self.process or not late:
             return ""

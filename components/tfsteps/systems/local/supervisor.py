@@ -39,28 +39,28 @@ from tfsteps.systems.local.replica_process import ReplicaProcess
 from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
 
 _PORT_TRIES = 5
-_SETTLE_SECONDS = 3.0  # how long a replica that lost a peer waits for the one that failed first to show
+_SETTLE_SECONDS = 3.0  # how long a lost peer's end waits for the end that caused it
 _MEMORY_SECONDS = 0.25
-_BLOCKS = 8  # of output, before anything else is looked at
+_BLOCKS = 8  # of output, before other events are handled
 _JOINING = ("parameter_server", "multi_worker_mirrored")  # strategies whose replicas wait for each other at the start
-_JOIN_SECONDS = 10.0  # TensorFlow takes some to be imported
+_JOIN_SECONDS = 10.0  # the import of TensorFlow takes seconds
 _NAMED = 3
-_REACHED_LOOKS = 10  # every so many looks, connections are gone through for a replica that no longer listens
+_REACHED_LOOKS = 10  # at each tenth check, connections are listed too, for replicas that no longer listen
 
 
 class _Phase(enum.Enum):
     ACTIVE = enum.auto()
-    FINISHING = enum.auto()  # succeeded: the others are leaving
+    FINISHING = enum.auto()  # succeeded: the others are ending
     FAILING = enum.auto()  # failed: the others are being ended
-    STOPPING = enum.auto()  # somebody wants it gone
+    STOPPING = enum.auto()  # stopped on request
 
 
 class LocalJob:
-    """A job of local processes. They start with the first event and end, whatever happens, with the last.
+    """A job of local processes. They start with the first event, and all have ended with the last.
 
     Attributes:
         name: The job's name.
-        uid: Different for every job.
+        uid: Unique for each job.
         namespace: Empty.
         created: When it was prepared, in seconds since the epoch.
     """
@@ -75,7 +75,7 @@ class LocalJob:
         commands: Callable[[], dict[Replica, Command]],
         folder: pathlib.Path,
     ) -> None:
-        """Prepare; `commands` is called again whenever the cluster needs new ports, `folder` is for what waits."""
+        """Prepare. `commands` is called again for new ports; `folder` is for waiting output."""
         self.name, self.tensorboard_url = name, ""
         self.uid, self.created, self.age = str(uuid.uuid4()), time.time(), 0.0
         self.warnings: list[str] = []
@@ -86,7 +86,7 @@ class LocalJob:
         self._slots = {replica: ReplicaProcess(replica) for replica in replicas_of(job.roles.items())}
         self._phase = _Phase.ACTIVE
         self._looks = 0
-        self._told = (State.UNKNOWN, "", "")
+        self._last_state = (State.UNKNOWN, "", "")
         self._join_by_port = options.started == "port" or (options.started is None and job.strategy in _JOINING)
         self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
         self._groups: list[tuple[frozenset[Replica], float, bool]] = []
@@ -101,7 +101,7 @@ class LocalJob:
     # --- what launch sees
 
     def events(self) -> Iterator[Event]:
-        """Start the replicas, then yield what happens until all have ended."""
+        """Start the replicas, then yield events until all have ended."""
         with Guard() as self._guard, selectors.DefaultSelector() as self._selector:
             self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
             self._collector: Collector[ReplicaProcess] = Collector(self._folder, len(self._slots))
@@ -122,13 +122,13 @@ class LocalJob:
                 self._kill_all()
 
     def stop(self, cause: Cause) -> None:  # noqa: ARG002  every cause ends the processes
-        """Ask the processes to end; called again, kill them. Safe in a signal handler."""
+        """Send SIGTERM to the processes; a second call kills them. Safe in a signal handler."""
         self._stops += 1
         if self._wake_write >= 0:
             os.write(self._wake_write, b"!")
 
     def read_folder(self, folder: str, program: Sequence[str]) -> None:
-        """Do nothing: its processes see what this one does."""
+        """Do nothing: its processes see the same folders as this one."""
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Do nothing: ended processes leave nothing behind."""
@@ -136,7 +136,7 @@ class LocalJob:
     # --- the loop
 
     def _step(self) -> None:
-        """Wait for one thing to happen, at most until the next tick, and deal with it."""
+        """Wait for events, at most until the next timer, and handle them."""
         for key, _ in self._selector.select(max(0.0, self._timers[0][0] - time.monotonic())):
             key.data()
         while self._timers and self._timers[0][0] <= time.monotonic():
@@ -175,7 +175,7 @@ class LocalJob:
         self._see_starts()
 
     def _watch_starts(self) -> None:
-        """Look for replicas that have come up; often at first, for that is when they do."""
+        """Check for started replicas; often at first, when they are expected."""
         waiting = [slot for slot in self._running() if slot.state is ReplicaState.PENDING]
         if waiting:
             self._see_starts()
@@ -183,14 +183,14 @@ class LocalJob:
         self._after(0.1 if age < 60 else 1.0, self._watch_starts)
 
     def _see_starts(self) -> None:
-        """Tell which replicas have joined the others, and once all processes run that the job does."""
+        """Report which replicas have joined the others, and that the job runs once all processes run."""
         waiting = {slot: slot.process for slot in self._running() if slot.state is ReplicaState.PENDING}
         alone = len([command for command in self._commands.values() if command.port]) < 2
         by_port = self._join_by_port and not alone
-        wanted = {slot: p.command.port for slot, p in waiting.items() if p and p.command.port and by_port}
-        open_ports = self._open_ports([port for port in wanted.values() if port])
+        expected_ports = {slot: p.command.port for slot, p in waiting.items() if p and p.command.port and by_port}
+        open_ports = self._open_ports([port for port in expected_ports.values() if port])
         for slot in waiting:
-            if slot not in wanted or wanted[slot] in open_ports:
+            if slot not in expected_ports or expected_ports[slot] in open_ports:
                 self._report(slot, ReplicaState.RUNNING)
         if self._phase is _Phase.ACTIVE and all(slot.up for slot in self._slots.values()):
             missing = self._not_joined()
@@ -203,9 +203,9 @@ class LocalJob:
         rest = f"; {len(late) - _NAMED} more do not" if late[_NAMED:] else ""
         return f"{'; '.join(late[:_NAMED])}{rest}; its peers wait for that" if late else ""
 
-    def _open_ports(self, wanted: list[int]) -> set[int]:
+    def _open_ports(self, candidates: list[int]) -> set[int]:
         self._looks += 1
-        return ports.serving(wanted, reached=self._looks % _REACHED_LOOKS == 0) if wanted else set()
+        return ports.serving(candidates, reached=self._looks % _REACHED_LOOKS == 0) if candidates else set()
 
     # --- what happens
 
@@ -238,7 +238,7 @@ class LocalJob:
         self._conclude(slot)
 
     def _conclude(self, slot: ReplicaProcess) -> None:
-        """Deal with the end of a process once it has ended and all that it printed has been read."""
+        """Handle the end of a process after its whole output has been read."""
         process, ended = slot.process, slot.ended
         if process is None or ended is None or slot.output:
             return
@@ -259,7 +259,7 @@ class LocalJob:
             self._phase = _Phase.STOPPING
             self._outcome = JobChanged(at=0, state=State.CANCELLED, reason="Stopped")
         self._end_all()
-        for slot in self._running() if self._stops > 1 else ():  # both may have come before we looked
+        for slot in self._running() if self._stops > 1 else ():  # both signals may have come before this call
             if slot.process:
                 slot.process.kill()
 
@@ -275,7 +275,7 @@ class LocalJob:
     # --- deciding
 
     def _judge(self, slot: ReplicaProcess, exit_code: int) -> None:
-        """Decide on an end that nobody asked for, once it is clear who failed first."""
+        """Decide on an end that was not requested, once it is clear which replica failed first."""
         if exit_code and slot.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
             self._port_tries += 1
             members = frozenset(replica for replica, command in self._commands.items() if command.port)
@@ -319,7 +319,7 @@ class LocalJob:
             self._ask_to_end(self._slots[replica])
 
     def _go_on(self) -> None:
-        """Start what has waited for the last of its group to end."""
+        """Restart groups whose members have all ended."""
         if self._phase is not _Phase.ACTIVE:
             self._end_servers()
             return
@@ -340,7 +340,7 @@ class LocalJob:
     # --- ending
 
     def _finish(self) -> None:
-        """Let the others leave: servers have no end of their own, the rest gets some time."""
+        """Let the other replicas end: servers never end by themselves, the rest gets some time."""
         self._phase = _Phase.FINISHING
         if self._job.effective_strategy == "parameter_server":
             for slot in self._running():
@@ -349,7 +349,7 @@ class LocalJob:
         self._after(self._options.finish, self._end_all)
 
     def _end_servers(self) -> None:
-        """End the parameter servers once nobody needs them: those of between-graph jobs must outlive the workers."""
+        """End the parameter servers once no worker runs: those of between-graph jobs must outlive the workers."""
         if self._phase is _Phase.FINISHING and not any(slot.replica.role == "worker" for slot in self._running()):
             for slot in self._running():
                 if slot.replica.role == "ps":
@@ -391,9 +391,9 @@ class LocalJob:
     # --- telling
 
     def _tell(self, state: State, reason: str = "", message: str = "") -> None:
-        if (state, reason, message) != self._told:
+        if (state, reason, message) != self._last_state:
             self._queue.append(JobChanged(at=time.time(), state=state, reason=reason, message=message))
-        self._told = state, reason, message
+        self._last_state = state, reason, message
 
     def _report(self, slot: ReplicaProcess, state: ReplicaState, ended: Ended | None = None) -> None:
         slot.state = state

@@ -1,4 +1,4 @@
-"""TF_CONFIG as TensorFlow wants it."""
+"""TF_CONFIG in TensorFlow's format."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from tfsteps.runs.events import Replica
 def tf_config(cluster: Mapping[str, Sequence[str]], replica: Replica) -> str:
     """Return the value of TF_CONFIG for one replica.
 
-    An evaluator is told the cluster, but is not part of it: a parameter-server chief would wait for it for ever.
+    An evaluator gets the cluster, but is not part of it: a parameter-server chief would wait for it for ever.
 
     Args:
         cluster: For each role its `host:port` addresses, by index; without the evaluator's.
-        replica: Whose TF_CONFIG it is.
+        replica: The replica.
     """
     return json.dumps({"cluster": dict(cluster), "task": {"type": replica.role, "index": replica.index}})

@@ -11,15 +11,15 @@ from tfsteps.systems.kubernetes.render.command_wrapper import exporting
 from tfsteps.systems.t9k.options import T9kOptions
 
 PAUSED = f"{PREFIX}paused"
-"""Annotation of a job that tfsteps paused; a paused one without it was paused by the platform, or by a person."""
+"""Annotation of a job that tfsteps paused; without it, the platform or a user paused the job."""
 
 _HOSTS = r'"evaluator": *\[[^]]*\]'
 _WITHOUT_EVALUATOR = f"""$(printf %s "$TF_CONFIG" | sed -e 's/{_HOSTS}, *//' -e 's/, *{_HOSTS}//')"""
-_OVER_TIME = "MaxDurationExceeded"  # what the platform calls a queue's maxDuration that has passed
+_OVER_TIME = "MaxDurationExceeded"  # the platform's reason when a queue's maxDuration has passed
 
 
 def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
-    """Return which roles of the options the job has not."""
+    """Return which roles of the options the job does not have."""
     have = [name for name, _ in job.roles.items()]
     named = {
         "debug_commands": options.debug_commands,
@@ -42,7 +42,7 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
 def run_mode(job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `spec.runMode`; empty = the job runs at once.
 
-    A gang of ours begins paused: `RenderedJob.unsuspend_patch` ends that once its PodGroup is there.
+    A job with a PodGroup of tfsteps starts paused: `RenderedJob.unsuspend_patch` resumes it once the group exists.
 
     Args:
         job: The job.
@@ -73,32 +73,32 @@ def _debugged(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
 def _resume_specs(
     job: TrainingJob, options: T9kOptions, programs: Mapping[RoleName, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return what replicas run after a pause; it cannot be changed later.
+    """Return the commands of replicas after a pause; they cannot be changed later.
 
-    What is left out comes from the first of `replicaSpecs`, says one of the manuals, so that with several roles each
-    is told what it ran before.
+    By one of the manuals, missing fields come from the first of `replicaSpecs`; so with several roles, each role's
+    own command is set.
     """
-    found = []
+    specs = []
     several = len(job.roles.items()) > 1
     for name, role in job.roles.items():
         command, args = options.resume_commands.get(name), options.resume_args.get(name)
-        ran = programs[name] if several and programs[name].get("command") else {}
+        program = programs[name] if several and programs[name].get("command") else {}
         spec: dict[str, Any] = {"type": name, "skipInitContainer": options.resume_skip_init_containers}
         if command:
-            spec["command"] = told(job, role, list(command))
-        elif ran:
-            spec["command"] = ran["command"]
+            spec["command"] = corrected_command(job, role, list(command))
+        elif program:
+            spec["command"] = program["command"]
         if args is not None:
             spec["args"] = list(args)
-        elif ran:
-            spec["args"] = list(ran.get("args") or [])
+        elif program:
+            spec["args"] = list(program.get("args") or [])
         if len(spec) > 2 or options.resume_skip_init_containers:
-            found.append(spec)
-    return found
+            specs.append(spec)
+    return specs
 
 
-def told(job: TrainingJob, role: Role, command: list[str]) -> list[str]:
-    """Return a command that is told its index, and a TF_CONFIG that TensorFlow takes, where it is not without.
+def corrected_command(job: TrainingJob, role: Role, command: list[str]) -> list[str]:
+    """Return a command with TFSTEPS_INDEX and a valid TF_CONFIG set, if the platform does not set them.
 
     A pod's name ends with the index, and no label is known to hold it.
     """
@@ -120,19 +120,21 @@ def pause(*, paused: bool) -> dict[str, Any]:
 
 
 def is_paused(item: Mapping[str, Any]) -> bool:
-    """Tell whether a job is to be paused, though its phase may not say so yet."""
+    """Tell whether a job is being paused; its phase may not show it yet."""
     mode = item["spec"].get("runMode") or {}
     return bool((mode.get("pause") or {}).get("enabled"))
 
 
 def pause_verdict(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
-    """Return a pause and whose it is. It never ends by itself, so the deadlines `no_progress` and `total` count on."""
+    """Return a pause and who paused it. It never ends by itself, so deadlines `no_progress` and `total` continue."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if PAUSED in (item["metadata"].get("annotations") or {}):
-        return Verdict(State.SUSPENDED, reason or "Paused", message or "Paused by tfsteps; `tfsteps resume` goes on.")
+        return Verdict(
+            State.SUSPENDED, reason or "Paused", message or "Paused by tfsteps; `tfsteps resume` continues it."
+        )
     if _OVER_TIME in (reason, *message.split()):
         return Verdict(State.SUSPENDED, _OVER_TIME, message or "The platform paused it: its queue's time was over.")
     if (item["spec"].get("scheduler") or {}).get("t9kScheduler"):
-        words = "Not paused by tfsteps: the queue's maxDuration has passed (then an event says so), or somebody did it."
+        words = "Not paused by tfsteps: the queue's maxDuration has passed (see the events), or a user paused it."
         return Verdict(State.SUSPENDED, "PausedByPlatform", words)
-    return Verdict(State.SUSPENDED, reason or "Paused", message or "Paused by somebody else than tfsteps.")
+    return Verdict(State.SUSPENDED, reason or "Paused", message or "Not paused by tfsteps.")

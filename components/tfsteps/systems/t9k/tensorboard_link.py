@@ -15,12 +15,12 @@ BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")
 
 
 def of_job(item: Mapping[str, Any]) -> TensorBoardLink | None:
-    """Return the TensorBoard that a job's status tells of; None = it has none, or not yet."""
-    told = (item.get("status") or {}).get("tensorboard")
-    if not told:
+    """Return the TensorBoard in a job's status; None = none, or not yet."""
+    status = (item.get("status") or {}).get("tensorboard")
+    if not status:
         return None
-    note = "" if told.get("ready") else f"{told.get('reason', '')}: {told.get('note', '')}".strip(": ")
-    name = (told.get("dependent") or {}).get("name") or item["metadata"]["name"]
+    note = "" if status.get("ready") else f"{status.get('reason', '')}: {status.get('note', '')}".strip(": ")
+    name = (status.get("dependent") or {}).get("name") or item["metadata"]["name"]
     return TensorBoardLink(resource=BOARDS, name=name, note=note)
 
 
@@ -34,31 +34,31 @@ def problems(job: TrainingJob, options: T9kOptions) -> list[Problem]:
 
 
 def spec(job: TrainingJob, options: T9kOptions, places: OutputPaths) -> dict[str, Any]:
-    """Return `spec.tensorboardSpec`; the object that T9k makes of it is called like the job."""
-    own, logs = job.tensorboard, places.tensorboard(job)
-    images = [own and own.image, job.image, *(role.image for _, role in job.roles.items())]
-    found: dict[str, Any] = {"image": next(image for image in images if image)}
+    """Return `spec.tensorboardSpec`; T9k gives the object the job's name."""
+    tensorboard, logs = job.tensorboard, places.tensorboard(job)
+    images = [tensorboard and tensorboard.image, job.image, *(role.image for _, role in job.roles.items())]
+    result: dict[str, Any] = {"image": next(image for image in images if image)}
     claim = _claim(job, logs)
     if options.tensorboard_file_sets:
-        found["trainingLogFilesets"] = list(options.tensorboard_file_sets)
+        result["trainingLogFilesets"] = list(options.tensorboard_file_sets)
     elif claim:
         below = posixpath.relpath(logs, claim.mount)
-        found["logDir"] = {"pvc": [{"name": claim.pvc, "subPath": [posixpath.join(claim.sub_path or "", below)]}]}
+        result["logDir"] = {"pvc": [{"name": claim.pvc, "subPath": [posixpath.join(claim.sub_path or "", below)]}]}
     if options.tensorboard_queue:
-        found["scheduler"] = {"t9kScheduler": {"queue": options.tensorboard_queue}}
+        result["scheduler"] = {"t9kScheduler": {"queue": options.tensorboard_queue}}
     if options.tensorboard_resources:
-        found["resources"] = options.tensorboard_resources
-    return found
+        result["resources"] = options.tensorboard_resources
+    return result
 
 
 def _output_dir(job: TrainingJob) -> str:
-    """Return where the output goes, as far as it is known before the run is."""
+    """Return the output folder, as far as it is known before the run."""
     lasting = (volume.mount for volume in job.volumes if (volume.pvc or volume.nfs) and not volume.read_only)
     return job.output_dir or next(lasting, "")
 
 
 def _claim(job: TrainingJob, path: str) -> Volume | None:
-    """Return the job's volume that `path` lies on if it is a claim."""
-    over = [each for each in job.volumes if f"{path}/".startswith(f"{each.mount.rstrip('/')}/")]
-    nearest = max(over, key=lambda each: len(each.mount), default=None)
+    """Return the job's volume that contains `path`, if it is a claim."""
+    over = [volume for volume in job.volumes if f"{path}/".startswith(f"{volume.mount.rstrip('/')}/")]
+    nearest = max(over, key=lambda volume: len(volume.mount), default=None)
     return nearest if nearest and nearest.pvc else None

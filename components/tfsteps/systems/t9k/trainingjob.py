@@ -39,7 +39,7 @@ class TensorFlowTrainingJob(BaseJobKind):
     name = "t9k"
     resource = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
     operator = "TensorStack's job controller"
-    container = CONTAINER  # the controller knows the training container by this name
+    container = CONTAINER  # the name by which the controller identifies the training container
     capabilities = CAPABILITIES
     options = T9kOptions
 
@@ -50,7 +50,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return what it takes to read the TensorBoard, and to make a gang that is not T9k's own."""
+        """Return the permissions to read the TensorBoard, and to create a gang that is not T9k's own."""
         reading = [Permission("get", tensorboard_link.BOARDS)] if job.tensorboard else []
         return [*reading, *gang.permissions(job)] if _grouped(job) else reading
 
@@ -66,22 +66,26 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different here, and whose replicas cannot be told their index."""
-        found = []
+        sentences = []
         if any(restart_policy(role) == "ExitCode" for role in job.resolved_roles().values()):
-            found.append(f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice.")
+            sentences.append(
+                f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice."
+            )
         if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-            found.append("`tensorboard.keep_for` and `idle` have no effect: the platform ends what nobody visits.")
+            sentences.append(
+                "`tensorboard.keep_for` and `idle` have no effect: the platform ends an unused TensorBoard."
+            )
         if job.gang and job.queue and job.gang.timeout:
-            found.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
+            sentences.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
         bare = [name for name, role in job.resolved_roles().items() if not role.command]
         if bare and len(job.roles.items()) > 1:
             who = ", ".join(bare)
-            found.append(f"After a pause the platform may run the first role's command in {who}: add a `command`.")
+            sentences.append(f"After a pause the platform may run the first role's command in {who}: add a `command`.")
         nameless = [name for name in bare if job.resolved_roles()[name].replicas > 1]
         if nameless:
             who = ", ".join(nameless)
-            found.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
-        return found
+            sentences.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
+        return sentences
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
@@ -99,7 +103,7 @@ class TensorFlowTrainingJob(BaseJobKind):
             spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
         if job.tensorboard:
             spec["tensorboardSpec"] = tensorboard_link.spec(job, options, places)
-        programs = {each["type"]: container_of(each["template"], CONTAINER) for each in specs}
+        programs = {replica_spec["type"]: container_of(replica_spec["template"], CONTAINER) for replica_spec in specs}
         if mode := run_mode.run_mode(job, options, programs):
             spec["runMode"] = mode
         noted = {run_mode.PAUSED: "true"} if options.suspend else {}
@@ -112,7 +116,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
         if not _grouped(job):
             return RenderedJob(manifest)
-        # it is created paused: a pod without its group is scheduled alone
+        # created paused: a pod is scheduled alone if its group does not exist yet
         unsuspend = {} if options.suspend else {"spec": {"runMode": {"pause": {"enabled": False}}}}
         return RenderedJob(manifest, [gang.pod_group(job, name, namespace, labels)], unsuspend)
 
@@ -120,7 +124,7 @@ class TensorFlowTrainingJob(BaseJobKind):
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a TensorFlowTrainingJob."""
-        specs = {each["type"]: each for each in item["spec"]["replicaSpecs"]}
+        specs = {replica_spec["type"]: replica_spec for replica_spec in item["spec"]["replicaSpecs"]}
         return {
             name: RoleSpec(specs[name].get("replicas", 1), specs[name]["template"]) for name in ROLES if name in specs
         }
@@ -132,8 +136,8 @@ class TensorFlowTrainingJob(BaseJobKind):
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
         """Return which replica a pod is: its role is a label of ours, its index the end of its name."""
         role = (meta.get("labels") or {}).get(ROLE_LABEL, "")
-        wanted = f"{role}-{meta['name'].rpartition('-')[2]}"
-        return next((each for each in replicas if str(each) == wanted), None)
+        name = f"{role}-{meta['name'].rpartition('-')[2]}"
+        return next((replica for replica in replicas if str(replica) == name), None)
 
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
@@ -142,23 +146,27 @@ class TensorFlowTrainingJob(BaseJobKind):
     # --- pause
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
-        """Return the change of runMode.pause.enabled, with a note that it was us: the platform pauses jobs too."""
+        """Return the change of runMode.pause.enabled, with the annotation of tfsteps: the platform pauses jobs too."""
         return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=run_mode.pause(paused=paused))]
 
     # --- verdict
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
-        """Return what a TensorFlowTrainingJob says: its phase decides, and its conditions where it has none.
+        """Return the verdict of a TensorFlowTrainingJob: by its phase, else by its conditions.
 
         Conditions stay listed with status "False". The one of success is called Completed.
         """
         status = item.get("status") or {}
         phase = status.get("phase", "")
-        true = {each["type"]: each for each in status.get("conditions") or [] if each.get("status") == "True"}
+        true = {
+            condition["type"]: condition
+            for condition in status.get("conditions") or []
+            if condition.get("status") == "True"
+        }
         if phase == "Failed" or (phase in ("", "Unknown") and "Failed" in true):
             return _failure(item, true.get("Failed", {}))
         if phase == "Succeeded" or (phase in ("", "Unknown") and "Completed" in true):
-            return _said(true.get("Completed", {}), State.SUCCEEDED)
+            return _verdict_of(true.get("Completed", {}), State.SUCCEEDED)
         if phase == "Paused" or run_mode.is_paused(item):
             return run_mode.pause_verdict(item, true.get("Paused", {}))
         if phase == "Unknown":
@@ -181,7 +189,7 @@ def _replica_spec(
     pod["metadata"]["labels"][_JOB] = job_name
     container = container_of(pod, CONTAINER)
     if container.get("command"):
-        container["command"] = run_mode.told(job, role, container["command"])
+        container["command"] = run_mode.corrected_command(job, role, container["command"])
     if _grouped(job):
         pod = gang.gang_pod(pod, job, job_name)
     return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
@@ -199,21 +207,21 @@ def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
 
 
 def _grouped(job: TrainingJob) -> bool:
-    """Tell whether a gang takes a PodGroup of ours: with a queue the platform makes one of all replicas."""
+    """Tell whether a gang needs a PodGroup of tfsteps: with a queue the platform creates one of all replicas."""
     return bool(job.gang and not job.queue)
 
 
 def _scheduling(job: TrainingJob) -> list[Problem]:
-    """Return what the platform's scheduler cannot do, or only with a queue."""
-    found = [] if job.queue else gang.problems(job)
+    """Return what the platform's scheduler does not support, or only with a queue."""
+    problems = [] if job.queue else gang.problems(job)
     if job.priority is not None and not job.queue:
         wrong = "orders the jobs of a queue, and the job is in none"
-        found.append(
+        problems.append(
             Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix="Add `queue:`, or leave priority out")
         )
     replicas = sum(role.replicas for _, role in job.roles.items())
     if job.queue and job.gang and job.gang.min_available not in (None, replicas):
-        found.append(
+        problems.append(
             Problem(
                 path=("gang", "min_available"),
                 value=str(job.gang.min_available),
@@ -222,7 +230,7 @@ def _scheduling(job: TrainingJob) -> list[Problem]:
                 fix="Leave it out, or leave `queue` out",
             )
         )
-    return found
+    return problems
 
 
 def _queue(item: Mapping[str, Any]) -> str:
@@ -231,24 +239,24 @@ def _queue(item: Mapping[str, Any]) -> str:
 
 
 def _queued(item: Mapping[str, Any]) -> bool:
-    """Tell whether the queue holds the job back: it is Pending, and no replica has a container, as on a node it has."""
+    """Tell whether the job waits in the queue: it is Pending, and no replica has a container yet."""
     status = item.get("status") or {}
     if not _queue(item) or status.get("phase", "") not in ("", "Pending"):
         return False
     tasks = status.get("tasks") or []
-    replicas = [each for task in tasks for each in task.get("replicas") or task.get("replicaStatus") or []]
-    return not any(each.get("containers") for each in replicas)
+    replicas = [replica for task in tasks for replica in task.get("replicas") or task.get("replicaStatus") or []]
+    return not any(replica.get("containers") for replica in replicas)
 
 
 # --- verdicts
 
 
-def _said(condition: Mapping[str, Any], state: State) -> Verdict:
+def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     return Verdict(state, condition.get("reason", ""), condition.get("message", ""))
 
 
 def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
-    """Return a failure; which reasons the platform gives is not documented, but what used-up restarts look like is."""
+    """Return a failure. The platform's reasons are not documented, except for an exceeded backoff limit."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     limit = (item["spec"].get("runPolicy") or {}).get("backoffLimit") or 0
     used_up = 0 < limit <= (item.get("status") or {}).get("backoffCount", 0)

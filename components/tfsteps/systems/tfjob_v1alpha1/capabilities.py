@@ -14,8 +14,8 @@ _USE_ANOTHER = "Remove it, or use the job system `kubeflow`, `jobset` or `jobs`"
 def _of_decisive_role(job: TrainingJob) -> list[Use]:
     """Return where the role of the deciding replica has `restart: on_failure` from."""
     name, _ = job.decisive_replica
-    own = getattr(job.roles, name).restart
-    path = ("roles", name, "restart") if own else ("restart",)
+    role_restart = getattr(job.roles, name).restart
+    path = ("roles", name, "restart") if role_restart else ("restart",)
     return [use for use in restarts("on_failure")(job) if use.path == path]
 
 

@@ -16,16 +16,20 @@ def problems(job: TrainingJob, options: TfJobOptions) -> list[Problem]:
 
 def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:
     """Return what is different in a TfJob."""
-    found = []
+    sentences = []
     if options.default_ps and job.volumes:
-        found.append("`default_ps`: the operator's own program has none of the job's volumes, and saves nothing there.")
+        sentences.append(
+            "`default_ps`: the operator's own program has none of the job's volumes, and saves nothing there."
+        )
     if any(role.restart == "exit_code" and name != "evaluator" for name, role in job.resolved_roles().items()):
-        found.append("`restart: exit_code`: only of the deciding replica are codes 1 to 127 final; others start again.")
+        sentences.append(
+            "`restart: exit_code`: only of the deciding replica are codes 1 to 127 final; others start again."
+        )
     if job.effective_backoff_limit > _JOB_LIMIT:
-        found.append(f"`backoff_limit`: a replica is started again {_JOB_LIMIT} times at the most.")
+        sentences.append(f"`backoff_limit`: a replica is started again {_JOB_LIMIT} times at the most.")
     if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-        found.append("`tensorboard.keep_for` and `idle` have no effect: it is there for as long as the TfJob is.")
-    return found
+        sentences.append("`tensorboard.keep_for` and `idle` have no effect: it is there for as long as the TfJob is.")
+    return sentences
 
 
 def _default_ps(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:

@@ -39,13 +39,13 @@ class Part(msgspec.Struct, frozen=True):
 def parts(job: TrainingJob, api: Api) -> list[Part]:
     """Return what a TfJob of `job` consists of; the evaluator is no part of it."""
     chief, worker, ps = job.roles.chief, job.roles.worker, job.roles.ps
-    found = [Part("MASTER", "chief", 1)] if chief else []
+    result = [Part("MASTER", "chief", 1)] if chief else []
     if worker and (chief or api == "kubeflow.org"):  # there the job says that WORKER 0 decides
-        found.append(Part("WORKER", "worker", worker.replicas))
+        result.append(Part("WORKER", "worker", worker.replicas))
     elif worker:
         rest = [Part("WORKER", "worker", worker.replicas - 1, first=1)] if worker.replicas > 1 else []
-        found += [Part("MASTER", "worker", 1), *rest]
-    return [*found, Part("PS", "ps", ps.replicas)] if ps else found
+        result += [Part("MASTER", "worker", 1), *rest]
+    return [*result, Part("PS", "ps", ps.replicas)] if ps else result
 
 
 def decisive_type(job: TrainingJob, api: Api) -> Type:
@@ -60,14 +60,14 @@ def runtime_id(name: str) -> str:
 
 def name_limit(job: TrainingJob, api: Api) -> int:
     """Return how long the job's name may be, so that no name is cut."""
-    tails = [f"-{each.type}-{'x' * _RUNTIME_ID}-{each.replicas - 1}" for each in parts(job, api)]
+    tails = [f"-{part.type}-{'x' * _RUNTIME_ID}-{part.replicas - 1}" for part in parts(job, api)]
     return min(CUT, _NAME - _SUFFIX - max(map(len, [*tails, "-evaluator"])))
 
 
 def hosts(job: TrainingJob, api: Api, name: str, port: int) -> Mapping[RoleName, list[str]]:
     """Return `host:port` of each replica in TF_CONFIG's cluster, by role and index."""
-    found: dict[RoleName, list[str]] = {}
+    addresses: dict[RoleName, list[str]] = {}
     for part in parts(job, api):
         stem = f"{name}-{part.type.lower()}-{runtime_id(name)}"
-        found.setdefault(part.role, []).extend(f"{stem}-{i}:{port}" for i in range(part.replicas))
-    return found
+        addresses.setdefault(part.role, []).extend(f"{stem}-{i}:{port}" for i in range(part.replicas))
+    return addresses

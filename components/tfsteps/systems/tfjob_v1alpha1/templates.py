@@ -1,4 +1,4 @@
-"""What a TfJob is made of: its replica types' pods, its TensorBoard, and the Kubernetes Job of an evaluator. Pure."""
+"""The parts of a TfJob: the pods of its types, its TensorBoard, and the Kubernetes Job of an evaluator. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,13 +18,13 @@ from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 OWN = "tf_job_name"
-"""Label of all that the operator makes for a job; ours is on the evaluator too."""
+"""Label of all objects that the operator creates for a job; tfsteps puts it on the evaluator too."""
 
 _CORRECTED = "TFSTEPS_TF_CONFIG"
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What all templates of one TfJob are made from; `name` is the TfJob's."""
+    """The inputs of all templates of one TfJob; `name` is the TfJob's."""
 
     job: TrainingJob
     identity: Identity
@@ -50,8 +50,8 @@ class Context(msgspec.Struct, frozen=True):
 def replica(context: Context, part: Part) -> dict[str, Any]:
     """Return the pod template of the replicas of one type.
 
-    The operator's TF_CONFIG calls the deciding task `master`, which TensorFlow 2 refuses, and it comes last in `env`:
-    ours is set by a shell before the program.
+    The operator's TF_CONFIG calls the decisive task `master`, which TensorFlow 2 refuses, and the operator appends it
+    to `env`: so a shell sets the correct one before the program.
     """
     role = context.job.resolved_roles()[part.role]
     config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
@@ -61,11 +61,11 @@ def replica(context: Context, part: Part) -> dict[str, Any]:
     )
     pod["spec"]["restartPolicy"] = "Never" if role.restart == "never" else "OnFailure"
     container = container_of(pod, CONTAINER)
-    told = {
+    variables = {
         "TFSTEPS_INDEX": f"$((TFSTEPS_TASK_INDEX + {part.first}))" if part.first else "$TFSTEPS_TASK_INDEX",
         "TF_CONFIG": f"${{{_CORRECTED}%INDEX*}}$TFSTEPS_INDEX${{{_CORRECTED}#*INDEX}}",
     }
-    container["command"] = exporting(container["command"], told)
+    container["command"] = exporting(container["command"], variables)
     return pod
 
 
@@ -79,17 +79,17 @@ def replica_spec(context: Context, part: Part) -> dict[str, Any]:
 def tensorboard(context: Context) -> dict[str, Any]:
     """Return `spec.tensorboard`: it sees the volumes that the deciding replica sees."""
     pod = context.pod(context.job.decisive_replica[0], [])
-    found = {
+    fields = {
         "logDir": context.places.tensorboard(context.job),
         "serviceType": context.options.tensorboard_service,
         "volumes": pod["spec"].get("volumes"),
         "volumeMounts": container_of(pod, CONTAINER).get("volumeMounts"),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
 def evaluator(context: Context, namespace: str) -> dict[str, Any]:
-    """Return the Kubernetes Job of the evaluator: the operator knows nothing of it."""
+    """Return the Kubernetes Job of the evaluator: the operator does not manage it."""
     config = tf_config("evaluator", context.hosts())
     pod = context.pod("evaluator", [dict(INDEX_ENV), {"name": "TF_CONFIG", "value": config}])
     pod["metadata"]["labels"][OWN] = context.name

@@ -1,4 +1,4 @@
-"""TfJob, v1alpha1: how a job is written as one, and what one says about its job. Pure.
+"""TfJob, v1alpha1: renders a job as a TfJob, and derives its state from one. Pure.
 
 Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 0.1.0.
 """
@@ -37,7 +37,7 @@ class TfJob(BaseJobKind):
     options = TfJobOptions
 
     def __init__(self, api: Api, kind: str, operator: str) -> None:
-        """Take the API's group, the kind's spelling there, and who acts on such objects."""
+        """Keep the API's group, the spelling of the kind there, and the operator's name for messages."""
         self.api = api
         self.resource = Resource(f"{api}/v1alpha1", "tfjobs", kind)
         self.operator = operator
@@ -45,15 +45,15 @@ class TfJob(BaseJobKind):
     # --- render
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return what it takes to end the Kubernetes Jobs of a TfJob, and to make the evaluator's."""
+        """Return the permissions to end the Kubernetes Jobs of a TfJob, and to create the evaluator's."""
         ending = [Permission("list", templates.JOBS), Permission("patch", templates.JOBS)]
         return [*ending, Permission("create", templates.JOBS)] if job.roles.evaluator else ending
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a TfJob cannot do; the operator's own parameter servers need no image."""
+        """Return what a TfJob does not support; the operator's own parameter servers need no image."""
         options = options_of(job, self.name, TfJobOptions)
         free = ("roles", "ps", "image") if options.default_ps else None
-        return [*(each for each in super().problems(job) if each.path != free), *checks.problems(job, options)]
+        return [*(problem for problem in super().problems(job) if problem.path != free), *checks.problems(job, options)]
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what is different in a TfJob."""
@@ -87,17 +87,17 @@ class TfJob(BaseJobKind):
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a TfJob; a worker may be its MASTER. Default parameter servers have no template."""
-        found: dict[RoleName, RoleSpec] = {}
+        specs: dict[RoleName, RoleSpec] = {}
         for spec in item["spec"]["replicaSpecs"]:
             template = spec.get("template") or _PROGRAM_OF_THE_OPERATOR
             labels = template["metadata"].get("labels") or {}
             role = labels.get(ROLE_LABEL, _ROLES[spec["tfReplicaType"]])
-            before = found[role].replicas if role in found else 0
-            found[role] = RoleSpec(before + spec.get("replicas", 1), template)
+            before = specs[role].replicas if role in specs else 0
+            specs[role] = RoleSpec(before + spec.get("replicas", 1), template)
         if evaluators := int((item["metadata"].get("annotations") or {}).get(_EVALUATOR, "0")):
-            made = [part["spec"]["template"] for part in item.get(DEPENDENTS, ())]
-            found["evaluator"] = RoleSpec(evaluators, made[0] if made else _PROGRAM_OF_THE_OPERATOR)
-        return {name: found[name] for name in ROLES if name in found}
+            templates_seen = [part["spec"]["template"] for part in item.get(DEPENDENTS, ())]
+            specs["evaluator"] = RoleSpec(evaluators, templates_seen[0] if templates_seen else _PROGRAM_OF_THE_OPERATOR)
+        return {name: specs[name] for name in ROLES if name in specs}
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""
@@ -114,7 +114,7 @@ class TfJob(BaseJobKind):
         return Replica(role, int(task) + after_master)
 
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
-        """Return the TensorBoard of a job; its status does not tell of it, but its Service's name is known."""
+        """Return the TensorBoard of a job; its status does not mention it, but its Service's name is known."""
         meta = item["metadata"]
         if not item["spec"].get("tensorboard"):
             return None
@@ -124,25 +124,30 @@ class TfJob(BaseJobKind):
     # --- pause, end
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
-        """Return the suspension of all the job's Kubernetes Jobs; the operator does not mind. 0.1.0 has none."""
+        """Return the suspension of all the job's Kubernetes Jobs; the operator accepts it. 0.1.0 has none."""
         if self.api == "kubeflow.org":
             return []
         note = {"metadata": {"annotations": {_PAUSED: "true" if paused else None}}}
-        said = ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=note)
+        annotation = ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=note)
         jobs = _jobs(item, "", {"suspend": paused})
-        return [said, jobs] if paused else [jobs, said]
+        return [annotation, jobs] if paused else [jobs, annotation]
 
     def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
-        """Return what ends the job's Kubernetes Jobs, for the operator ends none. Pods that have ended stay.
+        """Return patches that end the job's Kubernetes Jobs, because the operator does not. Ended pods are kept.
 
-        The MASTER's is over when it has succeeded. When it has failed, Kubernetes would try again: in a new pod, or in
-        the same one, which cannot be kept then.
+        The MASTER's Job is over if it has succeeded. If it has failed, Kubernetes would restart it: in a new pod, or in
+        the same pod, which cannot be kept then.
         """
         others = _jobs(item, ",job_type!=MASTER", {"suspend": True})
         if self.verdict(item).state is not State.FAILED:
             return [others]
         master: Mapping[str, Any] = next(
-            (each for each in item["spec"]["replicaSpecs"] if each["tfReplicaType"] == "MASTER"), {}
+            (
+                replica_spec
+                for replica_spec in item["spec"]["replicaSpecs"]
+                if replica_spec["tfReplicaType"] == "MASTER"
+            ),
+            {},
         )
         in_place = master.get("template", {}).get("spec", {}).get("restartPolicy") != "Never"
         return [_jobs(item, ",job_type=MASTER", {"suspend": True} if in_place else {"backoffLimit": 0}), others]
@@ -150,9 +155,9 @@ class TfJob(BaseJobKind):
     # --- verdict
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
-        """Return what a TfJob says: its state first.
+        """Return the verdict of a TfJob: its state first.
 
-        An operator that is started again puts ended jobs into phase Failed, and leaves their state as it is.
+        A restarted operator sets ended jobs to phase Failed, and does not change their state.
         """
         status = item.get("status") or {}
         state, phase, reason = (status.get(key) or "" for key in ("state", "phase", "reason"))
@@ -161,9 +166,9 @@ class TfJob(BaseJobKind):
         if state == "Failed" or phase == "Failed":
             return Verdict(State.FAILED, "MasterFailed" if state == "Failed" else "SetupFailed", reason)
         if _PAUSED in (item["metadata"].get("annotations") or {}):
-            return Verdict(State.SUSPENDED, "Paused", "Paused by tfsteps; `tfsteps resume` goes on.")
+            return Verdict(State.SUSPENDED, "Paused", "Paused by tfsteps; `tfsteps resume` continues it.")
         if failed := _failed_types(status):
-            words = f"{failed} has failed, and the TfJob goes on: its MASTER alone decides."
+            words = f"{failed} has failed, and the TfJob continues: only its MASTER decides."
             return Verdict(State.RUNNING, "ReplicaFailed", words)
         return Verdict(State.RUNNING if phase == "Running" else State.PENDING, "" if phase == "Running" else phase)
 
@@ -172,7 +177,7 @@ KINDS: Mapping[Api, TfJob] = {
     "tensorflow.org": TfJob("tensorflow.org", "TfJob", "the operator of tensorflow/k8s"),
     "kubeflow.org": TfJob("kubeflow.org", "TFJob", "tf-operator 0.1.0"),
 }
-"""Either kind, by its API's group."""
+"""The kinds by the group of their API."""
 
 
 def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> ObjectPatch:
@@ -183,7 +188,9 @@ def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> Objec
 
 
 def _failed_types(status: Mapping[str, Any]) -> str:
-    """Return the types of which a replica has failed, the MASTER's left out; empty = none."""
+    """Return the types of failed replicas, without the MASTER; empty = none."""
     listed = status.get("replicaStatuses") or []
-    failed = [each.get("tf_replica_type", "") for each in listed if each.get("state") == "Failed"]
+    failed = [
+        status_entry.get("tf_replica_type", "") for status_entry in listed if status_entry.get("state") == "Failed"
+    ]
     return " and ".join(kind for kind in failed if kind != "MASTER")

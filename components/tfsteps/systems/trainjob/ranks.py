@@ -1,4 +1,4 @@
-"""Roles as ranks: what the command of the runtimes, `task.sh`, is told of the replicas. Pure."""
+"""Roles as ranks: the arguments of the runtimes' command, `task.sh`. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -13,7 +13,7 @@ def arguments(job: TrainingJob) -> tuple[str, list[str]]:
     """Return the value of TFSTEPS_ROLES and the container's arguments: the programs of the roles."""
     programs = {name: _program(job, name, role) for name, role in job.roles.items()}
     first, *others = programs.values()
-    if all(each == first for each in others):
+    if all(other == first for other in others):
         return _roles(job, {}), first
     return _roles(job, programs), [word for program in programs.values() for word in program]
 
@@ -26,30 +26,32 @@ def _roles(job: TrainingJob, programs: Mapping[RoleName, Sequence[str]]) -> str:
 
 def counts(roles: str) -> dict[RoleName, int]:
     """Return how many replicas each role has, from the value of TFSTEPS_ROLES."""
-    pairs = [each.split(":")[0].split("=") for each in roles.split()]
+    pairs = [word.split(":")[0].split("=") for word in roles.split()]
     return {cast("RoleName", name): int(count) for name, count in pairs}
 
 
 def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
     """Return a role's command line, with its own variables before it."""
-    own = [
+    variables = [
         f"{key}={value if isinstance(value, str) else f'$({_variable(name, key)})'}" for key, value in role.env.items()
     ]
     command = job.resolved_roles()[name].program
-    return ["env", *own, *command] if own else command
+    return ["env", *variables, *command] if variables else command
 
 
 def sources(name: RoleName, role: Role, template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a role's own variables that come from the cluster, under names that tell whose they are.
+    """Yield a role's own variables that come from the cluster, under names that include the role.
 
     Args:
         name: The role.
         role: The role.
-        template: Of its pods, if they had one of their own.
+        template: The pod template that the role would have alone.
     """
-    own = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
+    names = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
     env = template["spec"]["containers"][0]["env"]
-    yield from ({**each, "name": _variable(name, each["name"])} for each in env if each["name"] in own)
+    yield from (
+        {**variable, "name": _variable(name, variable["name"])} for variable in env if variable["name"] in names
+    )
 
 
 def _variable(name: RoleName, key: str) -> str:

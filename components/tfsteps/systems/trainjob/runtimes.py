@@ -1,4 +1,4 @@
-"""The runtimes that TrainJobs are rendered against: what of a job only a runtime can say. Pure.
+"""The runtimes of TrainJobs: the fields of a job that only a runtime can set. Pure.
 
 manifests/trainjob-runtimes is written from here, by `make golden`.
 """
@@ -22,7 +22,7 @@ _TASK = pathlib.Path(__file__).with_name("task.sh")
 
 
 def runtime_name(job: TrainingJob) -> str:
-    """Return the name of the runtime for a job: by how its replicas work together, who decides, and what restarts."""
+    """Return the name of the runtime for a job: by its strategy, its success policy and its restart policy."""
     restart = next((role.restart for _, role in job.roles.items() if role.restart), job.restart)
     return _name(_SERVERS if job.roles.ps else _MIRRORED, job.success == "all_workers", restart)
 
@@ -50,7 +50,7 @@ def _name(kind: str, all_workers: bool, restart: str) -> str:
 
 
 def _node(restart: str, *, alone: bool) -> dict[str, Any]:
-    """Return the replicated job whose index is the rank of a replica. Rank 0 is the deciding one.
+    """Return the replicated job whose index is the rank of a replica. Rank 0 is the decisive one.
 
     Args:
         restart: As in a job file.
@@ -73,7 +73,7 @@ def _node(restart: str, *, alone: bool) -> dict[str, Any]:
 
 
 def _container() -> dict[str, Any]:
-    """Return the container: its command makes TF_CONFIG, which Trainer does not."""
+    """Return the container: its command sets TF_CONFIG, which Trainer does not."""
     fields = {
         "TFSTEPS_JOB": "metadata.labels['jobset.sigs.k8s.io/jobset-name']",
         "TFSTEPS_NAMESPACE": "metadata.namespace",

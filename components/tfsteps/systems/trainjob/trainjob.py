@@ -1,7 +1,7 @@
-"""TrainJob: how a job is written as one, and what one says about its job. Pure.
+"""TrainJob: renders a job as a TrainJob, and derives its state from one. Pure.
 
 All replicas are ranks of one Indexed Job, `node` of the runtime, in the order chief, worker, ps, evaluator. Facts and
-traps: Kubeflow Trainer 2.0.0, its source and what was observed on a cluster.
+traps: Kubeflow Trainer 2.0.0, its source and its observed behaviour on a cluster.
 """
 
 import functools
@@ -28,7 +28,7 @@ from tfsteps.systems.trainjob.options import TrainJobOptions
 from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
 
 _NAME = 63  # of a pod, whose name ends with five random characters
-_NO_RUNTIME = "must be created before the TrainJob is created"  # so says Trainer's webhook
+_NO_RUNTIME = "must be created before the TrainJob is created"  # part of the message of Trainer's webhook
 
 
 class TrainJob(BaseJobKind):
@@ -45,11 +45,11 @@ class TrainJob(BaseJobKind):
     # --- render
 
     def name_limit(self, job: TrainingJob) -> int:
-        """Return how long the job's name may be: `<name>-node-0-<rank>-<random>` is the name of a pod."""
+        """Return the length limit of the job's name: `<name>-node-0-<rank>-<random>` is the name of a pod."""
         return _NAME - len(f"-{CONTAINER}-0-{_replicas(job) - 1}-12345")
 
     def permissions(self, _job: TrainingJob) -> list[Permission]:
-        """Return the patch of pods: Trainer does not hand a TrainJob's labels to them."""
+        """Return the permission to patch pods: Trainer does not copy a TrainJob's labels to them."""
         return [Permission("patch", PODS)]
 
     def rules(self, job: TrainingJob) -> Iterable[Problem]:
@@ -67,12 +67,14 @@ class TrainJob(BaseJobKind):
         roles, arguments = ranks.arguments(job)
         pod = template()["spec"]
         container = pod["containers"][0]
-        own = [each for name, role in job.roles.items() for each in ranks.sources(name, role, template(name))]
+        role_variables = [
+            variable for name, role in job.roles.items() for variable in ranks.sources(name, role, template(name))
+        ]
         trainer = {
             "numNodes": _replicas(job),
             "image": container["image"],
             "args": arguments,
-            "env": [*_env(container, roles), *own],
+            "env": [*_env(container, roles), *role_variables],
             "resourcesPerNode": container.get("resources"),
         }
         spec: dict[str, Any] = {
@@ -95,7 +97,7 @@ class TrainJob(BaseJobKind):
         return RenderedJob(manifest)
 
     def explain_rejection(self, item: Mapping[str, Any], refusal: str) -> str:
-        """Return what a `refusal` by the API server comes to, and what to do; empty = it says so itself."""
+        """Return the cause of a `refusal` by the API server, and what to do; empty = the refusal is clear."""
         if _NO_RUNTIME not in refusal:
             return ""
         name = item["spec"]["runtimeRef"]["name"]
@@ -105,7 +107,7 @@ class TrainJob(BaseJobKind):
     # --- the job's pods
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
-        """Return the roles of a TrainJob; the template is what the TrainJob says of it, the runtime's part left out."""
+        """Return the roles of a TrainJob; the template is the TrainJob's part, without the runtime's."""
         trainer = item["spec"]["trainer"]
         overrides = dict((item["spec"].get("podSpecOverrides") or [{}])[0])
         container: dict[str, Any] = {
@@ -119,15 +121,15 @@ class TrainJob(BaseJobKind):
             container |= more
         overrides.pop("targetJobs", None)
         template = {"metadata": {}, "spec": {**overrides, "containers": [container]}}
-        told = next(each["value"] for each in trainer["env"] if each["name"] == ranks.ROLES)
-        return {name: RoleSpec(count, template) for name, count in ranks.counts(told).items()}
+        roles_text = next(variable["value"] for variable in trainer["env"] if variable["name"] == ranks.ROLES)
+        return {name: RoleSpec(count, template) for name, count in ranks.counts(roles_text).items()}
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
         return f"jobset.sigs.k8s.io/jobset-name={name}"
 
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
-        """Return which replica a pod is by its rank; None for a pod that is none."""
+        """Return which replica a pod is by its rank; None = it is not a replica."""
         labels = meta.get("labels") or {}
         rank = labels.get(INDEX, "")
         if labels.get("jobset.sigs.k8s.io/replicatedjob-name") != CONTAINER or not rank.isdigit():
@@ -148,9 +150,9 @@ class TrainJob(BaseJobKind):
     # --- verdict
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
-        """Return what a TrainJob says: nothing until it is suspended or at its end. Failed wins over Complete."""
+        """Return the verdict of a TrainJob: it reports only a suspension and its end. Failed wins over Complete."""
         listed = (item.get("status") or {}).get("conditions") or []
-        true = {each["type"]: each for each in listed if each.get("status") == "True"}
+        true = {condition["type"]: condition for condition in listed if condition.get("status") == "True"}
         queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
         ends = {"Failed": State.FAILED, "Complete": State.SUCCEEDED}
         held = {"Suspended": State.QUEUED if queued else State.SUSPENDED}
@@ -169,7 +171,7 @@ def _replicas(job: TrainingJob) -> int:
 def _template(
     job: TrainingJob, identity: Identity, places: OutputPaths, options: TrainJobOptions, name: RoleName | None = None
 ) -> dict[str, Any]:
-    """Return the pod template of a role; without a name what all roles share, their own variables left out."""
+    """Return the pod template of a role; without a name, the fields that all roles share."""
     roles = job.resolved_roles()
     first = next(iter(roles))
     role = roles[name] if name else msgspec.structs.replace(roles[first], env=job.env)
@@ -178,15 +180,15 @@ def _template(
 
 def _env(container: Mapping[str, Any], roles: str) -> list[dict[str, Any]]:
     """Return the variables that all replicas share; the role is not one of them."""
-    told = [{"name": ranks.ROLES, "value": roles}]
+    rank_variables = [{"name": ranks.ROLES, "value": roles}]
     if folder := container.get("workingDir"):
-        told.append({"name": ranks.WORKING_DIR, "value": folder.replace("$(", "$$(")})
-    return [*(each for each in container["env"] if each["name"] != "TFSTEPS_ROLE"), *told]
+        rank_variables.append({"name": ranks.WORKING_DIR, "value": folder.replace("$(", "$$(")})
+    return [*(variable for variable in container["env"] if variable["name"] != "TFSTEPS_ROLE"), *rank_variables]
 
 
 def _overrides(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is laid over the runtime's pod template."""
-    found = {key: pod[key] for key in checks.SPEC if key in pod}
+    """Return the overrides of the runtime's pod template."""
+    overrides = {key: pod[key] for key in checks.SPEC if key in pod}
     if mounts := pod["containers"][0].get("volumeMounts"):
-        found["containers"] = [{"name": CONTAINER, "volumeMounts": mounts}]
-    return found
+        overrides["containers"] = [{"name": CONTAINER, "volumeMounts": mounts}]
+    return overrides

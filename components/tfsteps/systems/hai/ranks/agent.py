@@ -1,4 +1,4 @@
-"""One rank: it starts and ends the user's program as the coordinator says."""
+"""One rank: starts and ends the user's program on the coordinator's commands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Agent:
     """One rank: its program, and its connection to the coordinator."""
 
     def __init__(self, plan: dict[str, Any], rank: int, folder: str) -> None:
-        """Find out which replica this rank is. `folder` is its own, with what the program may import."""
+        """Find the replica of this rank. `folder` is the rank's, with the modules for the program."""
         self._plan = plan
         self._rank = rank
         self._role, self._index = replicas(plan)[rank]
@@ -55,7 +55,7 @@ class Agent:
         self._woken, self._wake = os.pipe()
 
     def run(self) -> int:
-        """Do what the coordinator says, until it says with which exit code to end; return that."""
+        """Obey the coordinator until it sends an exit code; return that."""
         say(event="begun", replica=self._name, id=os.environ.get("MARSV2_TASK_ID", ""), host=socket.gethostname())
         line, messages = self._join()
         selector = selectors.DefaultSelector()
@@ -79,7 +79,7 @@ class Agent:
     def _look_after(self) -> None:
         """Report the program's number; kill one that was asked to end long enough ago; show that a server lives.
 
-        A parameter server prints nothing, and the platform takes a rank that is silent for hung.
+        A parameter server prints nothing, and the platform regards a silent rank as hung.
         """
         self._report_number()
         if self._stop_asked and time.monotonic() > self._kill_at:
@@ -89,8 +89,8 @@ class Agent:
             say(event="alive", replica=self._name)
 
     def _report_number(self) -> None:
-        """Report the number that the program wants to be remembered, if it is a new one."""
-        with contextlib.suppress(OSError, ValueError):  # mostly there is none
+        """Report the number that the program stored by `remember`, if it is new."""
+        with contextlib.suppress(OSError, ValueError):  # usually there is none
             number = int(self._remember_file.read_text())
             if number != self._remembered:
                 self._remembered = number
@@ -99,7 +99,7 @@ class Agent:
     def _join(self) -> tuple[Line, list[dict[str, Any]]]:
         """Return the connection to the coordinator, which may come up later, and what it has sent already.
 
-        Until it has welcomed this rank, whatever goes wrong is tried again: another program may have its address.
+        Until it has welcomed this rank, every error is retried: another program may have its address.
         """
         port = free_port()
         while True:
@@ -108,11 +108,11 @@ class Agent:
             time.sleep(_RETRY_SECONDS)
 
     def _welcomed(self, port: int) -> tuple[Line, list[dict[str, Any]]]:
-        """Connect, and tell where this rank's TensorFlow will listen. OSError if it is not the coordinator."""
+        """Connect, and send the address of this rank's TensorFlow. OSError if the peer is not the coordinator."""
         coordinator = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         line = Line(socket.create_connection(coordinator, _ANSWER_SECONDS), _LONGEST)
-        own = address(line.connection.getsockname()[0], port)
-        line.send(rank=self._rank, secret=secret(), task=whose(), address=own)
+        listen_address = address(line.connection.getsockname()[0], port)
+        line.send(rank=self._rank, secret=secret(), task=whose(), address=listen_address)
         welcome, *messages = line.receive() or [{}]
         if welcome != {"welcome": True}:
             raise ConnectionError("not the coordinator")
@@ -147,7 +147,7 @@ class Agent:
         say(event="started", replica=self._name, pid=self._program.pid)
 
     def _wait(self, pid: int) -> None:
-        """Wait for the program's end: who ended first is to be told first, for its peers end because of it."""
+        """Wait for the program's end, in a thread: the first end must be reported first, for peers fail with it."""
         _, status, usage = os.wait4(pid, 0)
         self._ends.append((status, usage))
         os.write(self._wake, b"!")
@@ -158,7 +158,7 @@ class Agent:
         env.update(self._plan["env"])
         env.update(role["env"])
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [self._folder, env.get("PYTHONPATH")]))
-        hosts = {each.rpartition(":")[0].strip("[]") for group in cluster.values() for each in group}
+        hosts = {member.rpartition(":")[0].strip("[]") for group in cluster.values() for member in group}
         for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang
             env[key] = ",".join(filter(None, [env.get(key), *sorted(hosts)]))
         task = {"type": self._role, "index": self._index}
@@ -168,10 +168,10 @@ class Agent:
         return env
 
     def _tell_end(self, line: Line, status: int, usage: Any) -> None:
-        """Tell coordinator and launcher how the program has ended."""
+        """Report the end of the program to coordinator and launcher."""
         assert self._program
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
-        self._signal(signal.SIGKILL)  # what it left of its session
+        self._signal(signal.SIGKILL)  # remaining processes of its session
         self._program.returncode = code
         self._program = None
         cpu, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
@@ -203,7 +203,7 @@ class Agent:
         return code
 
     def _orphaned(self) -> int:
-        """Rank 0 is gone: the platform ends the task. Be gone too, in case it does not."""
+        """End this rank because rank 0 is gone: normally the platform ends the task."""
         self._signal(signal.SIGTERM)
         time.sleep(_LEAVE_SECONDS)
         self._kill()
@@ -211,7 +211,7 @@ class Agent:
 
 
 def main(folder: str, restart_policy: Callable[[dict[str, Any]], Any]) -> int:
-    """Be one rank, and on rank 0 the coordinator too; return the exit code.
+    """Run one rank, and on rank 0 the coordinator too; return the exit code.
 
     Environment: TFSTEPS_PLAN and TFSTEPS_SECRET, of `schema.py`; the platform's MASTER_ADDR, MASTER_PORT, RANK,
     CHAIN_ID, MARSV2_*.

@@ -1,4 +1,4 @@
-"""Tells every rank what to do: start, stop, leave. Lives on rank 0."""
+"""Sends every rank its commands: start, stop, exit. Runs on rank 0."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LEAVE_SECONDS = 60.0  # for the platform to end the pods, once they may go
 
 
 class Coordinator:
-    """Tells every rank what to do: start, stop, leave. Lives on rank 0."""
+    """Sends every rank its commands: start, stop, exit. Runs on rank 0."""
 
     def __init__(self, plan: dict[str, Any], restart_policy: Callable[[dict[str, Any]], Any]) -> None:
-        """Listen, so that no rank has to ask twice. `restart_policy` makes a `RestartPolicy` of the plan."""
+        """Listen at once, for the first connections. `restart_policy` creates a `RestartPolicy` from the plan."""
         self._plan = plan
         self._restart_policy = restart_policy(plan)
         self._ranks = replicas(plan)
@@ -35,14 +35,14 @@ class Coordinator:
         self._addresses: dict[int, str] = {}
         self._running: set[int] = set()
         self._done: set[int] = set()  # ranks whose program has succeeded
-        self._again: list[tuple[set[int], float]] = []  # who starts again once all of them have ended, and the pause
+        self._again: list[tuple[set[int], float]] = []  # ranks that restart once all have ended; the pause
         self._timers: list[tuple[float, set[int]]] = []
         self._phase = "active"
         self._end_at = self._servers_end_at = self._sigterm_at = 0.0
         self._flag = Flag()
 
     def run(self) -> None:
-        """Go on as long as this process; a fault of ours ends it, for without us no rank would ever end."""
+        """Run as long as this process. An internal error ends the process: no rank would end without a coordinator."""
         try:
             self._go()
         except Exception:  # noqa: BLE001
@@ -63,7 +63,7 @@ class Coordinator:
         return len(self._addresses) == len(self._ranks)
 
     def _joined(self, rank: int, address: str) -> None:
-        """Take in a rank; start all once they are complete. One whose connection broke before that joins again."""
+        """Register a rank; start all once all have joined. A rank whose connection broke before that joins again."""
         again = self._complete
         self._addresses[rank] = address
         if self._complete:
@@ -84,7 +84,7 @@ class Coordinator:
         if rank not in self._running:
             return
         self._running.remove(rank)
-        awaited = any(rank in group for group, _ in self._again)  # it ended by itself before it was asked to
+        awaited = any(rank in group for group, _ in self._again)  # it ended by itself before the stop
         if self._phase == "active" and not stopped and not awaited:
             if code == 0:
                 self._done.add(rank)
@@ -92,7 +92,7 @@ class Coordinator:
         self._go_on()
 
     def _decide(self, rank: int, code: int) -> None:
-        """Do what follows from an end that was not asked for."""
+        """Decide what follows from an end that was not requested."""
         succeeded = {self._ranks[done] for done in self._done}
         decision = self._restart_policy.judge(self._ranks[rank], code, succeeded)
         if decision.action == "succeed":
@@ -107,14 +107,14 @@ class Coordinator:
             self._again.append((group, decision.delay))
 
     def _fail(self, rank: int, code: int, reason: str, what: str) -> None:
-        """End that rank as its program did: the platform ends all when one has failed."""
+        """End that rank with its program's exit code: the platform ends all ranks once one has failed."""
         say(event="failed", replica=self._name(rank), reason=reason, message=f"{what}.")
         self._phase, self._end_at = "failing", time.monotonic() + _LEAVE_SECONDS
         self._stop(set(self._running))
         self._listener.send(rank, exit=code)
 
     def _finish(self) -> None:
-        """Let the others leave: servers have no end of their own, the rest gets some time."""
+        """Let the other replicas end: servers never end by themselves, the rest gets some time."""
         self._phase, now = "finishing", time.monotonic()
         self._end_at = now + self._plan["finish"]
         self._servers_end_at = now + _SETTLE_SECONDS
@@ -122,10 +122,10 @@ class Coordinator:
     # --- going on
 
     def _go_on(self) -> None:
-        """Do what has waited for the last of some programs to end."""
+        """Do what waits for the end of a group of programs."""
         if self._phase == "active":
-            ready = [each for each in self._again if not each[0] & self._running]
-            self._again = [each for each in self._again if each not in ready]
+            ready = [waiting for waiting in self._again if not waiting[0] & self._running]
+            self._again = [waiting for waiting in self._again if waiting not in ready]
             self._timers += [(time.monotonic() + pause, group) for group, pause in ready]
         elif self._phase == "finishing" and not self._running & self._of("worker"):
             self._stop(self._of("ps"))  # those of between-graph jobs must outlive the workers
@@ -133,7 +133,7 @@ class Coordinator:
     def _tick(self) -> None:
         now = time.monotonic()
         due = [group for at, group in self._timers if at <= now]
-        self._timers = [each for each in self._timers if each[0] > now]
+        self._timers = [timer for timer in self._timers if timer[0] > now]
         for group in due if self._phase == "active" else ():
             self._done -= group
             self._start(group)
@@ -180,7 +180,7 @@ class Coordinator:
             self._leave(128 + signal.SIGTERM)
 
     def _leave(self, code: int) -> None:
-        """Tell every rank to end, this one last."""
+        """Tell every rank to exit, this one last."""
         self._phase = "left"
         for rank in reversed(range(len(self._ranks))):
             self._listener.send(rank, exit=code)

@@ -1,4 +1,4 @@
-"""The port of rank 0. Anybody in the cluster can connect to it; only ranks of this run of the task get through."""
+"""The port of rank 0. Any program in the cluster can connect; only ranks of this run of the task are accepted."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LONGEST = 4096  # bytes of a line from a rank; its messages have less than 300
 _GREETING_SECONDS = 10.0  # from the connection to a complete greeting
 _UNGREETED = 256  # connections without a greeting, beside one for each rank; above that the oldest is closed
 _SHARE = 0.5  # of the file descriptors of this process, for such connections: the rank's own agent needs some
-_SEND_SECONDS = 5.0  # after which a rank that does not read is left alone
+_SEND_SECONDS = 5.0  # timeout for a rank that does not read
 _ACCEPT_PAUSE_SECONDS = 0.05
 
 
 class Listener:
     """Accepts the connections of the ranks, and carries their messages.
 
-    The first message of a connection is its greeting: `rank`, `secret`, `task`, `address`. Connections that greet
-    wrongly, late or not at all are closed, as is every one that sends something else than an agent does.
+    The first message of a connection is its greeting: `rank`, `secret`, `task`, `address`. Connections with a
+    wrong, late or missing greeting are closed, and so is a connection that sends an unexpected message.
     """
 
     def __init__(self, port: int, ranks: int) -> None:
@@ -91,9 +91,9 @@ class Listener:
         return received
 
     def _greeted(self, line: Line, message: dict[str, Any]) -> bool:
-        """Take a rank in, and tell it so."""
-        rank, given = message.get("rank"), str(message.get("secret")).encode(errors="replace")
-        if not hmac.compare_digest(given, secret().encode()) or message.get("task") != whose():
+        """Register a rank, and send it a welcome."""
+        rank, rank_secret = message.get("rank"), str(message.get("secret")).encode(errors="replace")
+        if not hmac.compare_digest(rank_secret, secret().encode()) or message.get("task") != whose():
             return False
         if not (type(rank) is int and 0 <= rank < self._ranks and isinstance(message.get("address"), str)):
             return False

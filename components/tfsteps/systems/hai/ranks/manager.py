@@ -16,7 +16,7 @@ _PROTOCOL = 2  # of pickle: the manager's Python may be older than that of the r
 
 
 class Manager:
-    """Delivers reports in a thread of its own, and tries again until the manager answers: it starts after the ranks."""
+    """Delivers reports in its own thread, and retries until the manager answers: it starts after the ranks."""
 
     def __init__(self) -> None:
         """Connect to nothing yet."""
@@ -25,7 +25,7 @@ class Manager:
         self._started = False
 
     def report(self, source: str, **fields: Any) -> None:
-        """Deliver a report, as soon as that can be; it takes the place of an undelivered one of the same source."""
+        """Deliver a report as soon as possible; it replaces an undelivered report of the same source."""
         with self._changed:
             self._pending[source] = {"source": source, **fields}
             self._changed.notify_all()
@@ -54,7 +54,7 @@ class Manager:
 
 
 def _answered(report: dict[str, Any]) -> bool:
-    """Send a report; tell whether the manager has answered. What it answers is not used."""
+    """Send a report; tell whether the manager has answered. The content of the answer is not used."""
     user, task = os.environ.get("MARSV2_USER", "").replace("_", "-"), os.environ.get("MARSV2_TASK_ID", "")
     body = pickle.dumps(report, _PROTOCOL)
     try:

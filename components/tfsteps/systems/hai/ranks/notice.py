@@ -26,8 +26,8 @@ class Flag:
             libc.shmat.restype = ctypes.c_void_p
             libc.shmat.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
             self._id = libc.shmget(ctypes.c_int(_KEY), ctypes.c_size_t(1), 0o1777)  # IPC_CREAT, for everybody
-            found = libc.shmat(self._id, None, 0) if self._id >= 0 else None
-            self._address = found if found not in (None, ctypes.c_void_p(-1).value) else 0
+            address = libc.shmat(self._id, None, 0) if self._id >= 0 else None
+            self._address = address if address not in (None, ctypes.c_void_p(-1).value) else 0
         self._before = self._attached()  # by this process, and by what the platform may run
 
     def up(self) -> bool:

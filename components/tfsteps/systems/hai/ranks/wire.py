@@ -1,4 +1,4 @@
-"""Messages between agents and coordinator, JSON objects one a line, and what both tell the launcher."""
+"""Messages between agents and coordinator, one JSON object a line, and reports of both to the launcher."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import socket
 from typing import Any
 
 MARK = "::tfsteps::"
-"""Begins what an agent tells the launcher by its log: JSON up to the end of the line."""
+"""Prefix of an agent's report to the launcher in its log: JSON up to the end of the line."""
 
-_PORTS = (20000, 32000)  # below those that the kernel gives to outgoing connections
+_PORTS = (20000, 32000)  # below the kernel's ports of outgoing connections
 
 
 def say(**what: Any) -> None:
-    """Tell the launcher something, on a line of its own: HAI cuts a long line that the program has left without an end.
+    """Report to the launcher, on a separate line: HAI cuts a long line that the program has not ended.
 
-    The launcher drops the line with a carriage return alone, which ends that.
+    The line break before the report ends such a line; the launcher drops a line with only a carriage return.
     """
     os.write(1, f"\r\n{MARK}{json.dumps(what)}\n".encode())
 
@@ -76,12 +76,12 @@ def replicas(plan: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def whose() -> list[str]:
-    """Return what tells this run of this task from another one whose rank 0 had the same address."""
+    """Return what distinguishes this run of this task from another whose rank 0 had the same address."""
     return [os.environ.get("CHAIN_ID", ""), os.environ.get("MARSV2_TASK_ID", "")]
 
 
 def secret() -> str:
-    """Return what only the ranks of this task have."""
+    """Return the secret that only the ranks of this task have."""
     return os.environ["TFSTEPS_SECRET"]
 
 
@@ -91,7 +91,7 @@ def address(host: str, port: int) -> str:
 
 
 def free_port() -> int:
-    """Return a port that nobody uses. TensorFlow binds it on every interface, a second later."""
+    """Return an unused port. TensorFlow binds it on every interface, a second later."""
     while True:
         port = random.randrange(*_PORTS)  # noqa: S311
         with socket.socket() as probe:

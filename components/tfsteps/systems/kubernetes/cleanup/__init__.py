@@ -1,1 +1,1 @@
-"""What removes jobs: finalizer, retention and keeper."""
+"""Removal of jobs: finalizer, retention and keeper."""

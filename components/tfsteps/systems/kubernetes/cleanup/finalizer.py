@@ -1,4 +1,4 @@
-"""Removes what the jobs of a run left on a cluster, found by their labels. Needs to list and delete the job objects."""
+"""Cleans up the jobs of a run on a cluster, selected by labels. Needs to list and delete the job objects."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,19 +20,19 @@ class Finalizer:
     """The jobs of one kind in one namespace."""
 
     def __init__(self, api: Api, kind: JobKind, namespace: str) -> None:
-        """Ask nothing yet."""
+        """Keep the arguments; no request is sent."""
         self._api, self._kind, self._namespace = api, kind, namespace
 
     def clean_up(self, run: str, selects: Callable[[RetentionPolicy], bool], on_end: OnEnd | None) -> list[str]:
-        """Remove what is left, and return the names of the jobs that something was removed of.
+        """Clean up, and return the names of the jobs of which something was removed.
 
         Args:
             run: The run.
-            selects: Tells which of its jobs to clean up, by their annotations.
-            on_end: The policy for those that have ended; None = each job's own.
+            selects: Tells whether to clean up a job, by its annotations.
+            on_end: The policy for ended jobs; None = each job's own.
 
         Raises:
-            LaunchError: We may not, or the API server does not answer.
+            LaunchError: A permission is missing, or the API server does not answer.
         """
         try:
             jobs = [
@@ -51,10 +51,10 @@ class Finalizer:
             raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
 
     def _jobs(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Return the jobs with these labels that are not being deleted; none where the cluster has no such kind."""
+        """Return the jobs with these labels that are not being deleted; empty if the kind is not served."""
         try:
-            found = self._api.iterate(self._kind.resource, self._namespace, labelSelector=_selector(labels))
-            items = list(self._kind.group_objects(found))
+            listed = self._api.iterate(self._kind.resource, self._namespace, labelSelector=_selector(labels))
+            items = list(self._kind.group_objects(listed))
         except ApiError as error:
             if error.status == 404:
                 return []
@@ -62,7 +62,7 @@ class Finalizer:
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def _remove(self, item: Mapping[str, Any], on_end: OnEnd | None) -> bool:
-        """Remove what is to go of one job; tell whether there was anything."""
+        """Apply the policy to one job; tell whether something was removed."""
         meta, state = item["metadata"], self._kind.verdict(item).state
         policy = on_end or retention_policy(item).on_end or ("delete_pods" if state is State.SUCCEEDED else "keep")
         if policy == "delete" or not state.terminal:
@@ -73,12 +73,12 @@ class Finalizer:
 
     def _remove_pods(self, job: Mapping[str, Any]) -> bool:
         selector = self._kind.selector(job["metadata"]["name"])
-        found = self._api.iterate(PODS, self._namespace, labelSelector=selector)
-        pods = [item["metadata"] for item in found]
-        own = [each for each in pods if "deletionTimestamp" not in each and is_own(self._kind, each, job)]
-        for each in own:
-            self._api.delete(PODS, self._namespace, each["name"], each["uid"])
-        return bool(own)
+        listed = self._api.iterate(PODS, self._namespace, labelSelector=selector)
+        pods = [item["metadata"] for item in listed]
+        job_pods = [pod for pod in pods if "deletionTimestamp" not in pod and is_own(self._kind, pod, job)]
+        for pod in job_pods:
+            self._api.delete(PODS, self._namespace, pod["name"], pod["uid"])
+        return bool(job_pods)
 
 
 def _selector(labels: Mapping[str, str]) -> str:

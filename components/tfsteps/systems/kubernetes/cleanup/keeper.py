@@ -1,7 +1,7 @@
-"""Keeps a job for a retry of its run: a Kubernetes Job, the keeper, owns it and takes it away when a time is over.
+"""Keeps a job for a retry of its run: a Kubernetes Job, the keeper, owns the job until a time limit.
 
-The keeper makes no pods. Kubernetes itself ends it: its `activeDeadlineSeconds` fail it, its TTL deletes it, and the
-garbage collector deletes the job that it owns. So a kept job ends where no launcher and no janitor runs.
+The keeper creates no pods. Kubernetes itself ends it: its `activeDeadlineSeconds` fail it, its TTL deletes it, and the
+garbage collector deletes the job that it owns. So a kept job ends even if no launcher and no janitor runs.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")
-_TEMPLATE = {  # of no pod, but policies look at it
+_TEMPLATE = {  # no pod uses it, but policies check it
     "restartPolicy": "Never",
     "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
     "containers": [
@@ -33,23 +33,23 @@ _TEMPLATE = {  # of no pod, but policies look at it
 def leave(
     api: Api, host: LauncherPod, resource: Resource, job: Mapping[str, Any], seconds: float, *, new: bool = False
 ) -> str:
-    """Return what becomes of a job that outlives its launcher's pod; empty = it is to be deleted.
+    """Return what follows for a job whose launcher's pod is ending; empty = delete the job.
 
-    If the pipeline is ending no request is sent: there is a tenth of a second.
+    If the pipeline is ending, no request is sent: only a tenth of a second is left.
 
     Args:
         api: The cluster.
-        host: The launcher's pod, which was told to end.
+        host: The launcher's pod, which got SIGTERM.
         resource: Of the job object.
         job: The job object.
-        seconds: For how long it is kept where no other pod follows; 0 = not at all.
+        seconds: How long it is kept if no other pod follows; 0 = not at all.
         new: This launcher has created it.
 
     Raises:
-        ApiError: It was to be kept, and cannot be: it is to be deleted.
+        ApiError: The job should be kept, but that failed: delete it.
     """
     if host.leaves_job(api, new=new):
-        return "the job goes on, and the next attempt adopts it"
+        return "the job continues, and the next attempt adopts it"
     pipeline = host.pipeline
     if not (seconds and pipeline) or pipeline.terminating or pipeline.recreates_pod or not host.is_taken_away(api):
         return ""
@@ -57,22 +57,22 @@ def leave(
 
 
 def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[str, Any], seconds: float) -> str:
-    """Hand a job over to a new keeper, and return the time until which it is kept, as ISO 8601 by the server's clock.
+    """Make a new keeper the owner of a job, and return the end of the keeping, as ISO 8601 by the server's clock.
 
-    If this is interrupted between its two requests, the keeper ends without a job, and the job has its owner still.
+    If this is interrupted between its two requests, the keeper ends without a job, and the job keeps its owner.
 
     Args:
         api: The cluster.
         resource: Of the job object.
         job: The job object: namespace, name and uid are read.
-        owner: The ownerReference to the run of the pipeline: with it the keeper goes, and then the job.
-        seconds: For how long; rounded up to whole seconds.
+        owner: The ownerReference to the run of the pipeline: its deletion also deletes the keeper, and then the job.
+        seconds: How long to keep it; rounded up to whole seconds.
 
     Raises:
         ApiError: The job cannot be kept.
     """
     meta, lifetime = job["metadata"], max(1, -int(-seconds // 1))
-    wanted = {
+    manifest = {
         "metadata": {"generateName": f"{meta['name']}-kept-", "labels": MANAGED_BY, "ownerReferences": [owner]},
         "spec": {
             "parallelism": 0,
@@ -82,12 +82,12 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
             "template": {"spec": _TEMPLATE},
         },
     }
-    made = api.create(KEEPERS, meta["namespace"], {"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **wanted})
-    if made["spec"].get("suspend"):  # by Kueue: its time does not run
+    keeper_job = api.create(KEEPERS, meta["namespace"], {"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **manifest})
+    if keeper_job["spec"].get("suspend"):  # for example by Kueue: its deadline does not run
         raise ApiError("the Job that would end it is suspended by an admission webhook")
-    created = dt.datetime.fromisoformat(made["metadata"]["creationTimestamp"])
+    created = dt.datetime.fromisoformat(keeper_job["metadata"]["creationTimestamp"])
     until = (created + dt.timedelta(seconds=lifetime)).isoformat(timespec="seconds")
-    keeper = {key: made["metadata"][key] for key in ("name", "uid")}
+    keeper = {key: keeper_job["metadata"][key] for key in ("name", "uid")}
     change = {
         "uid": meta["uid"],
         "ownerReferences": [{"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **keeper, "blockOwnerDeletion": False}],
@@ -98,16 +98,16 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
 
 
 def take_back(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[str, Any] | None) -> None:
-    """Give a kept job its owner back, and only then delete the keeper, which nothing depends on any more.
+    """Restore the owner of a kept job, then delete the keeper, which owns nothing any more.
 
     Args:
         api: The cluster.
         resource: Of the job object.
-        job: The job object as it was seen last.
+        job: The last known job object.
         owner: The ownerReference to the run of the pipeline; None = there is none.
 
     Raises:
-        ApiError: The job still belongs to the keeper, and goes with it.
+        ApiError: The keeper still owns the job, and its end deletes the job.
     """
     meta = job["metadata"]
     change = {
@@ -116,7 +116,7 @@ def take_back(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mappi
         "annotations": {KEPT_UNTIL: None},
     }
     api.patch(resource, meta["namespace"], meta["name"], {"metadata": change})
-    for each in meta.get("ownerReferences") or []:
-        if (each["apiVersion"], each["kind"]) == (KEEPERS.api, KEEPERS.kind):
+    for reference in meta.get("ownerReferences") or []:
+        if (reference["apiVersion"], reference["kind"]) == (KEEPERS.api, KEEPERS.kind):
             with contextlib.suppress(ApiError):  # it ends by itself
-                api.delete(KEEPERS, meta["namespace"], each["name"], each["uid"])
+                api.delete(KEEPERS, meta["namespace"], reference["name"], reference["uid"])

@@ -1,4 +1,4 @@
-"""What a job object says about its own upkeep, for whoever cleans up where its launcher cannot. Pure."""
+"""The retention policy in a job object's annotations, for clean-up without its launcher. Pure."""
 
 import datetime as dt
 import math
@@ -17,16 +17,16 @@ _DEADLINE, _KEEP_FOR, _ON_END = f"{PREFIX}deadline", f"{PREFIX}keep-for", f"{PRE
 
 
 class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to become of a job.
+    """When and how a job is cleaned up.
 
     Attributes:
-        launcher: The step that launches or follows it, the same over its tries: a node of its Workflow, else the task
+        launcher: The step that launches or follows it, the same over retries: a node of its Workflow, else the task
             within its run; empty = not known.
         detached: It was left running for a `wait` step that has not begun.
         reported: A launcher has reported how it ended.
         deadline: Seconds from its creation to its deadline `total`; None = not known.
         keep_for: Seconds that it is kept after its end; None = for ever.
-        on_end: What is removed once it has ended; None = the pods of one that succeeded.
+        on_end: What is removed once it has ended; None = the pods if it succeeded.
         kept_until: Its launcher was evicted, and Kubernetes deletes it at this time, in seconds since the epoch; None =
             it is not kept.
     """
@@ -41,7 +41,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def annotations(job: TrainingJob) -> dict[str, str]:
-    """Return what the object that is created for `job` is annotated with; who launches it is not known here."""
+    """Return the annotations of the object created for `job`, without the launcher's."""
     noted = {_DEADLINE: f"{job.deadlines.total:g}", _ON_END: job.on_end or ""}
     if job.keep_for is not None:
         noted[_KEEP_FOR] = f"{job.keep_for:g}"
@@ -49,9 +49,9 @@ def annotations(job: TrainingJob) -> dict[str, str]:
 
 
 def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
-    """Return what a job object is annotated with; what cannot be understood counts as not said."""
+    """Parse the annotations of a job object; invalid values count as missing."""
     noted = item["metadata"].get("annotations") or {}
-    on_end: OnEnd | None = next((each for each in get_args(OnEnd) if each == noted.get(_ON_END)), None)
+    on_end: OnEnd | None = next((value for value in get_args(OnEnd) if value == noted.get(_ON_END)), None)
     return RetentionPolicy(
         launcher=noted.get(LAUNCHER, ""),
         detached=DETACHED in noted,
@@ -64,7 +64,7 @@ def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Return a number of seconds; None for text that is no length of time."""
+    """Return a number of seconds; None if the text is not a duration."""
     try:
         seconds = -1.0 if text is None else float(text)
     except ValueError:
@@ -73,7 +73,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _time(text: str | None) -> float | None:
-    """Return an ISO 8601 time in seconds since the epoch; None for text that is no such time."""
+    """Return an ISO 8601 time in seconds since the epoch; None if the text is not a time."""
     try:
         return None if text is None else dt.datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The message of a failed job: what the job object says, completed by what its pods say. Pure."""
+"""The message of a failed job, from the job object and its pods. Pure."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str,
     """Return the message of a failed job.
 
     Args:
-        final: The end of the job, as the job object tells it.
-        replica: How the replica ended whose failure is the cause; None = no pod failed that is still there.
-        failure: How a container failed in place of that replica's program; empty = none did.
-        gone: Replicas that have no pod, and of which none was seen.
+        final: The end of the job, by the job object.
+        replica: The end of the replica whose failure is the cause; None = no remaining pod failed.
+        failure: The failure of another container than that replica's program; empty = none.
+        gone: Replicas without a pod, of which no pod was seen.
     """
     if replica is None:
         return f"{final.message} {_unknown(gone)}".strip() if gone else final.message

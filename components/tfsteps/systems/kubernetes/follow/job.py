@@ -1,4 +1,4 @@
-"""A job object on a cluster, from its creation on: its events, its logs, its end."""
+"""Follows a job object on a cluster: its events, its logs, its end."""
 
 import datetime as dt
 import functools
@@ -33,13 +33,13 @@ from tfsteps.systems.kubernetes.tensorboard_link import address
 from tfsteps.systems.kubernetes.times import by_age
 from tfsteps.systems.stop_controller import ServerAge, StopController
 
-_URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is heard only then
+_URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is handled only after it
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
-_READ_PATIENCE_SECONDS = 10.0  # with the API server, for what a pod reads for us
+_READ_PATIENCE_SECONDS = 10.0  # with the API server, to run the volume reader
 _DENIED = {401, 403}
 _DENIED_SECONDS = {Cause.CANCELLED: 20.0, Cause.LAUNCHER: 20.0, Cause.DEADLINE: 300.0}
-"""How long a deletion that is denied is tried again, for a server that starts again denies all for some seconds. A
-pod that is being stopped has half a minute to say so."""
+"""How long a denied deletion is retried: a restarting server denies everything for some seconds. A pod that is being
+stopped has 30 seconds to report."""
 
 
 class KubernetesJob:
@@ -50,7 +50,7 @@ class KubernetesJob:
         uid: Its uid.
         namespace: Its namespace.
         created: When it was created, in seconds since the epoch.
-        tensorboard_url: Of the operator's TensorBoard, once the job has ended; empty = there is none.
+        tensorboard_url: URL of the operator's TensorBoard, once the job has ended; empty = there is none.
         is_new: This launcher has created it.
     """
 
@@ -66,7 +66,7 @@ class KubernetesJob:
         self._api = api
         self._server_age = ServerAge()
         self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
-        # The signal handler's own, used by nothing else: it may come while we hold a lock of another client's pool.
+        # For the signal handler only: it may interrupt code that holds a lock of another client's pool.
         self._in_handler = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
         self._kind = kind
         self._host = host
@@ -77,45 +77,45 @@ class KubernetesJob:
         self._complaints = WarningEvents(self._urgent, self.namespace, self.name, _timestamp(meta) or time.time())
         self._over_since: float | None = None  # when the backoff limit was passed
         self._keep_seconds = job.on_evicted or 0.0
-        self._left = ""  # what becomes of the job that this launcher leaves; empty = it does not leave
-        self._is_ours = False  # an earlier launcher's keeper, if there was one, does not own it any more
-        what = f"{kind.resource.kind} {self.namespace}/{self.name} goes on, for it could not be deleted"
+        self._left = ""  # what follows for the job if this launcher leaves it; empty = it does not
+        self._is_ours = False  # whether no keeper of an earlier launcher owns the job any more
+        what = f"{kind.resource.kind} {self.namespace}/{self.name} continues: it could not be deleted"
         self._stop = StopController(self._delete, what, _DENIED_SECONDS)
         self._asked_to_stop = StopFlag()
         self._tracker = Tracker(kind, item, self._replicas, time.time())
         self.created = time.time() - self.age
-        self._queue = Inbox()  # log readers wait when it is full, and memory stays flat
+        self._queue = Inbox()  # log readers wait while it is full, to limit memory
         self._tick_due = 0.0
         self._logs = PodLogs(api, self.namespace, kind.container, self._queue.put)
-        self._vanished: set[str] = set()  # uids of the pods that were gone when the job ended, before we had heard
-        self._pods_known = False  # pods were seen, or it was said why they cannot be
+        self._vanished: set[str] = set()  # uids of pods that were gone at the job's end, before the watch reported it
+        self._pods_known = False  # pods were seen, or the reason why not was reported
 
     @property
     def age(self) -> float:
-        """Seconds that the object existed before it was followed, by the API server's clock alone; 0 until known."""
+        """Age of the object in seconds when following began, by the API server's clock; 0 until known."""
         return self._server_age.seconds(_timestamp(self._tracker.item["metadata"]), self._api.server_time())
 
     def events(self) -> Iterator[Event]:
-        """Yield what happens, in order; the last is a JobChanged to a terminal state.
+        """Yield events in order; the last is a JobChanged to a terminal state.
 
         Raises:
-            LaunchError: The job object cannot be watched, or what is seen is not understood.
+            LaunchError: The job object cannot be watched, or an answer is not valid.
         """
         try:
             yield from self._followed()
         except MALFORMED as error:
-            said = f"{self.name} goes on, but an answer of the cluster is not understood: {error!r}"
-            raise LaunchError(said, retryable=True) from error
+            message = f"{self.name} continues, but an answer of the cluster is not understood: {error!r}"
+            raise LaunchError(message, retryable=True) from error
 
     def _followed(self) -> Iterator[Event]:
-        # Under Kubeflow Pipelines the handler has a tenth of a second. In a thread of its own, for it must not find its
-        # pool locked by what it interrupts.
+        # Under Kubeflow Pipelines the handler has a tenth of a second, so it needs an open connection. Another thread
+        # opens it: the handler must not wait for a lock that the interrupted code holds.
         threading.Thread(target=self._in_handler.connect, name="connect", daemon=True).start()
         self._watch()
         while not (final := self._tracker.final):
             yield from self._next()
             self._look_after()
-        self._find_board()
+        self._find_tensorboard()
         self._conclude(final)
         yield from self._drain()
         yield from self._tracker.dismissed(time.time())
@@ -124,7 +124,7 @@ class KubernetesJob:
         yield self._tracker.explained(final)
 
     def stop(self, cause: Cause) -> None:
-        """Delete the job object and return; its pods go with it. Asked again, hurry. Safe in a signal handler."""
+        """Delete the job object and its pods, and return. A second call does not wait. Safe in a signal handler."""
         if cause is Cause.CANCELLED:
             self._stop.requests += 1
             self._asked_to_stop.set()
@@ -146,7 +146,7 @@ class KubernetesJob:
                 self._end(api, cause, verdict)
 
     def remove(self, what: Literal["pods", "job"]) -> None:
-        """Remove the ended job's pods, or the object with all that belongs to it."""
+        """Remove the ended job's pods, or the object with all that it owns."""
         if self._stop.hurried:
             return
         api = self._api.copy()
@@ -160,9 +160,9 @@ class KubernetesJob:
             raise LaunchError(f"the {what} of {self.name} could not be deleted: {error}", retryable=False) from error
 
     def read_folder(self, folder: str, program: Sequence[str]) -> Any:
-        """Run a program of Python in a pod that mounts what the replicas mount, and return the JSON that it prints.
+        """Run a Python program in a pod that mounts the replicas' volume, and return the JSON that it prints.
 
-        None where this launcher mounts it, too: the folder was never made.
+        None if this launcher also mounts the volume: then the folder was never created.
         """
         from tfsteps.systems.kubernetes.follow import volume_reader  # noqa: PLC0415  most launchers need none
 
@@ -209,7 +209,7 @@ class KubernetesJob:
         self._queue.put((handler, what))
 
     def _next(self) -> Iterator[Event]:
-        """Yield what follows from the next thing that was seen, and a Tick when it is time for one."""
+        """Yield what follows from the next watch event or log line, and a Tick when it is due."""
         try:
             handler, what = self._queue.get(timeout=TICK_SECONDS)
         except queue.Empty:
@@ -227,12 +227,12 @@ class KubernetesJob:
     def _saw_pods(self, seen: Seen, now: float) -> Iterator[Event]:
         if isinstance(seen, Refused):
             if not seen.status:
-                raise LaunchError(f"{self.name} goes on, but {seen.error}", retryable=True)
+                raise LaunchError(f"{self.name} continues, but {seen.error}", retryable=True)
             yield from self._no_pods(seen.error)
         self._pods_known = True
         yield from self._tracker.seen_pod(seen, now)
         items = seen.items if isinstance(seen, Listed) else [seen.item] if isinstance(seen, Changed) else []
-        for item in items:  # not for all pods that there are: each of a thousand changes several times
+        for item in items:  # only changed pods, for speed with a thousand replicas
             if known := self._tracker.pods.get(item["metadata"]["uid"]):
                 self._logs.read(known, self._tracker.replica(known.uid), ended=self._tracker.final is not None)
             self._label(item["metadata"])
@@ -244,27 +244,27 @@ class KubernetesJob:
             yield one_line(time.time(), replica, f"(no log before the end: {why})".encode())
 
     def _label(self, pod: Mapping[str, Any]) -> None:
-        """Put our labels on a pod that has them not: its operator does not hand them on."""
+        """Add the tfsteps labels that a pod lacks: some operators do not copy them."""
         if pod["uid"] not in self._tracker.pods or "deletionTimestamp" in pod:
             return
-        wanted = self._kind.pod_labels(self._tracker.item, self._tracker.replica(pod["uid"]))
-        if wanted.items() <= (pod.get("labels") or {}).items():
+        labels = self._kind.pod_labels(self._tracker.item, self._tracker.replica(pod["uid"]))
+        if labels.items() <= (pod.get("labels") or {}).items():
             return
         try:
-            self._urgent.patch(PODS, self.namespace, pod["name"], {"metadata": {"uid": pod["uid"], "labels": wanted}})
+            self._urgent.patch(PODS, self.namespace, pod["name"], {"metadata": {"uid": pod["uid"], "labels": labels}})
         except ApiError as error:
-            said = f"The pods do not get the labels of the run: {error}"
-            if error.status not in (404, 409) and said not in self.warnings:  # these: gone, or another one by now
-                self.warnings.append(said)
+            warning = f"The pods do not get the labels of the run: {error}"
+            if error.status not in (404, 409) and warning not in self.warnings:  # 404, 409: it is gone or replaced
+                self.warnings.append(warning)
 
     def _look_after(self) -> None:
-        """Do what is due: leave, stop with the pipeline, end a job that restarts too often, delete again, ask why."""
+        """Do what is due: leave, stop with the pipeline, end a job that restarts too often, delete again, warn."""
         if self._left:
             raise LaunchError(f"this pod is being evicted; {self._left}", retryable=True)
         if self._pipeline and self._pipeline.failure:
-            raise LaunchError(f"{self.name} goes on, but {self._pipeline.failure}", retryable=True)
+            raise LaunchError(f"{self.name} continues, but {self._pipeline.failure}", retryable=True)
         if self._tracker.restarts <= self._backoff:
-            self._over_since = None  # a pause was taken for a restart
+            self._over_since = None  # a pause was counted as a restart
         self._take_back()
         if self._stop.cause:
             self._stop.look_after(self._urgent)
@@ -280,29 +280,29 @@ class KubernetesJob:
         self._tracker.complaint = self._complaints.look(self._tracker.is_short)
 
     def _take_back(self) -> None:
-        """Make the job this pipeline's again if it was kept for a retry."""
+        """Give a job that was kept for a retry its owner, the pipeline, again."""
         if self._is_ours or KEPT_UNTIL not in (self._tracker.item["metadata"].get("annotations") or {}):
             return
         try:
             take_back(self._urgent, self._kind.resource, self._tracker.item, self._owner)
         except ApiError as error:
             if error.unavailable:
-                return  # the next look tries again
+                return  # the next call retries
             self.warnings.append(
                 f"The job still belongs to its keeper, and Kubernetes deletes it at the time it was kept until: {error}"
             )
         self._is_ours = True
 
-    def _find_board(self) -> None:
-        """Learn where the operator's TensorBoard is; it is up for longer than the job."""
-        if not (board := self._kind.tensorboard_link(self._tracker.item)):
+    def _find_tensorboard(self) -> None:
+        """Read the address of the operator's TensorBoard, which outlives the job."""
+        if not (link := self._kind.tensorboard_link(self._tracker.item)):
             return
-        self.tensorboard_url = address(self._urgent, board, self.namespace)
-        if board.note:
-            self.warnings.append(f"The TensorBoard is not ready: {board.note}.")
+        self.tensorboard_url = address(self._urgent, link, self.namespace)
+        if link.note:
+            self.warnings.append(f"The TensorBoard is not ready: {link.note}.")
 
     def _conclude(self, final: JobChanged) -> None:
-        """End what goes on after the job's own end, such as parameter servers, where the operator does not."""
+        """End replicas that still run after the job's end, such as parameter servers, if the operator does not."""
         if self._stop.cause or final.state not in (State.SUCCEEDED, State.FAILED):
             return
         try:
@@ -325,7 +325,7 @@ class KubernetesJob:
     # --- logs
 
     def _drain(self) -> Iterator[Event]:
-        """Yield how the replicas ended and what they printed last, however much; who runs on is not waited for."""
+        """Yield how the replicas ended and all their last lines; do not wait for replicas that still run."""
         end = time.monotonic() + DRAIN_SECONDS
         yield from self._last_look()
         while not self._pods_known and time.monotonic() < end and not self._stop.hurried:
@@ -333,13 +333,13 @@ class KubernetesJob:
         if not self._pods_known:
             yield from self._no_pods(self._pod_watch.error or "its pods were not listed in time")
         self._logs.end(self._tracker.pods)
-        ended = {self._tracker.replica(each.uid) for each in self._tracker.pods.values() if each.program_ended}
+        ended = {self._tracker.replica(pod.uid) for pod in self._tracker.pods.values() if pod.program_ended}
         while self._more_is_coming and time.monotonic() < end and not self._stop.hurried:
             for event in self._next():
                 if not isinstance(event, JobChanged):
                     yield event
                 if isinstance(event, LogLines) and event.replica in ended and not event.sidecar:
-                    # only now: who takes lines may be slow
+                    # after the yield: the consumer may be slow
                     end = time.monotonic() + DRAIN_SECONDS
         if not self._stop.hurried:
             yield from self._logs.gaps(ended)
@@ -351,15 +351,15 @@ class KubernetesJob:
         return bool(self._logs.unread or not self._queue.empty() or untold)
 
     def _last_look(self) -> Iterator[Event]:
-        """Yield what the pods are now, for the end of the job may be seen before theirs.
+        """Yield the current state of the pods: the end of the job may be seen before theirs.
 
-        How those ended that are gone already, only the watch will say.
+        Only the watch reports how pods ended that are already gone.
         """
         try:
-            found = self._urgent.list(PODS, self.namespace, once=True, labelSelector=self._kind.selector(self.name))
+            listing = self._urgent.list(PODS, self.namespace, once=True, labelSelector=self._kind.selector(self.name))
         except ApiError:
-            return  # what the watch has seen must do
-        pods = by_age(found["items"] or [])
+            return  # the events of the watch must suffice
+        pods = by_age(listing["items"] or [])
         self._pods_known = self._tracker.listed = True
         self._vanished = self._tracker.pods.keys() - {item["metadata"]["uid"] for item in pods}
         for item in pods:
@@ -367,6 +367,6 @@ class KubernetesJob:
 
 
 def _timestamp(meta: Mapping[str, Any]) -> float | None:
-    """Return when an object was created, by the API server's clock; None if that is not known."""
+    """Return when an object was created, by the API server's clock; None = not known."""
     stamp = meta.get("creationTimestamp")
     return dt.datetime.fromisoformat(stamp).timestamp() if stamp else None

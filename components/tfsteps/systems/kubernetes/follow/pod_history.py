@@ -1,4 +1,4 @@
-"""The pods that each replica of a job has had, in their order. Pure."""
+"""The pods of each replica of a job, in their order. Pure."""
 
 import itertools
 from collections.abc import Collection, Iterable
@@ -14,7 +14,7 @@ class PodHistory(dict[Replica, list[str]]):
         """Begin without a pod."""
         super().__init__((replica, []) for replica in replicas)
         self.restarts: dict[str, int] = {}
-        """How often a pod's program was started again in it, by uid."""
+        """Number of restarts of a pod's program within the pod, by uid."""
         self.withdrawn: set[str] = set()
         """Uids of pods that were deleted because the job was stopped or suspended: new ones are no restarts."""
 
@@ -30,7 +30,7 @@ class PodHistory(dict[Replica, list[str]]):
         return sum(1 + self.restarts[other] for other in earlier if other not in without)
 
     def change(self, replica: Replica, seen: Pod, now: float) -> ReplicaChanged:
-        """Return the state of a replica as its pod has it at `now`, in seconds since the epoch."""
+        """Return the state of a replica by its pod at `now`, in seconds since the epoch."""
         return ReplicaChanged(
             at=now,
             replica=replica,

@@ -1,4 +1,4 @@
-"""The logs of all containers of a job's pods: a reader each, their lines as events of the job."""
+"""Reads the logs of all containers of a job's pods, and turns their lines into events."""
 
 import functools
 import time
@@ -13,7 +13,7 @@ from tfsteps.runs.events import Event, LogLines, PartialLine, Replica, one_line
 from tfsteps.systems.kubernetes.follow.pods import Container, Pod
 
 DRAIN_SECONDS = 10.0
-"""How long nothing may come of replicas that have ended before the wait for their last lines is over."""
+"""The longest silence of ended replicas before the wait for their last lines ends."""
 
 _NAMED = 5  # replicas in a warning
 _Source = tuple[str, str]  # uid of a pod, and name of a container as `pods.Container` has it
@@ -21,7 +21,7 @@ _Put = Callable[[tuple[Callable[..., Iterator[Event]], tuple[Any, ...]], int], N
 
 
 class PodLogs:
-    """Reads the logs of a job's pods. The methods are the main loop's; readers run in an event loop of theirs."""
+    """Reads the logs of a job's pods. Call the methods from the main loop; readers run in their own event loop."""
 
     def __init__(self, api: Api, namespace: str, program: str, put: _Put) -> None:
         """Begin without a pod.
@@ -30,17 +30,18 @@ class PodLogs:
             api: The cluster.
             namespace: The job's.
             program: Name of the container that runs the program.
-            put: Takes what yields events, its arguments and their size in bytes. While it blocks, reading waits.
+            put: Takes a function that yields events, its arguments, and their size in bytes. While it blocks, reading
+                waits.
         """
         self._api, self._namespace, self._program, self._put = api, namespace, program, put
         self._loop = EventLoop()
         self._logs: dict[_Source, ContainerLog] = {}
-        self._open: dict[_Source, Replica] = {}  # those that are being read
-        self._sidecars: set[_Source] = set()  # those that run
-        self._incomplete: set[Replica] = set()  # whose log says that lines may be missing
+        self._open: dict[_Source, Replica] = {}  # logs that are being read
+        self._sidecars: set[_Source] = set()  # running sidecars
+        self._incomplete: set[Replica] = set()  # replicas whose log may lack lines
 
     def read(self, pod: Pod, replica: Replica, *, ended: bool) -> None:
-        """See to it that each container has a reader, which knows of its restarts and whether it, or the job, ended."""
+        """Start a reader for each container, and update its restarts and whether it, or the job, has ended."""
         for container in pod.containers:
             source = pod.uid, container.name
             (self._sidecars.add if container.sidecar and not container.ended else self._sidecars.discard)(source)
@@ -50,25 +51,25 @@ class PodLogs:
             self._logs[source].tell(container.restarts, ended=container.ended or ended)
 
     def end(self, pods: Mapping[str, Pod]) -> None:
-        """Tell all readers that nothing more will be printed: the job has ended."""
+        """Tell all readers that the job has ended."""
         for pod in pods.values():
             for container in pod.containers:
                 if log := self._logs.get((pod.uid, container.name)):
                     log.tell(container.restarts, ended=True)
 
     def forget(self, pods: Mapping[str, Pod]) -> None:
-        """Tell the readers of pods that are not among `pods` that theirs is gone."""
+        """Tell the readers of pods that are not in `pods` that their pod is gone."""
         for source in [source for source in self._open if source[0] not in pods]:
             self._sidecars.discard(source)
             self._logs[source].gone()
 
     def failing(self, pods: Mapping[str, Pod]) -> bool:
-        """Tell whether the log of a container that runs cannot be read now."""
+        """Tell whether the log of a running container cannot be read now."""
         return any(log.failing and _runs(pods, source) for source, log in self._logs.items())
 
     @property
     def unread(self) -> bool:
-        """Whether something is still being read; but for sidecars that go on, such as a mesh proxy."""
+        """Whether a log is still being read, apart from running sidecars such as a mesh proxy."""
         return any(source not in self._sidecars for source in self._open)
 
     def gaps(self, ended: set[Replica]) -> Iterator[Event]:
@@ -79,11 +80,11 @@ class PodLogs:
             yield self._gap(replica, container, why, time.time())
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._loop.close()
 
     def warnings(self) -> list[str]:
-        """Return the warning that names the replicas whose log may lack lines; empty = none may."""
+        """Return the warning that names the replicas whose log may lack lines; empty = none."""
         names = [str(replica) for replica in sorted(self._incomplete)]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         its = "where its lines `(log incomplete: ...)` say so: " + ", ".join(names[:_NAMED]) + more
@@ -110,7 +111,7 @@ class PodLogs:
     # --- in the main loop
 
     def _lines(self, replica: Replica, container: Container, before: int, lines: Lines, now: float) -> Iterator[Event]:
-        """Yield lines of a pod before which its replica had so many incarnations."""
+        """Yield lines of a pod; its replica had `before` incarnations before this pod."""
         if lines.incomplete:
             self._incomplete.add(replica)
         yield LogLines(
@@ -139,4 +140,4 @@ def _partial(line: PartialLine, _now: float) -> Iterator[Event]:
 
 def _runs(pods: Mapping[str, Pod], source: _Source) -> bool:
     pod = pods.get(source[0])
-    return pod is not None and any(each.name == source[1] and not each.ended for each in pod.containers)
+    return pod is not None and any(container.name == source[1] and not container.ended for container in pod.containers)

@@ -1,4 +1,4 @@
-"""What a pod says about its replica. Pure."""
+"""Parses a pod into the state of its replica. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,9 +21,9 @@ _STUCK = {
 }
 
 _PAUSE = re.compile(r'^Back-off pulling image ".*?": \w+: ')
-"""What stands before the reason while the kubelet pauses: without it a failing pull has one message, not two."""
+"""The prefix of the message while the kubelet waits; removed, so that a failing pull has one message, not two."""
 _BY_KUBELET = {"Terminated", "NodeShutdown", "Shutdown", "Preempting", "NodeAffinity", "UnexpectedAdmissionError"}
-"""What a pod says that its node ended (a shutdown, a critical pod) or did not take; and `OutOfcpu`, ..."""
+"""Reasons of a pod that its node ended (a shutdown, a critical pod) or rejected; `OutOfcpu`, ... are others."""
 
 
 class Container(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Its name; empty = the program's.
-        restarts: How often the kubelet started it again.
+        restarts: Number of restarts by the kubelet.
         ended: Whether it has ended for good.
         sidecar: Whether it runs beside the program.
     """
@@ -47,23 +47,23 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: Its name.
-        uid: Its uid: a pod made again has the name of the one before it.
-        state: Where its replica stands.
+        uid: Its uid: a recreated pod has the same name.
+        state: The state of its replica.
         created: When it was created, in seconds since the epoch; None = not known.
         started: When the program's container started last; None = not yet.
-        finished: When that container ended, or the one that kept it from its end; None = it runs, or not known.
-        restarts: How often the kubelet started that container again.
-        exit_code: Of the last end of that container, or of the one that kept it from its end; None = there is none.
+        finished: When that container ended, or the one that failed instead of it; None = it runs, or not known.
+        restarts: Number of restarts of that container by the kubelet.
+        exit_code: Of the last end of that container, or of the one that failed instead of it; None = there is none.
         reason: OOMKilled, Evicted, ImagePullBackOff, Unschedulable, ...; empty = none.
-        message: One sentence to it; empty = none.
-        node: Where it runs; empty = nowhere yet.
-        ended: Whether all of it has ended for good.
+        message: A sentence about the reason; empty = none.
+        node: Its node; empty = not scheduled yet.
+        ended: Whether all its containers have ended for good.
         deleting: Whether it is being deleted.
-        killed: Whether it ended after somebody had begun to delete it.
+        killed: Whether it ended after its deletion had begun.
         earlier: The same pod when its program ended before its last restart; None = it was not restarted.
-        before: How many incarnations of its replica there were before this pod.
-        failed: Name of the container that failed in place of the program's; empty = none.
-        containers: Those that have started, the program's last.
+        before: Number of incarnations of its replica before this pod.
+        failed: Name of the container that failed instead of the program's; empty = none.
+        containers: The started containers, the program's last.
     """
 
     name: str
@@ -87,12 +87,12 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def program_ended(self) -> bool:
-        """Whether the program has ended for good; sidecars may go on."""
-        return self.ended or any(each.ended for each in self.containers if not each.name)
+        """Whether the program has ended for good; sidecars may still run."""
+        return self.ended or any(container.ended for container in self.containers if not container.name)
 
     @property
     def since(self) -> float | None:
-        """When it went into its state, in seconds since the epoch; None = not known."""
+        """When its present state began, in seconds since the epoch; None = not known."""
         match self.state:
             case ReplicaState.PENDING:
                 return self.created
@@ -102,10 +102,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pod(item: Mapping[str, Any], container: str) -> Pod:
-    """Return what the API's `item` says, in which `container` is the program's."""
+    """Parse a pod object; `container` is the name of the program's container."""
     meta, status = item["metadata"], item.get("status", {})
     seen: Mapping[str, Any] = next(
-        (each for each in status.get("containerStatuses") or [] if each["name"] == container), {}
+        (entry for entry in status.get("containerStatuses") or [] if entry["name"] == container), {}
     )
     phase = status.get("phase", "Pending")
     now, before = seen.get("state") or {}, seen.get("lastState") or {}
@@ -115,7 +115,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
     failed = _failed(item, container) if not last.get("exitCode") and not running else {}
     reason, message = next(_troubles(status, now, last, failed))
     finished = _finished(status, failed if phase == "Failed" and failed else ended)
-    made = Pod(
+    result = Pod(
         name=meta["name"],
         uid=meta["uid"],
         state=_state(phase, now, seen.get("restartCount", 0)),
@@ -133,18 +133,18 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
         failed=failed.get("name", ""),
         containers=tuple(_containers(item, container)),
     )
-    return msgspec.structs.replace(made, earlier=_earlier(made, seen))
+    return msgspec.structs.replace(result, earlier=_earlier(result, seen))
 
 
 def _finished(status: Mapping[str, Any], end: Mapping[str, Any]) -> float | None:
-    """Return when a pod ended: its container, or, where the kubelet killed it before that, the pod as a whole."""
+    """Return when a pod ended: by its container, or, if the kubelet killed it before, by its conditions."""
     if (finished := seconds(end.get("finishedAt"))) or status.get("phase") not in ("Succeeded", "Failed"):
         return finished
     return latest(condition.get("lastTransitionTime") for condition in status.get("conditions") or [])
 
 
 def _is_killed(meta: Mapping[str, Any], finished: float | None) -> bool:
-    """Tell whether a pod that ended was being deleted by then; its `deletionTimestamp` is when its grace is over."""
+    """Tell whether a pod ended after its deletion began; `deletionTimestamp` is the end of its grace period."""
     until = seconds(meta.get("deletionTimestamp"))
     if until is None or finished is None:
         return False
@@ -152,7 +152,7 @@ def _is_killed(meta: Mapping[str, Any], finished: float | None) -> bool:
 
 
 def _earlier(seen: Pod, container: Mapping[str, Any]) -> Pod | None:
-    """Return a pod as it was when its program's container ended before its last restart; None = it was not restarted.
+    """Return a pod at the end of its program's container before its last restart; None = it was not restarted.
 
     While the container waits for its restart, `lastState` is the end of its present incarnation.
     """
@@ -172,23 +172,23 @@ def _earlier(seen: Pod, container: Mapping[str, Any]) -> Pod | None:
 
 
 def _containers(item: Mapping[str, Any], program: str) -> Iterator[Container]:
-    """Yield the containers that have started, in the order in which they do so, and the program's last."""
+    """Yield the started containers in start order, the program's last."""
     status, spec = item.get("status", {}), item.get("spec", {})
     policy, native = spec.get("restartPolicy", "Always"), _native_sidecars(item)
     over = status.get("phase") in ("Succeeded", "Failed")
     kinds = (("initContainerStatuses", True), ("containerStatuses", False))
-    listed = [(each, init) for key, init in kinds for each in status.get(key) or []]
-    for each, init in sorted(listed, key=lambda pair: pair[0]["name"] == program):
-        now, before = each.get("state") or {}, each.get("lastState") or {}
+    listed = [(entry, init) for key, init in kinds for entry in status.get(key) or []]
+    for entry, init in sorted(listed, key=lambda pair: pair[0]["name"] == program):
+        now, before = entry.get("state") or {}, entry.get("lastState") or {}
         if not {"running", "terminated"} & now.keys() and "terminated" not in before:
             continue  # it has not started
-        sidecar = each["name"] in native or not (init or each["name"] == program)
+        sidecar = entry["name"] in native or not (init or entry["name"] == program)
         code = (now.get("terminated") or {}).get("exitCode")
         again = sidecar if init else policy == "Always"
         final = code is not None and not again and (policy == "Never" or code == 0)
         yield Container(
-            name="" if each["name"] == program else each["name"],
-            restarts=each.get("restartCount", 0),
+            name="" if entry["name"] == program else entry["name"],
+            restarts=entry.get("restartCount", 0),
             ended=over or final,
             sidecar=sidecar,
         )
@@ -197,22 +197,22 @@ def _containers(item: Mapping[str, Any], program: str) -> Iterator[Container]:
 def _native_sidecars(item: Mapping[str, Any]) -> set[str]:
     """Return the names of the init containers that run as long as their pod."""
     inits = item.get("spec", {}).get("initContainers") or []
-    return {each["name"] for each in inits if each.get("restartPolicy") == "Always"}
+    return {container["name"] for container in inits if container.get("restartPolicy") == "Always"}
 
 
 def _failed(item: Mapping[str, Any], program: str) -> Mapping[str, Any]:
-    """Return the end, and the name, of a container that failed and is not the program's; empty = none did.
+    """Return the end and the name of a failed container that is not the program's; empty = none.
 
-    One that runs as long as its pod is not asked: what ends it is the pod's end.
+    Native sidecars are skipped: the pod's end ends them.
     """
     status, native = item.get("status", {}), _native_sidecars(item)
     beside = status.get("containerStatuses") or [] if status.get("phase") == "Failed" else []
     for kind, listed in (("init container", status.get("initContainerStatuses") or []), ("container", beside)):
-        for each in listed:
-            now, before = each.get("state") or {}, each.get("lastState") or {}
+        for entry in listed:
+            now, before = entry.get("state") or {}, entry.get("lastState") or {}
             end = now.get("terminated") or ({} if "running" in now else before.get("terminated")) or {}
-            if end.get("exitCode") and each["name"] not in {program, *native}:
-                return {**end, "name": each["name"], "kind": kind}
+            if end.get("exitCode") and entry["name"] not in {program, *native}:
+                return {**end, "name": entry["name"], "kind": kind}
     return {}
 
 
@@ -224,7 +224,7 @@ def _state(phase: str, now: Mapping[str, Any], restarts: int) -> ReplicaState:
             return ReplicaState.FAILED
         case "Running" if "running" in now:
             return ReplicaState.RUNNING
-        case "Running" | "Pending" if "terminated" in now:  # the kubelet is about to say how it goes on
+        case "Running" | "Pending" if "terminated" in now:  # the kubelet has not decided yet whether it restarts
             return ReplicaState.SUCCEEDED if now["terminated"].get("exitCode") == 0 else ReplicaState.FAILED
         case _:
             return ReplicaState.RESTARTING if restarts else ReplicaState.PENDING
@@ -233,7 +233,7 @@ def _state(phase: str, now: Mapping[str, Any], restarts: int) -> ReplicaState:
 def _troubles(
     status: Mapping[str, Any], now: Mapping[str, Any], last: Mapping[str, Any], failed: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (reason, message) of what is wrong with a pod, the most telling first."""
+    """Yield (reason, message) for each problem of a pod, the most specific first."""
     if reason := status.get("reason"):  # Evicted, NodeLost, ...: the whole pod's
         if reason in _BY_KUBELET or reason.startswith("OutOf"):
             yield "TerminationByKubelet", f"{reason}: {status.get('message', '')}"
@@ -243,7 +243,7 @@ def _troubles(
     if disruption.get("status") == "True":
         yield disruption.get("reason", "Disrupted"), disruption.get("message", "")
     listed = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    for waiting in (state.get("waiting") or {} for state in (now, *(each.get("state") or {} for each in listed))):
+    for waiting in (state.get("waiting") or {} for state in (now, *(entry.get("state") or {} for entry in listed))):
         if waiting.get("reason") in _STUCK:
             yield waiting["reason"], _PAUSE.sub("", waiting.get("message", ""))
     if failed:
@@ -259,9 +259,9 @@ def _troubles(
 
 
 def _of_another(failed: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (reason, message) of a container that failed and is not the program's."""
+    """Return (reason, message) for a failed container that is not the program's."""
     reason, init = failed.get("reason") or "Error", failed["kind"] == "init container"
     last = (failed.get("message") or "").strip().rpartition("\n")[2]
-    said = f": {last}" if last else ""
-    words = f"{failed['kind']} {failed['name']} failed with exit code {failed['exitCode']} ({reason}){said}"
+    detail = f": {last}" if last else ""
+    words = f"{failed['kind']} {failed['name']} failed with exit code {failed['exitCode']} ({reason}){detail}"
     return reason if reason != "Error" else "InitContainerFailed" if init else "SidecarFailed", words

@@ -1,4 +1,4 @@
-"""From what the watches see to the events of a job. Holds no connection, so every order of things can be tried."""
+"""Turns watch events into the events of a job. It has no connection, so tests can try every order of events."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,9 +19,9 @@ from tfsteps.systems.kubernetes.render.gang import echo
 from tfsteps.systems.kubernetes.times import by_age, job_ended
 
 STOPPED = f"{PREFIX}stopped"
-"""Annotation of a job that is about to be deleted because somebody stopped it; its value is the time."""
+"""Annotation of a job that `tfsteps stop` is about to delete; its value is the time."""
 
-_UNSEEN_SECONDS = 60.0  # a controller that works looks at a new object within a second
+_UNSEEN_SECONDS = 60.0  # a running controller reconciles a new object within a second
 _STARTED = {ReplicaState.RUNNING, ReplicaState.SUCCEEDED}
 _HELD = {State.SUSPENDED, State.QUEUED}
 _UP = {ReplicaState.PENDING, ReplicaState.RUNNING}
@@ -32,16 +32,16 @@ class Tracker:
     """Follows one job object and its pods.
 
     Attributes:
-        stopping: What to say when the job object is gone because we wanted it gone; None while we do not.
+        stopping: The verdict for a job object that is gone because tfsteps deleted it; None = it did not.
         final: The end of the job, once it is known.
         pods: The pods that are there, by uid.
-        item: The job object as it was seen last.
-        complaint: Why pods are not made; None = nothing is known.
-        listed: Whether the pods were listed, so that one that was not seen is not there.
+        item: The last known job object.
+        complaint: Why pods are not created; None = not known.
+        listed: Whether the pods were listed: then a pod that was not seen does not exist.
     """
 
     def __init__(self, kind: JobKind, item: Mapping[str, Any], replicas: list[Replica], created: float) -> None:
-        """Begin with the job object as it was created or adopted at `created`."""
+        """Start with the job object as it was created or adopted, at the time `created`."""
         self.stopping: Verdict | None = None
         self.final: JobChanged | None = None
         self.pods: dict[str, Pod] = {}
@@ -58,13 +58,13 @@ class Tracker:
         self._replica_of: dict[str, Replica] = {}
         self._shown: dict[Replica, ReplicaChanged] = {}
         self._uids = PodHistory(replicas)
-        self._held: set[str] = set()  # pods that were there while the job was suspended: it takes them, sooner or later
-        self._ended_from_outside: set[str] = set()  # pods that were deleted while they ran
-        self._failures: dict[Replica, str] = {}  # what is known of a container that failed in place of the program's
-        self._said: tuple[State, str, str] | None = None
-        self._unstarted = set(replicas)  # as of the last look at each
-        self._news = set(replicas)  # of which something was seen since
-        self.restarts = 0  # how often replicas were started again, all together
+        self._held: set[str] = set()  # pods that existed while the job was suspended: the suspension deletes them
+        self._ended_from_outside: set[str] = set()  # pods that were deleted while they ran, by uid
+        self._failures: dict[Replica, str] = {}  # message about a failed container that is not the program's
+        self._last_state: tuple[State, str, str] | None = None
+        self._unstarted = set(replicas)  # as of the last check of each
+        self._news = set(replicas)  # replicas with events since that check
+        self.restarts = 0  # restarts of all replicas
 
     # --- the job object
 
@@ -82,12 +82,14 @@ class Tracker:
             case Deleted(item=item):
                 self._deleted(item, now)
             case Refused(error=error, retryable=retryable):
-                raise LaunchError(f"{self._name} goes on, but cannot be watched any more: {error}", retryable=retryable)
+                raise LaunchError(
+                    f"{self._name} continues, but cannot be watched any more: {error}", retryable=retryable
+                )
         yield from self._suspended(now)
         yield from self.state(now)
 
     def _suspended(self, now: float) -> Iterator[Event]:
-        """Yield the stop of each replica whose pod's end was seen before the suspension that it follows from."""
+        """Yield the stop of each replica whose pod's end was seen before the suspension that caused it."""
         if self._verdict.state not in _HELD:
             return
         self._held |= {uid for uid, seen in self.pods.items() if not seen.ended}
@@ -101,7 +103,7 @@ class Tracker:
     def _deleted(self, item: Mapping[str, Any], now: float) -> None:
         name, uid = item["metadata"]["name"], item["metadata"]["uid"]
         if uid != self._objects.get(name, item)["metadata"]["uid"] or (name == self._name and uid != self._uid):
-            return  # word of the one before it
+            return  # event of an earlier object of this name
         self._objects[name] = item
         self._look(now)  # it may have ended first
         del self._objects[name]
@@ -122,7 +124,7 @@ class Tracker:
             self.stopping = self.stopping or Verdict(State.CANCELLED, "Stopped", "`tfsteps stop` ended it.")
         self._verdict = self._kind.verdict(item)
         if self._verdict.state.terminal:
-            at = now if self._seen else job_ended(item) or now  # nobody looked when it ended
+            at = now if self._seen else job_ended(item) or now  # it ended before it was followed
             self._end(at, self._verdict.state, self._verdict.reason, self._verdict.message)
         self._seen = True
 
@@ -130,7 +132,7 @@ class Tracker:
         if self.stopping:
             self._end(now, self.stopping.state, self.stopping.reason, self.stopping.message)
         else:
-            self._end(now, State.LOST, "Deleted", "The job was deleted by somebody, or its time to live was over.")
+            self._end(now, State.LOST, "Deleted", "The job was deleted by a user, or its time to live was over.")
 
     def give_up(self, verdict: Verdict, now: float) -> None:
         """End with `verdict`, whatever the job object says later."""
@@ -143,7 +145,7 @@ class Tracker:
     def _culprit(self) -> Replica | None:
         """Return the replica whose container failed first; None if none did.
 
-        Times that pods tell are whole seconds, in which the operator may have ended other replicas because of it.
+        Pods report whole seconds; within one second the operator may have ended other replicas because of the failure.
         """
         failed = [
             (change.at, self._uids[replica][-1] in self._ended_from_outside, number, replica)
@@ -153,7 +155,7 @@ class Tracker:
         return min(failed)[-1] if failed else None
 
     def explained(self, final: JobChanged) -> JobChanged:
-        """Return the end of the job with what is known, by now, of the replica whose failure is the cause."""
+        """Return the end of the job, with the replica that caused the failure and its explanation, as known by now."""
         if final.state is not State.FAILED:
             return final
         replica = self._cause()
@@ -197,7 +199,7 @@ class Tracker:
             self._ended_from_outside.add(seen.uid)
         old = self.pods.get(seen.uid)
         if old and old.ended and not seen.ended:
-            return  # word from before a list that said more
+            return  # stale event: a later list already reported the pod finished
         superseded = seen.uid in self._uids[replica][:-1]
         was_up = old is None or old.state in _UP
         held = self._verdict.state in _HELD or seen.uid in self._held
@@ -220,7 +222,7 @@ class Tracker:
             yield from self._show(replica, self._uids.change(replica, seen, (is_new and seen.since) or now))
 
     def _ended_before(self, replica: Replica, seen: Pod, now: float) -> Iterator[Event]:
-        """Yield the end of the incarnation before the last restart in place, if nobody saw it."""
+        """Yield the end of the incarnation before the last restart in place, if no event reported it."""
         if seen.earlier is None or seen.uid in self._uids.withdrawn:
             return
         old, change = self._shown.get(replica), self._uids.change(replica, seen.earlier, seen.earlier.finished or now)
@@ -228,9 +230,9 @@ class Tracker:
             yield from self._show(replica, change)
 
     def _disown(self, replica: Replica, uid: str, now: float) -> Iterator[Event]:
-        """Forget a pod of an earlier job of this name; yield where its replica stands without it.
+        """Forget a pod of an earlier job of this name; yield the state of its replica without it.
 
-        One that was seen before it was being deleted may have been taken for this job's.
+        A pod that was seen before its deletion began may have been counted as this job's.
         """
         if uid not in self._uids[replica]:
             return
@@ -245,9 +247,9 @@ class Tracker:
             yield ReplicaChanged(at=now, replica=replica, state=ReplicaState.PENDING)
 
     def _supersede(self, replica: Replica, now: float) -> Iterator[Event]:
-        """Yield the end of a replica's pod that a new one takes the place of, though it may still be terminating."""
+        """Yield the end of a replica's pod that a new pod replaces; the old one may still be terminating."""
         uid = next(reversed(self._uids[replica]), "")
-        if uid and (self.stopping or uid in self._held):  # the operator has not heard of it yet; or we, of its end
+        if uid and (self.stopping or uid in self._held):  # the stop, or the pod's end, was not seen yet
             self._uids.withdrawn.add(uid)
         seen = self.pods.get(uid)
         if seen and seen.state is ReplicaState.RUNNING:
@@ -270,14 +272,14 @@ class Tracker:
         self._ended_from_outside.add(uid)
         if self._verdict.state in _HELD or uid in self._held:
             self._uids.withdrawn.add(uid)
-        wanted = self.stopping or self.final or uid in self._uids.withdrawn
-        state = ReplicaState.STOPPED if wanted else ReplicaState.FAILED
+        expected = self.stopping or self.final or uid in self._uids.withdrawn
+        state = ReplicaState.STOPPED if expected else ReplicaState.FAILED
         reason = "" if state is ReplicaState.STOPPED else seen.reason or "PodDeleted"
         change = self._uids.change(replica, seen, now)
         yield from self._show(replica, msgspec.structs.replace(change, state=state, reason=reason))
 
     def _show(self, replica: Replica, change: ReplicaChanged) -> Iterator[Event]:
-        """Yield a change unless it says nothing new, and before a new incarnation the end of the one before."""
+        """Yield a change unless nothing is new; before a new incarnation, yield the end of the one before."""
         old = self._shown.get(replica)
         if old and msgspec.structs.replace(old, at=change.at) == change:
             return
@@ -288,10 +290,10 @@ class Tracker:
         yield change
 
     def dismissed(self, now: float, *, running: bool = True) -> Iterator[Event]:
-        """Yield the stop of each replica that its job has ended without: the operator ends it in its own time.
+        """Yield the stop of each replica that still runs after the end of its job: the operator ends it later.
 
-        Some operators do so before they say that the job has ended, and then it looked like a failure. One whose
-        disruption failed the job, and who takes long over its end, has failed.
+        Some operators end replicas before they report the end of the job; such an end looked like a failure. A replica
+        whose disruption failed the job, and which is still terminating, has failed.
 
         Args:
             now: Seconds since the epoch.
@@ -313,13 +315,13 @@ class Tracker:
         return (self.final.replica or self._culprit()) if self.final and self.final.state is State.FAILED else None
 
     def _was_in_the_way(self, replica: Replica, cause: Replica | None) -> bool:
-        """Tell whether a replica was ended by its operator because the job was over: its failure is not the cause."""
+        """Tell whether the operator ended a replica because the job was over: its failure is not the cause."""
         over = self.final is not None and self.final.state in (State.SUCCEEDED, State.FAILED)
         return over and replica != cause and self._uids[replica][-1] in self._ended_from_outside
 
     @property
     def unexplained(self) -> bool:
-        """Whether the job has failed, no replica has, and one that is being deleted may be why.
+        """Whether the job has failed, no replica has, and a pod that is being deleted may be the cause.
 
         The training operator counts a pod that is being deleted as failed while it still runs, and an eviction may
         give it long [source: training-operator 1.8.1, `pkg/core/status.go`].
@@ -331,12 +333,12 @@ class Tracker:
     # --- both
 
     def state(self, now: float) -> Iterator[Event]:
-        """Yield the job's state if it is another one now; none before the job object was seen. `final` has its end."""
+        """Yield the job's state if it changed; nothing before the job object was seen. `final` has its end."""
         if self.final or not self._seen:
             return
         state, reason, message = self._state(now)
-        if (state, reason, message) != self._said:
-            self._said = (state, reason, message)
+        if (state, reason, message) != self._last_state:
+            self._last_state = (state, reason, message)
             yield JobChanged(at=now, state=state, reason=reason, message=message)
 
     def _state(self, now: float) -> tuple[State, str, str]:
@@ -362,7 +364,7 @@ class Tracker:
         return self._before_running(), "", ""
 
     def is_short(self) -> bool:
-        """Tell whether replicas have no pod though nothing holds the job back."""
+        """Tell whether replicas have no pod although the job is neither suspended nor queued."""
         if self.final or self.stopping or self._verdict.state in {*_HELD, State.UNKNOWN}:
             return False
         there = {self._replica_of[uid] for uid in self.pods}
@@ -370,17 +372,17 @@ class Tracker:
         return not there | ended >= set(self._replicas)
 
     def _have_started(self) -> bool:
-        """Tell whether all replicas have; of a thousand, those are looked at of which something was seen."""
+        """Tell whether all replicas have started; only replicas with new events are checked, for speed."""
         for replica in self._news:
             (self._unstarted.discard if self._has_started(replica) else self._unstarted.add)(replica)
         self._news.clear()
         return not self._unstarted
 
     def _has_started(self, replica: Replica) -> bool:
-        """Tell whether a replica runs or has run; what becomes of one that failed, the job object says."""
+        """Tell whether a replica runs or has run; for a failed one, the job object decides what follows."""
         state = self._shown[replica].state if replica in self._shown else None
         return state in _STARTED or (state is ReplicaState.FAILED and self._uids[replica][-1] in self.pods)
 
     def _before_running(self) -> State:
-        running = self._said is not None and self._said[0] in (State.RUNNING, State.RESTARTING)
+        running = self._last_state is not None and self._last_state[0] in (State.RUNNING, State.RESTARTING)
         return State.RESTARTING if running else State.PENDING

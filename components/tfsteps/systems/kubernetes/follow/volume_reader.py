@@ -1,4 +1,4 @@
-"""A pod that reads a folder on a volume of the job, for a launcher that does not mount that volume."""
+"""A pod that reads a folder on a volume of the job if the launcher does not mount that volume."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ _CONTAINER = "reader"
 _START_SECONDS = 60.0
 _RUN_SECONDS = 300.0
 _POLL_SECONDS = 0.5
-_DELETE_SECONDS = 3.0  # for an answer: this launcher may have been told to stop
+_DELETE_SECONDS = 3.0  # for an answer: this launcher may be stopping
 _LONGEST = 8 << 20  # bytes of output
 _LOG_TRIES = 5
 _SOURCES = ("persistentVolumeClaim", "nfs")
@@ -36,13 +36,13 @@ _ANNOTATIONS = {
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """Where a folder is.
+    """The mount that contains a folder.
 
     Attributes:
         volume: The pod's volume, with its source.
         mount: Its mount in the container.
-        spec: Of the pod.
-        container: Of the container.
+        spec: The pod's spec.
+        container: The container's spec.
     """
 
     volume: Mapping[str, Any]
@@ -52,11 +52,11 @@ class Mount(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where it is mounted."""
+        """The mount path."""
         return str(self.mount["mountPath"])
 
     def __str__(self) -> str:
-        """Return what has to be mounted, and where: `claim data at /data`."""
+        """Return the volume and its mount path: `claim data at /data`."""
         claim, nfs = (self.volume.get(source) for source in _SOURCES)
         what = f"claim {claim['claimName']}" if claim else f"NFS export {nfs['server']}:{nfs['path']}" if nfs else ""
         return f"{what} at {self.path}"
@@ -76,13 +76,13 @@ def read(
     Args:
         api: Its `stopping` ends all waiting.
         job: The job object.
-        mount: Where the folder is that is read; None = on no claim or NFS export.
-        owner: The ownerReference of the pod; None = what could own it is gone.
+        mount: The mount with the folder; None = it is on no claim or NFS export.
+        owner: The ownerReference of the pod; None = the job is gone.
         launcher: The image of the launcher's pod; None = not known.
         program: Arguments of Python.
 
     Raises:
-        LaunchError: Why nothing was read, and what to do.
+        LaunchError: The folder was not read; the message says why, and what to do.
     """
     if mount is None:
         why = "it is on no claim or NFS export of the replicas, and the launcher does not see that folder"
@@ -105,7 +105,7 @@ def read(
 
 
 def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], known: Container[str]) -> list[Mapping[str, Any]]:
-    """Return the specs of the replicas' pods that are still there, which say more, and of the templates.
+    """Return the specs of the replicas' remaining pods, which hold more fields, and of the templates.
 
     Args:
         api: The cluster.
@@ -116,14 +116,14 @@ def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], known: Contai
     templates = [role.template["spec"] for role in kind.roles(job).values()]
     meta = job["metadata"]
     try:
-        found = api.list(PODS, meta["namespace"], once=True, labelSelector=kind.selector(meta["name"]))
+        listing = api.list(PODS, meta["namespace"], once=True, labelSelector=kind.selector(meta["name"]))
     except ApiError:
         return templates
-    return [*(item["spec"] for item in found["items"] or [] if item["metadata"]["uid"] in known), *templates]
+    return [*(item["spec"] for item in listing["items"] or [] if item["metadata"]["uid"] in known), *templates]
 
 
 def find_mount(specs: Iterable[Mapping[str, Any]], folder: str) -> Mount | None:
-    """Return where the first of `specs` mounts a folder from a claim or an NFS export; None = nowhere.
+    """Return the mount of the first of `specs` that has the folder on a claim or an NFS export; None = none.
 
     Args:
         specs: Pod specs.
@@ -147,12 +147,12 @@ def reader_pod(
     launcher: LauncherImage,
     program: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a pod that prints what a program finds in the volume of `mount`; pod security `restricted` admits it.
+    """Return a pod that runs a program on the volume of `mount`; pod security `restricted` admits it.
 
     Args:
         job: The job object.
         owner: The ownerReference of the pod.
-        mount: The volume, and the pod that it is read in place of: its user and node are this one's.
+        mount: The volume, and the replica's pod, whose user and node the reader gets too.
         launcher: The image that it runs.
         program: Arguments of the image's Python.
     """
@@ -198,32 +198,32 @@ def reader_pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _output(api: Api, namespace: str, wanted: Mapping[str, Any]) -> Any:
+def _output(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Any:
     """Create a pod, wait for its end, delete it, and return the JSON that it printed last."""
-    made = _created(api, namespace, wanted)
-    name = made["metadata"]["name"]
+    created = _created(api, namespace, manifest)
+    name = created["metadata"]["name"]
     try:
         _await_end(api, namespace, name)
         return _printed(api, namespace, name)
     finally:
-        with contextlib.suppress(ApiError):  # it ends by its deadline, and goes with its owner
+        with contextlib.suppress(ApiError):  # its deadline ends it, and it is deleted with its owner
             Api(api.access, patience=0, read_seconds=_DELETE_SECONDS).delete(
-                PODS, namespace, name, made["metadata"]["uid"]
+                PODS, namespace, name, created["metadata"]["uid"]
             )
 
 
-def _created(api: Api, namespace: str, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Create a pod, or take over the one that an earlier launcher of the job created."""
+def _created(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Create a pod, or adopt the one that an earlier launcher of the job created."""
     try:
-        return api.create(PODS, namespace, wanted)
+        return api.create(PODS, namespace, manifest)
     except ApiError as error:
         if error.status != 409:
             raise
-    return api.get(PODS, namespace, wanted["metadata"]["name"])
+    return api.get(PODS, namespace, manifest["metadata"]["name"])
 
 
 def _await_end(api: Api, namespace: str, name: str) -> None:
-    """Return when a pod has succeeded. LaunchError if it fails, or takes too long."""
+    """Wait until a pod has succeeded. LaunchError if it fails, or takes too long."""
     begun = time.monotonic()
     while True:
         seen = pod(api.get(PODS, namespace, name), _CONTAINER)
@@ -241,7 +241,7 @@ def _await_end(api: Api, namespace: str, name: str) -> None:
 
 
 def _printed(api: Api, namespace: str, name: str) -> Any:
-    """Return the JSON in the last line of an ended pod's log, which may take a moment to be there."""
+    """Return the JSON in the last line of an ended pod's log, which may appear with a delay."""
     query = {"container": _CONTAINER, "limitBytes": str(_LONGEST)}
     trouble: Exception = ValueError("its log is empty")
     for _ in range(_LOG_TRIES):
@@ -269,7 +269,7 @@ def _is_ours(label: str) -> bool:
 
 
 def _affinity(node: str) -> dict[str, Any]:
-    """Return the wish for a node: a volume that one node alone can attach is there already."""
+    """Return a preference for the node: a volume that only one node can attach is attached there."""
     if not node:
         return {}
     there = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}

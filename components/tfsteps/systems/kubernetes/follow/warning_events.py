@@ -1,4 +1,4 @@
-"""Why pods of a job are not made: quotas, policies and webhooks refuse them to the operator, and only events tell."""
+"""Why pods of a job are not created: if a quota, policy or webhook refuses them, only events report it."""
 
 import datetime as dt
 import re
@@ -14,18 +14,18 @@ from tfsteps.kube.errors import ApiError
 EVENTS = Resource("v1", "events", "Event")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 600.0
-_SKEW_SECONDS = 60.0  # by which the cluster's clock may differ
+_SKEW_SECONDS = 60.0  # the cluster's clock may differ by this much
 _MOST = "500"
-_OF_JOBS = "involvedObject.kind=Job,reason=FailedCreate"  # operators make Jobs, and those pods
-_NAMES = re.compile(r'"[^"]*"')  # of pods, which are others at each try
+_OF_JOBS = "involvedObject.kind=Job,reason=FailedCreate"  # operators create Jobs, which create pods
+_NAMES = re.compile(r'"[^"]*"')  # of pods, which change at each try
 
 
 class WarningEvent(msgspec.Struct, frozen=True):
-    """A warning about pods, or objects that make them, which could not be made.
+    """A warning that pods, or objects that create pods, could not be created.
 
     Attributes:
         reason: FailedCreate, FailedCreatePod, TrainJobResourcesCreationFailed, ...
-        message: What refused them.
+        message: Why they were refused.
     """
 
     reason: str
@@ -33,33 +33,33 @@ class WarningEvent(msgspec.Struct, frozen=True):
 
 
 class WarningEvents:
-    """Looks for warnings about one job while pods of it are missing, and ever more seldom."""
+    """Reads warnings about one job while its pods are missing, at growing intervals."""
 
     def __init__(self, api: Api, namespace: str, name: str, since: float) -> None:
-        """Look with `api`, which must not be patient, for warnings about the job called `name` that are newer than it.
+        """Read warnings about the job `name` since `since`, in seconds since the epoch. `api` must not retry.
 
-        What was said before all replicas had their pods is no news: `since`, in seconds since the epoch, moves on.
+        Once all replicas have pods, `since` advances: earlier warnings no longer apply.
         """
         self._api = api
         self._namespace, self._name, self._since = namespace, name, since
         self._allowed = True
-        self._found: WarningEvent | None = None
+        self._latest: WarningEvent | None = None
         self._pause = _FIRST_PAUSE
         self._due = time.monotonic() + self._pause
 
     def look(self, missing: Callable[[], bool]) -> WarningEvent | None:
-        """Return the newest warning; None = none is known. Asks, when it is time, whether pods are missing, and why."""
+        """Return the newest warning; None = none. If it is due, call `missing` and read the events again."""
         due = time.monotonic() >= self._due
-        if (due or self._found) and not missing():
-            self._found, self._pause = None, _FIRST_PAUSE
+        if (due or self._latest) and not missing():
+            self._latest, self._pause = None, _FIRST_PAUSE
             self._since = self._api.server_time() or time.time()
         elif due:
             self._ask()
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         else:
-            return self._found
+            return self._latest
         self._due = time.monotonic() + self._pause
-        return self._found
+        return self._latest
 
     def _ask(self) -> None:
         if not self._allowed:
@@ -67,22 +67,22 @@ class WarningEvents:
         try:
             listed = [*self._warnings(f"involvedObject.name={self._name}"), *self._warnings(_OF_JOBS)]
         except ApiError as error:
-            self._allowed = error.unavailable  # without the right, nothing is said
+            self._allowed = error.unavailable  # without the permission, no warnings are reported
             return
-        if found := newest(listed, self._name, self._since - _SKEW_SECONDS):
-            known = self._found and _NAMES.sub("", self._found.message) == _NAMES.sub("", found.message)
-            self._found = self._found if known else found
+        if warning := newest(listed, self._name, self._since - _SKEW_SECONDS):
+            known = self._latest and _NAMES.sub("", self._latest.message) == _NAMES.sub("", warning.message)
+            self._latest = self._latest if known else warning
 
     def _warnings(self, selector: str) -> list[Mapping[str, Any]]:
-        """Return warnings of the namespace; it may hold thousands that are not about us."""
+        """Return warnings of the namespace; it may have thousands that concern other jobs."""
         selected = {"fieldSelector": f"type=Warning,{selector}", "limit": _MOST}
         return self._api.list(EVENTS, self._namespace, once=True, **selected)["items"] or []
 
 
 def newest(events: Iterable[Mapping[str, Any]], name: str, since: float) -> WarningEvent | None:
-    """Return the newest warning that something of the job called `name` could not be made; None = none `since`."""
-    own = [each for each in events if _is_complaint(each) and concerns(each, name)]
-    last = max(own, key=event_time, default=None)
+    """Return the newest warning that an object of the job `name` could not be created; None = none `since`."""
+    warnings = [event for event in events if _is_complaint(event) and concerns(event, name)]
+    last = max(warnings, key=event_time, default=None)
     if last is None or dt.datetime.fromisoformat(event_time(last)).timestamp() < since:
         return None
     return WarningEvent(last["reason"], last.get("message") or "")
@@ -93,11 +93,11 @@ def _is_complaint(event: Mapping[str, Any]) -> bool:
 
 
 def concerns(event: Mapping[str, Any], name: str) -> bool:
-    """Tell whether an event is about the job called `name`, or an object whose name begins with that."""
+    """Tell whether an event is about the job called `name`, or about an object with that name as prefix."""
     return f"{event['involvedObject'].get('name')}-".startswith(f"{name}-")
 
 
 def event_time(event: Mapping[str, Any]) -> str:
-    """Return when an event was seen last, as the API writes times; they sort by it."""
+    """Return when an event occurred last, as the API writes times: text order is time order."""
     times = (event.get("lastTimestamp"), event.get("eventTime"), event.get("firstTimestamp"))
     return str(next((at for at in times if at), event["metadata"]["creationTimestamp"]))

@@ -1,4 +1,4 @@
-"""Which job system fits a cluster: asked of the APIs that it serves, when nobody has named one."""
+"""Chooses the job system for a cluster by the APIs that it serves, if none is named."""
 
 from collections.abc import Mapping
 
@@ -9,17 +9,17 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 
 DEFAULT = "kubeflow"
-"""What is taken where the cluster does not say."""
+"""The job system if the cluster does not answer."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A job system, and why it was taken."""
+    """A job system, and why it was chosen."""
 
     system: str
     reason: str
 
-    def said(self, override: str) -> str:
-        """Return it as one sentence; `override` is how people name another: `--system NAME`."""
+    def sentence(self, override: str) -> str:
+        """Return it as one sentence; `override` is the option that chooses another: `--system NAME`."""
         return f"{self.system}: {self.reason}; {override} overrides"
 
 
@@ -44,10 +44,10 @@ class _Resources(msgspec.Struct):
 
 
 def choose(api: Api, candidates: Mapping[str, Resource]) -> Choice:
-    """Return which of the `candidates` to use on a cluster; where it does not say, the DEFAULT.
+    """Return which of the `candidates` to use on a cluster; the DEFAULT if the cluster does not answer.
 
-    One request lists the groups of APIs. A group alone tells little (`kubeflow.org` has notebooks as well), so that of
-    each candidate in turn is asked for the resource, until one has it: two requests in all, mostly.
+    One request lists the API groups. A group may have other resources (`kubeflow.org` has notebooks as well), so the
+    group of each candidate is checked for the resource until one has it: usually two requests in all.
     """
     try:
         served = _served(api)
@@ -60,16 +60,16 @@ def choose(api: Api, candidates: Mapping[str, Resource]) -> Choice:
 
 
 def _served(api: Api) -> set[str]:
-    """Return `group/version` of every API but Kubernetes' first one."""
-    found = msgspec.convert(api.request("GET", "/apis", check=of_kind("APIGroupList", _Groups)), type=_Groups)
-    return {version.group_version for group in found.groups for version in group.versions}
+    """Return `group/version` of every API except the core API."""
+    answer = msgspec.convert(api.request("GET", "/apis", check=of_kind("APIGroupList", _Groups)), type=_Groups)
+    return {version.group_version for group in answer.groups for version in group.versions}
 
 
 def _plurals(api: Api, group_version: str) -> set[str]:
     try:
         answer = api.request("GET", f"/apis/{group_version}", check=of_kind("APIResourceList", _Resources))
     except ApiError as error:
-        if error.status == 404:  # it went away since the groups were listed
+        if error.status == 404:  # removed since the groups were listed
             return set()
         raise
     return {resource.name for resource in msgspec.convert(answer, type=_Resources).resources}
@@ -80,6 +80,6 @@ def _name(resource: Resource) -> str:
 
 
 def _instead(system: str, candidates: Mapping[str, Resource]) -> str:
-    """Return why a plain Job is taken: for want of anything better."""
+    """Return which job systems the cluster lacks, if a plain Job is chosen; else an empty text."""
     better = [_name(resource) for name, resource in candidates.items() if name != system]
     return f" and none of {', '.join(better)}" if system == "jobs" and better else ""

@@ -1,6 +1,6 @@
-"""What can be known to be impossible on this cluster before anything is created.
+"""Finds out, before anything is created, why a job cannot run on this cluster.
 
-Only a definite no is a finding. What we may not look at, or cannot just now, says nothing: the launch will tell.
+Only a certain refusal is reported. Checks that are forbidden or fail for now report nothing: the launch will show it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,33 +16,33 @@ from tfsteps.systems.kubernetes.preflight.references import Reference, reference
 
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 _RANGES = Resource("v1", "limitranges", "LimitRange")
-_UNDECIDED = {401, 409}  # a 409: it is there already, which whoever creates it finds out
+_UNDECIDED = {401, 409}  # 409: it exists already, which `create` handles
 
 
 def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> list[str]:
-    """Return why a job cannot be created, or its pods can never start; each says what to do.
+    """Return why a job cannot be created, or why its pods can never start; each finding says what to do.
 
-    Nothing is created and each question is asked once. Empty = nothing is known to be wrong.
+    Nothing is created, and each request is sent once. Empty = no problem is known.
     """
     namespace, roles = rendered.namespace, kind.roles(rendered.observed())
     forbidden = denied(api, namespace, needed(kind.resource, job, kind.permissions(job)))
-    found = []
+    problems = []
     if forbidden:
         what = ", ".join(map(str, forbidden))
-        found.append(
+        problems.append(
             f"in namespace {namespace} this launcher may not: {what}; "
             f"bind the Role of {granting(kind.name, forbidden)} to its ServiceAccount, or run it as another one"
         )
-    if not any(right.verb == "create" for right in forbidden):  # it would be refused for that alone
-        found += _refused(api, kind, rendered)
+    if not any(permission.verb == "create" for permission in forbidden):  # else the dry run fails for that reason
+        problems += _refused(api, kind, rendered)
     for reference in references(rendered.manifest, roles.values()):
-        found += _missing(api, namespace, reference)
-    found += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
-    return found
+        problems += _missing(api, namespace, reference)
+    problems += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
+    return problems
 
 
 def _refused(api: Api, kind: JobKind, rendered: RenderedJob) -> Iterator[str]:
-    """Yield what the API server and its webhooks have against the object: they look at it and forget it."""
+    """Yield why the API server or a webhook refuses the object, by a dry run."""
     resource, namespace = kind.resource, rendered.namespace
     try:
         api.create(resource, namespace, rendered.manifest, dry_run=True, once=True)
@@ -55,18 +55,18 @@ def _refused(api: Api, kind: JobKind, rendered: RenderedJob) -> Iterator[str]:
             yield f"the cluster refuses the {resource.kind}: {why}"
 
 
-def _missing(api: Api, namespace: str, wanted: Reference) -> Iterator[str]:
-    kind = wanted.resource.kind
-    where = f"{kind} {wanted.name}" if wanted.everywhere else f"{kind} {namespace}/{wanted.name}"
+def _missing(api: Api, namespace: str, reference: Reference) -> Iterator[str]:
+    kind = reference.resource.kind
+    where = f"{kind} {reference.name}" if reference.everywhere else f"{kind} {namespace}/{reference.name}"
     try:
-        found = api.get(wanted.resource, "" if wanted.everywhere else namespace, wanted.name, once=True)
+        item = api.get(reference.resource, "" if reference.everywhere else namespace, reference.name, once=True)
     except ApiError as error:
         if error.missing:
             yield f"{where} is missing: create it, or correct its name"
         return
-    keys = {**(found.get("data") or {}), **(found.get("binaryData") or {})}
-    if wanted.key and wanted.key not in keys:
-        yield f"{where} has no key {wanted.key!r}: it has {', '.join(sorted(keys)) or 'none'}"
+    keys = {**(item.get("data") or {}), **(item.get("binaryData") or {})}
+    if reference.key and reference.key not in keys:
+        yield f"{where} has no key {reference.key!r}: it has {', '.join(sorted(keys)) or 'none'}"
 
 
 def _listed(api: Api, resource: Resource, namespace: str) -> Sequence[Mapping[str, Any]]:

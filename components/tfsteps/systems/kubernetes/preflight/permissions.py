@@ -1,4 +1,4 @@
-"""What a launcher must be allowed to do, and what of it the cluster denies."""
+"""The permissions that a launcher needs, and those that the cluster denies."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,59 +32,59 @@ class Permission(msgspec.Struct, frozen=True):
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
     def __str__(self) -> str:
-        """Return it as people and `kubectl auth can-i` say it."""
+        """Return it as `kubectl auth can-i` takes it."""
         return f"{self.verb} {self.plural}" + (f".{self.group}" if self.group else "")
 
 
 def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()) -> list[Permission]:
-    """Return the rights without which the job cannot be followed to its end, `more` among them.
+    """Return the permissions that are required to follow the job to its end, including `more`.
 
-    To read its own pod and to watch its own Workflow are not among them: a launcher does without, and says so.
+    Reading its own pod and watching its own Workflow are optional: without them a launcher continues, and warns.
     """
-    rights = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
-    rights += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
-    return [*rights, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else rights
+    permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
+    permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
+    return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
 
 
-def granting(system: str, rights: Iterable[Permission]) -> str:
-    """Return whose Roles grant `rights` to launchers on a job system."""
-    own = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
-    folders = sorted({"manifests/base" if right.resource == PODS else own for right in rights})
+def granting(system: str, permissions: Iterable[Permission]) -> str:
+    """Return whose Roles grant `permissions` to launchers on a job system."""
+    folder = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
+    folders = sorted({"manifests/base" if permission.resource == PODS else folder for permission in permissions})
     return f"{' and of '.join(folders)} (or what `tfsteps role {system}` prints)"
 
 
-def denied(api: Api, namespace: str, rights: Iterable[Permission]) -> list[Permission]:
-    """Return those of `rights` that we do not have for certain.
+def denied(api: Api, namespace: str, permissions: Iterable[Permission]) -> list[Permission]:
+    """Return those of `permissions` that are certainly denied.
 
-    One request lists what we may do, and is mostly all. That list need not be complete (webhooks that authorize cannot
-    list), so what is not on it is asked for by itself.
+    One request lists the granted permissions, and usually suffices. The list may be incomplete (authorization webhooks
+    cannot list), so each permission that is not on it is checked by its own request.
     """
     try:
         rules = api.review(_RULES, {"namespace": namespace}).get("resourceRules") or []
     except ApiError:
         return []
-    missing = [right for right in rights if not any(_grants(rule, right) for rule in rules)]
-    return [right for right in missing if _refused(api, namespace, right)]
+    missing = [permission for permission in permissions if not any(_grants(rule, permission) for rule in rules)]
+    return [permission for permission in missing if _refused(api, namespace, permission)]
 
 
-def _grants(rule: Mapping[str, Any], right: Permission) -> bool:
-    """Tell whether a rule grants a right on objects of any name."""
-    resources = {right.plural, "*", *([f"*/{right.subresource}"] if right.subresource else [])}
+def _grants(rule: Mapping[str, Any], permission: Permission) -> bool:
+    """Tell whether a rule grants a permission on objects of any name."""
+    resources = {permission.plural, "*", *([f"*/{permission.subresource}"] if permission.subresource else [])}
     return (
-        not {right.verb, "*"}.isdisjoint(rule.get("verbs") or [])
-        and not {right.group, "*"}.isdisjoint(rule.get("apiGroups") or [])
+        not {permission.verb, "*"}.isdisjoint(rule.get("verbs") or [])
+        and not {permission.group, "*"}.isdisjoint(rule.get("apiGroups") or [])
         and not resources.isdisjoint(rule.get("resources") or [])
         and not rule.get("resourceNames")
     )
 
 
-def _refused(api: Api, namespace: str, right: Permission) -> bool:
+def _refused(api: Api, namespace: str, permission: Permission) -> bool:
     attributes = {
         "namespace": namespace,
-        "verb": right.verb,
-        "group": right.group,
-        "resource": right.resource.plural,
-        "subresource": right.subresource,
+        "verb": permission.verb,
+        "group": permission.group,
+        "resource": permission.resource.plural,
+        "subresource": permission.subresource,
     }
     try:
         return api.review(_ACCESS, {"resourceAttributes": attributes}).get("allowed") is False

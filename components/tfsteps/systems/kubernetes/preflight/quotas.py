@@ -1,6 +1,7 @@
-"""Whether a job's pods can ever fit what their namespace allows, however empty it is. Pure.
+"""Checks whether a job's pods can fit the quotas of their namespace if nothing else runs there. Pure.
 
-Containers' own needs are summed. Init containers and a runtime's overhead only add to them, so a misfit is certain.
+Only the containers' resources are summed. Init containers and a runtime's overhead add to them, so a violation is
+certain.
 """
 
 import re
@@ -26,7 +27,7 @@ _Roles = Mapping[RoleName, RoleSpec]
 
 
 class _Container(msgspec.Struct, frozen=True):
-    """What one container asks for, the namespace's defaults filled in."""
+    """The resources of one container, with the namespace's defaults."""
 
     requests: _Amounts
     limits: _Amounts
@@ -45,15 +46,15 @@ _Containers = Mapping[RoleName, list[_Container]]
 
 
 def quantity(text: str) -> Decimal:
-    """Return a Kubernetes quantity as a number: `500m`, `4Gi`, `1e3`, `2`. ValueError for what is none."""
-    found = _QUANTITY.fullmatch(text)
-    if not found:
+    """Return a Kubernetes quantity as a number: `500m`, `4Gi`, `1e3`, `2`. ValueError if it is not one."""
+    match = _QUANTITY.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not a quantity")
-    return Decimal(found[1]) * _FACTORS[found[2] or ""]
+    return Decimal(match[1]) * _FACTORS[match[2] or ""]
 
 
 def _text(amount: Decimal) -> str:
-    """Return an amount as people write it: `3`, `0.5`, `4Gi`."""
+    """Return an amount as Kubernetes users write it: `3`, `0.5`, `4Gi`."""
     for unit in ("Ti", "Gi", "Mi"):
         if amount and amount % _FACTORS[unit] == 0:
             return f"{amount / _FACTORS[unit]:f}{unit}"
@@ -63,19 +64,19 @@ def _text(amount: Decimal) -> str:
 def quota_violations(
     roles: _Roles, quotas: Iterable[Mapping[str, Any]], ranges: Iterable[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Yield what can never fit, and what to do about it.
+    """Yield violations that no empty namespace can avoid, and what to do about them.
 
     Args:
         roles: The job's roles.
-        quotas: The namespace's ResourceQuota objects. Those with a scope are passed over: they may count other pods.
+        quotas: The namespace's ResourceQuota objects. Those with a scope are skipped: they may count other pods.
         ranges: Its LimitRange objects.
     """
     rules = [(item["metadata"]["name"], rule) for item in ranges for rule in item["spec"]["limits"]]
     defaults = [rule for _, rule in rules if rule["type"] == "Container"]
     containers = {name: _completed(role.template, defaults) for name, role in roles.items()}
     for name, rule in rules:
-        for role, own in containers.items():
-            for wrong in _outside(rule, own):
+        for role, role_containers in containers.items():
+            for wrong in _outside(rule, role_containers):
                 yield f"LimitRange {name}: {wrong}: correct the `resources` of {role}"
     for item in quotas:
         spec = item["spec"]
@@ -88,27 +89,30 @@ def _completed(template: Mapping[str, Any], defaults: list[Mapping[str, Any]]) -
     """Return the containers of a pod as the API server will complete them."""
     limits = {key: value for rule in defaults for key, value in rule.get("default", {}).items()}
     requests = {key: value for rule in defaults for key, value in rule.get("defaultRequest", {}).items()}
-    own = [container.get("resources") or {} for container in template["spec"].get("containers") or []]
+    declared = [container.get("resources") or {} for container in template["spec"].get("containers") or []]
     return [
         _Container(
-            requests=_amounts({**requests, **given.get("limits", {}), **given.get("requests", {})}),
-            limits=_amounts({**limits, **given.get("limits", {})}),
+            requests=_amounts({**requests, **resources.get("limits", {}), **resources.get("requests", {})}),
+            limits=_amounts({**limits, **resources.get("limits", {})}),
         )
-        for given in own
+        for resources in declared
     ]
 
 
 def _amounts(quantities: Mapping[str, Any]) -> dict[str, Decimal]:
-    """Return quantities as numbers; what is none is passed over, for the API server says so better."""
+    """Return quantities as numbers; invalid ones are skipped, because the API server reports them better."""
     return {name: quantity(str(text)) for name, text in quantities.items() if _QUANTITY.fullmatch(str(text))}
 
 
 def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[str]:
-    """Yield where a container, or by a rule for pods all of a pod's together, ask for too much or too little."""
+    """Yield where a container, or for a rule for pods all containers of a pod, request too much or too little."""
     kind = rule["type"]
-    groups = {"Container": [[each] for each in containers], "Pod": [containers]}
+    groups = {"Container": [[container] for container in containers], "Pod": [containers]}
     for group in groups.get(kind, []):
-        requests, limits = _total(each.requests for each in group), _total(each.limits for each in group)
+        requests, limits = (
+            _total(container.requests for container in group),
+            _total(container.limits for container in group),
+        )
         for name, text in rule.get("max", {}).items():
             asked = max(requests[name], limits[name])
             if asked > quantity(text):
@@ -119,9 +123,13 @@ def _outside(rule: Mapping[str, Any], containers: list[_Container]) -> Iterator[
 
 
 def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> Iterator[str]:
-    """Yield what all replicas together need beyond a quota that nothing else uses, and what they must say for it."""
+    """Yield where all replicas together exceed an unused quota, or lack a value that the quota requires."""
     for name, text in hard.items():
-        silent = [role for role, own in containers.items() if any(name not in each.charged for each in own)]
+        silent = [
+            role
+            for role, role_containers in containers.items()
+            if any(name not in container.charged for container in role_containers)
+        ]
         if name in _REQUIRED and silent:
             yield f"it counts {name}, and {', '.join(silent)} has none: set it in `resources`"
         need = _needed(name, roles, containers)
@@ -132,13 +140,15 @@ def _over(hard: Mapping[str, str], roles: _Roles, containers: _Containers) -> It
 def _needed(name: str, roles: _Roles, containers: _Containers) -> Decimal:
     if name in _PODS:
         return Decimal(sum(role.replicas for role in roles.values()))
-    each = (role.replicas * _total(own.charged for own in containers[key])[name] for key, role in roles.items())
-    return sum(each, Decimal(0))
+    amounts = (
+        role.replicas * _total(container.charged for container in containers[key])[name] for key, role in roles.items()
+    )
+    return sum(amounts, Decimal(0))
 
 
 def _total(amounts: Iterable[_Amounts]) -> defaultdict[str, Decimal]:
     total: defaultdict[str, Decimal] = defaultdict(Decimal)
-    for each in amounts:
-        for name, amount in each.items():
+    for container_amounts in amounts:
+        for name, amount in container_amounts.items():
             total[name] += amount
     return total

@@ -1,4 +1,4 @@
-"""What a job's pods need to be there before they can start. Pure."""
+"""The objects that must exist before a job's pods can start. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,13 +18,13 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """An object that must be there.
+    """An object that must exist.
 
     Attributes:
-        resource: What it is.
+        resource: Its kind.
         name: Its name.
         key: What a Secret or ConfigMap must hold; empty = anything.
-        everywhere: Whether it belongs to no namespace.
+        everywhere: Whether it is cluster-scoped.
     """
 
     resource: Resource
@@ -34,21 +34,21 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def references(item: Mapping[str, Any], roles: Iterable[RoleSpec]) -> list[Reference]:
-    """Return what a job object and its pods refer to by name, each once; what they call optional is left out.
+    """Return the objects that a job object and its pods refer to by name, each once, without optional ones.
 
-    Pull secrets are left out too: the kubelet goes on without one, and its image may need none.
+    Pull secrets are left out too: the kubelet continues without one, and the image may need none.
     """
-    found = list(_of_job(item))
-    for each in roles:
-        spec = each.template["spec"]
+    result = list(_of_job(item))
+    for role in roles:
+        spec = role.template["spec"]
         if account := spec.get("serviceAccountName"):
-            found.append(Reference(ACCOUNTS, account))
+            result.append(Reference(ACCOUNTS, account))
         if priority := spec.get("priorityClassName"):
-            found.append(Reference(_PRIORITIES, priority, everywhere=True))
-        found += [ref for volume in spec.get("volumes") or [] for ref in of_volume(volume)]
+            result.append(Reference(_PRIORITIES, priority, everywhere=True))
+        result += [ref for volume in spec.get("volumes") or [] for ref in of_volume(volume)]
         containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
-        found += [ref for container in containers for ref in of_container(container)]
-    return [each for each in dict.fromkeys(found) if each.name]
+        result += [ref for container in containers for ref in of_container(container)]
+    return [ref for ref in dict.fromkeys(result) if ref.name]
 
 
 def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
@@ -60,7 +60,7 @@ def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
 
 
 def of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield what a volume of a pod is made of."""
+    """Yield the objects that a volume of a pod refers to."""
     if claim := volume.get("persistentVolumeClaim"):
         yield Reference(CLAIMS, claim.get("claimName", ""))
     if secret := volume.get("secret"):
@@ -74,18 +74,18 @@ def of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
 
 def _of_files(resource: Resource, source: Mapping[str, Any] | None) -> Iterator[Reference]:
     if source and not source.get("optional"):
-        keys = [each.get("key", "") for each in source.get("items") or []]
+        keys = [item.get("key", "") for item in source.get("items") or []]
         yield from (Reference(resource, source.get("name", ""), key) for key in keys or [""])
 
 
 def of_container(container: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield where the variables of a container come from."""
+    """Yield the objects that the variables of a container refer to."""
     whole = (("secretRef", SECRETS), ("configMapRef", CONFIG_MAPS))
     one = (("secretKeyRef", SECRETS), ("configMapKeyRef", CONFIG_MAPS))
-    sources = [(each, whole) for each in container.get("envFrom") or []]
-    sources += [(each.get("valueFrom") or {}, one) for each in container.get("env") or []]
+    sources = [(source, whole) for source in container.get("envFrom") or []]
+    sources += [(variable.get("valueFrom") or {}, one) for variable in container.get("env") or []]
     for source, kinds in sources:
         for field, resource in kinds:
-            wanted = source.get(field)
-            if wanted and not wanted.get("optional"):
-                yield Reference(resource, wanted.get("name", ""), wanted.get("key", ""))
+            selector = source.get(field)
+            if selector and not selector.get("optional"):
+                yield Reference(resource, selector.get("name", ""), selector.get("key", ""))

@@ -1,4 +1,4 @@
-"""The jobs of all runs on a cluster, found by their labels: whoever started them, and from wherever."""
+"""The jobs of all runs on a cluster, selected by their labels, whoever started them."""
 
 import datetime as dt
 import functools
@@ -27,18 +27,18 @@ from tfsteps.systems.kubernetes.query.status import JobPod, job_pods, status
 from tfsteps.systems.pipeline import FindOrigin
 
 _LABELS = [f"{PREFIX}{name}" for name in ("run-id", "task", "attempt")]
-_UNSEEN = {403, 404}  # a kind that we may not see, or that the cluster has not
+_UNSEEN = {403, 404}  # a kind that we may not list, or that the cluster does not serve
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One job on the cluster, as it was when it was looked at.
+    """A snapshot of one job on the cluster.
 
     Attributes:
         kind: Of the job object.
         item: The job object.
         pods: Its pods.
-        status: What both say.
-        workflow: The name of the Workflow that it belongs to; empty = it belongs to none.
+        status: The status by both.
+        workflow: The name of its Workflow; empty = none.
     """
 
     kind: JobKind
@@ -48,18 +48,18 @@ class Job(msgspec.Struct, frozen=True):
     workflow: str
 
     def deleted(self, *, stopped: bool = False) -> "Job":
-        """Return the same job, now that its object is gone: `stopped`, or as it says itself."""
+        """Return the same job after its object was deleted: as `stopped`, or by its annotations."""
         if self.status.state.terminal:
             return self
         stopped = stopped or STOPPED in (self.item["metadata"].get("annotations") or {})
         state, reason = (State.CANCELLED, "Stopped") if stopped else (State.LOST, "Deleted")
-        message = "" if stopped else "The job was deleted by somebody, or its time to live was over."
+        message = "" if stopped else "The job was deleted by a user, or its time to live was over."
         gone = msgspec.structs.replace(self.status, state=state, reason=reason, message=message, ended=time.time())
         return msgspec.structs.replace(self, status=gone)
 
 
 class Runs:
-    """What has been launched on one cluster.
+    """The jobs of all runs on one cluster.
 
     Attributes:
         api: The cluster.
@@ -67,7 +67,7 @@ class Runs:
     """
 
     def __init__(self, api: Api, kinds: Sequence[JobKind], namespace: str, find_origin: FindOrigin) -> None:
-        """Look for jobs of `kinds`; nothing is asked yet."""
+        """Keep the kinds to list; no request is sent."""
         self.api = api
         self.namespace = namespace
         self._kinds = kinds
@@ -79,15 +79,15 @@ class Runs:
         return f"in {f'namespace {self.namespace}' if self.namespace else 'any namespace'} of {self.api.access.name}"
 
     def jobs(self, run: str = "") -> list[Job]:
-        """Return the jobs of a run, or of all of them if it is empty, the oldest first.
+        """Return the jobs of a run, or of all runs if it is empty, the oldest first.
 
-        Kinds that the cluster has not, or that are not ours to see, are passed over; before a cluster says that it has
-        not a kind, it says that one may not list it.
+        Kinds that the cluster does not serve, or that we may not list, are skipped. Without the permission, a cluster
+        answers 403 even if it does not serve the kind.
 
         Raises:
             ApiError: None of their kinds can be listed.
         """
-        found, unseen = [], []
+        job_items, unseen = [], []
         for kind in self._kinds:
             try:
                 listed = self.api.list(kind.resource, self.namespace, labelSelector=_selector(run))
@@ -96,33 +96,33 @@ class Runs:
                     raise
                 unseen.append(error)
             else:
-                found += [(kind, item) for item in kind.group_objects(listed["items"] or [])]
+                job_items += [(kind, item) for item in kind.group_objects(listed["items"] or [])]
         if len(unseen) == len(self._kinds):
             raise self._blind(unseen)
-        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if found else []
-        return self._joined(found, pods or [])
+        pods = self.api.list(PODS, self.namespace, labelSelector=_selector(run))["items"] if job_items else []
+        return self._joined(job_items, pods or [])
 
-    def _joined(self, found: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
+    def _joined(self, job_items: Sequence[tuple[JobKind, Mapping[str, Any]]], pods: Any) -> list[Job]:
         """Return the jobs with their pods: both have the same labels."""
         now = time.time()
         by_labels: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
         for pod in pods:
             by_labels.setdefault(_key(pod), []).append(pod)
         jobs = []
-        for kind, item in found:
-            own = job_pods(kind, item, by_labels.get(_key(item), []))
+        for kind, item in job_items:
+            own_pods = job_pods(kind, item, by_labels.get(_key(item), []))
             owners = item["metadata"].get("ownerReferences") or []
             origin = self._find_origin(owners, retention_policy(item).launcher)
-            jobs.append(Job(kind, item, own, status(kind, item, own, now, origin.task), origin.workflow))
+            jobs.append(Job(kind, item, own_pods, status(kind, item, own_pods, now, origin.task), origin.workflow))
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
         forbidden = next((error for error in errors if error.status == 403), None)
-        return forbidden or ApiError(f"{self.api.access.name} knows no kind of job: install an operator", 404)
+        return forbidden or ApiError(f"{self.api.access.name} serves no kind of job: install an operator", 404)
 
     def follow(self, run: str, news: Inbox | None = None) -> Iterator[Any]:
-        """Yield the jobs of a run whenever one of them changes, and what others put into `news`, for ever.
+        """Yield the jobs of a run after each change, and the items that other code puts into `news`, for ever.
 
         Raises:
             ApiError: They cannot be watched.
@@ -141,22 +141,22 @@ class Runs:
                 case Resource() as resource, (Listed() | Changed() | Deleted() | Refused()) as seen:
                     _take(items.setdefault(resource, {}), seen)
                     if len(items) > len(self._kinds):  # all are listed
-                        own = [(kind, kind.group_objects(items[kind.resource].values())) for kind in self._kinds]
-                        found = [(kind, item) for kind, listed in own for item in listed]
-                        yield self._joined(found, items[PODS].values())
+                        grouped = [(kind, kind.group_objects(items[kind.resource].values())) for kind in self._kinds]
+                        job_items = [(kind, item) for kind, listed in grouped for item in listed]
+                        yield self._joined(job_items, items[PODS].values())
                 case other:
                     yield other
 
     def events(self, job: Job) -> list[tuple[str, dict[str, Any]]]:
-        """Return the events of a job and all its pods, also of those that are gone, by time, the newest last."""
+        """Return the events of a job and all its pods, including deleted pods, by time, the newest last."""
         name, namespace = job.status.job, job.status.namespace
-        about = [each for each in self.api.list(EVENTS, namespace)["items"] or [] if concerns(each, name)]
-        return sorted(((event_time(each), each) for each in about), key=itemgetter(0))
+        about = [event for event in self.api.list(EVENTS, namespace)["items"] or [] if concerns(event, name)]
+        return sorted(((event_time(event), event) for event in about), key=itemgetter(0))
 
     def log(
         self,
         job: Job,
-        each: JobPod,
+        job_pod: JobPod,
         position: Position | None = None,
         *,
         tail: int | None = None,
@@ -164,22 +164,22 @@ class Runs:
         current: bool = True,
         container: Container | None = None,
     ) -> Iterator[Lines]:
-        """Yield what a replica has printed so far, of its last restart too; nothing of what is gone.
+        """Yield the log of a replica so far, from before its last restart too; logs that are gone are skipped.
 
         Args:
             job: Which.
-            each: One of its pods.
-            position: At the beginning; it is moved on. None = nobody goes on later.
+            job_pod: One of its pods.
+            position: Where to start; it is advanced. None = the beginning.
             tail: The last lines only, as many as this; None = all.
             previous: What its container printed before its last restart, if there was one.
             current: What it has printed since then; while it waits for its next start, before that.
             container: Which of its containers; None = the program's.
         """
-        container = container or next((own for own in each.pod.containers if not own.name), None)
+        container = container or next((candidate for candidate in job_pod.pod.containers if not candidate.name), None)
         if container is None:
             return
         name = container.name or job.kind.container
-        read = functools.partial(read_log, self.api, job.status.namespace, each.pod.name, name)
+        read = functools.partial(read_log, self.api, job.status.namespace, job_pod.pod.name, name)
         position = position or Position()
         position.restarts = container.restarts
         for earlier in [True] * bool(previous and container.restarts) + [False] * current:
@@ -190,7 +190,7 @@ class Runs:
                     raise
 
     def stop(self, job: Job, *, now: bool = False) -> None:
-        """Delete a job and with it its pods, unless another object has its name by now.
+        """Delete a job and its pods, unless it was replaced by another object of its name.
 
         Args:
             job: Which.
@@ -199,20 +199,20 @@ class Runs:
         resource, who = job.kind.resource, job.status
         note = {"uid": who.uid, "annotations": {STOPPED: dt.datetime.now(dt.UTC).isoformat(timespec="seconds")}}
         try:
-            self.api.patch(resource, who.namespace, who.job, {"metadata": note})  # its launcher is to know why
+            self.api.patch(resource, who.namespace, who.job, {"metadata": note})  # for its launcher
         except ApiError as error:
             if error.status not in (403, 404, 409):
                 raise
         self.api.delete(resource, who.namespace, who.job, who.uid)
-        for each in job.pods if now else ():
-            self.api.delete(PODS, who.namespace, each.pod.name, each.pod.uid, grace_seconds=0)
+        for job_pod in job.pods if now else ():
+            self.api.delete(PODS, who.namespace, job_pod.pod.name, job_pod.pod.uid, grace_seconds=0)
 
     def left(self, job: Job) -> list[JobPod]:
-        """Return the pods of a job that are still there."""
-        uids = {each.pod.uid for each in job.pods}
+        """Return the pods of a job that still exist."""
+        uids = {job_pod.pod.uid for job_pod in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
-        return [each for each in job_pods(job.kind, job.item, listed["items"] or []) if each.pod.uid in uids]
+        return [job_pod for job_pod in job_pods(job.kind, job.item, listed["items"] or []) if job_pod.pod.uid in uids]
 
 
 def _selector(run: str) -> str:
@@ -234,7 +234,7 @@ def _take(items: dict[str, Mapping[str, Any]], seen: Seen) -> None:
             items[item["metadata"]["uid"]] = item
         case Deleted(item=item):
             items.pop(item["metadata"]["uid"], None)
-        case Refused(status=code, retryable=False) if code in _UNSEEN:  # from the first: there is nothing for us
+        case Refused(status=code, retryable=False) if code in _UNSEEN:  # from the first request: no objects
             items.clear()
         case Refused(error=error, status=code, retryable=retryable):
             raise ApiError(error, 0 if retryable else code)

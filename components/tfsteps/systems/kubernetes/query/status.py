@@ -1,4 +1,4 @@
-"""From a job object and its pods to the status of an attempt, for those who did not follow it. Pure."""
+"""Derives the status of an attempt from a job object and its pods, for commands that did not follow it. Pure."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,9 +25,9 @@ class JobPod(msgspec.Struct, frozen=True):
     """A pod of a job.
 
     Attributes:
-        replica: Whose.
-        pod: What it says.
-        created: When it was made, in seconds since the epoch.
+        replica: Its replica.
+        pod: Its parsed state.
+        created: When it was created, in seconds since the epoch.
         ended: When its container ended for good; None = it has not.
         item: The object.
     """
@@ -41,24 +41,24 @@ class JobPod(msgspec.Struct, frozen=True):
 
 def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> list[JobPod]:
     """Return the pods among `items` that are replicas of a job object, by replica, the newest of each last."""
-    found, replicas = [], replicas_of(kind.roles(job).items())
+    result, replicas = [], replicas_of(kind.roles(job).items())
     for item in items:
         replica = kind.replica(item["metadata"], replicas)
         if replica is not None and not is_foreign(kind, item["metadata"], job):
             seen = pod(item, kind.container)
-            found.append(JobPod(replica, seen, seen.created or 0.0, seen.finished if seen.ended else None, item))
-    return sorted(found, key=attrgetter("replica", "created"))
+            result.append(JobPod(replica, seen, seen.created or 0.0, seen.finished if seen.ended else None, item))
+    return sorted(result, key=attrgetter("replica", "created"))
 
 
 def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: float, task: str = "") -> Status:
-    """Return the status of a job. Without a failure summary, for that takes the log.
+    """Return the status of a job, without a failure summary, which needs the log.
 
     Args:
         kind: Of the job.
         item: The job object.
         pods: Its pods, as `job_pods` gives them.
         now: Seconds since the epoch.
-        task: What people call its task; empty = as the replicas are told.
+        task: The displayed name of its task; empty = as in the replicas' variables.
     """
     meta, roles = item["metadata"], kind.roles(item)
     created = seconds(meta["creationTimestamp"]) or now
@@ -101,10 +101,10 @@ def _keeping(item: Mapping[str, Any]) -> str:
 
 
 def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], created: float, now: float) -> list[Event]:
-    """Return the events of a launcher that sees the job and its pods now; those of replicas before the job's last."""
+    """Return the events that a launcher would report for the job and its pods now; the job's end comes last."""
     tracker = Tracker(kind, item, replicas_of(kind.roles(item).items()), created)
     events = [
-        *tracker.seen_pod(Listed([dict(each.item) for each in pods]), now),
+        *tracker.seen_pod(Listed([dict(job_pod.item) for job_pod in pods]), now),
         *tracker.job(Listed([dict(item), *item.get(DEPENDENTS, ())]), now),
     ]
     if tracker.final:
@@ -113,7 +113,7 @@ def _events(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], crea
 
 
 def _identity(item: Mapping[str, Any], env: Mapping[str, str], task: str) -> Identity:
-    """Return whose job it is: as the replicas are told it, for a label may hold a cut and hashed text."""
+    """Return the identity of a job, from the replicas' variables: a label may hold a shortened and hashed text."""
     labels = item["metadata"].get("labels") or {}
     attempt = labels.get(f"{PREFIX}attempt", "")
     return Identity(
@@ -129,5 +129,8 @@ def _env(kind: JobKind, roles: Mapping[Any, RoleSpec]) -> dict[str, str]:
     for role in roles.values():
         for container in role.template["spec"]["containers"]:
             if container["name"] == kind.container:
-                return {each["name"]: each.get("value", "").replace("$$(", "$(") for each in container.get("env") or []}
+                return {
+                    variable["name"]: variable.get("value", "").replace("$$(", "$(")
+                    for variable in container.get("env") or []
+                }
     return {}

@@ -1,1 +1,1 @@
-"""From a job description to pods and job objects. Pure."""
+"""Renders a job description as pods and job objects. Pure."""

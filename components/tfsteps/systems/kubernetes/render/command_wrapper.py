@@ -1,4 +1,4 @@
-"""Variables that Kubernetes cannot work out for a replica: a shell does, before the program. Pure."""
+"""Variables of a replica that Kubernetes cannot compute: a shell sets them before the program. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND
 _OF_THE_PROGRAM = r"""$(tr '\0' '\n' </proc/1/environ | sed -n "s/^$name=//p")"""
 _ALL = f'for name in TF_CONFIG TFSTEPS_ROLE TFSTEPS_INDEX; do export "$name={_OF_THE_PROGRAM}"; done'
 BESIDE: Sequence[str] = ("sh", "-c", f"{_ALL}; cd -P /proc/1/cwd; exec sh")
-"""Starts a shell beside a program whose variables a shell has worked out: with them, in its folder."""
+"""Starts a shell beside a wrapped program, with the program's variables and in its folder."""
 
 
 def uncorrected(job: TrainingJob) -> list[Problem]:
-    """Return the roles whose TF_CONFIG cannot be corrected, where the operator's lists the evaluator beside `ps`."""
+    """Return the roles whose TF_CONFIG cannot be corrected if the operator's lists the evaluator beside `ps`."""
     if not (job.roles.ps and job.roles.evaluator):
         return []
     hangs = "the operator's TF_CONFIG lists the evaluator, which hangs the chief of parameter servers"
@@ -25,11 +25,11 @@ def uncorrected(job: TrainingJob) -> list[Problem]:
 def exporting(command: list[str], variables: Mapping[str, str]) -> list[str]:
     """Return a command that runs `command`, and the arguments after it, with more variables.
 
-    The program takes the shell's place, so that signals and exit codes are its own.
+    The program replaces the shell (`exec`), so that it gets the signals, and its exit code counts.
 
     Args:
         command: The program and its first arguments; must not be empty.
-        variables: Each with its value as a POSIX shell writes it between double quotes, such as `${POD##*-}`.
+        variables: Names and values; a value is a POSIX shell text within double quotes, such as `${POD##*-}`.
     """
     script = "".join(f'export {name}="{value}"; ' for name, value in variables.items())
     return ["sh", "-c", f'{script}exec "$@"', "tfsteps", *command]
@@ -37,5 +37,5 @@ def exporting(command: list[str], variables: Mapping[str, str]) -> list[str]:
 
 def container_of(template: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the container called `name` of a pod template."""
-    found: dict[str, Any] = next(each for each in template["spec"]["containers"] if each["name"] == name)
-    return found
+    container: dict[str, Any] = next(item for item in template["spec"]["containers"] if item["name"] == name)
+    return container

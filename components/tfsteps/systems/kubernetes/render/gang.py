@@ -1,8 +1,8 @@
 """Gang scheduling: all replicas of a job start together, or none. Pure.
 
-A PodGroup of scheduler-plugins says how many pods must fit at once, a label on the pods which group they are of, and
-`schedulerName` who looks at it: the cluster's own scheduler does not. Facts: kubernetes-sigs/scheduler-plugins 0.28.9,
-`pkg/coscheduling`.
+A PodGroup of scheduler-plugins sets how many pods must fit at once, a label on the pods names their group, and
+`schedulerName` names a scheduler that supports groups: the default scheduler does not. Facts:
+kubernetes-sigs/scheduler-plugins 0.28.9, `pkg/coscheduling`.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ _ECHOES = (
 
 
 def problems(job: TrainingJob) -> list[Problem]:
-    """Return what makes the job's gang impossible: it would never start, or not as one."""
+    """Return why the job's gang would never start, or not start together."""
     gang, replicas = job.gang, _replicas(job)
-    found = []
+    result = []
     if gang and gang.scheduler == _VOLCANO:
-        found.append(
+        result.append(
             Problem(
                 path=("gang", "scheduler"),
                 value=gang.scheduler,
@@ -37,7 +37,7 @@ def problems(job: TrainingJob) -> list[Problem]:
             )
         )
     if gang and (gang.min_available or 0) > replicas:
-        found.append(
+        result.append(
             Problem(
                 path=("gang", "min_available"),
                 value=str(gang.min_available),
@@ -46,19 +46,19 @@ def problems(job: TrainingJob) -> list[Problem]:
                 fix="Leave it out for all of them",
             )
         )
-    return found
+    return result
 
 
 def permissions(job: TrainingJob) -> list[Permission]:
-    """Return what a launcher must be allowed to do for the job's gang, beyond the job itself; empty = there is none."""
+    """Return the permissions that a launcher needs for the job's gang, beyond the job itself; empty = no gang."""
     return [Permission(verb, POD_GROUPS) for verb in ("create", "get")] if job.gang else []
 
 
 def pod_group(job: TrainingJob, name: str, namespace: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the PodGroup of a job whose object is called `name`; the group is called the same.
+    """Return the PodGroup of a job whose object is called `name`; the group has the same name.
 
     Args:
-        job: With a `gang`; without one the group has the defaults of one.
+        job: The job; without a `gang`, the group has the defaults of `Gang`.
         name: Of the job object.
         namespace: Of the job object.
         labels: Put on the group.
@@ -76,7 +76,7 @@ def pod_group(job: TrainingJob, name: str, namespace: str, labels: Mapping[str, 
 
 
 def gang_pod(template: Mapping[str, Any], job: TrainingJob, name: str) -> dict[str, Any]:
-    """Return a pod template as a member of the group called `name`; unchanged where the job has no `gang`."""
+    """Return a pod template as a member of the group called `name`; unchanged if the job has no `gang`."""
     if job.gang is None:
         return dict(template)
     metadata = dict(template.get("metadata") or {})
@@ -89,21 +89,21 @@ def gang_pod(template: Mapping[str, Any], job: TrainingJob, name: str) -> dict[s
 
 
 def scheduling_policy(job: TrainingJob) -> dict[str, Any]:
-    """Return what `runPolicy.schedulingPolicy` of an operator of Kubeflow says of the job's gang; empty = nothing.
+    """Return the fields of `runPolicy.schedulingPolicy` for the job's gang; empty = no gang.
 
-    Such an operator, if it was started with `--gang-scheduler-name`, keeps the PodGroup that is called like the job
-    itself, and takes its numbers from here.
+    The training operator, if started with `--gang-scheduler-name`, manages the PodGroup with the job's name itself,
+    and takes its numbers from these fields.
     """
     if job.gang is None:
         return {}
     timeout = {} if job.gang.timeout is None else {"scheduleTimeoutSeconds": _seconds(job.gang.timeout)}
-    # Left out, the operator fills it in, and a group that it did not suffice for is not looked at again when room
-    # comes, but after five minutes: the plugin does not ask to be told of pods that end.
+    # Without `minResources` the operator sets it. Then a group that did not fit is retried only after five minutes,
+    # not when room comes: the plugin does not watch for pods that end.
     return {"minAvailable": job.gang.min_available or _replicas(job), "minResources": {}, **timeout}
 
 
 def echo(message: str) -> bool:
-    """Tell whether a pod that waits says nothing of its own: another pod of its gang did not fit, and says why."""
+    """Tell whether a waiting pod's message only repeats that another pod of its gang did not fit."""
     return any(text in message for text in _ECHOES)
 
 

@@ -1,4 +1,4 @@
-"""From a role to a batch/v1 Job with one index for each of its replicas. Pure; for every kind that is made of Jobs.
+"""Renders a role as a batch/v1 Job with one index for each replica. Pure; for every kind that consists of Jobs.
 
 Facts: the Job controller of Kubernetes 1.28 and later.
 """
@@ -15,9 +15,9 @@ INDEX_ENV: Mapping[str, Any] = {
     "name": "TFSTEPS_INDEX",
     "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{INDEX}']"}},
 }
-"""The replica's index, for a container's `env`. Declared first, it can be put into the values that follow."""
+"""The replica's index, for a container's `env`. Declared first, later values can refer to it."""
 
-_PERMANENT = list(range(1, 128))  # codes that a program chooses; those above tell of a signal that ended it
+_PERMANENT = list(range(1, 128))  # codes of a program; higher codes mean that a signal ended it
 
 
 def indexed_job_spec(
@@ -38,7 +38,7 @@ def indexed_job_spec(
         "parallelism": role.replicas,
         # restarts in place end a Job when they reach the limit, failed pods when they pass it
         "backoffLimit": allowed_restarts(job, role) + in_place,
-        "podReplacementPolicy": "Failed",  # not before the old pod is gone: both would have the host name of the index
+        "podReplacementPolicy": "Failed",  # only after the old pod is gone: both have the host name of the index
         "activeDeadlineSeconds": round(job.deadlines.total),
         "template": {**template, "spec": {**template["spec"], "restartPolicy": "OnFailure" if in_place else "Never"}},
     }
@@ -56,14 +56,14 @@ def exit_code_policy(container: str) -> dict[str, Any]:
 
 
 def allowed_restarts(job: TrainingJob, role: ResolvedRole) -> int:
-    """Return how often the role's replicas may be started again, all together."""
+    """Return how many restarts the role's replicas may have, all together."""
     if role.restart == "never":
         return 0
     return job.effective_backoff_limit if role.backoff_limit is None else role.backoff_limit
 
 
 def replica_of(meta: Mapping[str, Any]) -> Replica | None:
-    """Return which replica the pod with this `metadata` is; None for a pod that is none."""
+    """Return which replica the pod with this `metadata` is; None = it is not a replica."""
     labels = meta.get("labels") or {}
     role, index = labels.get(ROLE_LABEL, ""), labels.get(INDEX, "")
     return Replica(role, int(index)) if role in ROLES and index.isdigit() else None

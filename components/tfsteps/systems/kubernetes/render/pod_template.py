@@ -1,4 +1,4 @@
-"""From a role to the pod template of its replicas. Pure: the same job gives the same template."""
+"""Renders a role as the pod template of its replicas. Pure: the same job gives the same template."""
 
 import copy
 import json
@@ -16,17 +16,17 @@ from tfsteps.spec.pod import Toleration, Volume
 
 CONTAINER = "tensorflow"
 PORT = 2222
-"""What TensorFlow's servers listen on."""
+"""The port of TensorFlow's servers."""
 
 NOWHERE = "/tmp/tfsteps"  # noqa: S108
-"""Holds the outputs of jobs that have no other place for them: in each replica's own file system, and lost with it."""
+"""Output folder of jobs without a shared volume: in each replica's own file system, and lost with it."""
 
 ROLE_LABEL = f"{PREFIX}role"
 GPU_RESOURCE = "TFSTEPS_GPU_RESOURCE"
-"""Variable of a launcher: what the cluster counts GPUs as."""
+"""Variable of a launcher: the cluster's resource name of GPUs."""
 
 _GPU = "nvidia.com/gpu"
-_ISTIO = "sidecar.istio.io/inject"  # a proxy beside the program outlives it, and the job never ends
+_ISTIO = "sidecar.istio.io/inject"  # an Istio proxy outlives the program, and the job would never end
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where TensorFlow and NCCL look for it
 _RESTART = {"never": "Never", "on_failure": "OnFailure", "always": "Always", "exit_code": "ExitCode"}
 
@@ -41,15 +41,15 @@ def pod_template(
     gpu_label: str,
     more_env: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the pod template of a role, the patches of job and role merged over it last.
+    """Return the pod template of a role; the patches of job and role are merged into it last.
 
     Args:
         job: The job.
         name: The role's name.
         role: The role.
-        identity: Whose job it is.
+        identity: The job's identity.
         places: Its folders.
-        gpu_label: The node label whose value `gpu_type` asks for.
+        gpu_label: The node label that `gpu_type` selects by.
         more_env: Variables that the job system adds, in the form of a container's `env`.
     """
     need = role.resources
@@ -65,7 +65,7 @@ def pod_template(
         "command": list(role.command),
         "args": list(role.args),
         "workingDir": role.working_dir,
-        "env": [*_own_env(name, identity, places), *more_env, *_env(role.env)],
+        "env": [*_tfsteps_env(name, identity, places), *more_env, *_env(role.env)],
         "resources": _resources(need),
         "volumeMounts": mounts,
     }
@@ -96,7 +96,7 @@ def image_problems(job: TrainingJob) -> list[Problem]:
 
 
 def gpu_problems(job: TrainingJob) -> list[Problem]:
-    """Return what is wrong with the platform's name for GPUs, where a role goes by it."""
+    """Return the problem of an invalid TFSTEPS_GPU_RESOURCE, for each role that uses it."""
     try:
         msgspec.convert(os.environ.get(GPU_RESOURCE) or _GPU, ResourceName)
     except msgspec.ValidationError:
@@ -121,10 +121,10 @@ def restart_policy(role: ResolvedRole) -> str:
 
 
 def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
-    """Return TF_CONFIG for the replicas of role `name` as JSON text, into which Kubernetes puts each one's index.
+    """Return TF_CONFIG for the replicas of role `name` as JSON text; Kubernetes inserts the index.
 
-    The variable TFSTEPS_INDEX must stand before it in `env`. The evaluator is a task, but in no cluster: TensorFlow's
-    parameter server strategy waits for ever for one that is.
+    The variable TFSTEPS_INDEX must precede it in `env`. The evaluator is a task, but not in the cluster: the parameter
+    server strategy would wait for it for ever.
 
     Args:
         name: The role.
@@ -135,7 +135,7 @@ def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `over` laid over `under`: mappings key by key, lists of named things by name, anything else as a whole."""
+    """Merge `over` into `under`: mappings by key, lists of named items by name, any other value as a whole."""
     result = copy.deepcopy(dict(under))
     for key, value in over.items():
         old = result.get(key)
@@ -162,12 +162,12 @@ def _merged_by_name(under: list[dict[str, Any]], over: list[dict[str, Any]]) -> 
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop what says nothing: None, empty texts, lists and mappings."""
+    """Drop fields without a value: None, empty texts, lists and mappings."""
     return {key: value for key, value in fields.items() if value is not None and value not in ("", [], {})}
 
 
-def _own_env(role: RoleName, identity: Identity, places: OutputPaths) -> Iterator[dict[str, Any]]:
-    """Yield the variables of docs/design.md that are alike for all replicas of a role."""
+def _tfsteps_env(role: RoleName, identity: Identity, places: OutputPaths) -> Iterator[dict[str, Any]]:
+    """Yield the variables of docs/design.md that are the same for all replicas of a role."""
     values = {
         "TFSTEPS_RUN_ID": identity.run,
         "TFSTEPS_TASK": identity.task,
@@ -203,7 +203,7 @@ def _resources(need: Resources) -> dict[str, Any]:
 
 
 def _quantity(amount: float | None) -> str | None:
-    """Return an amount as Kubernetes writes it: thousandths where it is not whole."""
+    """Return an amount as Kubernetes writes it: in thousandths if it is not whole."""
     if amount is None:
         return None
     return str(int(amount)) if float(amount).is_integer() else f"{round(amount * 1000)}m"

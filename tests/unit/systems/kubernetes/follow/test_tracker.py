@@ -213,7 +213,7 @@ def test_after_the_end_no_state_is_said():
 
 
 def test_we_may_not_look_at_the_job():
-    with pytest.raises(LaunchError, match="job goes on, but cannot be watched any more: no") as caught:
+    with pytest.raises(LaunchError, match="job continues, but cannot be watched any more: no") as caught:
         Scenario().job(Refused("no", 403))
     assert caught.value.retryable
 
