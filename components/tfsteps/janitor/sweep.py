@@ -118,8 +118,8 @@ class Sweep:
         meta, owner = listed["metadata"], owner_of(listed)
         selectors = kind.watch_selector(meta["name"])
         selectors["labelSelector"] = ",".join([_OURS, *filter(None, [selectors.get("labelSelector")])])
-        found = self._api.iterate(kind.resource, meta["namespace"], **selectors)
-        sound = [item for item in found if self._is_sound(kind.resource, item)]
+        candidates = self._api.iterate(kind.resource, meta["namespace"], **selectors)
+        sound = [item for item in candidates if self._is_sound(kind.resource, item)]
         item = next((item for item in kind.group_objects(sound) if item["metadata"]["uid"] == meta["uid"]), None)
         if item is None:
             return
@@ -128,14 +128,14 @@ class Sweep:
         if now := self._due(kind, item, workflows, lambda: bool(pods())):
             self._do(kind, item, now, pods)
 
-    def _do(self, kind: JobKind, item: _Item, found: Due, pods: Callable[[], list[_Item]]) -> None:
-        if found.what == "job":
-            self._delete(kind.resource, item, found.why)
+    def _do(self, kind: JobKind, item: _Item, action: Due, pods: Callable[[], list[_Item]]) -> None:
+        if action.what == "job":
+            self._delete(kind.resource, item, action.why)
             return
         if not self._dry_run:  # else the pods of parameter servers would come back
             apply(self._api, kind.stop_stragglers(item), item["metadata"]["namespace"], item["metadata"]["uid"])
         for pod in pods():
-            self._delete(PODS, pod, f"{_name(kind.resource, item)}: {found.why}")
+            self._delete(PODS, pod, f"{_name(kind.resource, item)}: {action.why}")
 
     def _delete(self, resource: Resource, item: _Item, why: str) -> None:
         self.count.due += 1
@@ -154,12 +154,12 @@ class Sweep:
     @functools.cached_property
     def _all_pods(self) -> dict[tuple[str, ...], list[_Item]]:
         """The metadata of all jobs' pods, by what they and their job are labelled with."""
-        found: dict[tuple[str, ...], list[_Item]] = {}
+        pods: dict[tuple[str, ...], list[_Item]] = {}
         for pod in self._api.iterate(PODS, self._namespace, labelSelector=_OURS):
             if self._is_sound(PODS, pod):
-                kept = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
-                found.setdefault(_key(pod), []).append({"metadata": kept})
-        return found
+                metadata = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
+                pods.setdefault(_key(pod), []).append({"metadata": metadata})
+        return pods
 
     def _pods(self, kind: JobKind, item: _Item) -> list[_Item]:
         """Return the pods of a job as they are now."""

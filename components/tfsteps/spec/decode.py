@@ -83,13 +83,13 @@ class _Decoder:
             names = ", ".join(list(fields)[:4]) + (", …" if len(fields) > 4 else "")
             fix = such_as(meta, "Write `key: value` lines below it, or {} for the defaults")
             raise RefusedError("is not a mapping", fix, f"a mapping of {names}")
-        meant = {self._unknown(key, fields, path) for key in value if key not in fields}
+        intended = {self._unknown(key, fields, path) for key in value if key not in fields}
         read: dict[str, Any] = {}
         for name, field in fields.items():
             part = _UNREADABLE
             if name in value:
                 part = self.read(value[name], field.type, (*path, name))
-            elif field.required and name not in meant:
+            elif field.required and name not in intended:
                 self._missing(field, (*path, name))
             if part is not _UNREADABLE:
                 read[field.name] = part

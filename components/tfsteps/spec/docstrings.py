@@ -13,15 +13,15 @@ _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 def structs(*types: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
     """Return `types` and the types of their fields, each once, as they appear from the top down."""
-    found: dict[type[msgspec.Struct], None] = {}
+    result: dict[type[msgspec.Struct], None] = {}
     waiting: list[Any] = [mi.type_info(type_) for type_ in types]
     for info in waiting:  # grows on the way
-        if isinstance(info, mi.StructType) and info.cls not in found:
-            found[info.cls] = None
+        if isinstance(info, mi.StructType) and info.cls not in result:
+            result[info.cls] = None
             waiting += [field.type for field in info.fields]
         parts = [getattr(info, name, None) for name in ("type", "item_type", "value_type")]
         waiting += [part for part in (*parts, *getattr(info, "types", ())) if isinstance(part, mi.Type)]
-    return list(found)
+    return list(result)
 
 
 def summary(of: type) -> str:

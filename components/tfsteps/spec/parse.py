@@ -66,15 +66,15 @@ def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
         SpecError: They were not checked when the job was read, and are wrong.
     """
     document = Document({"systems": {system: job.systems.get(system, {})}}, source=job.name)
-    found, problems = decode(document, into, ("systems", system))
+    decoded, problems = decode(document, into, ("systems", system))
     if problems:
         raise SpecError(problems, job.name)
-    return found
+    return decoded
 
 
 def _job(document: Document, options: Options | None) -> TrainingJob:
-    job, found = decode(document, TrainingJob)
-    problems = document.problems + found
+    job, field_problems = decode(document, TrainingJob)
+    problems = document.problems + field_problems
     unread = [*(problem.path for problem in problems), *(problem.meant for problem in problems if problem.meant)]
     problems += rules.check(job, unread)
     problems += _system_options(document, options)
@@ -85,11 +85,11 @@ def _job(document: Document, options: Options | None) -> TrainingJob:
 
 
 def _system_options(document: Document, options: Options | None) -> list[Problem]:
-    given = document.value.get("systems") if isinstance(document.value, dict) else None
-    if options is None or not isinstance(given, dict):
+    systems = document.value.get("systems") if isinstance(document.value, dict) else None
+    if options is None or not isinstance(systems, dict):
         return []
     problems = []
-    for name, value in given.items():
+    for name, value in systems.items():
         if name not in options:
             guess = nearest(str(name), options)
             fix = f"Write `{guess}`" if guess else "Remove it"

@@ -108,13 +108,13 @@ def _environment(path: Path, env: Env) -> Iterator[Problem]:
 
 
 def _env_source(path: Path, source: EnvSource) -> Iterator[Problem]:
-    given = [name for name in ("secret", "config_map", "field") if getattr(source, name)]
-    if len(given) != 1:
-        has, allowed = " and ".join(given) or "no source", "exactly one of secret, config_map, field"
-        yield problem(path, f"has {has}", "Keep one of them" if given else "Add one of them", allowed=allowed)
-    elif given != ["field"] and not source.key:
-        yield problem(path, f"does not say which key of the {given[0]}", "Add `key: <name>`")
-    elif given == ["field"] and source.key:
+    sources = [name for name in ("secret", "config_map", "field") if getattr(source, name)]
+    if len(sources) != 1:
+        has, allowed = " and ".join(sources) or "no source", "exactly one of secret, config_map, field"
+        yield problem(path, f"has {has}", "Keep one of them" if sources else "Add one of them", allowed=allowed)
+    elif sources != ["field"] and not source.key:
+        yield problem(path, f"does not say which key of the {sources[0]}", "Add `key: <name>`")
+    elif sources == ["field"] and source.key:
         yield problem((*path, "key"), "does not go with field", "Remove it", repr(source.key))
 
 
@@ -126,19 +126,19 @@ def volumes(job: TrainingJob) -> Iterator[Problem]:
         yield from _volumes(("roles", name, "volumes"), role.volumes, dict(shared), role.resources or job.resources)
 
 
-def _volumes(path: Path, listed: tuple[Volume, ...], taken: dict[str, str], need: Resources) -> Iterator[Problem]:
+def _volumes(path: Path, listed: tuple[Volume, ...], used: dict[str, str], need: Resources) -> Iterator[Problem]:
     for i, volume in enumerate(listed):
-        given = [name for name in _VOLUME_SOURCES if getattr(volume, name)]
-        if len(given) != 1:
-            has, allowed = " and ".join(given) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
-            fix = "Keep one of them" if given else "Add one of them"
+        sources = [name for name in _VOLUME_SOURCES if getattr(volume, name)]
+        if len(sources) != 1:
+            has, allowed = " and ".join(sources) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
+            fix = "Keep one of them" if sources else "Add one of them"
             yield problem((*path, i), f"has {has}", fix, allowed=allowed)
         mount, here = volume.mount.rstrip("/"), (*path, i, "mount")
-        if mount in taken:
-            yield problem(here, f"is used by {taken[mount]} already", "Choose another path", repr(volume.mount))
+        if mount in used:
+            yield problem(here, f"is used by {used[mount]} already", "Choose another path", repr(volume.mount))
         if mount == "/dev/shm" and need.shared_memory:  # noqa: S108  the path is Kubernetes' own
             yield problem(here, "is where shared_memory goes", "Remove the volume or shared_memory", repr(volume.mount))
-        taken.setdefault(mount, "{}[{}]".format(".".join(map(str, path)), i))
+        used.setdefault(mount, "{}[{}]".format(".".join(map(str, path)), i))
 
 
 def scratch(job: TrainingJob) -> Iterator[Problem]:
@@ -158,8 +158,8 @@ def labels(job: TrainingJob) -> Iterator[Problem]:
         yield from _labels((*path, "node_selector"), place.node_selector, ours=False)
 
 
-def _labels(path: Path, given: dict[str, str], *, ours: bool, values: bool = True) -> Iterator[Problem]:
-    for key, value in given.items():
+def _labels(path: Path, labels: dict[str, str], *, ours: bool, values: bool = True) -> Iterator[Problem]:
+    for key, value in labels.items():
         here = (*path, key)
         if not _LABEL_KEY.fullmatch(key):
             yield problem(here, "is not a label key", "Change the key", allowed=_KEY_ALLOWED)

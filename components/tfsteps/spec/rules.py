@@ -128,8 +128,8 @@ def working_dirs(job: TrainingJob) -> Iterator[Problem]:
 
 def outputs(job: TrainingJob) -> Iterator[Problem]:
     """The exported model does not lie among the event files, and both lie below the output folder."""
-    own = ("tensorboard", "log_dir"), job.tensorboard and job.tensorboard.log_dir
-    for path, folder in [(("outputs", "model"), job.outputs.model), (("outputs", "logs"), job.outputs.logs), own]:
+    log_dir = ("tensorboard", "log_dir"), job.tensorboard and job.tensorboard.log_dir
+    for path, folder in [(("outputs", "model"), job.outputs.model), (("outputs", "logs"), job.outputs.logs), log_dir]:
         if folder and is_uri(folder):
             fix = "Write a relative path, and the URI in `output_dir`"
             yield problem(path, "is a URI, and a folder below `output_dir` is expected", fix, repr(folder))
@@ -183,13 +183,13 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
 
 def check(job: TrainingJob, broken: Collection[Path] = ()) -> list[Problem]:
     """Return what is wrong between the fields of `job`, but for what only follows from the fields in `broken`."""
-    found = [
+    problems = [
         problem
         for rule, fields in RULES.items()
         if not any(_touches(field.split("."), path) for field in fields for path in broken)
         for problem in rule(job)
     ]
-    return [problem for problem in found if not any(_touches(problem.path, path) for path in broken)]
+    return [problem for problem in problems if not any(_touches(problem.path, path) for path in broken)]
 
 
 def _touches(pattern: Collection[str | int], path: Path) -> bool:

@@ -72,8 +72,8 @@ def number(value: Any, info: mi.IntType, meta: Mapping[str, Any], _written: str 
     """Read a whole number."""
     allowed = meta.get("description", "a whole number")
     if isinstance(value, bool) or not isinstance(value, int):
-        meant = re.fullmatch(r"\s*(-?[0-9]{1,9})(\.0*)?\s*", str(value))
-        fix = f"Write `{int(meant[1])}`" if meant else such_as(meta, "Write a number without quotes")
+        match = re.fullmatch(r"\s*(-?[0-9]{1,9})(\.0*)?\s*", str(value))
+        fix = f"Write `{int(match[1])}`" if match else such_as(meta, "Write a number without quotes")
         raise RefusedError("is not a whole number", fix, allowed)
     if not _within(value, info):
         raise RefusedError("is out of range", "Choose a value in that range", allowed)

@@ -23,20 +23,20 @@ def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
     Raises:
         SpecError: `spec` and `base` have a list entry of the same name with different content.
     """
-    given = {name: value for name, value in inputs.items() if value is not None and value != ""}
-    under, base, conflicts = given.get("spec", {}), base or {}, list[Problem]()
+    values = {name: value for name, value in inputs.items() if value is not None and value != ""}
+    under, base, conflicts = values.get("spec", {}), base or {}, list[Problem]()
     job: dict[str, Any] = merged(under, _with_lists_of(under, base, (), conflicts))
     if conflicts:
         raise SpecError(conflicts, "inputs")
-    own: dict[str, Any] = {name: given[name] for name in _FIELDS if name in given}
-    own["resources"] = {name: given[name] for name in _RESOURCES if name in given}
-    own["env"] = given.get("env", {})
-    own["deadlines"] = given.get("deadlines", {})
-    own["outputs"] = {"metrics": given.get("metric_tags", {})}
-    own["roles"] = {role: {"replicas": given[name]} for name, role in _ROLES.items() if given.get(name)}
-    job = merged(job, _without_empty(own))
+    fields: dict[str, Any] = {name: values[name] for name in _FIELDS if name in values}
+    fields["resources"] = {name: values[name] for name in _RESOURCES if name in values}
+    fields["env"] = values.get("env", {})
+    fields["deadlines"] = values.get("deadlines", {})
+    fields["outputs"] = {"metrics": values.get("metric_tags", {})}
+    fields["roles"] = {role: {"replicas": values[name]} for name, role in _ROLES.items() if values.get(name)}
+    job = merged(job, _without_empty(fields))
     for name, role in _ROLES.items():
-        if given.get(name) == 0 and isinstance(job.get("roles"), dict):
+        if values.get(name) == 0 and isinstance(job.get("roles"), dict):
             job["roles"].pop(role, None)
     return job
 
@@ -124,5 +124,5 @@ def _conflict(path: tuple[str, ...], name: str) -> Problem:
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Drop the mappings that hold nothing; an empty list is an answer and stays."""
-    kept = {key: _without_empty(value) if key == "outputs" else value for key, value in fields.items()}
-    return {key: value for key, value in kept.items() if value != {}}
+    nested = {key: _without_empty(value) if key == "outputs" else value for key, value in fields.items()}
+    return {key: value for key, value in nested.items() if value != {}}

@@ -48,8 +48,8 @@ def suggest_duration(text: str) -> str | None:
     rest = text.lower().strip().removeprefix("p").removeprefix("t")
     if not re.fullmatch(f"(?:{part.pattern})+", rest):
         return None
-    found = part.findall(rest)
-    return "".join(f"{float(number) * 7:g}d" if unit == "w" else number + unit for number, unit in found)
+    parts = part.findall(rest)
+    return "".join(f"{float(number) * 7:g}d" if unit == "w" else number + unit for number, unit in parts)
 
 
 def suggest_bytes(text: str) -> str | None:

@@ -26,7 +26,7 @@ def submit(submission: Submission) -> int:
     compiled = submission.compiled
     definitions = compiled.documents[0].get("root", {}).get("inputDefinitions", {})
     arguments = typed(submission.parameters, definitions.get("parameters", {}))
-    if found := lint.local_problems(compiled.text, arguments):
-        raise LintError(compiled.source, found)
+    if problems := lint.local_problems(compiled.text, arguments):
+        raise LintError(compiled.source, problems)
     pipeline = compiled.pipeline or components.load_component_from_text(compiled.text)
     return run_here(pipeline, arguments, images=submission.installed, cwd=submission.folder)

@@ -21,13 +21,16 @@ _Templates = Mapping[Any, _Node]
 
 def by_name(spec: _Node) -> dict[Any, _Node]:
     """Return the templates of a spec by their names; empty = it has none, or is not known."""
-    return {each.get("name"): each for each in spec.get("templates") or []}
+    return {template.get("name"): template for template in spec.get("templates") or []}
 
 
-def given(node: _Node) -> dict[str, str]:
+def arguments_of(node: _Node) -> dict[str, str]:
     """Return the arguments of a task, a step or a hook as text; UNKNOWN for one without a value."""
     parameters = (node.get("arguments") or {}).get("parameters") or []
-    return {each["name"]: UNKNOWN if each.get("value") is None else launchers.value_of(each) for each in parameters}
+    return {
+        parameter["name"]: UNKNOWN if parameter.get("value") is None else launchers.value_of(parameter)
+        for parameter in parameters
+    }
 
 
 def problems(
@@ -51,17 +54,18 @@ def problems(
     if not complete:
         texts = {name: text or UNKNOWN for name, text in texts.items()}
     elsewhere = set(own_problems(template, ""))
-    found = (
-        f": {each}" for each in [*inputs.problems(interface, texts), *_without_metrics(interface, template, texts)]
+    sentences = (
+        f": {problem}"
+        for problem in [*inputs.problems(interface, texts), *_without_metrics(interface, template, texts)]
     )
-    yield from (f"{where}{each}" for each in found if each not in elsewhere)
+    yield from (f"{where}{sentence}" for sentence in sentences if sentence not in elsewhere)
 
 
 def own_problems(template: _Node, where: str) -> list[str]:
     """Return a sentence for each wrong input that a launcher's template gives itself."""
     interface = launchers.component(template)
     texts = launchers.inputs(template, {}) if interface else {}
-    return [f"{where}: {each}" for each in inputs.problems(interface, texts)] if interface else []
+    return [f"{where}: {problem}" for problem in inputs.problems(interface, texts)] if interface else []
 
 
 def _without_metrics(interface: Interface, template: _Node, texts: Mapping[str, str]) -> Iterator[Problem]:
@@ -74,7 +78,7 @@ def _without_metrics(interface: Interface, template: _Node, texts: Mapping[str, 
 # --- what comes from our other steps
 
 
-def miswired(
+def connection_problems(
     target: _Node,
     arguments: Mapping[str, str],
     templates: _Templates,
@@ -94,17 +98,19 @@ def miswired(
     interface = launchers.component(template)
     texts = launchers.inputs(template, arguments) if interface else {}
     for declared in interface.inputs if interface else ():
-        found = _OUTPUT.fullmatch(texts.get(declared.name, ""))
-        call, source = producers.get(found[1], (None, None)) if found else (None, None)
-        maker = launchers.component(source) if source else None
-        if interface and found and call and maker:
-            wrong = _misfit(interface, declared, call, maker, found[2])
-            yield from (f"{where}: {declared.name}: {found[0]} {each}" for each in wrong)
+        match = _OUTPUT.fullmatch(texts.get(declared.name, ""))
+        call, source = producers.get(match[1], (None, None)) if match else (None, None)
+        producer = launchers.component(source) if source else None
+        if interface and match and call and producer:
+            reasons = _type_mismatch(interface, declared, call, producer, match[2])
+            yield from (f"{where}: {declared.name}: {match[0]} {reason}" for reason in reasons)
 
 
-def _misfit(interface: Interface, declared: Input, call: Call, maker: Interface, output: str) -> Iterator[str]:
+def _type_mismatch(
+    interface: Interface, declared: Input, call: Call, producer: Interface, output: str
+) -> Iterator[str]:
     """Yield why an input cannot use an output of another step; nothing for an output that is not there."""
-    types = {each.name: _CARRIED.get(each.type, each.type) for each in maker.outputs}
+    types = {candidate.name: _CARRIED.get(candidate.type, candidate.type) for candidate in producer.outputs}
     if output not in types:
         return
     kind = "LIST" if graphs.loops(call.node) else types[output]
@@ -112,8 +118,8 @@ def _misfit(interface: Interface, declared: Input, call: Call, maker: Interface,
     if declared.type not in {"STRING", kind} and graphs.loops(call.node):
         yield f"is a list of all rounds of {call.name}. {allowed}. Connect it within the loop"
     elif declared.type not in {"STRING", kind}:
-        fits = " or ".join(f"`{name}`" for name, each in types.items() if each == declared.type)
+        fits = " or ".join(f"`{name}`" for name, carried in types.items() if carried == declared.type)
         yield f"is {_NAMES.get(kind, kind)}. {allowed}. Connect it with {fits or 'another output'}"
-    elif interface.name == "wait" and maker.name != "launch":
-        why = f"is of a {maker.name} step, whose job has ended"
+    elif interface.name == "wait" and producer.name != "launch":
+        why = f"is of a {producer.name} step, whose job has ended"
         yield f"{why}. Allowed: the output `job` of a launch step. Connect it with that"

@@ -45,8 +45,8 @@ def problems(
     templates = call_inputs.by_name(spec)
     for field in starts:
         target = templates.get(spec.get(field), {})
-        given = {**_constants(launchers.defaults(target)), **known} if parameters is not None else {}
-        yield from chains.graph(target, given, templates, ())
+        arguments = {**_constants(launchers.defaults(target)), **known} if parameters is not None else {}
+        yield from chains.graph(target, arguments, templates, ())
     for name, hook in (spec.get("hooks") or {}).items():
         yield from chains.call(hook, {}, templates, (f"spec.hooks.{name}",))
     for template in templates.values():  # those that only others call
@@ -80,10 +80,15 @@ class _Chains:
         self.entered: list[int] = []  # ids of templates, in the order in which they were
 
     def graph(
-        self, template: _Node, given: Mapping[str, str], templates: _Templates, path: _Path, outer: tuple[int, ...] = ()
+        self,
+        template: _Node,
+        arguments: Mapping[str, str],
+        templates: _Templates,
+        path: _Path,
+        outer: tuple[int, ...] = (),
     ) -> Iterator[tuple[_Path, str]]:
         """Follow the calls of a template; `outer` has the ids of those that lead to it."""
-        key = (id(template), tuple(sorted(given.items())))
+        key = (id(template), tuple(sorted(arguments.items())))
         if not template_rules.is_graph(template) or key in self._seen or id(template) in outer:
             return
         self._seen.add(key)
@@ -92,10 +97,10 @@ class _Chains:
             where = f"template {template.get('name')}, {call.name}"
             hooks = {f"{where}.hooks.{name}": hook for name, hook in (call.node.get("hooks") or {}).items()}
             for here, node in {where: call.node, **hooks}.items():
-                yield from self.call(node, given, templates, (*path, here), (*outer, id(template)))
+                yield from self.call(node, arguments, templates, (*path, here), (*outer, id(template)))
 
     def call(
-        self, node: _Node, given: Mapping[str, str], templates: _Templates, path: _Path, outer: tuple[int, ...] = ()
+        self, node: _Node, inputs: Mapping[str, str], templates: _Templates, path: _Path, outer: tuple[int, ...] = ()
     ) -> Iterator[tuple[_Path, str]]:
         """Check what a call gives to one of our steps, or follow it."""
         if ref := node.get("templateRef"):
@@ -103,11 +108,11 @@ class _Chains:
         target = node.get("inline") or templates.get((ref or node).get("template"))
         if not target or _PARAMETER.search(node.get(_WHEN) or ""):  # whether it runs may hang on the same values
             return
-        arguments = {name: launchers.filled(value, given) for name, value in call_inputs.given(node).items()}
+        arguments = {name: launchers.filled(value, inputs) for name, value in call_inputs.arguments_of(node).items()}
         for values in loops.rounds(node, arguments):
             if launchers.component(launchers.inner(target, values, templates)[0]):
-                found = call_inputs.problems(target, values, templates, "", complete=self._complete)
-                yield from ((path, each) for each in found)
+                sentences = call_inputs.problems(target, values, templates, "", complete=self._complete)
+                yield from ((path, sentence) for sentence in sentences)
             else:
                 passed = {name: _ANY.sub(UNKNOWN, value) for name, value in values.items()}
                 within = {**launchers.defaults(target), **passed}

@@ -21,8 +21,8 @@ _FIELDS: list[tuple[str, int, int, list[str]]] = [
 
 def cron_problem(schedule: str) -> str:
     """Return what is wrong with a schedule, as a phrase that follows it; empty = nothing."""
-    if (zone := _ZONE.match(schedule)) and (wrong := zone_problem(zone[1])):
-        return f"names a time zone that {wrong}"
+    if (zone := _ZONE.match(schedule)) and (problem := zone_problem(zone[1])):
+        return f"names a time zone that {problem}"
     text = _ZONE.sub("", schedule, count=1)
     if text.startswith("@"):
         known = text in _WORDS or _EVERY.fullmatch(text)

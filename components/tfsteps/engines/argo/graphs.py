@@ -36,11 +36,11 @@ class Call(msgspec.Struct, frozen=True):
 def calls(template: _Node) -> list[Call]:
     """Return the tasks or steps of a template."""
     if template.get("dag") is None:
-        found: list[Call] = []
+        result: list[Call] = []
         for group in template["steps"]:
-            before = frozenset(call.name for call in found)
-            found += [Call(each, before) for each in group or []]
-        return found
+            before = frozenset(call.name for call in result)
+            result += [Call(node, before) for node in group or []]
+        return result
     tasks = template["dag"].get("tasks") or []
     direct = {task["name"]: [other for other, _ in _depends(task)] for task in tasks}
     return [Call(task, frozenset(_closure(task["name"], direct))) for task in tasks]
@@ -55,7 +55,7 @@ def problems(template: _Node) -> Iterator[str]:
 
 def loops(call: _Node) -> list[str]:
     """Return the names of the loops that a task or step has; more than one is a mistake."""
-    return [each for each in LOOPS if call.get(each) is not None]
+    return [loop for loop in LOOPS if call.get(loop) is not None]
 
 
 def _dag(dag: _Node) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _dag(dag: _Node) -> Iterator[str]:
     ordered = bool({"depends", "dependencies"} & fields)
     for call in calls({"dag": dag}):
         for other, result in _depends(call.node):
-            yield from (f"{call.name}: {each}" for each in _dependency(other, result, tasks))
+            yield from (f"{call.name}: {sentence}" for sentence in _dependency(other, result, tasks))
         if call.name in call.before:
             yield f"{call.name}: it depends on itself"
         if ordered and call.name[:1].isdigit():
@@ -80,7 +80,9 @@ def _dag(dag: _Node) -> Iterator[str]:
 
 def _depends(task: _Node) -> list[tuple[str, str]]:
     """Return the tasks that a task depends on, and their results that it names; empty = it names none."""
-    return _DEPENDS.findall(task.get("depends") or "") or [(each, "") for each in task.get("dependencies") or []]
+    return _DEPENDS.findall(task.get("depends") or "") or [
+        (dependency, "") for dependency in task.get("dependencies") or []
+    ]
 
 
 def _dependency(other: str, result: str, tasks: Mapping[str, _Node]) -> Iterator[str]:
@@ -93,10 +95,10 @@ def _dependency(other: str, result: str, tasks: Mapping[str, _Node]) -> Iterator
 
 
 def _closure(name: str, direct: Mapping[str, list[str]]) -> set[str]:
-    found: set[str] = set()
-    left = list(direct[name])
-    while left:
-        if (each := left.pop()) not in found:
-            found.add(each)
-            left += direct.get(each, [])
-    return found
+    closure: set[str] = set()
+    pending = list(direct[name])
+    while pending:
+        if (dependency := pending.pop()) not in closure:
+            closure.add(dependency)
+            pending += direct.get(dependency, [])
+    return closure

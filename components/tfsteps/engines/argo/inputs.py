@@ -29,7 +29,7 @@ AUTO = "auto"
 
 _Values = Mapping[str, Any]
 _RUN_JOBS = ("train", "launch")
-_PLACES: Mapping[Path, str] = {
+_JOB_FIELDS: Mapping[Path, str] = {
     **{(name,): name for name in ("name", "image", "command", "args", "restart", "backoff_limit", "env", "deadlines")},
     **{("resources", name): name for name in ("cpu", "memory", "gpu")},
     **{("roles", name, "replicas"): name for name in ("chief", "ps", "evaluator")},
@@ -47,25 +47,29 @@ def problems(interface: Interface, texts: Mapping[str, str]) -> list[Problem]:
         interface: The step. Of one that is not ours only names, types and what is missing are checked.
         texts: The inputs by name, as Argo carries them. Empty text counts as left out.
     """
-    names = [each.name for each in interface.inputs]
-    found = [unknown(interface, name) for name in texts if name not in names]
+    names = [declared.name for declared in interface.inputs]
+    result = [unknown(interface, name) for name in texts if name not in names]
     values: dict[str, Any] = {}
     for declared in interface.inputs:
         text = texts.get(declared.name, "")
         if not text:
-            found += [_missing(declared)] if declared.required else []
+            result += [_missing(declared)] if declared.required else []
             continue
         try:
             values[declared.name] = _value(declared, text)
         except BadValueError as error:
-            found.append(error.problem)
+            result.append(error.problem)
             values[declared.name] = UNKNOWN
-    return [*found, *_ours(interface.name, values)] if interfaces().get(interface.name) == interface else found
+    return (
+        [*result, *_component_problems(interface.name, values)]
+        if interfaces().get(interface.name) == interface
+        else result
+    )
 
 
 def unknown(interface: Interface, name: str) -> Problem:
     """Return the problem of an input that a step has not."""
-    names = [each.name for each in interface.inputs]
+    names = [declared.name for declared in interface.inputs]
     guess = nearest(name, names)
     fix = f"Write `{guess}`" if guess else "Correct or remove it"
     wrong = f"is not an input of {interface.name}; Argo drops it without a message"
@@ -86,7 +90,7 @@ def _value(declared: Input, text: str) -> Any:
     return declared.decode(text)
 
 
-def _ours(name: str, values: _Values) -> Iterator[Problem]:
+def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
     for field, allowed in {**_CHOICES, "system": [AUTO, *registry.available()]}.items():
         value = values.get(field)
         if value is not None and REFERENCE not in value and value not in allowed:
@@ -94,10 +98,10 @@ def _ours(name: str, values: _Values) -> Iterator[Problem]:
             fix = f"Write `{guess}`" if guess else "Correct or remove it"
             yield Problem(path=(field,), value=shown(value), wrong="is unknown", allowed=", ".join(allowed), fix=fix)
     run_id = values.get("run_id", UNKNOWN)
-    if REFERENCE not in run_id and (wrong := name_problem(run_id)):
-        yield Problem(path=("run_id",), value=shown(run_id), wrong=wrong, fix="Correct or remove it")
+    if REFERENCE not in run_id and (reason := name_problem(run_id)):
+        yield Problem(path=("run_id",), value=shown(run_id), wrong=reason, fix="Correct or remove it")
     if name in _RUN_JOBS:
-        yield from (_placed(each, values) for each in _job(values))
+        yield from (_at_input(problem, values) for problem in _job(values))
 
 
 # --- the job
@@ -107,18 +111,20 @@ def _job(values: _Values) -> Iterator[Problem]:
     plain = plain_job(values)
     unclear = list(_references(plain, ()))
     if values.get("spec") == UNKNOWN:  # anything that is missing here may stand there
-        wrong = decode(Document(plain), TrainingJob)[1]
-        yield from (each for each in wrong if _stands(each.path, plain) and not _touches(each.path, unclear))
+        problems = decode(Document(plain), TrainingJob)[1]
+        yield from (
+            problem for problem in problems if _exists(problem.path, plain) and not _overlaps(problem.path, unclear)
+        )
         return
     try:
         job = spec.from_plain(plain, options=registry.options())
     except SpecError as error:
-        yield from (each for each in error.problems if not _touches(each.path, unclear))
+        yield from (problem for problem in error.problems if not _overlaps(problem.path, unclear))
         return
     system = values.get("system") or AUTO
     if not unclear and system == AUTO:  # whichever it is, it is one of these
         first, *rest = (registry.get(name).problems(job) for name in registry.on_kubernetes())
-        yield from (each for each in first if all(each in others for others in rest))
+        yield from (problem for problem in first if all(problem in others for others in rest))
     elif not unclear and system in registry.available():
         yield from registry.get(system).problems(job)
 
@@ -138,12 +144,12 @@ def _references(value: Any, path: Path) -> Iterator[Path]:
                 yield from _references(item, (*path, i))
 
 
-def _touches(path: Path, others: Sequence[Path]) -> bool:
+def _overlaps(path: Path, others: Sequence[Path]) -> bool:
     """Tell whether a path is, holds or belongs to one of the others."""
     return any(path[: len(other)] == other[: len(path)] for other in others)
 
 
-def _stands(path: Path, plain: Any) -> bool:
+def _exists(path: Path, plain: Any) -> bool:
     """Tell whether a path leads to a value."""
     for part in path:
         match plain:
@@ -156,13 +162,13 @@ def _stands(path: Path, plain: Any) -> bool:
     return True
 
 
-def _placed(problem: Problem, values: _Values) -> Problem:
+def _at_input(problem: Problem, values: _Values) -> Problem:
     """Return a problem of the job at the input in which its value was written."""
     if problem.path == ("roles",) and not problem.value and "spec" not in values:
         return msgspec.structs.replace(problem, fix="Set `workers`, `chief` or both")
-    for place, name in _PLACES.items():
-        rest = problem.path[len(place) :]
-        if problem.path[: len(place)] == place and name in values and _stands(rest[:1], values[name]):
+    for field_path, name in _JOB_FIELDS.items():
+        rest = problem.path[len(field_path) :]
+        if problem.path[: len(field_path)] == field_path and name in values and _exists(rest[:1], values[name]):
             return msgspec.structs.replace(problem, path=(name, *rest))
-    in_spec = _stands(problem.path, values.get("spec", {}))
+    in_spec = _exists(problem.path, values.get("spec", {}))
     return msgspec.structs.replace(problem, path=("spec", *problem.path)) if in_spec else problem

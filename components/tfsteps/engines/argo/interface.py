@@ -28,7 +28,7 @@ _TYPES: Mapping[Kind, type] = {
     "LIST": list,
     "STRUCT": dict,
 }
-_WORDS: Mapping[Kind, str] = {
+_TYPE_NAMES: Mapping[Kind, str] = {
     "STRING": "text",
     "NUMBER_INTEGER": "a whole number",
     "NUMBER_DOUBLE": "a number",
@@ -106,7 +106,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             path=(self.name,),
             value=shown(value),
             wrong="is not of its type",
-            allowed=_WORDS[self.type],
+            allowed=_TYPE_NAMES[self.type],
             fix="Correct or remove it",
         )
 
@@ -156,4 +156,4 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def interfaces() -> Mapping[str, Interface]:
     """Return all components by name."""
-    return {each.name: each for each in msgspec.json.decode(FILE.read_bytes(), type=list[Interface])}
+    return {interface.name: interface for interface in msgspec.json.decode(FILE.read_bytes(), type=list[Interface])}

@@ -33,7 +33,7 @@ def shipped() -> _Node:
     Its templates name the artifacts `logs` and `report`, too: they are there where somebody made it with
     `artifacts=True`.
     """
-    templates = {each.name.replace("_", "-"): _template(each) for each in interfaces().values()}
+    templates = {interface.name.replace("_", "-"): _template(interface) for interface in interfaces().values()}
     # The template of the exit hook only calls the other one: to a lint it is the same, without outputs.
     handler = {key: value for key, value in templates["cleanup"].items() if key != "outputs"}
     named = {**templates, "cleanup-on-exit": handler}
@@ -41,14 +41,14 @@ def shipped() -> _Node:
 
 
 def _template(interface: Interface) -> dict[str, Any]:
-    args = [f"{each.name}={{{{inputs.parameters.{each.name}}}}}" for each in interface.inputs]
+    args = [f"{declared.name}={{{{inputs.parameters.{declared.name}}}}}" for declared in interface.inputs]
     inputs = [
-        {"name": each.name} if each.required else {"name": each.name, "default": text(each.default)}
-        for each in interface.inputs
+        {"name": declared.name} if declared.required else {"name": declared.name, "default": text(declared.default)}
+        for declared in interface.inputs
     ]
     outputs = {
-        "parameters": [{"name": each.name} for each in interface.outputs if not each.artifact],
-        "artifacts": [{"name": each.name} for each in interface.outputs if each.artifact],
+        "parameters": [{"name": output.name} for output in interface.outputs if not output.artifact],
+        "artifacts": [{"name": output.name} for output in interface.outputs if output.artifact],
     }
     command = ["python", "-m", f"tfsteps.steps.{interface.name}.launcher"]
     container = {"command": command, "args": [ARGUMENT, interface.name, *args]}
@@ -92,7 +92,7 @@ def problems(template: _Node, where: str, spec: _Node) -> Iterator[str]:
         )
     yield from _retries(whole.get("retryStrategy") or spec.get("retryStrategy"), where)
     env = [*((defaults.get("container") or {}).get("env") or []), *(template["container"].get("env") or [])]
-    if NODE_NAME not in [each["name"] for each in env]:
+    if NODE_NAME not in [variable["name"] for variable in env]:
         yield (
             f"{where}.container.env: without the variable {NODE_NAME} two steps of a run take each other's job for "
             "their own; copy it from the template that tfsteps ships"
@@ -111,9 +111,9 @@ def _retries(strategy: _Node | None, where: str) -> Iterator[str]:
         return
     policy = strategy.get("retryPolicy") or (_ALWAYS if strategy.get("expression") else "")
     if policy != _ALWAYS:
-        stands = shown(policy) if policy else "OnFailure, Argo's default,"
+        current = shown(policy) if policy else "OnFailure, Argo's default,"
         yield (
-            f"{where}.retryStrategy.retryPolicy: {stands} misses lost pods: by timing one comes as exit code 13, as "
+            f"{where}.retryStrategy.retryPolicy: {current} misses lost pods: by timing one comes as exit code 13, as "
             f"Error or as the same pod again, and only {_ALWAYS} covers all. Allowed: {_ALWAYS}. Write "
             f"`retryPolicy: {_ALWAYS}`, and an `expression` that leaves out what must not be tried again"
         )
@@ -124,7 +124,7 @@ def _arguments(template: _Node, where: str) -> Iterator[str]:
     if not interface:
         yield f"{where}.container.args: they must begin with {ARGUMENT} and one of {', '.join(interfaces())}"
         return
-    known = [each.name for each in interface.inputs]
+    known = [declared.name for declared in interface.inputs]
     for word in template["container"]["args"][2:]:
         if word.partition("=")[0] not in known or "=" not in word:
             allowed = ", ".join(known)
@@ -144,19 +144,22 @@ def inner(
 
     So the template `cleanup-on-exit` is the `cleanup` in it.
     """
-    given = {**defaults(template), **arguments}
+    values = {**defaults(template), **arguments}
     steps = [step for group in template.get("steps") or [] for step in group or []]
     target = templates.get(steps[0].get("template")) if len(steps) == 1 else None
     if not target or target.get("steps") is not None:
-        return template, given
+        return template, values
     passed = (steps[0].get("arguments") or {}).get("parameters") or []
-    return target, {**defaults(target), **{each["name"]: filled(value_of(each), given) for each in passed}}
+    return target, {
+        **defaults(target),
+        **{parameter["name"]: filled(value_of(parameter), values) for parameter in passed},
+    }
 
 
 def inputs(template: _Node, arguments: Mapping[str, str]) -> dict[str, str]:
     """Return the inputs of the step in a launcher's template, as far as it has them, when it is called so."""
     interface = component(template)
-    known = [each.name for each in interface.inputs] if interface else []
+    known = [declared.name for declared in interface.inputs] if interface else []
     pairs = (word.partition("=") for word in template["container"]["args"][2:])
     return {name: filled(value, arguments) for name, equals, value in pairs if equals and name in known}
 
@@ -164,7 +167,11 @@ def inputs(template: _Node, arguments: Mapping[str, str]) -> dict[str, str]:
 def defaults(template: _Node) -> dict[str, str]:
     """Return the inputs of a template that is called without arguments; those without a default are left out."""
     declared = (template.get("inputs") or {}).get("parameters") or []
-    return {each["name"]: value_of(each) for each in declared if {"value", "valueFrom", "default"} & each.keys()}
+    return {
+        parameter["name"]: value_of(parameter)
+        for parameter in declared
+        if {"value", "valueFrom", "default"} & parameter.keys()
+    }
 
 
 def value_of(parameter: _Node) -> str:

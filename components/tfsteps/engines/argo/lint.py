@@ -31,11 +31,11 @@ def problems(compiled: str) -> list[str]:
     Raises:
         yaml.YAMLError: It is neither.
     """
-    manifests = [each for each in documents(compiled) if _is_argos(each)]
+    manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest)]
     if not manifests:
         return [f"there is no manifest with apiVersion: {API}v1alpha1 in it"]
     others = _others(manifests)
-    return [f"{_name(manifest)}: {each}" for manifest in manifests for each in _manifest(manifest, others)]
+    return [f"{_name(manifest)}: {sentence}" for manifest in manifests for sentence in _manifest(manifest, others)]
 
 
 def warnings(compiled: str) -> list[str]:
@@ -47,9 +47,13 @@ def warnings(compiled: str) -> list[str]:
     Raises:
         yaml.YAMLError: It is neither YAML nor JSON.
     """
-    manifests = [each for each in documents(compiled) if _is_argos(each) and _is_shaped(each)]
+    manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest) and _is_shaped(manifest)]
     others = _others(manifests)
-    return [f"{_name(each)}: {said}" for each in manifests for said in _workflow(each, others).warnings()]
+    return [
+        f"{_name(manifest)}: {sentence}"
+        for manifest in manifests
+        for sentence in _workflow(manifest, others).warnings()
+    ]
 
 
 def _is_shaped(manifest: _Node) -> bool:
@@ -58,8 +62,8 @@ def _is_shaped(manifest: _Node) -> bool:
 
 def _others(manifests: list[Any]) -> dict[str, _Node]:
     """Return the specs of the templates of Workflows that are known, by name: ours, and those beside a Workflow."""
-    templates = [each for each in manifests if "Template" in str(each.get("kind")) and _is_shaped(each)]
-    named = {each["metadata"].get("name", ""): each["spec"] for each in templates}
+    templates = [manifest for manifest in manifests if "Template" in str(manifest.get("kind")) and _is_shaped(manifest)]
+    named = {template["metadata"].get("name", ""): template["spec"] for template in templates}
     return {launchers.NAME: launchers.shipped(), **named}
 
 
@@ -85,9 +89,9 @@ def _manifest(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
     if kind not in kinds():
         yield f"kind: {shown(kind)} is not one of {', '.join(kinds())}"
         return
-    wrong = list(violations(manifest))
-    yield from wrong
-    if wrong:  # what follows counts on the types
+    type_problems = list(violations(manifest))
+    yield from type_problems
+    if type_problems:  # what follows counts on the types
         return
     spec = manifest["spec"]
     yield from _metadata(kind, manifest["metadata"])
@@ -114,10 +118,10 @@ def _schedules(spec: _Node) -> Iterator[str]:
     if not schedules:
         yield "spec.schedules: it is missing"
     for i, schedule in enumerate(schedules):
-        if wrong := cron_problem(schedule):
-            yield f"spec.schedules[{i}]: {shown(schedule)} {wrong}"
-    if wrong := zone_problem(spec.get("timezone") or ""):
-        yield f"spec.timezone: {shown(spec['timezone'])} {wrong}"
+        if problem := cron_problem(schedule):
+            yield f"spec.schedules[{i}]: {shown(schedule)} {problem}"
+    if problem := zone_problem(spec.get("timezone") or ""):
+        yield f"spec.timezone: {shown(spec['timezone'])} {problem}"
     yield from _choices({key: value for key, value in spec.items() if key != "workflowSpec"}, "spec")
 
 

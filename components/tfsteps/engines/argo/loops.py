@@ -27,7 +27,7 @@ def items(call: _Node) -> list[Any]:
     listed = call.get("withItems")
     if listed is None:
         listed = _decoded(call.get("withParam") or "")
-    return [each for each in listed if REFERENCE not in text(each)] if isinstance(listed, list) else []
+    return [item for item in listed if REFERENCE not in text(item)] if isinstance(listed, list) else []
 
 
 def missing(name: str, call: _Node) -> str:
@@ -51,10 +51,10 @@ def rounds(call: _Node, arguments: Mapping[str, str]) -> Iterator[dict[str, str]
     """Yield the arguments of each round of a loop over constants, each once; without one, the arguments themselves."""
     seen: list[Mapping[str, str]] = []
     for item in items(call) or [None]:
-        given = {name: value if item is None else _with(item, value) for name, value in arguments.items()}
-        if given not in seen:
-            seen.append(given)
-            yield given
+        values = {name: value if item is None else _with(item, value) for name, value in arguments.items()}
+        if values not in seen:
+            seen.append(values)
+            yield values
 
 
 def _with(item: Any, value: str) -> str:

@@ -24,17 +24,17 @@ def workflow_template(
         **settings: What `using` of a step takes, for all of them.
     """
     kind = ClusterWorkflowTemplate if cluster else WorkflowTemplate
-    steps = {each: argo_step(each).using(**settings) for each in interfaces()}
-    made = kind(
+    steps = {component: argo_step(component).using(**settings) for component in interfaces()}
+    template = kind(
         name=name,
         entrypoint=str(steps[ENTRYPOINT].template.name),
         service_account_name=service_account_name,
         labels={"app.kubernetes.io/part-of": "tfsteps"},
-        arguments=[_argument(each) for each in steps[ENTRYPOINT].template._build_inputs().parameters],  # noqa: SLF001
+        arguments=[_argument(parameter) for parameter in steps[ENTRYPOINT].template._build_inputs().parameters],  # noqa: SLF001
         templates=[step.template for step in steps.values()],
     )
-    steps["cleanup"].on_exit(made, scope="run")
-    return made
+    steps["cleanup"].on_exit(template, scope="run")
+    return template
 
 
 def _argument(declared: ModelParameter) -> Parameter:

@@ -42,7 +42,7 @@ class WorkflowContext:
         self._api, self._namespace = api, pod["metadata"]["namespace"]
         name, uid = owner["name"], owner["uid"]
         self._selector: dict[str, Any] = {"fieldSelector": f"metadata.name={name}"}
-        Watch(api, WORKFLOWS, self._namespace, self._saw, sought=(name, uid), **self._selector)
+        Watch(api, WORKFLOWS, self._namespace, self._on_event, sought=(name, uid), **self._selector)
 
     def cleans_up_after(self, step: str, *, detached: bool) -> bool:
         """Tell whether a finalizer cleans up the jobs of another step of its Workflow.
@@ -82,7 +82,7 @@ class WorkflowContext:
             return []
         return items or []
 
-    def _saw(self, seen: Seen) -> None:
+    def _on_event(self, seen: Seen) -> None:
         """Take note of the Workflow's state; the watch has confirmed an absence before it reports it."""
         uid = self.owner["uid"]
         match seen:
@@ -90,18 +90,18 @@ class WorkflowContext:
                 workflow = next((item for item in items if item["metadata"]["uid"] == uid), None)
                 self.terminating = True
                 if workflow is not None:
-                    self._look_at(workflow)
+                    self._update(workflow)
             case Changed(item={"metadata": {"uid": changed}} as item) if changed == uid:
-                self._look_at(item)
+                self._update(item)
             case Deleted(item={"metadata": {"uid": deleted}}) if deleted == uid:
                 self.terminating = True
             case Refused(error=error, status=0):
                 self.failure = error
             case Refused(error=error):
-                words = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
-                self.warnings.append(words)
+                warning = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
+                self.warnings.append(warning)
 
-    def _look_at(self, workflow: Mapping[str, Any]) -> None:
+    def _update(self, workflow: Mapping[str, Any]) -> None:
         """Take note of whether it is ending, and, until this pod's node has left Pending, of what follows the pod."""
         self.terminating = terminating(workflow)
         if not self._has_started:

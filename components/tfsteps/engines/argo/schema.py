@@ -50,7 +50,7 @@ def _value(value: Any, kind: str, path: Path) -> Iterator[str]:
         case _, dict() if kind in _types():
             yield from _object(value, _types()[kind], path)
         case _ if not _is_plain(value, kind):
-            yield f"{dotted(path)}: {shown(value)} is not {_words(kind)}"
+            yield f"{dotted(path)}: {shown(value)} is not {_type_name(kind)}"
 
 
 def _is_plain(value: Any, kind: str) -> bool:
@@ -63,18 +63,18 @@ def _object(value: Mapping[str, Any], fields: Mapping[str, str], path: Path) -> 
         if kind := fields.get(key) or fields.get(f"{key}!"):
             yield from _value(item, kind, (*path, key))
         else:
-            yield f"{dotted((*path, key))}: Argo knows no such field{_meant(str(key), fields)}"
+            yield f"{dotted((*path, key))}: Argo knows no such field{_suggestion(str(key), fields)}"
     for key in fields:
         if key.endswith("!") and value.get(key[:-1]) is None and path[-1:] != ("templateDefaults",):
             yield f"{dotted((*path, key[:-1]))}: it is missing"
 
 
-def _meant(key: str, fields: Mapping[str, str]) -> str:
+def _suggestion(key: str, fields: Mapping[str, str]) -> str:
     import difflib  # noqa: PLC0415  needed for a problem alone
 
     close = difflib.get_close_matches(key, [field.rstrip("!") for field in fields], n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _words(kind: str) -> str:
+def _type_name(kind: str) -> str:
     return {"[": "a list", "{": "a mapping"}.get(kind[0], f"of type {kind}" if kind in _PLAIN else "a mapping")

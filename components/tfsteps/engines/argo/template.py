@@ -83,30 +83,30 @@ def container(
         grace_period: Seconds from SIGTERM to SIGKILL when the pod is deleted.
         **fields: Any others of Hera's `Container`, laid over ours.
     """
-    files = [each for each in interface.outputs if each.artifact] if artifacts else []
-    ours: dict[str, Any] = {
+    files = [output for output in interface.outputs if output.artifact] if artifacts else []
+    defaults: dict[str, Any] = {
         "command": ["python", "-m", f"tfsteps.steps.{interface.name}.launcher"],
         "args": [
             ARGUMENT,
             interface.name,
-            *(f"{each.name}={{{{inputs.parameters.{each.name}}}}}" for each in interface.inputs),
+            *(f"{declared.name}={{{{inputs.parameters.{declared.name}}}}}" for declared in interface.inputs),
         ],
         "inputs": [
             Parameter(
-                name=each.name,
-                description=_flat(each.description),
-                **({} if each.required else {"default": _default(each.default)}),
+                name=declared.name,
+                description=_flat(declared.description),
+                **({} if declared.required else {"default": _default(declared.default)}),
             )
-            for each in interface.inputs
+            for declared in interface.inputs
         ],
         "outputs": [
-            *(_parameter(each.name) for each in interface.outputs if not each.artifact),
+            *(_parameter(output.name) for output in interface.outputs if not output.artifact),
             *(
-                Artifact(name=each.name, path=str(FOLDER / "artifacts" / each.name), optional=True, archive=_OPEN)
-                for each in files
+                Artifact(name=output.name, path=str(FOLDER / "artifacts" / output.name), optional=True, archive=_OPEN)
+                for output in files
             ),
         ],
-        "env": _environment([each.name for each in files]),
+        "env": _environment([output.name for output in files]),
         "resources": ResourceRequirements(requests=REQUESTS, limits=LIMITS),
         "retry_strategy": RetryStrategy(
             limit=retries, retry_policy="Always", expression=RETRY, backoff=Backoff(duration="5s")
@@ -124,16 +124,16 @@ def container(
         "volumes": [Volume(name="tmp", empty_dir=EmptyDirVolumeSource())],
         "volume_mounts": [VolumeMount(name="tmp", mount_path="/tmp")],  # noqa: S108
     }
-    return Container(name=name or interface.name.replace("_", "-"), image=image, **{**ours, **fields})
+    return Container(name=name or interface.name.replace("_", "-"), image=image, **{**defaults, **fields})
 
 
 def exit_handler(template: Container) -> Steps:
     """Return a template of one step that calls `template`, with the same inputs."""
-    inputs = [Parameter.from_model(each.as_input()) for each in template.inputs]
+    inputs = [Parameter.from_model(declared.as_input()) for declared in template.inputs]
     handler = Steps(name=f"{template.name}-on-exit", inputs=inputs)
     with handler:
-        given = {each.name: f"{{{{inputs.parameters.{each.name}}}}}" for each in inputs}
-        Step(name=str(template.name), template=str(template.name), arguments=given)
+        arguments = {declared.name: f"{{{{inputs.parameters.{declared.name}}}}}" for declared in inputs}
+        Step(name=str(template.name), template=str(template.name), arguments=arguments)
     return handler
 
 

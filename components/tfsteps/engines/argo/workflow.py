@@ -86,10 +86,10 @@ def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     if not (packed := status.get("compressedNodes")):
         return status.get("nodes") or {}
     try:
-        found: dict[str, Mapping[str, Any]] = msgspec.json.decode(gzip.decompress(base64.b64decode(packed)))
+        decoded: dict[str, Mapping[str, Any]] = msgspec.json.decode(gzip.decompress(base64.b64decode(packed)))
     except (binascii.Error, OSError, EOFError, zlib.error, msgspec.DecodeError):
         return {}
-    return found
+    return decoded
 
 
 def has_ended(workflow: Mapping[str, Any], step: str) -> bool:
@@ -99,8 +99,8 @@ def has_ended(workflow: Mapping[str, Any], step: str) -> bool:
         workflow: Its Workflow.
         step: The name of its node, without the number of the try.
     """
-    found = nodes(workflow)
-    return not found or any(node.get("name") == step and node.get("phase") in _ENDED for node in found.values())
+    all_nodes = nodes(workflow)
+    return not all_nodes or any(node.get("name") == step and node.get("phase") in _ENDED for node in all_nodes.values())
 
 
 def is_pending(workflow: Mapping[str, Any], node_id: str) -> bool:
@@ -140,6 +140,6 @@ def _strategies(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Iterato
     for template in [*templates, *(status.get("storedTemplates") or {}).values()]:
         if template.get("name") == name and template.get("retryStrategy"):
             yield template["retryStrategy"]
-    for each in (spec, stored):
-        if strategy := (each.get("templateDefaults") or {}).get("retryStrategy"):
+    for workflow_spec in (spec, stored):
+        if strategy := (workflow_spec.get("templateDefaults") or {}).get("retryStrategy"):
             yield strategy

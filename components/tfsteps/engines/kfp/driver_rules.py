@@ -147,9 +147,9 @@ def _container_settings(call: Call) -> Iterator[str]:
     container = call.container
     settings = {"image": container.get("image", ""), **container.get("resources", {})}
     for name, setting in (*settings.items(), *settings.get("accelerator", {}).items()):
-        found = _PARAMETER.search(setting) if isinstance(setting, str) else None
-        value = call.inputs.get(found[1]) if found else None
-        declared = parameters(call.component).get(found[1], {}).get("parameterType") if found else None
+        match = _PARAMETER.search(setting) if isinstance(setting, str) else None
+        value = call.inputs.get(match[1]) if match else None
+        declared = parameters(call.component).get(match[1], {}).get("parameterType") if match else None
         if value and value.type not in {"", STRING} and declared != STRING:
             effect = "no GPU is requested" if name == "resourceCount" else "the task fails"
             yield (
@@ -191,8 +191,8 @@ def _order(call: Call) -> Iterator[str]:
         yield "a finalizer without a task before it never runs; add .after(...) before ignore_upstream_failure()"
     for name in before:
         others = [key for key, task in call.siblings.items() if is_finalizer(task) and name in predecessors(task)]
-        own = call.name.rpartition("/")[2]
-        if own != max(others, default=own):
+        own_name = call.name.rpartition("/")[2]
+        if own_name != max(others, default=own_name):
             yield (
                 f"{name} has several finalizers ({', '.join(sorted(others))}), and the back end runs only "
                 f"{max(others)}; make them one task, or one inner pipeline"
@@ -209,8 +209,8 @@ def predecessors(task: Node) -> list[str]:
         for key in ("taskOutputParameter", "taskOutputArtifact")
         if isinstance(output := source.get(key), Mapping)
     ]
-    found: dict[str, Any] = dict.fromkeys([*task.get("dependentTasks", []), *producers])
-    return list(found)
+    names: dict[str, Any] = dict.fromkeys([*task.get("dependentTasks", []), *producers])
+    return list(names)
 
 
 def hookless(call: Call, spec: Node) -> Iterator[str]:

@@ -39,7 +39,7 @@ class Artifact(msgspec.Struct, kw_only=True, rename="camel"):
         """Where the step reads or writes it; it need not exist."""
         scheme = {"gs": "gcs"}
         return pathlib.Path(
-            self.custom_path or _MOUNTS.sub(lambda found: f"/{scheme.get(found[1], found[1])}/", self.uri)
+            self.custom_path or _MOUNTS.sub(lambda match: f"/{scheme.get(match[1], match[1])}/", self.uri)
         )
 
 
@@ -89,8 +89,8 @@ class ExecutorInput(msgspec.Struct):
         JSON's one kind of number comes back as kfp.local's floats (`{"a": 1.0}`) or the back end's integers: always
         integers here where the value is whole.
         """
-        given = self.inputs.parameter_values.items()
-        return {name: whole_numbers(value) for name, value in given if value is not None}
+        values = self.inputs.parameter_values.items()
+        return {name: whole_numbers(value) for name, value in values if value is not None}
 
     def artifact(self, name: str) -> Artifact | None:
         """Return an input artifact; None if it was not given."""
@@ -121,8 +121,8 @@ class ExecutorInput(msgspec.Struct):
         that path alone: the same over retries and re-created pods, another one for siblings and loop iterations.
         """
         pipeline, run, task = _place(pathlib.PurePath(self.outputs.output_file).parent.parts)
-        given = environment.get(RUN_ID) or self.inputs.parameter_values.get("run_id")
-        return Identity.checked(run=given or run or new_run_id(), task=task, pipeline=pipeline)
+        configured = environment.get(RUN_ID) or self.inputs.parameter_values.get("run_id")
+        return Identity.checked(run=configured or run or new_run_id(), task=task, pipeline=pipeline)
 
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the task's outputs as a whole: every parameter, and for each output artifact its metadata.
@@ -150,8 +150,8 @@ def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
     if len(folders) >= 4 and _UUID.fullmatch(folders[-1]):
         return folders[-4], folders[-3], folders[-1]
     for depth in range(len(folders) - 2, -1, -1):
-        if found := _LOCAL_RUN.fullmatch(folders[depth]):
-            return found[1], folders[depth], "/".join(folders[depth + 1 :])
+        if match := _LOCAL_RUN.fullmatch(folders[depth]):
+            return match[1], folders[depth], "/".join(folders[depth + 1 :])
     return "", "", folders[-1]
 
 

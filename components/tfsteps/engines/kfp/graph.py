@@ -78,8 +78,8 @@ def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Ca
         ValueError: A graph contains itself.
     """
     inputs = parameters(spec["root"])
-    given = {name: _argument(name, declared, arguments) for name, declared in inputs.items()}
-    yield from _calls(spec, spec["root"], given, ())
+    values = {name: _argument(name, declared, arguments) for name, declared in inputs.items()}
+    yield from _calls(spec, spec["root"], values, ())
 
 
 def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) -> Value:
@@ -93,8 +93,8 @@ def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) ->
 
 def parameters(component: Node) -> Mapping[str, Node]:
     """Return the input parameters that a component declares, by name."""
-    found: Mapping[str, Node] = component.get("inputDefinitions", {}).get("parameters", {})
-    return found
+    declared: Mapping[str, Node] = component.get("inputDefinitions", {}).get("parameters", {})
+    return declared
 
 
 def left_out(declared: Node) -> bool:
@@ -119,7 +119,9 @@ def kind(value: Any) -> str:
             return ""
 
 
-def _calls(spec: Node, graph: Node, given: Mapping[str, Value], outer: tuple[tuple[str, str], ...]) -> Iterator[Call]:
+def _calls(
+    spec: Node, graph: Node, arguments: Mapping[str, Value], outer: tuple[tuple[str, str], ...]
+) -> Iterator[Call]:
     """Yield the tasks of a graph and those within; `outer` has the task and the component of each graph around it."""
     tasks = graph.get("dag", {}).get("tasks", {})
     executors = spec.get("deploymentSpec", {}).get("executors", {})
@@ -129,7 +131,7 @@ def _calls(spec: Node, graph: Node, given: Mapping[str, Value], outer: tuple[tup
             raise ValueError(f"the graph {used} contains itself")
         component = spec.get("components", {}).get(used, {})
         sources = task.get("inputs", {}).get("parameters", {})
-        inputs = {key: _value(source, given, tasks, spec) for key, source in sources.items()}
+        inputs = {key: _value(source, arguments, tasks, spec) for key, source in sources.items()}
         label = component.get("executorLabel", "")
         path = (*outer, (name, used))
         call = Call("/".join(task for task, _ in path), task, component, executors.get(label, {}), label, inputs, tasks)
@@ -137,7 +139,7 @@ def _calls(spec: Node, graph: Node, given: Mapping[str, Value], outer: tuple[tup
         yield from _calls(spec, component, _within(call), path)
 
 
-def _value(source: Node, given: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node) -> Value:
+def _value(source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node) -> Value:
     """Return what a task's input receives."""
     match source:
         case {"runtimeValue": {"constant": str(text)}} if "{{$" in text:
@@ -146,7 +148,7 @@ def _value(source: Node, given: Mapping[str, Value], tasks: Mapping[str, Node], 
             known = UNKNOWN if "{{$" in str(constant) else constant
             return Value(kind(constant), known, origin="a constant")
         case {"componentInputParameter": name}:
-            value = given.get(name, Value())
+            value = inputs.get(name, Value())
             # What an expression selects is JSON of a type that only the run knows.
             return Value(optional=value.optional) if "parameterExpressionSelector" in source else value
         case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": key}}:

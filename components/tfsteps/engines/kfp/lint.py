@@ -30,12 +30,12 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
-    found = []
+    sentences = []
     executors = spec.get("deploymentSpec", {}).get("executors", {})
     for name, component in spec.get("components", {}).items():
         if executor := executors.get(component.get("executorLabel")):
             container, inputs = executor.get("container", {}), component.get("inputDefinitions", {})
-            found += [f"{name}: {sentence}" for sentence in _container(container, inputs.get("parameters", {}))]
+            sentences += [f"{name}: {sentence}" for sentence in _container(container, inputs.get("parameters", {}))]
     for call in calls(spec, arguments):
         rules = (
             _task(call.task, call.container),
@@ -43,8 +43,8 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
             driver_rules.hookless(call, spec),
             step_rules.problems(call),
         )
-        found += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
-    return found + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
+        sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
+    return sentences + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
 
 
 def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
@@ -61,7 +61,9 @@ def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) ->
 
     spec, *_ = documents(compiled)
     rules = (driver_rules.everywhere, step_rules.problems)
-    return [f"task {call.name}: {each}" for call in calls(spec, arguments) for rule in rules for each in rule(call)]
+    return [
+        f"task {call.name}: {sentence}" for call in calls(spec, arguments) for rule in rules for sentence in rule(call)
+    ]
 
 
 def warnings(compiled: str) -> list[str]:
@@ -80,15 +82,15 @@ def warnings(compiled: str) -> list[str]:
     for platform in platforms:
         kubernetes = platform.get("platforms", {}).get("kubernetes", {})
         settings |= kubernetes.get("deploymentSpec", {}).get("executors", {})
-    found = []
+    sentences = []
     for call in calls(spec):
         rules = (
             _cached_finalizer(call.task, call.container),
             driver_rules.warnings(call),
             step_rules.warnings(call, settings.get(call.executor_label, {})),
         )
-        found += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
-    return found
+        sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
+    return sentences
 
 
 # --- containers
@@ -160,8 +162,8 @@ def _is_launcher(container: Node) -> bool:
 def _placeholders(value: Any) -> Iterator[str]:
     """Find the placeholders of a pipeline where they are not replaced: anywhere but as the whole of a task's input."""
     match value:
-        case str() if found := _PLACEHOLDER.search(value):
-            yield f"{found[0]} in {value!r} is not replaced; give it to the task as an input of its own"
+        case str() if match := _PLACEHOLDER.search(value):
+            yield f"{match[0]} in {value!r} is not replaced; give it to the task as an input of its own"
         case Mapping():
             for item in value.values():
                 yield from _placeholders(item)

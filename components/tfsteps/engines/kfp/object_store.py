@@ -51,9 +51,9 @@ def upload(uploads: Sequence[Upload]) -> tuple[list[str], str]:
     until = time.monotonic() + SECONDS
     try:
         store = _open(uploads[0].uri)
-        for each in uploads:
-            _put(store, each, until)
-            done.append(each.uri)
+        for artifact in uploads:
+            _put(store, artifact, until)
+            done.append(artifact.uri)
     except ImportError:
         return done, "the package obstore is not installed; `pip install 'tfsteps[store]'` has it"
     except Exception as error:  # noqa: BLE001  whatever it is, the step must end as its job did
@@ -67,8 +67,10 @@ def _open(uri: str) -> Any:
 
     api = Api(access.find(), patience=0, read_seconds=_REQUEST_SECONDS)
     scheme, bucket, _ = split(uri)
-    own = next((f"{host}:{port}" for host, port in _OWN_ENDPOINTS if _resolves(host)), "") if scheme == "minio" else ""
-    how = settings(uri, _data(api, _CONFIG_MAPS, CONFIG_MAP), own)
+    endpoint = (
+        next((f"{host}:{port}" for host, port in _OWN_ENDPOINTS if _resolves(host)), "") if scheme == "minio" else ""
+    )
+    how = settings(uri, _data(api, _CONFIG_MAPS, CONFIG_MAP), endpoint)
     limit = dt.timedelta(seconds=_REQUEST_SECONDS)
     return from_url(
         f"{'gs' if scheme == 'gs' else 's3'}://{bucket}",

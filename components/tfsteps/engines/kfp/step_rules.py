@@ -60,8 +60,8 @@ def problems(call: Call) -> Iterator[str]:
         yield from map(str, _certain(known, unknown, _of_job))
     if step == "evaluate_gate" and known.get("metric") == "":
         yield "metric: is empty. Name the metric to judge."
-    given = call.task.get("inputs", {})
-    if step == "evaluate_gate" and not _METRICS & {*given.get("parameters", {}), *given.get("artifacts", {})}:
+    inputs = call.task.get("inputs", {})
+    if step == "evaluate_gate" and not _METRICS & {*inputs.get("parameters", {}), *inputs.get("artifacts", {})}:
         yield "metrics: are missing. Connect `metrics`, `artifact` or `job` with what a train or wait step wrote."
 
 

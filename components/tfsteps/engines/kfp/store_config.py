@@ -142,8 +142,8 @@ def _provider(scheme: str, text: str) -> _Provider:
 def _merged(default: Settings, override: _Override) -> Settings:
     """Return the default with what the override sets; its credentials count even where it has none."""
     changes = {name: getattr(override, name) for name in Settings.__struct_fields__}
-    given = {name: value for name, value in changes.items() if value not in (None, "")}
-    return msgspec.structs.replace(default, **{**given, "credentials": override.credentials})
+    overrides = {name: value for name, value in changes.items() if value not in (None, "")}
+    return msgspec.structs.replace(default, **{**overrides, "credentials": override.credentials})
 
 
 def _lower(value: Any) -> Any:

@@ -22,32 +22,32 @@ def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
         SpecError: A volume or variable whose source a job description has no word for.
     """
     config = config or {}
-    found = {
+    fields = {
         "resources": _resources(config.get("resources") or {}),
         "node_selector": config.get("nodeSelector") or {},
-        "tolerations": [_toleration(each) for each in config.get("tolerations") or []],
+        "tolerations": [_toleration(toleration) for toleration in config.get("tolerations") or []],
         "env": dict(_env(config.get("env") or [])),
         "volumes": list(_volumes(config)),
         "pod": {"spec": {"affinity": config["affinity"]}} if config.get("affinity") else {},
     }
-    return {field: value for field, value in found.items() if value}
+    return {field: value for field, value in fields.items() if value}
 
 
-def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
+def _resources(resources: Mapping[str, Any]) -> dict[str, Any]:
     """Return requests with the limits beside them; a limit alone is a request too, as Kubernetes has it."""
-    limits, requests = given.get("limits") or {}, given.get("requests") or {}
-    found: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
-    found["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    result: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
+    result["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
     extended = {name: int(count) for name, count in {**requests, **limits}.items() if "/" in name}
     resource = _GPU if _GPU in extended else next(iter(extended), "")  # what the author calls an accelerator
-    found["gpu"] = extended.get(resource, 0)
-    found["gpu_resource"] = resource if found["gpu"] and resource != _GPU else ""
-    return {name: value for name, value in found.items() if value}
+    result["gpu"] = extended.get(resource, 0)
+    result["gpu_resource"] = resource if result["gpu"] and resource != _GPU else ""
+    return {name: value for name, value in result.items() if value}
 
 
-def _toleration(given: Mapping[str, Any]) -> dict[str, Any]:
+def _toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
     names = {"key": "key", "operator": "operator", "value": "value", "effect": "effect", "tolerationSeconds": "seconds"}
-    return {ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) not in (None, "")}
+    return {target: toleration[source] for source, target in names.items() if toleration.get(source) not in (None, "")}
 
 
 def _env(variables: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
@@ -78,12 +78,12 @@ def _volumes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         source = sources[mount["name"]]
         if "secret" in source and mount in launchers:
             continue
-        found: dict[str, Any] = {"mount": mount["mountPath"], **_source(source)}
+        entry: dict[str, Any] = {"mount": mount["mountPath"], **_source(source)}
         if mount.get("subPath"):
-            found["sub_path"] = mount["subPath"]
+            entry["sub_path"] = mount["subPath"]
         if mount.get("readOnly"):
-            found["read_only"] = True
-        yield found
+            entry["read_only"] = True
+        yield entry
 
 
 def _launchers(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -92,13 +92,13 @@ def run(
     """
     check(pipeline, images)
     run_id = run_id or new_run_id()
-    if wrong := name_problem(run_id):
-        raise PipelineError(f"run id {run_id!r} {wrong}", ExitCode.USAGE)
+    if problem := name_problem(run_id):
+        raise PipelineError(f"run id {run_id!r} {problem}", ExitCode.USAGE)
     say = say or Printer().say
     with _jobs(run_id, say), PipelineLock() as lifeline, Guard() as guard:
-        ours = {**(env or {}), **lifeline.env, RUN_ID: run_id}
+        variables = {**(env or {}), **lifeline.env, RUN_ID: run_id}
         start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard)
-        steps = _Steps(ours, start, observer, say)
+        steps = _Steps(variables, start, observer, say)
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
@@ -114,9 +114,9 @@ def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        left = [attempt for attempt in _alive(run_id) if attempt.folder not in others]
+        remaining = [attempt for attempt in _alive(run_id) if attempt.folder not in others]
         try:
-            finalizer.until_ended(left)
+            finalizer.until_ended(remaining)
         except LaunchError as error:
             say(f"warning: {error}")
 
@@ -210,8 +210,10 @@ class _Steps:
             case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # it waits for another task's
                 identity = Identity(run=run, task=name, attempt=attempt)
             case _:
-                own = task.identity(self._env)
-                identity = msgspec.structs.replace(own, attempt=store.next_attempt(own.run, own.task))
+                first_attempt = task.identity(self._env)
+                identity = msgspec.structs.replace(
+                    first_attempt, attempt=store.next_attempt(first_attempt.run, first_attempt.task)
+                )
         return Follower(Attempt.of(identity), self._observer, self._say)
 
 

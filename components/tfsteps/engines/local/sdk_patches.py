@@ -91,9 +91,9 @@ def _channel_value(channel: str, store: Any) -> Any:
 def _loop_iteration(loop: Any, item: Any, name: str) -> Any:
     """Do what kfp.local does, but leave alone what a loop is given of other tasks: it puts the item there too."""
     iteration = _iteration(loop, item, name)
-    for given, source in loop.inputs.parameters.items():
-        if source.HasField("task_output_parameter") and given != loop.parameter_iterator.item_input:
-            iteration.inputs.parameters[given].CopyFrom(source)
+    for parameter, source in loop.inputs.parameters.items():
+        if source.HasField("task_output_parameter") and parameter != loop.parameter_iterator.item_input:
+            iteration.inputs.parameters[parameter].CopyFrom(source)
     return iteration
 
 
