@@ -78,14 +78,16 @@ class Compiled(msgspec.Struct, frozen=True):
         try:
             return authoring(engine or self.engine).problems(self.text if text is None else text)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            return [f"is not shaped as a compiler writes it ({type(error).__name__}: {error}); compile it again"]
+            return [
+                f"does not have the shape of a compiled pipeline ({type(error).__name__}: {error}); compile it again"
+            ]
 
     def warnings(self, engine: Engine | None = None) -> list[str]:
         """Return a sentence for everything that may be meant, or fails on some versions of its engine only."""
         try:
             return authoring(engine or self.engine).warnings(self.text)
         except (AttributeError, KeyError, TypeError, ValueError):
-            return []  # `problems` says that it is not shaped as a compiler writes it
+            return []  # `problems` says that it does not have the shape of a compiled pipeline
 
     def missing_arguments(self) -> list[str]:
         """Return a sentence for each argument that has to be given at submission."""

@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 30.0  # the next pass tries again
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Remove what is due until SIGTERM comes, or once; return the exit code. None = the process's own arguments."""
+    """Delete what is due, until SIGTERM or once; return the exit code. None = the process's own arguments."""
     options = _arguments().parse_args(argv)
     say = Printer().say
     try:
@@ -82,18 +82,20 @@ def _hai(api: Api) -> Client | None:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tfsteps.janitor",
-        description="Removes jobs that nobody will come back for, and those that were kept long enough.",
+        description="Deletes abandoned jobs, and jobs whose retention time has passed.",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-n", "--namespace", metavar="NS", default="", help="where to look; default: this pod's own")
-    where.add_argument("-A", "--all-namespaces", action="store_true", help="look everywhere")
+    where.add_argument(
+        "-n", "--namespace", metavar="NS", default="", help="namespace of the jobs; default: this pod's own"
+    )
+    where.add_argument("-A", "--all-namespaces", action="store_true", help="jobs of all namespaces")
     when = parser.add_mutually_exclusive_group()
     when.add_argument(
         "--period", type=_period, default=60.0, metavar="TIME", help="pause between passes, 1s to 1d; default: 60s"
     )
-    when.add_argument("--once", action="store_true", help="make one pass, and end")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    parser.add_argument("--context", default="", help="of the kubeconfig; default: this pod's cluster")
+    when.add_argument("--once", action="store_true", help="make one pass and exit")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
+    parser.add_argument("--context", default="", help="context of the kubeconfig; default: this pod's cluster")
     return parser
 
 

@@ -195,8 +195,8 @@ BROKEN = {
     "metadata: {name: a}\nspec: {}\n": "kind",
     "kind: Workflow\nmetadata: {name: a}\n": "spec",
     "kind: Workflow\nmetadata: a\nspec: {arguments: [], entrypoint: b, templates: []}\n": "a",
-    "pipelineInfo: {name: a}\n": "not shaped as a compiler writes it (KeyError: 'root')",
-    "pipelineInfo: a\nroot: b\n": "not shaped as a compiler writes it",
+    "pipelineInfo: {name: a}\n": "does not have the shape of a compiled pipeline (KeyError: 'root')",
+    "pipelineInfo: a\nroot: b\n": "does not have the shape of a compiled pipeline",
     "kind: Workflow\nmetadata: {name: a}\nspec: {entrypoint: nowhere}\n": "nowhere",
     "kind: Workflow\nmetadata: {name: a}\nspec: {arguments: {parameters: [{name: 1}, 2]}}\n": "parameters",
 }

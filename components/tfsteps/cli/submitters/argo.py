@@ -86,7 +86,9 @@ def _objects(submission: Submission) -> list[dict[str, Any]]:
     manifest = _manifest(submission)
     if manifest["kind"] == "CronWorkflow":
         if submission.when:
-            raise CommandError(f"{submission.compiled.source} has its own schedule; submit a Workflow by another one")
+            raise CommandError(
+                f"{submission.compiled.source} has its own schedule; submit a Workflow to use another one"
+            )
         return [manifest]
     when = submission.when
     if when is None:
@@ -144,7 +146,7 @@ def _manifest(submission: Submission) -> dict[str, Any]:
 
 def _single(compiled: Compiled) -> dict[str, Any]:
     if len(compiled.documents) > 1:
-        raise CommandError(f"{compiled.source} holds {len(compiled.documents)} manifests; submit a file with one")
+        raise CommandError(f"{compiled.source} contains {len(compiled.documents)} manifests; submit a file with one")
     return compiled.documents[0]
 
 

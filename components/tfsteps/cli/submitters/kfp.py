@@ -118,7 +118,7 @@ def _when(when: Schedule, server_timezone: str, now: float) -> dict[str, Any]:
     if problems := kubeflow.problems(when, now, server_timezone):
         raise SpecError(problems, "schedule")
     if when.concurrency == "allow":
-        warn(f"Kubeflow Pipelines lets {kubeflow.MOST_AT_ONCE} runs of a schedule overlap, and no more")
+        warn(f"Kubeflow Pipelines runs at most {kubeflow.MOST_AT_ONCE} runs of a schedule at once")
     print_fires(when, kubeflow.fires(when, now, server_timezone))
     return kubeflow.recurring_run(when, now, server_timezone)
 
@@ -163,7 +163,7 @@ def _wait(client: Any, run_id: str) -> ExitCode:
         failures = 0 if state else failures + 1
         if failures > _MOST_FAILURES:
             raise CommandError(
-                f"run {run_id} goes on, but Kubeflow Pipelines does not answer; see there", ExitCode.PLATFORM
+                f"run {run_id} continues, but Kubeflow Pipelines does not answer; check its pages", ExitCode.PLATFORM
             )
         time.sleep(_LOOK_SECONDS)
     print(f"run {run_id} {state}")

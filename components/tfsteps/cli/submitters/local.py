@@ -15,10 +15,10 @@ def submit(submission: Submission) -> int:
     """
     if submission.when:
         raise CommandError(
-            "this machine keeps no schedules; leave --engine local out, or use cron(8) and `tfsteps submit`"
+            "local runs cannot be scheduled; leave --engine local out, or use cron(8) and `tfsteps submit`"
         )
     if submission.dry_run:
-        raise CommandError("--dry-run has nothing to show of a local run; `tfsteps compile` shows the pipeline")
+        raise CommandError("--dry-run does not apply to a local run; `tfsteps compile` shows the pipeline")
     from kfp import components  # noqa: PLC0415
 
     from tfsteps.engines.local.run_here import run_here  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What the calls of a Workflow give to our steps, and what they connect them with."""
+"""The inputs that the calls of a Workflow pass to steps of tfsteps, and the outputs that they are connected with."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _Templates = Mapping[Any, _Node]
 
 
 def by_name(spec: _Node) -> dict[Any, _Node]:
-    """Return the templates of a spec by their names; empty = it has none, or is not known."""
+    """Return the templates of a spec by name; empty = the spec has none, or is not known."""
     return {template.get("name"): template for template in spec.get("templates") or []}
 
 
@@ -36,16 +36,16 @@ def arguments_of(node: _Node) -> dict[str, str]:
 def problems(
     target: _Node, arguments: Mapping[str, str], templates: _Templates, where: str, *, complete: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each wrong input of one of our steps that a template runs; none if it runs no such step.
+    """Yield a sentence for each wrong input of the tfsteps step that a template runs; none if it runs no such step.
 
-    What is wrong with the template whoever calls it is not repeated: `own_problems` reports it.
+    Problems of the template itself are not repeated: `own_problems` reports them.
 
     Args:
         target: The template.
-        arguments: What it gets.
-        templates: Those that it may call.
-        where: Begins each sentence.
-        complete: Whether an input that is empty will stay so; else it may be given later.
+        arguments: The arguments of the call.
+        templates: The templates that it can call.
+        where: Prefix of each sentence.
+        complete: Whether an empty input stays empty; otherwise it may be set later.
     """
     template, arguments = launchers.inner(target, arguments, templates)
     if not (interface := launchers.component(template)):
@@ -62,7 +62,7 @@ def problems(
 
 
 def own_problems(template: _Node, where: str) -> list[str]:
-    """Return a sentence for each wrong input that a launcher's template gives itself."""
+    """Return a sentence for each wrong input that a launcher's template sets itself."""
     interface = launchers.component(template)
     texts = launchers.inputs(template, {}) if interface else {}
     return [f"{where}: {problem}" for problem in inputs.problems(interface, texts)] if interface else []
@@ -71,11 +71,11 @@ def own_problems(template: _Node, where: str) -> list[str]:
 def _without_metrics(interface: Interface, template: _Node, texts: Mapping[str, str]) -> Iterator[Problem]:
     brought = any(texts.get(name) for name in _METRICS) or (template.get("inputs") or {}).get("artifacts")
     if interface.name == "evaluate_gate" and not brought:
-        fix = "Give it an output of the step that trained"
-        yield Problem(path=("metrics",), wrong="is missing, and so is `job`: nothing is compared", fix=fix)
+        fix = "Connect it with an output of the train step"
+        yield Problem(path=("metrics",), wrong="is missing, and so is `job`: there is nothing to compare", fix=fix)
 
 
-# --- what comes from our other steps
+# --- outputs of other steps
 
 
 def connection_problems(
@@ -85,14 +85,14 @@ def connection_problems(
     producers: Mapping[str, tuple[Call, _Node | None]],
     where: str,
 ) -> Iterator[str]:
-    """Yield a sentence for each input of one of our steps that gets an output of ours which it cannot use.
+    """Yield a sentence for each input of a tfsteps step that gets an output of another step which it cannot use.
 
     Args:
         target: The template that runs the step.
-        arguments: What it gets.
-        templates: Those that it may call.
-        producers: The tasks or steps beside it, each with its template, None where that is not known.
-        where: Begins each sentence.
+        arguments: The arguments of the call.
+        templates: The templates that it can call.
+        producers: The other tasks or steps of the graph, each with its template; None if that is not known.
+        where: Prefix of each sentence.
     """
     template, arguments = launchers.inner(target, arguments, templates)
     interface = launchers.component(template)
@@ -109,7 +109,7 @@ def connection_problems(
 def _type_mismatch(
     interface: Interface, declared: Input, call: Call, producer: Interface, output: str
 ) -> Iterator[str]:
-    """Yield why an input cannot use an output of another step; nothing for an output that is not there."""
+    """Yield why an input cannot use an output of another step; nothing if there is no such output."""
     types = {candidate.name: _CARRIED.get(candidate.type, candidate.type) for candidate in producer.outputs}
     if output not in types:
         return

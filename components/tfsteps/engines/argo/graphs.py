@@ -1,4 +1,4 @@
-"""The order of the tasks of a DAG, or of the steps of Steps: who has ended when another one starts."""
+"""The order of the tasks of a DAG or of the steps of Steps: which of them have ended when another one starts."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,8 @@ class Call(msgspec.Struct, frozen=True):
     """One task of a DAG, or one step of Steps.
 
     Attributes:
-        node: As the manifest has it.
-        before: Names of those that have ended when it starts.
+        node: The task or step of the manifest.
+        before: Names of the calls that have ended when it starts.
     """
 
     node: _Node
@@ -47,14 +47,14 @@ def calls(template: _Node) -> list[Call]:
 
 
 def problems(template: _Node) -> Iterator[str]:
-    """Yield a sentence for each thing that is wrong with the order of a template's tasks or steps."""
+    """Yield a sentence for each problem of the order of a template's tasks or steps."""
     yield from twice([call.name for call in calls(template)], "names")
     if template.get("dag") is not None:
         yield from _dag(template["dag"])
 
 
 def loops(call: _Node) -> list[str]:
-    """Return the names of the loops that a task or step has; more than one is a mistake."""
+    """Return the names of the loops of a task or step; more than one is a problem."""
     return [loop for loop in LOOPS if call.get(loop) is not None]
 
 
@@ -72,14 +72,14 @@ def _dag(dag: _Node) -> Iterator[str]:
         if call.name in call.before:
             yield f"{call.name}: it depends on itself"
         if ordered and call.name[:1].isdigit():
-            yield f"{call.name}: begins with a digit, which no task may where some depend on others"
+            yield f"{call.name}: begins with a digit, which Argo forbids in a DAG with dependencies"
     for target in (dag.get("target") or "").split():
         if target not in tasks and "{{" not in target:
-            yield f"target {shown(target)} is not there"
+            yield f"target {shown(target)} does not exist"
 
 
 def _depends(task: _Node) -> list[tuple[str, str]]:
-    """Return the tasks that a task depends on, and their results that it names; empty = it names none."""
+    """Return the tasks that a task depends on, and their results that it names; an empty result = it names none."""
     return _DEPENDS.findall(task.get("depends") or "") or [
         (dependency, "") for dependency in task.get("dependencies") or []
     ]
@@ -87,11 +87,11 @@ def _depends(task: _Node) -> list[tuple[str, str]]:
 
 def _dependency(other: str, result: str, tasks: Mapping[str, _Node]) -> Iterator[str]:
     if other not in tasks:
-        yield f"it depends on {shown(other)}, which is not there"
+        yield f"it depends on {shown(other)}, which does not exist"
     elif result and result not in _RESULTS:
         yield f"{shown(result)} is not one of {', '.join(sorted(_RESULTS))}"
     elif result in {"AnySucceeded", "AllFailed"} and not loops(tasks[other]):
-        yield f"{other}.{result} is of loops, and {other} is none"
+        yield f"{other}.{result} requires a loop, and {other} has none"
 
 
 def _closure(name: str, direct: Mapping[str, list[str]]) -> set[str]:

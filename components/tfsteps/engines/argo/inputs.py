@@ -1,7 +1,7 @@
-"""What is wrong with the inputs of one of our steps, as far as they are constants.
+"""Problems of the inputs of a tfsteps step, as far as the inputs are constants.
 
-A value that holds a reference (`{{...}}`) is not known before the Workflow runs: it is right wherever it stands, and
-whatever follows from it alone is not reported.
+A value with a reference (`{{...}}`) is not known before the Workflow runs: it is always accepted, and problems that
+follow only from it are not reported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
 UNKNOWN = "{{}}"
-"""Stands for a value of which nothing is known."""
+"""Stands for a value that is not known."""
 
 DIRECTIONS = ("at_least", "at_most")
 AUTO = "auto"
@@ -36,16 +36,16 @@ _JOB_FIELDS: Mapping[Path, str] = {
     ("roles", "worker", "replicas"): "workers",
     ("outputs", "metrics"): "metric_tags",
 }
-"""Where in the job the inputs of a step stand."""
+"""The field of the job that each input of a step sets, by path."""
 _CHOICES: Mapping[str, Sequence[str]] = {"scope": get_args(Scope), "on_end": get_args(OnEnd), "direction": DIRECTIONS}
 
 
 def problems(interface: Interface, texts: Mapping[str, str]) -> list[Problem]:
-    """Return everything that is wrong with a step's inputs.
+    """Return all problems of a step's inputs.
 
     Args:
-        interface: The step. Of one that is not ours only names, types and what is missing are checked.
-        texts: The inputs by name, as Argo carries them. Empty text counts as left out.
+        interface: The step. For a step that is not part of tfsteps, only names, types and missing inputs are checked.
+        texts: The inputs by name, as Argo passes them. Empty text counts as left out.
     """
     names = [declared.name for declared in interface.inputs]
     result = [unknown(interface, name) for name in texts if name not in names]
@@ -68,7 +68,7 @@ def problems(interface: Interface, texts: Mapping[str, str]) -> list[Problem]:
 
 
 def unknown(interface: Interface, name: str) -> Problem:
-    """Return the problem of an input that a step has not."""
+    """Return the problem of an input that a step does not have."""
     names = [declared.name for declared in interface.inputs]
     guess = nearest(name, names)
     fix = f"Write `{guess}`" if guess else "Correct or remove it"
@@ -81,7 +81,7 @@ def _missing(declared: Input) -> Problem:
 
 
 def _value(declared: Input, text: str) -> Any:
-    """Return a value; UNKNOWN where references keep it from being read. BadValueError if it is of another type."""
+    """Return a value; UNKNOWN if references prevent parsing it. BadValueError if it has another type."""
     if REFERENCE in text:
         try:
             msgspec.json.decode(text)
@@ -110,7 +110,7 @@ def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
 def _job(values: _Values) -> Iterator[Problem]:
     plain = plain_job(values)
     unclear = list(_references(plain, ()))
-    if values.get("spec") == UNKNOWN:  # anything that is missing here may stand there
+    if values.get("spec") == UNKNOWN:  # a missing field may be set there
         problems = decode(Document(plain), TrainingJob)[1]
         yield from (
             problem for problem in problems if _exists(problem.path, plain) and not _overlaps(problem.path, unclear)
@@ -122,7 +122,7 @@ def _job(values: _Values) -> Iterator[Problem]:
         yield from (problem for problem in error.problems if not _overlaps(problem.path, unclear))
         return
     system = values.get("system") or AUTO
-    if not unclear and system == AUTO:  # whichever it is, it is one of these
+    if not unclear and system == AUTO:  # one of these is chosen
         first, *rest = (registry.get(name).problems(job) for name in registry.on_kubernetes())
         yield from (problem for problem in first if all(problem in others for others in rest))
     elif not unclear and system in registry.available():
@@ -130,7 +130,7 @@ def _job(values: _Values) -> Iterator[Problem]:
 
 
 def _references(value: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths of all values that hold references, and of mappings whose keys do."""
+    """Yield the paths of all values that contain references, and of mappings with such keys."""
     match value:
         case str() if REFERENCE in value:
             yield path
@@ -145,12 +145,12 @@ def _references(value: Any, path: Path) -> Iterator[Path]:
 
 
 def _overlaps(path: Path, others: Sequence[Path]) -> bool:
-    """Tell whether a path is, holds or belongs to one of the others."""
+    """Tell whether a path is equal to, above or below one of the others."""
     return any(path[: len(other)] == other[: len(path)] for other in others)
 
 
 def _exists(path: Path, plain: Any) -> bool:
-    """Tell whether a path leads to a value."""
+    """Tell whether there is a value at a path."""
     for part in path:
         match plain:
             case Mapping() if part in plain:
@@ -163,7 +163,7 @@ def _exists(path: Path, plain: Any) -> bool:
 
 
 def _at_input(problem: Problem, values: _Values) -> Problem:
-    """Return a problem of the job at the input in which its value was written."""
+    """Return a problem of the job with the path of the input that set the value."""
     if problem.path == ("roles",) and not problem.value and "spec" not in values:
         return msgspec.structs.replace(problem, fix="Set `workers`, `chief` or both")
     for field_path, name in _JOB_FIELDS.items():

@@ -1,4 +1,4 @@
-"""Finds, in an Argo manifest, what Argo refuses, drops without a word, or trips over only when it gets there."""
+"""Finds, in an Argo manifest, what Argo refuses, drops without a message, or fails at run time."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,13 +23,14 @@ _Node = Mapping[str, Any]
 
 
 def problems(compiled: str) -> list[str]:
-    """Return a sentence for each problem of Argo manifests: which, where in it, and what is wrong.
+    """Return a sentence for each problem of Argo manifests: which manifest, where in it, and what is wrong.
 
     Args:
-        compiled: Manifests, YAML or JSON. Those that are not Argo's are passed over; none at all is a problem.
+        compiled: Manifests, YAML or JSON. Manifests of other kinds are ignored; it is a problem if there is none of
+            Argo.
 
     Raises:
-        yaml.YAMLError: It is neither.
+        yaml.YAMLError: It is neither YAML nor JSON.
     """
     manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest)]
     if not manifests:
@@ -39,10 +40,10 @@ def problems(compiled: str) -> list[str]:
 
 
 def warnings(compiled: str) -> list[str]:
-    """Return a sentence for each input that is missing unless it is given when a Workflow is submitted.
+    """Return a sentence for each input that must be set when a Workflow is submitted.
 
     Args:
-        compiled: As for `problems`. Of manifests with fields or types that Argo does not know nothing is reported.
+        compiled: As for `problems`. Manifests with unknown fields or other types have no warnings.
 
     Raises:
         yaml.YAMLError: It is neither YAML nor JSON.
@@ -61,7 +62,7 @@ def _is_shaped(manifest: _Node) -> bool:
 
 
 def _others(manifests: list[Any]) -> dict[str, _Node]:
-    """Return the specs of the templates of Workflows that are known, by name: ours, and those beside a Workflow."""
+    """Return the specs of the known WorkflowTemplates, by name: the shipped one, and those in the same file."""
     templates = [manifest for manifest in manifests if "Template" in str(manifest.get("kind")) and _is_shaped(manifest)]
     named = {template["metadata"].get("name", ""): template["spec"] for template in templates}
     return {launchers.NAME: launchers.shipped(), **named}
@@ -91,7 +92,7 @@ def _manifest(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
         return
     type_problems = list(violations(manifest))
     yield from type_problems
-    if type_problems:  # what follows counts on the types
+    if type_problems:  # the next checks rely on the types
         return
     spec = manifest["spec"]
     yield from _metadata(kind, manifest["metadata"])
@@ -113,7 +114,7 @@ def _metadata(kind: str, meta: _Node) -> Iterator[str]:
 
 def _schedules(spec: _Node) -> Iterator[str]:
     if spec.get("schedule"):
-        yield "spec.schedule: gone in Argo 4; write schedules: [...]"
+        yield "spec.schedule: removed in Argo 4; write schedules: [...]"
     schedules = spec.get("schedules") or ([spec["schedule"]] if spec.get("schedule") else [])
     if not schedules:
         yield "spec.schedules: it is missing"
@@ -126,7 +127,7 @@ def _schedules(spec: _Node) -> Iterator[str]:
 
 
 def _choices(node: Any, path: str) -> Iterator[str]:
-    """Check, at any depth, the fields that take one of a few words; Argo's schema calls them text."""
+    """Check, at any depth, the fields that allow only a few values; Argo's schema describes them as text."""
     if isinstance(node, list):
         for i, item in enumerate(node):
             yield from _choices(item, f"{path}[{i}]")

@@ -1,4 +1,4 @@
-"""What the parts of a Workflow say of each other: templates, dependencies, arguments, outputs and variables."""
+"""The references between the parts of a Workflow: templates, dependencies, arguments, outputs and variables."""
 
 import json
 import re
@@ -25,15 +25,15 @@ _Node = Mapping[str, Any]
 
 
 class Workflow:
-    """The spec of a Workflow or of a template of Workflows."""
+    """The spec of a Workflow or of a WorkflowTemplate."""
 
     def __init__(self, spec: _Node, *, template: bool, others: Mapping[str, _Node]) -> None:
-        """Keep what is to be checked.
+        """Keep the spec.
 
         Args:
-            spec: Of the right types.
-            template: Whether it is of a template: then arguments may be without a value, and others may be added.
-            others: The specs of the templates of Workflows that are known, by their names.
+            spec: The spec; its values have the types of the schema.
+            template: Whether it is a template's: then arguments may have no value, and further arguments are allowed.
+            others: The specs of the known WorkflowTemplates, by name.
         """
         self._spec = spec
         self._is_template = template
@@ -45,21 +45,21 @@ class Workflow:
         self._templates = call_inputs.by_name(base or {})
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each reference that leads nowhere, and for each wrong input of our steps."""
+        """Yield a sentence for each reference to something that does not exist, and for each wrong step input."""
         problems = list(self._spec_problems())
         yield from problems
         yield from (chained := self._chain_problems(None, problems, complete=True))
         yield from self._chain_problems(self._arguments(), [*problems, *chained], complete=False)
 
     def _chain_problems(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
-        """Return what else is wrong with what our steps get through chains of calls, as `chains.problems` has it."""
+        """Return the other problems of inputs that steps get through chains of calls; see `chains.problems`."""
         spec = {**self._base, "hooks": self._spec.get("hooks")}
         problems = chains.problems(spec, self._others, _STARTS, arguments, complete=complete)
         new = [f"{' > '.join(path)}{reason}" for path, reason in problems if f"{path[-1]}{reason}" not in known]
         return [sentence for sentence in dict.fromkeys(new) if sentence not in known]
 
     def _arguments(self) -> dict[str, str]:
-        """Return the Workflow's arguments as text, by name: those of the template it refers to, and its own."""
+        """Return the arguments of the Workflow and of the template that it refers to, as text, by name."""
         parameters = [*self._parameters(self._base), *self._parameters(self._spec)]
         return {parameter["name"]: launchers.value_of(parameter) for parameter in parameters}
 
@@ -67,7 +67,7 @@ class Workflow:
         return self._templates.get(self._base.get(field)) or {}
 
     def _spec_problems(self) -> Iterator[str]:
-        """Check each part of the spec by what stands in it, and what it refers to."""
+        """Check each part of the spec: its own content, and its references."""
         spec = self._spec
         if not (spec.get("entrypoint") or self._is_template or self._template_ref):
             yield "spec.entrypoint: it is missing"
@@ -88,17 +88,17 @@ class Workflow:
             yield from self._template_problems(template, f"template {template.get('name') or 'without a name'}")
 
     def warnings(self) -> Iterator[str]:
-        """Yield what is missing unless it is given when the Workflow is submitted."""
+        """Yield a sentence for each input that must be set when the Workflow is submitted."""
         if not self._is_template:
             known = list(self.problems())
             yield from (sentence for sentence in self._start_inputs(complete=True) if sentence not in known)
             yield from self._chain_problems(self._arguments(), known, complete=True)
 
     def _start_inputs(self, *, complete: bool) -> Iterator[str]:
-        """Check the inputs of our steps that a Workflow starts with, by its own arguments.
+        """Check the inputs of steps that are entry points, which get the Workflow's own arguments.
 
         Args:
-            complete: Whether nothing else will be given when it is submitted.
+            complete: Whether no further arguments are set at submission.
         """
         arguments = self._arguments()
         for field in _STARTS:
@@ -107,7 +107,7 @@ class Workflow:
                 yield from call_inputs.problems(target, arguments, self._templates, "spec.arguments", complete=complete)
 
     def _dropped_arguments(self) -> Iterator[str]:
-        """Check that a template of Workflows knows the arguments that it gets."""
+        """Check that a WorkflowTemplate declares the arguments that it gets."""
         if not self._template_ref or self._base_unknown:
             return
         known = [parameter["name"] for field in _STARTS for parameter in self._parameters(self._start(field), "inputs")]
@@ -144,7 +144,7 @@ class Workflow:
         for artifact in arguments.get("artifacts") or []:
             yield from template_rules.name_problem(artifact["name"], where, underscore=True)
             if not artifact.keys() - _NO_SOURCE:
-                yield f"{where}: artifact {artifact['name']} comes from nowhere; give from, or where it is stored"
+                yield f"{where}: artifact {artifact['name']} has no source; set `from`, or where it is stored"
 
     # --- templates
 
@@ -188,7 +188,7 @@ class Workflow:
             yield from self._template_exists(node["onExit"], f"{where}.onExit")
 
     def _target_problems(self, node: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
-        """Check that a template is there, and gets the inputs that it needs and no others."""
+        """Check that a called template exists, gets all inputs that it requires, and no others."""
         templates = self._known(node)
         if ref := node.get("templateRef"):
             yield from _reference(ref, templates, where)
@@ -207,7 +207,7 @@ class Workflow:
         yield from self._inputs(node, target, where, calls)
 
     def _inputs(self, node: _Node, target: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
-        """Check what a call gives to one of our steps, in each round of its loop."""
+        """Check the inputs of a tfsteps step in a call, for each iteration of its loop."""
         templates = self._known(node)
         arguments = call_inputs.arguments_of(node)
         sentences = [
@@ -220,7 +220,7 @@ class Workflow:
         yield from call_inputs.connection_problems(target, arguments, templates, producers, where)
 
     def _known(self, node: _Node) -> Mapping[Any, _Node]:
-        """Return the templates among which a call chooses; empty = they are not known."""
+        """Return the templates that a call can refer to; empty = they are not known."""
         ref = node.get("templateRef")
         return call_inputs.by_name(self._others.get(ref.get("name", ""), {})) if ref else self._templates
 
@@ -229,7 +229,7 @@ class Workflow:
 
     @staticmethod
     def _missing_arguments(target: _Node, arguments: _Node, where: str) -> Iterator[str]:
-        """Check that a template gets what it cannot do without."""
+        """Check that a template gets its required inputs."""
         for kind in ("parameters", "artifacts"):
             names = [argument["name"] for argument in arguments.get(kind) or []]
             for declared in (target.get("inputs") or {}).get(kind) or []:
@@ -241,14 +241,14 @@ class Workflow:
     def _variables(
         self, node: _Node, template: _Node, where: str, before: Sequence[Call], calls: Sequence[Call] = ()
     ) -> Iterator[str]:
-        """Check the variables anywhere within a node of a template.
+        """Check the variables at any depth of a node of a template.
 
         Args:
-            node: A call, a part of one, or a whole template that makes a pod.
-            template: The template that holds it.
-            where: For the sentences.
-            before: Whose outputs are known.
-            calls: All of the template.
+            node: A call, a part of a call, or a whole template that creates a pod.
+            template: The template that contains the node.
+            where: Prefix of the sentences.
+            before: The calls whose outputs are available.
+            calls: All calls of the template.
         """
         visible = {key: value for key, value in node.items() if key != "inline"}
         text = _EXPRESSION.sub("", json.dumps(visible, default=str))
@@ -256,7 +256,7 @@ class Workflow:
             if reason := self._variable(name, template, before, calls):
                 yield f"{where}: {{{{{name}}}}} {reason}"
             elif re.match(r"item(\.|$)", name) and not graphs.loops(node) and node.keys() != {"hooks"}:
-                yield f"{where}: {{{{{name}}}}} is known within a loop only: {', '.join(graphs.LOOPS)}"
+                yield f"{where}: {{{{{name}}}}} is defined only in a loop: {', '.join(graphs.LOOPS)}"
             elif name.startswith("item.") and (reason := loops.missing(name, node)):
                 yield f"{where}: {{{{{name}}}}} {reason}"
 
@@ -279,11 +279,11 @@ class Workflow:
         match = _NODE.match(name)
         kind = "tasks" if "dag" in template else "steps"
         if not match or match[1] != kind:
-            return f"is not known here: template {template.get('name')} has {kind if calls or before else 'neither'}"
+            return f"is not defined here: template {template.get('name')} has {kind if calls or before else 'neither'}"
         call = next((other for other in before if other.name == match[2]), None)
         if not call:
             if any(other.name == match[2] for other in calls):
-                return f"is not known yet: {match[2]} need not have ended before"
+                return f"is not available yet: {match[2]} may still run at this point"
             return f"refers to {match[2]}, which does not exist"
         if (output := _OUTPUT.match(name)) and (target := self._target(call.node)):
             declared = [item["name"] for item in (target.get("outputs") or {}).get(output[3]) or []]
@@ -295,7 +295,7 @@ class Workflow:
 
 
 def _reference(ref: _Node, templates: Mapping[Any, _Node], where: str) -> Iterator[str]:
-    """Check a reference to a template of another manifest, as far as that is known."""
+    """Check a reference to a template of another manifest, if that manifest is known."""
     for field in ("name", "template"):
         if not ref.get(field):
             yield f"{where}.templateRef.{field}: it is missing"
@@ -313,7 +313,7 @@ def _ignored(name: str, allowed: Sequence[str]) -> str:
 
 
 def _check_value(parameter: _Node, where: str, *, empty: bool) -> Iterator[str]:
-    """Check where an argument's value comes from."""
+    """Check the source of an argument's value."""
     value, source = parameter.get("value"), parameter.get("valueFrom") or {}
     if value is None and not source and not empty:
         yield f"{where} has no value"
@@ -325,7 +325,7 @@ def _check_value(parameter: _Node, where: str, *, empty: bool) -> Iterator[str]:
 
 
 def _filled(declared: _Node, kind: str) -> bool:
-    """Tell whether an input needs no argument."""
+    """Tell whether an input can be left out."""
     if kind == "artifacts":
         return bool(declared.get("optional")) or bool(declared.keys() - _NO_SOURCE)
     return any(declared.get(field) is not None for field in ("default", "value", "valueFrom"))

@@ -1,4 +1,4 @@
-"""What Argo hands a step by its arguments and environment, and the files that it reads back. Needs no Hera."""
+"""The task that Argo passes to a step, and the output files that Argo reads. Does not need Hera."""
 
 import os
 import pathlib
@@ -18,8 +18,8 @@ RUN_ID = "TFSTEPS_RUN_ID"
 NODE_NAME = "TFSTEPS_NODE_NAME"
 WORKFLOW = "TFSTEPS_WORKFLOW"
 ARTIFACTS = "TFSTEPS_ARTIFACTS"
-FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  of the pod's own, an emptyDir
-"""Holds `outputs`, `artifacts` and `inputs`, each with one file a name."""
+FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  an emptyDir of the pod
+"""Contains the folders `outputs`, `artifacts` and `inputs`, each with one file per name."""
 
 _GENERATED_SUFFIX = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
 
@@ -28,14 +28,14 @@ class File(msgspec.Struct, frozen=True):
     """An artifact: a file in the pod.
 
     Attributes:
-        path: Where it is, or is to be written.
+        path: Its path; an output is to be written there.
     """
 
     path: pathlib.Path
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The JSON object that it holds; empty where it holds anything else."""
+        """The JSON object in the file; empty if the file has other content."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Any])
         except (OSError, msgspec.DecodeError):
@@ -48,7 +48,7 @@ class ArgoTask:
     def __init__(
         self, interface: Interface, texts: Mapping[str, str], environment: Mapping[str, str], folder: pathlib.Path
     ) -> None:
-        """Keep the inputs as text; those that are empty count as left out."""
+        """Keep the inputs as text; an empty input counts as left out."""
         self._interface = interface
         self._texts = {name: text for name, text in texts.items() if text}
         self._environment = environment
@@ -61,7 +61,7 @@ class ArgoTask:
         """Read a command line `--argo COMPONENT NAME=VALUE ...`.
 
         Raises:
-            ValueError: It names no component.
+            ValueError: The command line names no component.
         """
         known = interfaces()
         name = arguments[1] if len(arguments) > 1 else ""
@@ -98,7 +98,7 @@ class ArgoTask:
 
     def _unknown(self, name: str) -> Problem:
         allowed = ", ".join(declared.name for declared in self._interface.inputs)
-        return Problem(path=(name,), wrong="there is no such input", allowed=allowed, fix="Take it away")
+        return Problem(path=(name,), wrong="is not an input", allowed=allowed, fix="Remove it")
 
     def artifact(self, name: str) -> File | None:
         """Return an input artifact; None if it was not given."""
@@ -115,10 +115,10 @@ class ArgoTask:
         return [], ""
 
     def identity(self) -> Identity:
-        """Return who this node is, its attempt left at 0.
+        """Return the identity of this node, with attempt 0.
 
-        The run is the input `run_id`, else the Workflow's uid. The task is the node's name, which is the same over
-        retries and re-created pods, and another one for every step and every iteration of a loop.
+        The run is the input `run_id`, otherwise the Workflow's uid. The task is the node's name: it is the same for
+        retries and re-created pods, and different for each step and each iteration of a loop.
         """
         env = self._environment
         return Identity.checked(
@@ -128,7 +128,7 @@ class ArgoTask:
         )
 
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write each output parameter to a file; of a model its true place, of metrics all. OSError if that fails."""
+        """Write each output parameter to a file: the path of a model, all values of metrics. OSError if that fails."""
         values = dict(parameters)
         for output in self._interface.outputs:
             if output.type == "system.Model":

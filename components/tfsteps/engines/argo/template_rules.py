@@ -1,4 +1,4 @@
-"""What each template of a Workflow must be by itself."""
+"""Rules for a single template of a Workflow."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ _Node = Mapping[str, Any]
 
 
 def problems(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
-    """Yield a sentence for each thing that is wrong with a template.
+    """Yield a sentence for each problem of a template.
 
     Args:
-        template: Of the right types.
-        where: Begins each sentence.
+        template: A template of valid types.
+        where: Prefix of each sentence.
         defaults: The Workflow's `templateDefaults`.
     """
     yield from name_problem(template.get("name") or "", where)
@@ -40,24 +40,24 @@ def problems(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
 
 
 def is_graph(template: _Node) -> bool:
-    """Tell whether a template calls others, and makes no pod itself."""
+    """Tell whether a template calls others and creates no pod itself."""
     return any(template.get(field) is not None for field in _GRAPHS)
 
 
 def name_problem(name: str, where: str, *, underscore: bool = False) -> Iterator[str]:
-    """Yield what is wrong with a name of a template, a task, a parameter or an artifact; the last two may hold `_`."""
+    """Yield the problem of a name of a template, task, parameter or artifact; the last two may contain `_`."""
     pattern = _UNDERSCORED if underscore else _NAME
     if not name:
         yield f"{where}: its name is missing"
     elif "{{" not in name and (not pattern.fullmatch(name) or len(name) > _LONGEST):
-        yield f"{where}: {shown(name)} is no name; letters, digits and '-'{' and _' if underscore else ''} make one"
+        yield f"{where}: {shown(name)} is not a valid name; use letters, digits and '-'{' and _' if underscore else ''}"
 
 
 def twice(names: Sequence[Any], where: str) -> Iterator[str]:
-    """Yield a sentence for each name that is there more than once."""
+    """Yield a sentence for each name that occurs more than once."""
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
-            yield f"{where}: {shown(name)} is there twice"
+            yield f"{where}: {shown(name)} is defined twice"
 
 
 def _outputs(template: _Node, where: str) -> Iterator[str]:

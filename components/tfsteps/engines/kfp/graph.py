@@ -1,4 +1,4 @@
-"""A compiled pipeline as calls: each task of each graph, with what is known of its inputs before the pipeline runs."""
+"""A compiled pipeline as calls: each task of each graph, and its inputs as far as they are known before the run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ PROGRAM = re.compile(r"tfsteps\.steps\.(?P<step>\w+)\.launcher")
 """Module of the program that a step's container starts."""
 
 UNKNOWN = object()
-"""Stands for a value that only the run knows."""
+"""Stands for a value that is only known at run time."""
 
 STRING = "STRING"
 
@@ -19,8 +19,8 @@ class Value(NamedTuple):
     """What an input receives.
 
     Attributes:
-        type: Its type as the back end calls it, such as STRUCT; empty = only the run knows it.
-        constant: Its value, UNKNOWN if only the run knows it.
+        type: Its type in the back end, such as STRUCT; empty = only known at run time.
+        constant: Its value; UNKNOWN if it is only known at run time.
         optional: The pipeline's input it comes from, if a run may leave that out and it has no default; else empty.
         origin: Where it comes from, for messages.
     """
@@ -60,7 +60,7 @@ class Call(NamedTuple):
 
     @property
     def step(self) -> str:
-        """Which of our steps it runs, such as train; empty = none of them."""
+        """The tfsteps step that it runs, such as train; empty = none."""
         programs = (word.split(".") for word in self.container.get("command", []))
         return next(
             (str(words[2]) for words in programs if words[:2] + words[3:] == ["tfsteps", "steps", "launcher"]), ""
@@ -174,7 +174,7 @@ def _within(call: Call) -> Mapping[str, Value]:
             value = Value(constant=declared["defaultValue"], origin="a default")
         else:
             value = Value(optional=name if left_out(declared) else "")
-        if "condition" in call.task.get("triggerPolicy", {}):  # whether it runs may hang on the same values
+        if "condition" in call.task.get("triggerPolicy", {}):  # whether it runs may depend on the same values
             value = value._replace(constant=UNKNOWN)
         seen[name] = value._replace(type=declared["parameterType"])
     return seen

@@ -1,4 +1,4 @@
-"""Finds, in a compiled pipeline, what works under kfp.local and fails or goes wrong on a cluster. Needs no kfp."""
+"""Finds, in a compiled pipeline, what works with kfp.local but fails on a cluster. Needs no kfp."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     """Return a sentence for each thing that fails on the back end: where it is, what goes wrong, what to do.
 
     Args:
-        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is looked at too.
+        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is checked too.
         arguments: The inputs of a run by name, those that are left out at their defaults; None = not known yet.
 
     Raises:
@@ -67,10 +67,10 @@ def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) ->
 
 
 def warnings(compiled: str) -> list[str]:
-    """Return a sentence for each thing that may be meant, or fails on some versions of the back end only.
+    """Return a sentence for each thing that may be intended, or fails only on some versions of the back end.
 
     Args:
-        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is looked at too.
+        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is checked too.
 
     Raises:
         yaml.YAMLError: It is neither.
@@ -120,7 +120,7 @@ def _word(word: str, inputs: Node) -> Iterator[str]:
         return
     yield from _placeholders(word)
     if _METADATA.search(word):
-        yield f"{word!r} is not replaced, metadata never are; {_INSTEAD}"
+        yield f"{word!r} is not replaced: placeholders of metadata never are; {_INSTEAD}"
     for name in _INPUT.findall(word):
         if inputs.get(name, {}).get("isOptional"):
             yield f"argument {name!r} is an optional input: a task that leaves it out fails; {_INSTEAD}"

@@ -1,7 +1,7 @@
-"""Where Kubeflow Pipelines stores artifacts and with which credentials, by the rules of its own launcher. Pure.
+"""Where Kubeflow Pipelines stores artifacts, and with which credentials, by the rules of its own launcher. Pure.
 
-The ConfigMap `kfp-launcher` of the pod's namespace lists providers; without one for `minio://`, the installation's own
-store is used, and for `s3://` and `gs://` what the environment says.
+The ConfigMap `kfp-launcher` of the pod's namespace lists providers. Without one, `minio://` uses the installation's own
+store, and `s3://` and `gs://` use the environment's settings.
 """
 
 from collections.abc import Mapping

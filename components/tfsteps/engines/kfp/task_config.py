@@ -1,8 +1,8 @@
-"""From `dsl.TaskConfig`, what an author set on a task, to the same words of a job description.
+"""Converts `dsl.TaskConfig`, the settings of an author on a task, to the fields of a job description.
 
-The driver hands it over as Kubernetes JSON, with the names of a pod spec; everything is None where nothing was set, and
-under kfp.local. What is meant for the launcher is left out: variables TFSTEPS_*, and a mounted Secret that holds the
-file which one of them names.
+The driver passes it as Kubernetes JSON, with the field names of a pod spec. A field is None if it is not set, and with
+kfp.local. Settings for the launcher are left out: variables TFSTEPS_*, and a mounted Secret with a file that one of
+them names.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what `config` says, as part of a job.
 
     Raises:
-        SpecError: A volume or variable whose source a job description has no word for.
+        SpecError: A job description does not support the source of a volume or variable.
     """
     config = config or {}
     fields = {
@@ -39,7 +39,7 @@ def _resources(resources: Mapping[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
     result["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
     extended = {name: int(count) for name, count in {**requests, **limits}.items() if "/" in name}
-    resource = _GPU if _GPU in extended else next(iter(extended), "")  # what the author calls an accelerator
+    resource = _GPU if _GPU in extended else next(iter(extended), "")  # the accelerator of the author
     result["gpu"] = extended.get(resource, 0)
     result["gpu_resource"] = resource if result["gpu"] and resource != _GPU else ""
     return {name: value for name, value in result.items() if value}
@@ -54,7 +54,7 @@ def _env(variables: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
     for variable in variables:
         name, source = variable["name"], variable.get("valueFrom") or {}
         if name.startswith(_OURS):
-            continue  # meant for the launcher: the replicas get their own
+            continue  # for the launcher: the replicas get their own variables
         match source:
             case {"secretKeyRef": {"name": secret, "key": key}}:
                 yield name, {"secret": secret, "key": key}
@@ -66,7 +66,7 @@ def _env(variables: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
                 yield name, variable.get("value", "")
             case _:
                 raise _unknown(
-                    ("env", name), "has a source that jobs do not know", "a value, Secret, ConfigMap or field"
+                    ("env", name), "has a source that jobs do not support", "a value, Secret, ConfigMap or field"
                 )
 
 
@@ -87,7 +87,7 @@ def _volumes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _launchers(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the variables that are meant for the launcher."""
+    """Return the variables for the launcher."""
     return [variable for variable in config.get("env") or [] if variable["name"].startswith(_OURS)]
 
 
@@ -114,9 +114,9 @@ def _source(volume: Mapping[str, Any]) -> dict[str, Any]:
             return {"empty_dir": size, **({"in_memory": True} if rest.get("medium") == "Memory" else {})}
         case _:
             allowed = "a PVC, Secret, ConfigMap, host path, NFS export, or an emptyDir with a size limit"
-            raise _unknown(("volumes", volume["name"]), "has a source that jobs do not know", allowed)
+            raise _unknown(("volumes", volume["name"]), "has a source that jobs do not support", allowed)
 
 
 def _unknown(path: tuple[str, ...], wrong: str, allowed: str) -> SpecError:
-    problem = Problem(path=("task_config", *path), wrong=wrong, allowed=allowed, fix="Set another one on the task")
+    problem = Problem(path=("task_config", *path), wrong=wrong, allowed=allowed, fix="Use another source on the task")
     return SpecError([problem], "task_config")

@@ -84,8 +84,8 @@ def run(
         images: The images whose programs are installed here. A step with any other image is refused.
         cwd: Where the steps' commands start, as an image has its working directory; None = the current folder.
         env: Variables for every step.
-        observer: Shown the jobs' states and lines; must put up with calls from several threads, one at a time.
-        say: Gets each line that `observer` does not; None = they are printed.
+        observer: Receives the jobs' states and lines; called from several threads, one at a time.
+        say: Receives the lines that are not passed to `observer`; None = they are printed.
 
     Raises:
         PipelineError: A step failed, the run was stopped, or a step cannot run here.
@@ -173,7 +173,7 @@ class _Steps:
             raise _Stopped
 
     def failure(self) -> PipelineError | None:
-        """Return the first failure that no later try made good; None if every step succeeded."""
+        """Return the first failure that no later try corrected; None if every step succeeded."""
         if self._stopped:
             return PipelineError("the pipeline was cancelled", ExitCode.CANCELLED, self.ended)
         last = {step.name: step for step in self.ended}

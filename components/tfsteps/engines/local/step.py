@@ -1,4 +1,4 @@
-"""One step of a local pipeline run: its container's command as a process of this machine."""
+"""One step of a local pipeline run: the command of its container as a process."""
 
 import contextlib
 import os
@@ -77,7 +77,7 @@ class Spawned:
 
 
 class Process:
-    """A running step. Its output is read by `lines`, its end by `wait`; a killed pipeline takes it along."""
+    """A running step. Its output is read by `lines`, its end by `wait`; it is killed with its pipeline."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: Guard) -> None:
         """Start `command` with `env` laid over this process's environment. OSError if not even that is possible."""
