@@ -318,4 +318,4 @@ def test_inputs_of_kubeflow_as_values(nightly):
 
 
 def test_this_machine_keeps_no_schedules(nightly):
-    assert "keeps no schedules" in refused("submit", nightly, "-p", "n=1", "--engine", "local", *WHEN)
+    assert "cannot be scheduled" in refused("submit", nightly, "-p", "n=1", "--engine", "local", *WHEN)
