@@ -79,7 +79,7 @@ def test_an_interval_with_start_and_end(program, tmp_path):
     file.write_text("interval: 6h\nstart: 2098-12-01\nend: 2099-01-01\nconcurrency: allow\n")
     backend = Backend()
     code, _, err = submitted(backend, program, "--schedule", file)
-    assert (code, "lets 10 runs of a schedule overlap" in err) == (0, True)
+    assert (code, "runs at most 10 runs of a schedule at once" in err) == (0, True)
     assert backend.created["recurringruns"]["trigger"] == {
         "periodic_schedule": {
             "start_time": "2098-12-01T00:00:00Z",

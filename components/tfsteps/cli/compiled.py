@@ -64,8 +64,8 @@ class Compiled(msgspec.Struct, frozen=True):
         engine = engine or self.engine
         for warning in self.warnings(engine):
             warn(f"{self.source}: {warning}")
-        given = authoring(engine).with_arguments(self.documents, parameters or {})
-        if problems := self.problems(engine, given):
+        filled = authoring(engine).with_arguments(self.documents, parameters or {})
+        if problems := self.problems(engine, filled):
             raise LintError(self.source, problems)
 
     def problems(self, engine: Engine | None = None, text: str | None = None) -> list[str]:
@@ -78,14 +78,16 @@ class Compiled(msgspec.Struct, frozen=True):
         try:
             return authoring(engine or self.engine).problems(self.text if text is None else text)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            return [f"is not shaped as a compiler writes it ({type(error).__name__}: {error}); compile it again"]
+            return [
+                f"does not have the shape of a compiled pipeline ({type(error).__name__}: {error}); compile it again"
+            ]
 
     def warnings(self, engine: Engine | None = None) -> list[str]:
         """Return a sentence for everything that may be meant, or fails on some versions of its engine only."""
         try:
             return authoring(engine or self.engine).warnings(self.text)
         except (AttributeError, KeyError, TypeError, ValueError):
-            return []  # `problems` says that it is not shaped as a compiler writes it
+            return []  # `problems` says that it does not have the shape of a compiled pipeline
 
     def missing_arguments(self) -> list[str]:
         """Return a sentence for each argument that has to be given at submission."""
@@ -97,10 +99,10 @@ class LintError(SpecError):
 
     def __init__(self, source: str, sentences: list[str]) -> None:
         """Keep the sentences."""
-        super().__init__([Problem(path=(), wrong=each, fix="") for each in sentences], source)
+        super().__init__([Problem(path=(), wrong=sentence, fix="") for sentence in sentences], source)
 
     def _lines(self) -> list[str]:
-        return [f"{self.source}: {each.wrong}" for each in self.problems]
+        return [f"{self.source}: {problem.wrong}" for problem in self.problems]
 
 
 def obtain(file: str, name: str | None) -> Compiled:
@@ -154,22 +156,22 @@ def compile_program(file: str, name: str | None) -> Compiled:
         CommandError: The program cannot be read, fails, or has no such pipeline.
     """
     module = _run(pathlib.Path(file))
-    found = {name: pair for engine in Engine for name, pair in authoring(engine).pipelines(module).items()}
-    pipeline, compiled_text = found[_choose(file, found, name)]
+    pipelines = {name: pair for engine in Engine for name, pair in authoring(engine).pipelines(module).items()}
+    pipeline, compiled_text = pipelines[_choose(file, pipelines, name)]
     return understood(file, compiled_text(), pipeline)
 
 
-def _choose(file: str, found: Mapping[str, Any], name: str | None) -> str:
-    if not found:
+def _choose(file: str, pipelines: Mapping[str, Any], name: str | None) -> str:
+    if not pipelines:
         raise CommandError(
             f"{file!r} defines no pipeline at its top level; decorate a function with @dsl.pipeline, "
             "or assign a hera.workflows.Workflow to a name"
         )
-    wanted = name or (pathlib.Path(file).stem.replace("-", "_") if len(found) > 1 else next(iter(found)))
-    if wanted not in found:
+    chosen = name or (pathlib.Path(file).stem.replace("-", "_") if len(pipelines) > 1 else next(iter(pipelines)))
+    if chosen not in pipelines:
         why = f"has no pipeline {name!r}" if name else "has several pipelines"
-        raise CommandError(f"{file!r} {why}; choose with --pipeline: {', '.join(found)}")
-    return wanted
+        raise CommandError(f"{file!r} {why}; choose with --pipeline: {', '.join(pipelines)}")
+    return chosen
 
 
 def _run(file: pathlib.Path) -> types.ModuleType:
@@ -200,7 +202,7 @@ def _taken(name: str) -> bool:
 
 
 def _failure(file: pathlib.Path, error: BaseException) -> str:
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename.endswith(file.name)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(file.name)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     where = f", line {line}" if line else ""
     extra = {"kfp": "kfp", "hera": "argo"}.get(getattr(error, "name", None) or "")

@@ -1,4 +1,4 @@
-"""The half of an engine that authors of pipelines use: what finds, compiles and checks their pipelines."""
+"""The part of an engine that pipeline authors use: it finds, compiles and checks pipelines."""
 
 import abc
 import importlib
@@ -10,10 +10,10 @@ Document = Mapping[str, Any]
 
 
 class Authoring(abc.ABC):
-    """One engine. Whatever it imports of the engine's SDK or rules, it imports when it is called."""
+    """One engine. It imports the engine's SDK and rules when they are used."""
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:  # noqa: ARG002
-        """Return the pipelines that a program defines, by their names there, each with what compiles it to text."""
+        """Return the pipelines that a program defines, by name, each with a function that compiles it to text."""
         return {}
 
     def reads(self, documents: Sequence[Document]) -> bool:  # noqa: ARG002
@@ -29,11 +29,11 @@ class Authoring(abc.ABC):
         """Return a sentence for everything that fails on the engine although it compiles."""
 
     def warnings(self, text: str) -> list[str]:  # noqa: ARG002
-        """Return a sentence for everything that may be meant, or fails on some versions of the engine only."""
+        """Return a sentence for everything that may be intended, or fails only on some versions of the engine."""
         return []
 
     def missing_arguments(self, text: str) -> list[str]:  # noqa: ARG002
-        """Return a sentence for each argument that has to be given at submission."""
+        """Return a sentence for each argument that must be set at submission."""
         return []
 
     def with_arguments(self, documents: list[Any], arguments: Mapping[str, str]) -> str | None:  # noqa: ARG002

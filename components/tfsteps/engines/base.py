@@ -1,4 +1,4 @@
-"""What a step's program sees of its engine: its task, and the pipeline that its pod is a step of."""
+"""The engine as a step's program uses it: the task, and the pipeline of the pod."""
 
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,57 +18,57 @@ class Artifact(Protocol):
 
     @property
     def path(self) -> pathlib.Path:
-        """Where the step reads or writes it; it need not exist."""
+        """Path at which the step reads or writes it; it need not exist."""
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What its producer said about it; empty = nothing, or this engine has no metadata."""
+        """Metadata from its producer; empty = none, or this engine has no metadata."""
 
 
 class StepTask(Protocol):
-    """One task of a pipeline, as its engine hands it to a step's program."""
+    """One task of a pipeline, as its engine passes it to a step's program."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The input parameters that were given or have a default, each of its declared type.
+        """The input parameters that are set or have a default, each of its declared type.
 
         Raises:
             SpecError: The text of one is not of its type.
         """
 
     def artifact(self, name: str) -> Artifact | None:
-        """Return an input artifact; None if it was not given."""
+        """Return an input artifact; None if it is not set."""
 
     def output(self, name: str) -> Artifact | None:
-        """Return an output artifact, to be written at its path; None if it is not wanted."""
+        """Return an output artifact, to be written at its path; None if the task does not declare it."""
 
     def preserve(self, names: Sequence[str]) -> tuple[list[str], str]:
         """Store output artifacts that the engine does not store itself when the step fails; takes a bounded time.
 
         Args:
-            names: What to store, what matters most first; those that were not written are passed over.
+            names: The artifacts to store, the most important first; those that were not written are skipped.
 
         Returns:
-            `name: address` of each that was stored, and why others were not; both empty = the engine sees to all.
+            `name: address` of each stored artifact, and why others were not stored; both empty = the engine stores all.
         """
 
     def identity(self) -> Identity:
-        """Return who this task is, its attempt left at 0."""
+        """Return the identity of this task, with attempt 0."""
 
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the task's outputs as a whole: every parameter, and for each output artifact its metadata.
 
         Raises:
-            OSError: The disk does not take them.
+            OSError: They cannot be written to disk.
         """
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
-    """One pipeline engine, as the programs of steps need it. Its functions import what is expensive when called.
+    """One pipeline engine, for the programs of steps. Its functions import expensive modules when they are called.
 
     Attributes:
-        usage: The command line that it starts a step with, for messages.
-        recognizes: Tells whether a command line is this engine's.
+        usage: Command line with which it starts a step, for messages.
+        recognizes: Tells whether a command line is from this engine.
         step_task: Returns the task that a command line of this engine describes; ValueError if it is not complete.
         find_pipeline: Returns the pipeline that a pod is a step of; None = it is not of this engine.
     """

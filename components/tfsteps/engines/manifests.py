@@ -1,4 +1,4 @@
-"""Reading what pipelines are compiled to."""
+"""Reads compiled pipelines."""
 
 from typing import Any
 

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from tfsteps.kube.client import Api
 
 ENGINES = (KFP, ARGO)
-"""Kubeflow Pipelines first: its pods are pods of Argo's, too."""
+"""Kubeflow Pipelines first: its pods are also pods of Argo Workflows."""
 
 
 def step_task(arguments: Sequence[str]) -> StepTask:
     """Return the task that the command line of a step describes.
 
     Raises:
-        ValueError: It is no engine's, or not as that engine writes it.
+        ValueError: No engine recognizes it, or it is not complete.
     """
     for engine in ENGINES:
         if engine.recognizes(arguments):

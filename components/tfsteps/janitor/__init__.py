@@ -1,1 +1,1 @@
-"""The janitor: removes what launchers that are no more have left on a cluster, and what was kept long enough."""
+"""The janitor: deletes what lost launchers left on a cluster, and jobs whose retention time has passed."""

@@ -25,15 +25,15 @@ _PATIENCE_SECONDS = 30.0  # the next pass tries again
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Remove what is due until SIGTERM comes, or once; return the exit code. None = the process's own arguments."""
-    given = _arguments().parse_args(argv)
+    """Delete what is due, until SIGTERM or once; return the exit code. None = the process's own arguments."""
+    options = _arguments().parse_args(argv)
     say = Printer().say
     try:
-        api = Api(access.find(given.context), patience=_PATIENCE_SECONDS)
+        api = Api(access.find(options.context), patience=_PATIENCE_SECONDS)
     except access.AccessError as error:
         say(f"The janitor cannot start: {error}.")
         return ExitCode.USAGE
-    namespace = "" if given.all_namespaces else given.namespace or api.access.namespace
+    namespace = "" if options.all_namespaces else options.namespace or api.access.namespace
 
     try:
         hai = _hai(api)
@@ -43,27 +43,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def clean() -> ExitCode:
         try:
-            counts = [Sweep(api, registry.kinds(), namespace, say, dry_run=given.dry_run).run()]
+            counts = [Sweep(api, registry.kinds(), namespace, say, dry_run=options.dry_run).run()]
             if hai:
                 workflows = Workflows(api, namespace)
-                counts.append(HaiSweep(hai, workflows, namespace, say, dry_run=given.dry_run).run())
+                counts.append(HaiSweep(hai, workflows, namespace, say, dry_run=options.dry_run).run())
         except Stopped:
             return ExitCode.PLATFORM
         if not counts[0].served:
             say("The cluster knows no kind of job: no operator is installed.")
         served = [str(count) for count in counts if count.served]
-        if given.once and served:
+        if options.once and served:
             say(f"{'; '.join(served)}.")
         return ExitCode.PLATFORM if any(count.failures for count in counts) else ExitCode.SUCCEEDED
 
     with on_termination(api.stopping.set):
-        if given.once:
+        if options.once:
             return clean()
         where = f"of namespace {namespace}" if namespace else "of all namespaces"
-        say(f"Looking at the jobs {where} every {format_duration(given.period)}.")
+        say(f"Looking at the jobs {where} every {format_duration(options.period)}.")
         while not api.stopping.is_set():
             clean()
-            api.stopping.wait(given.period)
+            api.stopping.wait(options.period)
     return ExitCode.SUCCEEDED
 
 
@@ -82,18 +82,20 @@ def _hai(api: Api) -> Client | None:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tfsteps.janitor",
-        description="Removes jobs that nobody will come back for, and those that were kept long enough.",
+        description="Deletes abandoned jobs, and jobs whose retention time has passed.",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("-n", "--namespace", metavar="NS", default="", help="where to look; default: this pod's own")
-    where.add_argument("-A", "--all-namespaces", action="store_true", help="look everywhere")
+    where.add_argument(
+        "-n", "--namespace", metavar="NS", default="", help="namespace of the jobs; default: this pod's own"
+    )
+    where.add_argument("-A", "--all-namespaces", action="store_true", help="jobs of all namespaces")
     when = parser.add_mutually_exclusive_group()
     when.add_argument(
         "--period", type=_period, default=60.0, metavar="TIME", help="pause between passes, 1s to 1d; default: 60s"
     )
-    when.add_argument("--once", action="store_true", help="make one pass, and end")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
-    parser.add_argument("--context", default="", help="of the kubeconfig; default: this pod's cluster")
+    when.add_argument("--once", action="store_true", help="make one pass and exit")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
+    parser.add_argument("--context", default="", help="context of the kubeconfig; default: this pod's cluster")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""One pass over the user's tasks on HAI Platform: those that nobody will come back for are stopped."""
+"""One pass over the user's tasks on HAI Platform: abandoned tasks are stopped."""
 
 import time
 from collections.abc import Callable
@@ -24,15 +24,15 @@ class HaiSweep:
             client: The platform.
             workflows: The cluster's Workflows, of `namespace` or of all.
             namespace: Only tasks of its Workflows are judged by their Workflow; empty = those of every namespace.
-            say: Takes a line for each thing that is done, or cannot be.
-            dry_run: Only say what is due.
+            say: Receives a line for each action, and for each failure.
+            dry_run: Only report what is due.
         """
         self._runs, self._workflows, self._namespace = HaiRuns(client), workflows, namespace
         self._say, self._dry_run = say, dry_run
         self.count = Count(what="tasks on HAI", act="stops")
 
     def run(self) -> Count:
-        """Stop all that is due, and say each in a line; what fails is said, and left to the next pass."""
+        """Stop all tasks that are due, and report each in a line; failures are reported, and left to the next pass."""
         try:
             jobs = self._runs.jobs()
         except ApiError as error:

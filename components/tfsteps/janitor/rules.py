@@ -1,4 +1,4 @@
-"""What is due for a job whose launcher may be gone. Pure, but for the two questions that are asked only if need be."""
+"""What is due for a job whose launcher may be lost. Pure, except for two callbacks, which are called only if needed."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.times import job_ended
 
 PATIENCE_SECONDS = 60.0
-"""How long after a deadline a launcher has to act on it: what it says to people is better than what we could."""
+"""Seconds after a deadline in which a launcher can act on it: its report is better than the janitor's."""
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -34,11 +34,11 @@ def due(
     """Return what is due for a job; None = nothing.
 
     Args:
-        kind: The job's.
+        kind: Kind of the job.
         item: The job object.
         now: Seconds since the epoch.
-        why_abandoned: Returns why no launcher will come for the job, as far as its pipeline tells; empty = one may.
-        has_pods: Tells whether pods of the job are there.
+        why_abandoned: Returns why no launcher will adopt the job, according to its pipeline; empty = one may.
+        has_pods: Tells whether the job has pods.
     """
     if "deletionTimestamp" in item["metadata"]:
         return None

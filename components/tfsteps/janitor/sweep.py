@@ -31,8 +31,8 @@ class Count(msgspec.Struct):
     Attributes:
         jobs: How many were looked at.
         due: How many of those, or of their pods, were to be deleted or stopped.
-        failures: How many things could not be done; each was said.
-        served: How many kinds of job the cluster knows.
+        failures: How many actions failed; each was reported.
+        served: How many kinds of job the cluster serves.
         what: What was looked at.
         act: What is done with it.
     """
@@ -62,8 +62,8 @@ class Sweep:
             api: The cluster.
             kinds: Of the jobs to look at.
             namespace: Where; empty = everywhere.
-            say: Takes a line for each thing that is done, or cannot be.
-            dry_run: Only say what is due.
+            say: Receives a line for each action, and for each failure.
+            dry_run: Only report what is due.
         """
         self.count = Count()
         self._api, self._kinds, self._namespace = api, kinds, namespace
@@ -71,7 +71,7 @@ class Sweep:
         self._workflows = Workflows(api, namespace)
 
     def run(self) -> Count:
-        """Do all that is due, and say each in a line; what fails is said, and left to the next pass."""
+        """Do all that is due, and report each action in a line; failures are reported, and left to the next pass."""
         for kind in self._kinds:
             try:
                 listed = self._api.iterate(kind.resource, self._namespace, labelSelector=_OURS)
@@ -84,7 +84,7 @@ class Sweep:
         return self.count
 
     def _is_sound(self, resource: Resource, item: Any) -> bool:
-        """Tell whether an object is one; say so if not. Nothing is deleted that cannot be read."""
+        """Tell whether an object is valid; report it if not. An object that cannot be read is not deleted."""
         try:
             where = metadata_of(item).namespace
             if self._namespace not in ("", where):
@@ -106,7 +106,7 @@ class Sweep:
             self._failed(_name(kind.resource, item), error)
         except Stopped:
             raise
-        except Exception as error:  # noqa: BLE001  who may write job objects may write any nonsense into one of them
+        except Exception as error:  # noqa: BLE001  a job object may have any content
             self._failed(f"{_name(kind.resource, item)} is not understood", error)
 
     def _due(self, kind: JobKind, item: _Item, workflows: Workflows, has_pods: Callable[[], bool]) -> Due | None:
@@ -118,8 +118,8 @@ class Sweep:
         meta, owner = listed["metadata"], owner_of(listed)
         selectors = kind.watch_selector(meta["name"])
         selectors["labelSelector"] = ",".join([_OURS, *filter(None, [selectors.get("labelSelector")])])
-        found = self._api.iterate(kind.resource, meta["namespace"], **selectors)
-        sound = [item for item in found if self._is_sound(kind.resource, item)]
+        candidates = self._api.iterate(kind.resource, meta["namespace"], **selectors)
+        sound = [item for item in candidates if self._is_sound(kind.resource, item)]
         item = next((item for item in kind.group_objects(sound) if item["metadata"]["uid"] == meta["uid"]), None)
         if item is None:
             return
@@ -128,14 +128,14 @@ class Sweep:
         if now := self._due(kind, item, workflows, lambda: bool(pods())):
             self._do(kind, item, now, pods)
 
-    def _do(self, kind: JobKind, item: _Item, found: Due, pods: Callable[[], list[_Item]]) -> None:
-        if found.what == "job":
-            self._delete(kind.resource, item, found.why)
+    def _do(self, kind: JobKind, item: _Item, action: Due, pods: Callable[[], list[_Item]]) -> None:
+        if action.what == "job":
+            self._delete(kind.resource, item, action.why)
             return
         if not self._dry_run:  # else the pods of parameter servers would come back
             apply(self._api, kind.stop_stragglers(item), item["metadata"]["namespace"], item["metadata"]["uid"])
         for pod in pods():
-            self._delete(PODS, pod, f"{_name(kind.resource, item)}: {found.why}")
+            self._delete(PODS, pod, f"{_name(kind.resource, item)}: {action.why}")
 
     def _delete(self, resource: Resource, item: _Item, why: str) -> None:
         self.count.due += 1
@@ -154,12 +154,12 @@ class Sweep:
     @functools.cached_property
     def _all_pods(self) -> dict[tuple[str, ...], list[_Item]]:
         """The metadata of all jobs' pods, by what they and their job are labelled with."""
-        found: dict[tuple[str, ...], list[_Item]] = {}
+        pods: dict[tuple[str, ...], list[_Item]] = {}
         for pod in self._api.iterate(PODS, self._namespace, labelSelector=_OURS):
             if self._is_sound(PODS, pod):
-                kept = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
-                found.setdefault(_key(pod), []).append({"metadata": kept})
-        return found
+                metadata = {key: pod["metadata"][key] for key in _KEPT if key in pod["metadata"]}
+                pods.setdefault(_key(pod), []).append({"metadata": metadata})
+        return pods
 
     def _pods(self, kind: JobKind, item: _Item) -> list[_Item]:
         """Return the pods of a job as they are now."""

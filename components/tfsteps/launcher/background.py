@@ -53,22 +53,22 @@ def start(
     for attempt in store.attempts(identity.run, identity.task):
         if attempt.alive() and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
             return attempt.status()
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     if not os.fork():
-        os.close(told)
-        teller = _ReadyPipe(tell)
-        options: dict[str, Any] = {"base_dir": base_dir, "observers": [teller], "tensorboard_url": tensorboard_url}
-        _stay(functools.partial(launch, job, identity, system, **options), teller)
-    os.close(tell)
-    with open(told, "rb") as answers:  # noqa: PTH123  a pipe
+        os.close(reader)
+        ready_pipe = _ReadyPipe(writer)
+        options: dict[str, Any] = {"base_dir": base_dir, "observers": [ready_pipe], "tensorboard_url": tensorboard_url}
+        _stay(functools.partial(launch, job, identity, system, **options), ready_pipe)
+    os.close(writer)
+    with open(reader, "rb") as answers:  # noqa: PTH123  a pipe
         answer = answers.read()
     try:
-        told_of = msgspec.json.decode(answer, type=_Begun | _Failed)
+        result = msgspec.json.decode(answer, type=_Begun | _Failed)
     except msgspec.DecodeError as error:  # nothing, or cut: it was killed
         raise LaunchError("the launcher of the job ended before it reported the start", retryable=True) from error
-    if isinstance(told_of, _Failed):
-        raise LaunchError(told_of.message, retryable=told_of.retryable)
-    return told_of.status
+    if isinstance(result, _Failed):
+        raise LaunchError(result.message, retryable=result.retryable)
+    return result.status
 
 
 def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
@@ -96,14 +96,14 @@ class _ReadyPipe:
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
-    def tell(self, answer: _Begun | _Failed) -> None:
+    def send(self, answer: _Begun | _Failed) -> None:
         if self._pipe >= 0:
             pipe, self._pipe = self._pipe, -1
             with open(pipe, "wb") as file, contextlib.suppress(BrokenPipeError):  # noqa: PTH123
                 file.write(msgspec.json.encode(answer))
 
     def changed(self, status: Status) -> None:
-        self.tell(_Begun(status))
+        self.send(_Begun(status))
 
     def lines(self, lines: LogLines) -> None:
         """Do nothing: lines are in the records."""
@@ -112,7 +112,7 @@ class _ReadyPipe:
         """Do nothing."""
 
 
-def _stay(run: Callable[[], object], teller: _ReadyPipe) -> NoReturn:
+def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
     """Be the launcher; never returns."""
     try:
         os.setsid()  # the step's process group is killed when the step has ended
@@ -122,9 +122,9 @@ def _stay(run: Callable[[], object], teller: _ReadyPipe) -> NoReturn:
         pipeline_lock.at_end(lambda: os.kill(os.getpid(), signal.SIGTERM))
         run()
     except LaunchError as error:
-        teller.tell(_Failed(str(error), error.retryable))
+        ready_pipe.send(_Failed(str(error), error.retryable))
     except BaseException as error:  # noqa: BLE001  whatever it was, this process must not go on as the step
-        teller.tell(_Failed(f"{type(error).__name__}: {error}", retryable=False))
+        ready_pipe.send(_Failed(f"{type(error).__name__}: {error}", retryable=False))
     finally:
         os._exit(0)
 
@@ -139,12 +139,12 @@ def _watch(attempt: Attempt, log: IO[bytes], observers: Sequence[Observer]) -> S
         status = attempt.status()
         if status != seen:
             seen = status
-            for each in observers:
-                each.changed(status)
+            for observer in observers:
+                observer.changed(status)
         for stamp, source, text in read_log(log):
             line = _line(stamp, source, text)
-            for each in observers:
-                each.lines(line)
+            for observer in observers:
+                observer.lines(line)
         if not alive:
             return status
         time.sleep(_POLL_SECONDS)

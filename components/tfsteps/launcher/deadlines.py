@@ -26,12 +26,12 @@ class Exceeded(msgspec.Struct, frozen=True):
     Attributes:
         name: Its field in `deadlines`.
         limit: Seconds allowed.
-        said: What the job system said of the job at that time; empty = nothing.
+        detail: What the job system reported about the job at that time; empty = nothing.
     """
 
     name: str
     limit: float
-    said: str = ""
+    detail: str = ""
 
 
 class Clock:
@@ -58,7 +58,7 @@ class Clock:
         self._queued = False
         self._pending: set[Replica] = set()
         self._since: dict[str, float] = {}  # of the deadlines that run: the seconds when they began
-        self._said = ""
+        self._detail = ""
         self._notice_due = _NOTICE_SECONDS
 
     def see(self, event: Event) -> None:
@@ -69,7 +69,7 @@ class Clock:
         if isinstance(event, ReplicaChanged):
             (self._pending.add if event.state is ReplicaState.PENDING else self._pending.discard)(event.replica)
         elif isinstance(event, JobChanged):
-            self._said = ": ".join(part for part in (event.reason, event.message) if part)
+            self._detail = ": ".join(part for part in (event.reason, event.message) if part)
             self._queued = event.state is State.QUEUED
             self._phase = _later(self._phase, _phase(event.state))
 
@@ -93,7 +93,7 @@ class Clock:
         for name, since in {**dict.fromkeys(_PHASES), **self._since, "total": -age}.items():
             limit = getattr(self._limits, name)
             if limit is not None and since is not None and self._seconds - since > limit:
-                return Exceeded(name, limit, self._said)
+                return Exceeded(name, limit, self._detail)
         return None
 
     def notice(self) -> str:
@@ -109,7 +109,7 @@ class Clock:
         if waited < self._notice_due:
             return ""
         self._notice_due = 2 * waited
-        reason = f" ({self._said.rstrip('.')})" if self._said else ""
+        reason = f" ({self._detail.rstrip('.')})" if self._detail else ""
         total = format_duration(self._limits.total)
         return (
             f"Still pending after {format_duration(round(waited))}{reason}. No deadline `pending` is set: "

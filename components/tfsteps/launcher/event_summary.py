@@ -35,10 +35,10 @@ class EventSummary(msgspec.Struct, kw_only=True):
     charts: curves.Charts
 
     @classmethod
-    def of(cls, folder: str, wanted: Mapping[str, str]) -> "EventSummary":
+    def of(cls, folder: str, tags: Mapping[str, str]) -> "EventSummary":
         """Read the event files below `folder`; `wanted` holds the tag of each metric by its name."""
-        values, missing = metrics.collect(folder, wanted)
-        return cls(metrics=values, missing=missing, charts=curves.gather(folder, tuple(wanted.values())))
+        values, missing = metrics.collect(folder, tags)
+        return cls(metrics=values, missing=missing, charts=curves.gather(folder, tuple(tags.values())))
 
     def printed(self) -> str:
         """Return one line of JSON, without the curves where it would be too long for a container's output."""
@@ -53,20 +53,20 @@ def set_metrics(status: Status, job: TrainingJob, handle: Handle) -> None:
 
     What has no value, and why, goes to the warnings.
     """
-    wanted, logs = job.outputs.metrics, status.logs
+    tags, logs = job.outputs.metrics, status.logs
     try:
         unseen = logs and not is_uri(logs) and not os.path.isdir(logs)  # noqa: PTH112
-        program = ["-m", "tfsteps.launcher.event_summary", logs, json.dumps(wanted)]
+        program = ["-m", "tfsteps.launcher.event_summary", logs, json.dumps(tags)]
         plain = handle.read_folder(logs, program) if unseen else None
         if plain is None:
-            status.metrics, missing = metrics.collect(logs, wanted)
+            status.metrics, missing = metrics.collect(logs, tags)
         else:
             summary = msgspec.convert(plain, EventSummary)
             status.metrics, missing = summary.metrics, summary.missing
             curves.save(summary.charts, Attempt.of(status.identity).curves)
     except (LaunchError, msgspec.ValidationError) as error:
-        lost = f"No value of {', '.join(wanted)}" if wanted else "The report has no curves"
-        missing = [f"{lost}: the event files at {logs} could not be read: {error}."]
+        problem = f"No value of {', '.join(tags)}" if tags else "The report has no curves"
+        missing = [f"{problem}: the event files at {logs} could not be read: {error}."]
     except OSError as error:
         missing = [f"The curves could not be kept: {error}."]
     status.warnings += missing

@@ -51,27 +51,27 @@ def failure_summary(
             and the number of the incarnation, from 0.
         blamed: Name of the replica that the job system blames; empty = the one that failed first.
     """
-    found = next((r for r in status.replicas if r.name == blamed), None) or _first_failed(status.replicas)
-    incarnation = _failed_incarnation(found) if found else None
-    if found is None or incarnation is None:
+    failed = next((r for r in status.replicas if r.name == blamed), None) or _first_failed(status.replicas)
+    incarnation = _failed_incarnation(failed) if failed else None
+    if failed is None or incarnation is None:
         return FailureSummary(
             summary=status.message or f"The job is {status.state}.", replica=blamed, fault=_fault(status, None)
         )
-    source = f"{found.name}/{incarnation.container}" if incarnation.container else found.name
+    source = f"{failed.name}/{incarnation.container}" if incarnation.container else failed.name
     error = raised(last_lines(source, incarnation.number))
     meaning = _meaning(incarnation)
     exception = error.exception[:_WIDTH]
     detail = exception or meaning
     where = f" at {error.frame}" if error.frame else ""
-    again = f" after {found.restarts} restart{'s' * (found.restarts != 1)}" if found.restarts else ""
+    again = f" after {failed.restarts} restart{'s' * (failed.restarts != 1)}" if failed.restarts else ""
     code = f" with exit code {incarnation.exit_code}" if incarnation.exit_code is not None else ""
-    whose = f"{found.name}'s container {incarnation.container}" if incarnation.container else found.name
+    whose = f"{failed.name}'s container {incarnation.container}" if incarnation.container else failed.name
     failure = f"{whose} failed{code}{again}: {detail}{where}."
     lost = status.state is State.LOST and incarnation.reason not in _TAKEN
     before = status.message and (lost or status.reason in _NOT_BY_A_REPLICA)
     return FailureSummary(
         summary=f"{status.message} Before that, {failure}" if before else failure,
-        replica=found.name,
+        replica=failed.name,
         exit_code=incarnation.exit_code,
         meaning=meaning,
         exception=exception,

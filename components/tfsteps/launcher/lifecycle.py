@@ -197,7 +197,7 @@ class _Stop:
     def __init__(self, system: System) -> None:
         self.signals: list[int] = []
         self._requests = 0
-        self._said = False
+        self._announced = False
         self._system = system
         self._handle: Handle | None = None
 
@@ -212,9 +212,9 @@ class _Stop:
 
     def news(self, status: Status) -> Iterator[JobChanged]:
         """Yield, once, that the job is being stopped, why, and how to make short work of it."""
-        if self._said or not self.signals:
+        if self._announced or not self.signals:
             return
-        self._said = True
+        self._announced = True
         if self.signals[0] != signal.SIGTERM or not self._system.outlives_launcher:  # a pod's end may spare its job
             again = "Ctrl-C again" if self.signals[0] == signal.SIGINT else "a second signal"
             message = f"Stopping ({self.cause}); {again} kills the replicas."
@@ -318,8 +318,8 @@ def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -
         waiting = (
             f" Still pending: {', '.join(status.waiting)}." if exceeded.name == "pending" and status.waiting else ""
         )
-        said = f" {exceeded.said}" if exceeded.said else ""
-        message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}{said}"
+        detail = f" {exceeded.detail}" if exceeded.detail else ""
+        message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}{detail}"
         final = msgspec.structs.replace(final, state=State.FAILED, reason="DeadlineExceeded", message=message)
     if final.state in (State.FAILED, State.LOST):
         status.state, status.reason, status.message = final.state, final.reason, final.message

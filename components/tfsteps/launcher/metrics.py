@@ -11,32 +11,32 @@ from tfsteps.tensorboard.event_files import Scalar, ScalarReader
 _NAMED = 8
 
 
-def collect(logdir: str | os.PathLike[str], wanted: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
-    """Return the last value of each wanted metric, and a sentence for each that has none.
+def collect(logdir: str | os.PathLike[str], tags: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
+    """Return the last value of each requested metric, and a sentence for each that has none.
 
     The last value is that of the highest step, and among equal steps the one written last.
 
     Args:
         logdir: Folder of the event files; of a URI none is read. Empty = they are lost with the replicas.
-        wanted: Tag by name of the metric: `<run>/<tag>`, or the tag alone where one run only has it.
+        tags: Tag by name of the metric: `<run>/<tag>`, or the tag alone where one run only has it.
     """
-    if not wanted:
+    if not tags:
         return {}, []
     if not logdir or is_uri(os.fspath(logdir)):
         where = f"at {logdir}, which cannot be read from here" if logdir else "lost with the replicas: set `output_dir`"
-        return {}, [f"No value of {', '.join(wanted)}: the event files are {where}."]
+        return {}, [f"No value of {', '.join(tags)}: the event files are {where}."]
     last, trouble = _last_values(logdir)
     if trouble:
-        return {}, [f"No value of {', '.join(wanted)}: {trouble}."]
-    found: dict[str, float] = {}
+        return {}, [f"No value of {', '.join(tags)}: {trouble}."]
+    values: dict[str, float] = {}
     missing: list[str] = []
-    for metric, tag in wanted.items():
+    for metric, tag in tags.items():
         matches = _matches(tag, last)
         if len(matches) == 1 and math.isfinite(matches[0].value):
-            found[metric] = matches[0].value
+            values[metric] = matches[0].value
         else:
             missing.append(f"Metric {metric} is not set: {_why(tag, matches, last)}")
-    return found, missing
+    return values, missing
 
 
 def _last_values(logdir: str | os.PathLike[str]) -> tuple[list[Scalar], str]:

@@ -37,15 +37,15 @@ def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
 def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
     """Return what hovering needs, in the order of `charts`: the plot's place, the scales, the points."""
     plot = [_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM]
-    found: list[dict[str, object]] = []
+    plots: list[dict[str, object]] = []
     for chart in charts:
         x, y = _scales(chart)
         curves = [
             {"run": _run(c.run), "steps": [p.step for p in c.points], "values": [_short(p.value) for p in c.points]}
             for c in chart.curves
         ]
-        found.append({"plot": plot, "x": [x.low, x.high], "y": [y.low, y.high], "curves": curves})
-    return found
+        plots.append({"plot": plot, "x": [x.low, x.high], "y": [y.low, y.high], "curves": curves})
+    return plots
 
 
 class Scale(msgspec.Struct, frozen=True):

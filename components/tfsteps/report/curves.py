@@ -70,13 +70,13 @@ class Charts(msgspec.Struct, kw_only=True):
     denied: str = ""
 
 
-def gather(logdir: str | os.PathLike[str], wanted: Sequence[str] = ()) -> Charts:
+def gather(logdir: str | os.PathLike[str], preferred: Sequence[str] = ()) -> Charts:
     """Return the curves below `logdir`, which need not exist; those that `wanted` names come first."""
     read, reader = _read(logdir)
     by_tag: dict[str, list[_Values]] = {}
     for values in read:
         by_tag.setdefault(values.tag, []).append(values)
-    first = {tag for tag in by_tag if any(name == tag or name.endswith(f"/{tag}") for name in wanted)}
+    first = {tag for tag in by_tag if any(name == tag or name.endswith(f"/{tag}") for name in preferred)}
     tags = sorted(by_tag, key=lambda tag: (tag not in first, tag))
     shown = {tag: sorted(by_tag[tag], key=lambda values: values.run)[:_RUNS] for tag in tags[:_TAGS]}
     limit = max(_FEWEST, min(_MOST, _POINTS // max(1, sum(map(len, shown.values())))))

@@ -229,11 +229,11 @@ def _node(node: Node, decisive_replica: str, blamed: str) -> Html:
     size = 16 if node.width > 120 else 14
     text = node.x + size + 18
     decides = replica.name == decisive_replica
-    said = f"{replica.name}: {outcome(replica)}." + (" It decides the job's end." if decides else "")
+    description = f"{replica.name}: {outcome(replica)}." + (" It decides the job's end." if decides else "")
     kind = " blamed" if replica.name == blamed else ""
     return tag(
         "a",
-        tag("title", f"{said} Click for its log."),
+        tag("title", f"{description} Click for its log."),
         tag("rect", x=node.x, y=node.y, width=node.width, height=node.height, rx=10),
         icon(replica.state, x=node.x + 10, y=node.centre - size / 2, width=size, height=size),
         tag("text", replica.name, x=text, y=node.centre - 4, class_="name"),
@@ -243,7 +243,7 @@ def _node(node: Node, decisive_replica: str, blamed: str) -> Html:
         else None,
         href=f"#{replica.name}",
         class_=f"node is-{replica.state}{kind}",
-        aria_label=f"{said} Open its log.",
+        aria_label=f"{description} Open its log.",
     )
 
 

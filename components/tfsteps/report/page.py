@@ -46,7 +46,7 @@ def write(attempt: Attempt) -> pathlib.Path:
 def _page(attempt: Attempt) -> Html:
     status = attempt.status()
     job = Description.read(attempt.folder / "job.json")
-    found = _curves(attempt, status.logs, job.metrics)
+    scalar_charts = _curves(attempt, status.logs, job.metrics)
     shown = notable(status.replicas, status.decisive_replica)
     opened = status.failure.replica if status.failure else ""
     parts = [
@@ -54,7 +54,7 @@ def _page(attempt: Attempt) -> Html:
         ("warnings", "Warnings", sections.warnings(status, len(status.replicas) - len(shown))),
         ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
-        ("curves", "Curves", sections.curves(found, status.logs)),
+        ("curves", "Curves", sections.curves(scalar_charts, status.logs)),
         (
             "replicas",
             "Replicas and logs",
@@ -64,7 +64,9 @@ def _page(attempt: Attempt) -> Html:
         ("job", "Job description", job.shown()),
     ]
     present = [(anchor, title, content) for anchor, title, content in parts if content]
-    data = msgspec.json.encode(charts.data(found.charts if found else [])).decode().replace("<", "\\u003c")
+    data = (
+        msgspec.json.encode(charts.data(scalar_charts.charts if scalar_charts else [])).decode().replace("<", "\\u003c")
+    )
     script = _file("script.js")
     body = tag(
         "body",
@@ -79,11 +81,11 @@ def _page(attempt: Attempt) -> Html:
     return tag("html", _head(sections.title(status, job.name), sections.favicon(status), script), body, lang="en")
 
 
-def _curves(attempt: Attempt, logs: str, wanted: Sequence[str]) -> curves.Charts | None:
+def _curves(attempt: Attempt, logs: str, metric_tags: Sequence[str]) -> curves.Charts | None:
     """Return the curves: those that the launcher was told of, else what the event files hold; None = not readable."""
-    if (charts := curves.saved(attempt.curves)) is not None:
-        return charts
-    return curves.gather(logs, wanted) if logs and pathlib.Path(logs).is_dir() else None
+    if (saved := curves.saved(attempt.curves)) is not None:
+        return saved
+    return curves.gather(logs, metric_tags) if logs and pathlib.Path(logs).is_dir() else None
 
 
 def _head(title: str, favicon: str, script: str) -> Html:

@@ -101,10 +101,10 @@ def _cells(kind: str, texts: Iterable[str]) -> Html:
 
 def _log(name: str, tail: Tail) -> Html:
     if not tail.lines:
-        said = "Its lines are too far from the end of the log file." if tail.earlier else "It printed nothing."
-        return tag("p", said, class_="note")
+        note = "Its lines are too far from the end of the log file." if tail.earlier else "It printed nothing."
+        return tag("p", note, class_="note")
     lines = [part for line in tail.lines for part in (tag("i", line.at), f" {line.text}\n")]
     count = plural(len(tail.lines), "line")
-    said = f"Last {count} of its log, times in UTC" if tail.earlier else f"Its whole log, {count}, times in UTC"
+    note = f"Last {count} of its log, times in UTC" if tail.earlier else f"Its whole log, {count}, times in UTC"
     label = f"Log of {name}"
-    return tag("div", tag("p", said, class_="note"), tag("pre", *lines, tabindex=0, role="region", aria_label=label))
+    return tag("div", tag("p", note, class_="note"), tag("pre", *lines, tabindex=0, role="region", aria_label=label))

@@ -114,32 +114,32 @@ def _list(items: Sequence[tuple[str, str]], kind: str) -> Html:
 
 def failure(status: Status) -> Html | None:
     """Return why the job failed; None if it did not."""
-    found = status.failure
-    if found is None:
+    summary = status.failure
+    if summary is None:
         return None
-    link = tag("a", f"Open the log of {found.replica}", href=f"#{found.replica}") if found.replica else None
-    lines = "\n".join(plain(line) for line in found.tail)
-    tail = tag("pre", lines, tabindex=0, role="region", aria_label="Its last lines") if found.tail else None
-    said = tag("p", f"Its last {plural(len(found.tail), 'line')}:", class_="note") if found.tail else None
+    link = tag("a", f"Open the log of {summary.replica}", href=f"#{summary.replica}") if summary.replica else None
+    lines = "\n".join(plain(line) for line in summary.tail)
+    tail = tag("pre", lines, tabindex=0, role="region", aria_label="Its last lines") if summary.tail else None
+    heading = tag("p", f"Its last {plural(len(summary.tail), 'line')}:", class_="note") if summary.tail else None
     return tag(
         "div",
-        tag("p", plain(found.summary), class_="summary"),
-        _list(_findings(found), "facts"),
-        said,
+        tag("p", plain(summary.summary), class_="summary"),
+        _list(_findings(summary), "facts"),
+        heading,
         tail,
         tag("p", link) if link else None,
         class_="failure",
     )
 
 
-def _findings(found: FailureSummary) -> list[tuple[str, str]]:
-    code = f"{found.exit_code}" + (f", {found.meaning}" if found.meaning else "")
+def _findings(summary: FailureSummary) -> list[tuple[str, str]]:
+    code = f"{summary.exit_code}" + (f", {summary.meaning}" if summary.meaning else "")
     findings = [
-        ("First to fail", found.replica),
-        ("Exit code", code if found.exit_code is not None else found.meaning),
-        ("Exception", plain(found.exception)),
-        ("Raised at", found.frame),
-        ("What next", _ADVICE.get(found.fault, found.fault)),
+        ("First to fail", summary.replica),
+        ("Exit code", code if summary.exit_code is not None else summary.meaning),
+        ("Exception", plain(summary.exception)),
+        ("Raised at", summary.frame),
+        ("What next", _ADVICE.get(summary.fault, summary.fault)),
     ]
     return [(term, text) for term, text in findings if text]
 
@@ -151,24 +151,24 @@ def warnings(status: Status, hidden: int) -> Html | None:
     return tag("ul", *items, class_="warnings") if items else None
 
 
-def curves(found: Charts | None, logs: str) -> Html:
+def curves(scalar_charts: Charts | None, logs: str) -> Html:
     """Return all charts, or the sentence that says why there are none; None = the event files could not be read."""
     if is_uri(logs):
         return tag("p", f"The event files are at {logs}, which reports do not read; TensorBoard does.", class_="note")
-    if found is None:
+    if scalar_charts is None:
         unread = f"The event files are at {logs}, which could not be read when this report was written."
         return tag("p", unread if logs else "Event files were not kept: the job has no `output_dir`.", class_="note")
-    if not found.charts:
-        denied = f"The launcher's user may not read {found.denied}." if found.denied else ""
+    if not scalar_charts.charts:
+        denied = f"The launcher's user may not read {scalar_charts.denied}." if scalar_charts.denied else ""
         return tag("p", denied or f"No scalar was found in event files below {logs}.", class_="note")
     notes = []
-    if found.more:
-        names = ", ".join(found.more[:20]) + (", …" if len(found.more) > 20 else "")
-        notes.append(tag("p", f"{plural(len(found.more), 'more tag')} not shown: {names}.", class_="note"))
-    if found.cut:
+    if scalar_charts.more:
+        names = ", ".join(scalar_charts.more[:20]) + (", …" if len(scalar_charts.more) > 20 else "")
+        notes.append(tag("p", f"{plural(len(scalar_charts.more), 'more tag')} not shown: {names}.", class_="note"))
+    if scalar_charts.cut:
         notes.append(tag("p", "The event files are long; the curves show their first part.", class_="note"))
-    runs = sorted({curve.run for chart in found.charts for curve in chart.curves})
-    figures = [charts.figure(chart, place, runs) for place, chart in enumerate(found.charts)]
+    runs = sorted({curve.run for chart in scalar_charts.charts for curve in chart.curves})
+    figures = [charts.figure(chart, place, runs) for place, chart in enumerate(scalar_charts.charts)]
     return tag("div", tag("div", *figures, class_="charts"), *notes)
 
 

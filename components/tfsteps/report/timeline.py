@@ -76,9 +76,9 @@ def _job(status: Status, whole: Extent) -> Html:
     bars = []
     ends = [*[change.at for change in changes[1:]], whole.end]
     for change, end in zip(changes, ends, strict=False):
-        said = f"Job {change.state} at {duration(change.at - whole.start)}"
+        label = f"Job {change.state} at {duration(change.at - whole.start)}"
         lasted = "" if change.state.terminal else f" for {duration(end - change.at)}"
-        tip = "\n".join(filter(None, [said + lasted, change.reason, change.message]))
+        tip = "\n".join(filter(None, [label + lasted, change.reason, change.message]))
         kind = f"bar is-{change.state}" + (" end" if change.state.terminal else "")
         inside = tag("span", change.state.value)
         place = whole.place(change.at, end)

@@ -36,8 +36,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     def checked(cls, *, run: str, task: str, pipeline: str = "") -> "Identity":
         """Return an identity made of names from outside. ValueError for one that cannot be a part of a path."""
         for what, name in (("run id", run), ("task", task)):
-            if wrong := name_problem(name):
-                raise ValueError(f"{what} {name!r} {wrong}")
+            if problem := name_problem(name):
+                raise ValueError(f"{what} {name!r} {problem}")
         return cls(run=run, task=task, pipeline=pipeline)
 
     def job_name(self, stem: str, limit: int) -> str:

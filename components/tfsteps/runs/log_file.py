@@ -46,7 +46,7 @@ def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
         if not line.endswith(b"\n"):
             lines.seek(at)
             return
-        found = _LOG_LINE.fullmatch(line)
+        match = _LOG_LINE.fullmatch(line)
         with contextlib.suppress(ValueError):  # the 31st of February
-            if found and dt.datetime.fromisoformat(when := found[1].decode()):
-                yield when, found[2].decode(), found[3]
+            if match and dt.datetime.fromisoformat(when := match[1].decode()):
+                yield when, match[2].decode(), match[3]

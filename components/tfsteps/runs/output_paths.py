@@ -42,8 +42,8 @@ class OutputPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     def tensorboard(self, job: TrainingJob) -> str:
         """Return the log directory of the job's TensorBoard."""
-        own = job.tensorboard.log_dir if job.tensorboard else None
-        return join(self.output, own) if own else self.logs
+        log_dir = job.tensorboard.log_dir if job.tensorboard else None
+        return join(self.output, log_dir) if log_dir else self.logs
 
 
 def unread_metrics(job: TrainingJob) -> list[str]:
@@ -51,6 +51,6 @@ def unread_metrics(job: TrainingJob) -> list[str]:
     if not (job.outputs.metrics and is_uri(job.output_dir or "")):
         return []
     scheme = str(job.output_dir).partition("://")[0]
-    lost = f"`outputs.metrics` stays empty: event files at {scheme}:// are not read. "
+    warning = f"`outputs.metrics` stays empty: event files at {scheme}:// are not read. "
     fix = "Set `output_dir` to a path on a claim or NFS export, or have the program report its metrics itself."
-    return [lost + fix]
+    return [warning + fix]

@@ -44,8 +44,8 @@ class UnreadableError(OSError):
 
 def home() -> pathlib.Path:
     """Return the state folder: $TFSTEPS_HOME, else $XDG_STATE_HOME/tfsteps, else ~/.local/state/tfsteps."""
-    if own := os.environ.get("TFSTEPS_HOME"):
-        return pathlib.Path(own).absolute()
+    if folder := os.environ.get("TFSTEPS_HOME"):
+        return pathlib.Path(folder).absolute()
     state = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
     return pathlib.Path(state).absolute() / "tfsteps"
 
@@ -194,8 +194,8 @@ def _abandon(status: Status, at: float) -> None:
 def make_private(folder: pathlib.Path) -> None:
     """Make a folder below `home`, and those between them: environment variables of a job may hold secrets."""
     home().parent.mkdir(parents=True, exist_ok=True)
-    for each in (home(), *reversed([each for each in folder.parents if home() in each.parents]), folder):
-        each.mkdir(mode=0o700, exist_ok=True)
+    for path in (home(), *reversed([parent for parent in folder.parents if home() in parent.parents]), folder):
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def runs() -> list[str]:
@@ -214,16 +214,16 @@ def attempts(run: str, task: str | None = None) -> list[Attempt]:
     """Return every attempt of a run, or of one of its tasks, ordered by task and attempt; empty if there is none."""
     root = run_folder(run)
     folders = [root / quote(task)] if task else sorted(root.iterdir()) if root.is_dir() else []
-    found = []
+    result = []
     for folder in folders:
         children = folder.iterdir() if folder.is_dir() else ()
         numbered = [child for child in children if re.fullmatch("[0-9]{1,9}", child.name)]
-        found += [
+        result += [
             Attempt(child)
             for child in sorted(numbered, key=lambda child: int(child.name))
             if (child / "status.json").exists()
         ]
-    return found
+    return result
 
 
 def next_attempt(run: str, task: str) -> int:

@@ -140,8 +140,8 @@ class _Search:
         return dt.datetime.fromtimestamp(self._at, self._zone).replace(tzinfo=None, fold=0)
 
     def _offset(self, instant: int) -> int:
-        found = dt.datetime.fromtimestamp(instant, self._zone).utcoffset()
-        return int(found.total_seconds()) if found else 0
+        offset = dt.datetime.fromtimestamp(instant, self._zone).utcoffset()
+        return int(offset.total_seconds()) if offset else 0
 
     def _instant(self, wall: dt.datetime) -> int:
         """Return when the clocks show `wall`; for times that come twice or never, what Go's `time.Date` returns."""

@@ -76,10 +76,12 @@ def scheduled_workflow(
         service_account: Of the runs; empty = the installation's default.
         server_timezone: As in `problems`.
     """
-    said = recurring_run(schedule, now, server_timezone)
+    recurring = recurring_run(schedule, now, server_timezone)
     names = {"start_time": "startTime", "end_time": "endTime", "cron_expression": "cron"}
     trigger = {
-        there: said[here] for here, there in {**names, "interval_second": "intervalSecond"}.items() if here in said
+        there: recurring[here]
+        for here, there in {**names, "interval_second": "intervalSecond"}.items()
+        if here in recurring
     }
     values = [{"name": key, "value": msgspec.json.encode(value).decode()} for key, value in (parameters or {}).items()]
     return {
@@ -88,8 +90,8 @@ def scheduled_workflow(
         "metadata": {"name": name},
         "spec": {
             "enabled": True,
-            "maxConcurrency": said["max_concurrency"],
-            "noCatchup": said["no_catchup"],
+            "maxConcurrency": recurring["max_concurrency"],
+            "noCatchup": recurring["no_catchup"],
             "trigger": {"cronSchedule" if schedule.cron else "periodicSchedule": trigger},
             "workflow": {"parameters": values},
             "experimentId": experiment_id,

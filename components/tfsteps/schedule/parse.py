@@ -51,12 +51,12 @@ def parse(text: str, source: str = "schedule") -> Schedule:
     return _schedule(document)
 
 
-def _of_schedule(each: Problem) -> Problem:
+def _of_schedule(problem: Problem) -> Problem:
     """Return what is wrong with a text in the words of schedules instead of jobs."""
-    wrong, fix = (text.replace("job", "schedule") for text in (each.wrong, each.fix))
+    wrong, fix = (text.replace("job", "schedule") for text in (problem.wrong, problem.fix))
     if "empty" in wrong:
         fix = "Start with `cron:` or `interval:`"
-    return msgspec.structs.replace(each, path=_WHOLE, wrong=wrong, fix=fix)
+    return msgspec.structs.replace(problem, path=_WHOLE, wrong=wrong, fix=fix)
 
 
 def from_plain(value: Any, source: str = "schedule") -> Schedule:
@@ -69,13 +69,15 @@ def from_plain(value: Any, source: str = "schedule") -> Schedule:
 
 
 def _schedule(document: Document) -> Schedule:
-    schedule, found = decode(document, Schedule)
-    problems = document.problems + found
-    known = {each.path[:1] for each in problems}
-    problems += [each for each in _rules(schedule) if each.path not in known]
+    schedule, field_problems = decode(document, Schedule)
+    problems = document.problems + field_problems
+    known = {problem.path[:1] for problem in problems}
+    problems += [problem for problem in _rules(schedule) if problem.path not in known]
     if problems:
-        placed = [msgspec.structs.replace(each, line=each.line or document.line(each.path)) for each in problems]
-        raise SpecError(sorted(placed, key=lambda each: each.line or 0), document.source)
+        placed = [
+            msgspec.structs.replace(problem, line=problem.line or document.line(problem.path)) for problem in problems
+        ]
+        raise SpecError(sorted(placed, key=lambda problem: problem.line or 0), document.source)
     return schedule
 
 
@@ -121,11 +123,11 @@ def _cron(text: str) -> Iterator[Problem]:
 
 
 def _limits(schedule: Schedule, zone: zoneinfo.ZoneInfo) -> Iterator[Problem]:
-    given: dict[str, int] = {}
+    instants: dict[str, int] = {}
     for name, text in (("start", schedule.start), ("end", schedule.end)):
         try:
-            given |= {name: seconds(text, zone)} if text else {}
+            instants |= {name: seconds(text, zone)} if text else {}
         except ValueError as error:
             yield problem((name,), f"is not in the calendar: {error}", "Write another one", shown(text))
-    if len(given) == 2 and given["end"] <= given["start"]:
+    if len(instants) == 2 and instants["end"] <= instants["start"]:
         yield problem(("end",), f"is not after `start`, {schedule.start}", "Write a later one", shown(schedule.end))

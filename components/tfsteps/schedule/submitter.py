@@ -72,16 +72,16 @@ def create(api: Api, workflow: Mapping[str, Any]) -> dict[str, Any]:
         if error.status != 409:
             code = ExitCode.PLATFORM if error.unavailable else ExitCode.USAGE
             raise SubmitError(f"the Workflow cannot be created in {where}: {error}", code) from error
-    found = dict(api.get(WORKFLOWS, where, metadata["name"], allowed=True)["metadata"])
-    if not _owners(metadata) or _owners(found) != _owners(metadata):
+    existing = dict(api.get(WORKFLOWS, where, metadata["name"], allowed=True)["metadata"])
+    if not _owners(metadata) or _owners(existing) != _owners(metadata):
         raise SubmitError(
             f"there is a Workflow {metadata['name']} in {where} already; delete it or rename", ExitCode.USAGE
         )
-    return found
+    return existing
 
 
 def _owners(metadata: Mapping[str, Any]) -> list[str]:
-    return [each["uid"] for each in metadata.get("ownerReferences") or []]
+    return [owner["uid"] for owner in metadata.get("ownerReferences") or []]
 
 
 def follow(api: Api, metadata: Mapping[str, Any], say: Callable[[str], None]) -> ExitCode:
@@ -119,11 +119,11 @@ def _workflow(seen: Seen, metadata: Mapping[str, Any]) -> dict[str, Any]:
         case Listed(items=[item]) | Changed(item=item) if item["metadata"]["uid"] == metadata["uid"]:
             return item
         case Refused(error=error, retryable=False):
-            words = f"Workflows may not be watched in {metadata['namespace']}: {error}; grant get, list and watch"
-            raise SubmitError(words, ExitCode.USAGE)
+            message = f"Workflows may not be watched in {metadata['namespace']}: {error}; grant get, list and watch"
+            raise SubmitError(message, ExitCode.USAGE)
         case Refused(error=error):
-            words = f"Workflow {metadata['name']} goes on, but cannot be watched any more: {error}"
-            raise SubmitError(words, ExitCode.PLATFORM)
+            message = f"Workflow {metadata['name']} goes on, but cannot be watched any more: {error}"
+            raise SubmitError(message, ExitCode.PLATFORM)
         case Listed() | Changed() | Deleted():
             raise SubmitError(f"Workflow {metadata['name']} was deleted", ExitCode.FAILED)
 

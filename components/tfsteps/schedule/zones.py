@@ -34,4 +34,6 @@ def moved(cron: Cron, minutes: int) -> Cron | None:
     if len(days) > 1 or not (cron.day.star and cron.month.star):
         return None  # the first of a month would become the last of the one before
     (day,) = days
-    return msgspec.structs.replace(there, weekday=Field(frozenset((each + day) % 7 for each in cron.weekday.values)))
+    return msgspec.structs.replace(
+        there, weekday=Field(frozenset((weekday + day) % 7 for weekday in cron.weekday.values))
+    )

@@ -1,6 +1,6 @@
-"""The job description: types, parsing with every problem at once, rules, JSON schema.
+"""The job description: types, a parser that reports all problems at once, rules, and the JSON schema.
 
-It imports nothing else of tfsteps, and neither yaml nor difflib until a text or a problem needs them.
+It imports no other package of tfsteps; yaml and difflib are imported when a text or a problem needs them.
 """
 
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse

@@ -1,7 +1,7 @@
-"""Plain data into frozen types, collecting every problem instead of stopping at the first.
+"""Converts plain data into frozen types, and collects all problems instead of stopping at the first.
 
-msgspec's own decoder stops at the first error and cannot name a dict key, so this walks the same type information.
-What cannot be read is left at its default, so that the rules between fields still run over the rest.
+msgspec's own decoder stops at the first error and cannot name a dict key, so this module walks the same type
+information. A value that cannot be read gets its default, so that the rules between fields can still check the rest.
 """
 
 import functools
@@ -23,9 +23,9 @@ _UNREADABLE: Any = object()
 
 
 def decode(document: Document, into: type[T], at: Path = ()) -> tuple[T, list[Problem]]:
-    """Return the part of `document` at path `at` as `into`, and every problem found there.
+    """Return the part of `document` at path `at` as `into`, and its problems.
 
-    Only without problems is the value what the document says: what could not be read is at its default, or blank.
+    The result is valid only if there are no problems: a value that could not be read has its default, or is blank.
     """
     value = document.value
     for part in at:
@@ -42,7 +42,7 @@ def _info(of: Any) -> mi.Type:
 
 
 class _Decoder:
-    """Reads by the kind of the type; each reader returns the value, or notes problems and returns _UNREADABLE."""
+    """Reads a value by its type. Each reader returns the value, or records problems and returns _UNREADABLE."""
 
     def __init__(self, texts: Mapping[Path, str]) -> None:
         self.texts = texts
@@ -83,13 +83,13 @@ class _Decoder:
             names = ", ".join(list(fields)[:4]) + (", …" if len(fields) > 4 else "")
             fix = such_as(meta, "Write `key: value` lines below it, or {} for the defaults")
             raise RefusedError("is not a mapping", fix, f"a mapping of {names}")
-        meant = {self._unknown(key, fields, path) for key in value if key not in fields}
+        intended = {self._unknown(key, fields, path) for key in value if key not in fields}
         read: dict[str, Any] = {}
         for name, field in fields.items():
             part = _UNREADABLE
             if name in value:
                 part = self.read(value[name], field.type, (*path, name))
-            elif field.required and name not in meant:
+            elif field.required and name not in intended:
                 self._missing(field, (*path, name))
             if part is not _UNREADABLE:
                 read[field.name] = part
@@ -98,7 +98,7 @@ class _Decoder:
         return info.cls(**read)
 
     def _unknown(self, key: Any, fields: Mapping[str, mi.Field], path: Path) -> str | None:
-        """Note an unknown field; return the field that it was meant to be, or None."""
+        """Record an unknown field; return the field that was probably intended, or None."""
         fix, guess = advice(str(key), fields)
         allowed = ", ".join(fields) if fix == "Remove it" else ""
         meant = (*path, guess) if guess else ()
@@ -137,11 +137,11 @@ class _Decoder:
         return tuple(_blank(item_type) if item is _UNREADABLE else item for item in read)
 
     def _union(self, value: Any, info: mi.UnionType, path: Path, _meta: Mapping[str, Any]) -> Any:
-        """Read by the kind of `value`: a mapping by the mapping among the choices, anything else by the other one."""
+        """Read a value of a union: a mapping as the mapping type, any other value as the other type."""
         choices = [choice for choice in info.types if not isinstance(choice, mi.NoneType)]
         mappings = [choice for choice in choices if isinstance(_bare(choice)[0], mi.StructType | mi.DictType)]
         if value is None and len(choices) < len(info.types):
-            if self.texts.get(path) == "":  # `worker:` with nothing behind it: the author meant something
+            if self.texts.get(path) == "":  # `worker:` without a value: the author probably forgot it
                 fix = "Write {} for the defaults, or remove the line" if mappings else "Write a value, or remove it"
                 raise RefusedError("has no value", fix)
             return None
@@ -151,14 +151,14 @@ class _Decoder:
 
 
 def _bare(info: mi.Type) -> tuple[mi.Type, Mapping[str, Any]]:
-    """Return a type without its `Meta`, and what that says to the parser."""
+    """Return a type without its `Meta`, and the metadata for the parser."""
     if isinstance(info, mi.Metadata):
         return info.type, {**(info.extra_json_schema or {}), **(info.extra or {})}
     return info, {}
 
 
 def _blank(info: mi.Type) -> Any:
-    """Return what stands in for a value that is required and cannot be read, so that the rest can still be checked."""
+    """Return a placeholder for a required value that cannot be read, so that the rest can be checked."""
     match _bare(info)[0]:
         case mi.StructType() as struct:
             return struct.cls(**{field.name: _blank(field.type) for field in struct.fields if field.required})

@@ -1,4 +1,4 @@
-"""The types of a job file, and what their docstrings say: a summary, and each field's meaning under `Attributes`."""
+"""The types of a job file, and their docstrings: a summary, and the description of each field in `Attributes`."""
 
 import inspect
 import re
@@ -12,25 +12,25 @@ _ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def structs(*types: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
-    """Return `types` and the types of their fields, each once, as they appear from the top down."""
-    found: dict[type[msgspec.Struct], None] = {}
+    """Return `types` and the types of their fields, each once, in the order of their first use."""
+    result: dict[type[msgspec.Struct], None] = {}
     waiting: list[Any] = [mi.type_info(type_) for type_ in types]
     for info in waiting:  # grows on the way
-        if isinstance(info, mi.StructType) and info.cls not in found:
-            found[info.cls] = None
+        if isinstance(info, mi.StructType) and info.cls not in result:
+            result[info.cls] = None
             waiting += [field.type for field in info.fields]
         parts = [getattr(info, name, None) for name in ("type", "item_type", "value_type")]
         waiting += [part for part in (*parts, *getattr(info, "types", ())) if isinstance(part, mi.Type)]
-    return list(found)
+    return list(result)
 
 
 def summary(of: type) -> str:
-    """Return what stands before the `Attributes` section, on one line; empty without a docstring."""
+    """Return the docstring before the `Attributes` section, on one line; empty without a docstring."""
     return " ".join(_SECTION.sub("", _docstring(of)).split())
 
 
 def attributes(of: type) -> dict[str, str]:
-    """Return the meaning of each field, on one line, in the order of the docstring; empty without that section."""
+    """Return the description of each field, on one line, in the docstring's order; empty without that section."""
     section = _SECTION.search(_docstring(of))
     return {name: " ".join(text.split()) for name, text in _ENTRY.findall(section[1] if section else "")}
 

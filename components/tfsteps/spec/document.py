@@ -1,4 +1,4 @@
-"""Plain data that remembers where it stood in a text."""
+"""Plain data with its positions in a text."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ class Document(msgspec.Struct):
 
     Attributes:
         value: dict, list, str, int, float, bool or None.
-        lines: From 1; empty for data that did not come from a text.
-        texts: The scalars' own text: `1e3` for 1000.0.
-        problems: What is wrong with the text itself: keys given twice, tags.
-        source: What the messages call it.
+        lines: Line numbers, from 1; empty for data that was not read from a text.
+        texts: The scalars as written: `1e3` for 1000.0.
+        problems: Problems of the text: duplicate keys, unknown tags.
+        source: Its name in messages.
     """
 
     value: Any
@@ -25,11 +25,11 @@ class Document(msgspec.Struct):
     source: str = "job"
 
     def line(self, path: Path) -> int | None:
-        """Return the line of `path`, or of the nearest thing above it; None if there are no lines."""
+        """Return the line of `path`, or of its nearest parent that has one; None if there are no lines."""
         return self.lines.get(self._standing(path))
 
     def position(self, path: Path) -> int:
-        """Return a number by which paths sort as they stand in the text; all alike if there was none."""
+        """Return a number by which paths sort in the order of the text; always 0 without a text."""
         return list(self.lines).index(self._standing(path)) if self.lines else 0
 
     def _standing(self, path: Path) -> Path:

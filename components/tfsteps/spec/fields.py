@@ -1,6 +1,6 @@
-r"""The kinds of text and number that stand in a job file, each with what is allowed, in words and as a pattern.
+r"""The types of text and number in a job file, each with a description of the allowed values and a pattern.
 
-Patterns hold for the whole value, and mean the same in Python and in JSON Schema: ASCII classes, no `\w`.
+A pattern applies to the whole value, and has the same meaning in Python and in JSON Schema: ASCII classes, no `\w`.
 """
 
 import re
@@ -10,7 +10,7 @@ from msgspec import Meta
 
 
 def _suggest_name(text: str) -> str:
-    """Return the name that `My Job_1` was meant to be; empty if nothing of it can stay."""
+    """Return a valid name for text such as `My Job_1`; empty if no character can be kept."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-0123456789")[:63].rstrip("-")
 
 
@@ -126,7 +126,9 @@ MetricName = Annotated[
 ]
 Count = Annotated[
     int,
-    Meta(ge=1, le=10_000, description="a whole number from 1 to 10000; a role with none is left out", examples=[2]),
+    Meta(
+        ge=1, le=10_000, description="a whole number from 1 to 10000; leave a role without replicas out", examples=[2]
+    ),
 ]
 GpuCount = Annotated[int, Meta(ge=0, le=128, description="a whole number from 0 to 128", examples=[1])]
 Limit = Annotated[int, Meta(ge=0, le=10_000, description="a whole number from 0 to 10000", examples=[3])]

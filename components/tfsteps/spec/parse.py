@@ -1,4 +1,4 @@
-"""From a text, a file or plain data to a `TrainingJob`, or to everything that is wrong with it."""
+"""Reads a `TrainingJob`, or all of its problems, from a text, a file or plain data."""
 
 import os
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ from tfsteps.spec.types import TrainingJob
 T = TypeVar("T", bound=msgspec.Struct)
 
 Options = Mapping[str, type[msgspec.Struct] | None]
-"""The job systems that `systems:` may name, each with the type of its options; None = not checked here."""
+"""The job systems that `systems:` may name, each with the type of its options; None = the options are not checked."""
 
 
 def load(path: str | os.PathLike[str], options: Options | None = None) -> TrainingJob:
     """Return the job in the YAML or JSON file at `path`.
 
     Raises:
-        SpecError: With every problem of the file.
+        SpecError: It contains all problems of the file.
         OSError: The file cannot be read.
     """
     from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
 
     source = os.fspath(path)
     with open(path, "rb") as file:  # noqa: PTH123  pathlib costs as much to import as the rest of this package
-        raw = file.read(4 * yaml_text.MAX_BYTES)  # enough to see that it is too large, whatever it is
+        raw = file.read(4 * yaml_text.MAX_BYTES)  # enough to detect a file that is too large
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -40,10 +40,10 @@ def load(path: str | os.PathLike[str], options: Options | None = None) -> Traini
 
 
 def parse(text: str, source: str = "job", options: Options | None = None) -> TrainingJob:
-    """Return the job in a YAML or JSON text; `source` is what messages call it.
+    """Return the job in a YAML or JSON text; `source` is its name in messages.
 
     Raises:
-        SpecError: With every problem of the text.
+        SpecError: It contains all problems of the text.
     """
     from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
 
@@ -54,27 +54,27 @@ def from_plain(value: Any, source: str = "job", options: Options | None = None) 
     """Return the job in plain data, such as a component's inputs.
 
     Raises:
-        SpecError: With every problem of the data.
+        SpecError: It contains all problems of the data.
     """
     return _job(Document(value, source=source), options)
 
 
 def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
-    """Return the options of one job system, its defaults filled in.
+    """Return the options of one job system, with its defaults.
 
     Raises:
-        SpecError: They were not checked when the job was read, and are wrong.
+        SpecError: The options are wrong, and were not checked when the job was read.
     """
     document = Document({"systems": {system: job.systems.get(system, {})}}, source=job.name)
-    found, problems = decode(document, into, ("systems", system))
+    decoded, problems = decode(document, into, ("systems", system))
     if problems:
         raise SpecError(problems, job.name)
-    return found
+    return decoded
 
 
 def _job(document: Document, options: Options | None) -> TrainingJob:
-    job, found = decode(document, TrainingJob)
-    problems = document.problems + found
+    job, field_problems = decode(document, TrainingJob)
+    problems = document.problems + field_problems
     unread = [*(problem.path for problem in problems), *(problem.meant for problem in problems if problem.meant)]
     problems += rules.check(job, unread)
     problems += _system_options(document, options)
@@ -85,11 +85,11 @@ def _job(document: Document, options: Options | None) -> TrainingJob:
 
 
 def _system_options(document: Document, options: Options | None) -> list[Problem]:
-    given = document.value.get("systems") if isinstance(document.value, dict) else None
-    if options is None or not isinstance(given, dict):
+    systems = document.value.get("systems") if isinstance(document.value, dict) else None
+    if options is None or not isinstance(systems, dict):
         return []
     problems = []
-    for name, value in given.items():
+    for name, value in systems.items():
         if name not in options:
             guess = nearest(str(name), options)
             fix = f"Write `{guess}`" if guess else "Remove it"

@@ -1,4 +1,4 @@
-"""What a replica's pod is made of: variables, resources, volumes, tolerations."""
+"""The description of a replica's pod: variables, resources, volumes, tolerations."""
 
 from typing import Annotated, Literal
 
@@ -26,13 +26,13 @@ class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class EnvSource(_Base, frozen=True):
-    """A variable whose value comes from the cluster. Exactly one source.
+    """Source of an environment variable's value. Set exactly one of `secret`, `config_map` and `field`.
 
     Attributes:
-        secret: Name of a Secret; with `key`.
-        config_map: Name of a ConfigMap; with `key`.
-        key: The key in the Secret or ConfigMap.
-        field: Path of a pod field, e.g. `metadata.name`.
+        secret: Name of a Secret. Requires `key`.
+        config_map: Name of a ConfigMap. Requires `key`.
+        key: Key in the Secret or ConfigMap.
+        field: Path of a pod field, such as `metadata.name`.
     """
 
     secret: ObjectName | None = None
@@ -45,10 +45,10 @@ Env = Annotated[dict[EnvName, Text | EnvSource], Meta(examples=[{"BATCH": 64}])]
 
 
 class Limits(_Base, frozen=True):
-    """What a replica may use at the most. Left out: the same as requested.
+    """Maximum resources of one replica. Empty = equal to the requests.
 
     Attributes:
-        cpu: Cores.
+        cpu: CPU cores.
         memory: Bytes.
     """
 
@@ -57,16 +57,17 @@ class Limits(_Base, frozen=True):
 
 
 class Resources(_Base, frozen=True):
-    """What one replica needs. Everything left out is up to the job system.
+    """Compute resources of one replica. What is left out gets the default of the job system.
 
     Attributes:
-        cpu: Cores requested.
+        cpu: CPU cores requested.
         memory: Bytes requested.
-        gpu: Whole GPUs.
-        gpu_resource: What the cluster counts GPUs as; empty = what TFSTEPS_GPU_RESOURCE says, else nvidia.com/gpu.
-        gpu_type: Model of the GPU, e.g. T4; each job system maps it to its own node selector.
-        shared_memory: Size of /dev/shm in bytes; counts against the memory limit.
-        limits: Upper bounds, where they differ from the requests.
+        gpu: Number of whole GPUs.
+        gpu_resource: Name of the cluster's GPU resource. Empty = the value of TFSTEPS_GPU_RESOURCE, otherwise
+            nvidia.com/gpu.
+        gpu_type: Model of the GPU, such as T4. Each job system maps it to its own node selector.
+        shared_memory: Size of /dev/shm in bytes. It counts against the memory limit.
+        limits: Limits, if they differ from the requests.
     """
 
     cpu: Cpu | None = None
@@ -79,12 +80,12 @@ class Resources(_Base, frozen=True):
 
     @property
     def memory_limit(self) -> int | None:
-        """Bytes that a replica may use; None = no limit."""
+        """Maximum number of bytes of one replica; None = no limit."""
         return self.limits.memory or self.memory
 
     @property
     def cpu_limit(self) -> float | None:
-        """Cores that a replica may use; None = no limit."""
+        """Maximum number of cores of one replica; None = no limit."""
         return self.limits.cpu or self.cpu
 
 
@@ -101,19 +102,19 @@ class Nfs(_Base, frozen=True):
 
 
 class Volume(_Base, frozen=True):
-    """One volume, mounted at one path. Exactly one source.
+    """A volume and its mount path. Set exactly one source.
 
     Attributes:
-        mount: Where the replica sees it.
+        mount: Path in the container at which the volume is mounted.
         pvc: Name of a PersistentVolumeClaim.
         secret: Name of a Secret.
         config_map: Name of a ConfigMap.
-        host_path: Folder of the node.
+        host_path: Folder on the node.
         nfs: An NFS export.
-        empty_dir: Size of a scratch folder that ends with the pod, in bytes.
-        in_memory: The scratch folder lives in memory.
-        sub_path: Folder inside the volume; empty = all of it.
-        read_only: The replica cannot write to it.
+        empty_dir: Size in bytes of a scratch folder, which is deleted with the pod.
+        in_memory: Keep the scratch folder in memory. Requires `empty_dir`.
+        sub_path: Folder inside the volume. Empty = the whole volume.
+        read_only: Mount the volume read-only.
     """
 
     mount: MountPath
@@ -132,11 +133,11 @@ class Toleration(_Base, frozen=True):
     """A Kubernetes toleration.
 
     Attributes:
-        key: Taint key; empty with operator Exists = every taint.
-        operator: Equal compares `value`; Exists takes none.
+        key: Taint key. Empty, with operator Exists, matches every taint.
+        operator: Equal compares `value`; Exists takes no value.
         value: Taint value.
-        effect: Empty = every effect.
-        seconds: How long a NoExecute taint is tolerated, 0 = not at all; empty = for ever.
+        effect: Taint effect. Empty matches every effect.
+        seconds: Seconds that a NoExecute taint is tolerated. 0 = not at all; empty = without a limit.
     """
 
     key: Filled | None = None

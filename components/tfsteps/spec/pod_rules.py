@@ -1,4 +1,4 @@
-"""The rules about one replica's pod: each a generator of problems over a whole job."""
+"""Rules for a replica's pod. Each is a generator of problems of a whole job."""
 
 import posixpath
 import re
@@ -22,7 +22,7 @@ _VOLUME_SOURCES = ("pvc", "secret", "config_map", "host_path", "nfs", "empty_dir
 
 
 def _places(job: TrainingJob) -> Iterator[tuple[Path, Role | TrainingJob]]:
-    """Yield everything that describes pods: the job itself, then each role."""
+    """Yield every object that describes pods: the job, then each role."""
     yield (), job
     for name, role in job.roles.items():
         yield ("roles", name), role
@@ -55,16 +55,16 @@ def shared_memory(job: TrainingJob) -> Iterator[Problem]:
 
 
 def gpu_types(job: TrainingJob) -> Iterator[Problem]:
-    """A type of GPU, and a resource that stands for them, go with a number of them."""
+    """`gpu_type` and `gpu_resource` require `gpu`."""
     for path, need in _resources(job):
         for field, what in (("gpu_type", "type"), ("gpu_resource", "resource")):
             if (value := getattr(need, field)) and not need.gpu:
-                wrong, fix = f"names a {what}, and no GPU is asked for", f"Add `gpu: 1`, or remove {field}"
+                wrong, fix = f"names a {what}, and no GPU is requested", f"Add `gpu: 1`, or remove {field}"
                 yield problem((*path, field), wrong, fix, repr(value))
 
 
 def programs(job: TrainingJob) -> Iterator[Problem]:
-    """A command starts with a program, not with a whole command line, and no shell expands a folder."""
+    """A command starts with a program, not with a command line. `working_dir` is not expanded by a shell."""
     for path, place in _places(job):
         first, *rest = place.command or ("python",)
         here = (*path, "command", 0)
@@ -74,12 +74,12 @@ def programs(job: TrainingJob) -> Iterator[Problem]:
             fix = "Write [{}]".format(", ".join(first.split()))
             yield problem(here, "is a whole command line, not a program", fix, repr(first))
         if place.working_dir and place.working_dir.startswith(("~", "$")):
-            wrong, fix = "is not expanded: no shell reads it", "Write the path out"
+            wrong, fix = "is not expanded: no shell reads it", "Write the full path"
             yield problem((*path, "working_dir"), wrong, fix, repr(place.working_dir))
 
 
 def arguments(job: TrainingJob) -> Iterator[Problem]:
-    """An option and its value are two arguments, and without a shell no variable is expanded."""
+    """An option and its value are separate arguments. Variables are not expanded without a shell."""
     for path, place in _places(job):
         program = posixpath.basename((place.command or job.command or ("",))[0])
         for i, text in enumerate(place.args or ()):
@@ -93,7 +93,7 @@ def arguments(job: TrainingJob) -> Iterator[Problem]:
 
 
 def environment(job: TrainingJob) -> Iterator[Problem]:
-    """Variables with exactly one source, and none of ours."""
+    """Each variable has exactly one source. Variables that tfsteps sets are reserved."""
     for path, place in _places(job):
         yield from _environment((*path, "env"), place.env)
 
@@ -108,58 +108,60 @@ def _environment(path: Path, env: Env) -> Iterator[Problem]:
 
 
 def _env_source(path: Path, source: EnvSource) -> Iterator[Problem]:
-    given = [name for name in ("secret", "config_map", "field") if getattr(source, name)]
-    if len(given) != 1:
-        has, allowed = " and ".join(given) or "no source", "exactly one of secret, config_map, field"
-        yield problem(path, f"has {has}", "Keep one of them" if given else "Add one of them", allowed=allowed)
-    elif given != ["field"] and not source.key:
-        yield problem(path, f"does not say which key of the {given[0]}", "Add `key: <name>`")
-    elif given == ["field"] and source.key:
-        yield problem((*path, "key"), "does not go with field", "Remove it", repr(source.key))
+    sources = [name for name in ("secret", "config_map", "field") if getattr(source, name)]
+    if len(sources) != 1:
+        has, allowed = " and ".join(sources) or "no source", "exactly one of secret, config_map, field"
+        yield problem(path, f"has {has}", "Keep one of them" if sources else "Add one of them", allowed=allowed)
+    elif sources != ["field"] and not source.key:
+        yield problem(path, f"does not say which key of the {sources[0]}", "Add `key: <name>`")
+    elif sources == ["field"] and source.key:
+        yield problem((*path, "key"), "cannot be combined with field", "Remove it", repr(source.key))
 
 
 def volumes(job: TrainingJob) -> Iterator[Problem]:
-    """One source a volume, one volume a mount path."""
+    """Each volume has exactly one source, and each mount path one volume."""
     yield from _volumes(("volumes",), job.volumes, {}, job.resources)
     shared = {volume.mount.rstrip("/"): f"volumes[{i}]" for i, volume in enumerate(job.volumes)}
     for name, role in job.roles.items():
         yield from _volumes(("roles", name, "volumes"), role.volumes, dict(shared), role.resources or job.resources)
 
 
-def _volumes(path: Path, listed: tuple[Volume, ...], taken: dict[str, str], need: Resources) -> Iterator[Problem]:
+def _volumes(path: Path, listed: tuple[Volume, ...], used: dict[str, str], need: Resources) -> Iterator[Problem]:
     for i, volume in enumerate(listed):
-        given = [name for name in _VOLUME_SOURCES if getattr(volume, name)]
-        if len(given) != 1:
-            has, allowed = " and ".join(given) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
-            fix = "Keep one of them" if given else "Add one of them"
+        sources = [name for name in _VOLUME_SOURCES if getattr(volume, name)]
+        if len(sources) != 1:
+            has, allowed = " and ".join(sources) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
+            fix = "Keep one of them" if sources else "Add one of them"
             yield problem((*path, i), f"has {has}", fix, allowed=allowed)
         mount, here = volume.mount.rstrip("/"), (*path, i, "mount")
-        if mount in taken:
-            yield problem(here, f"is used by {taken[mount]} already", "Choose another path", repr(volume.mount))
-        if mount == "/dev/shm" and need.shared_memory:  # noqa: S108  the path is Kubernetes' own
-            yield problem(here, "is where shared_memory goes", "Remove the volume or shared_memory", repr(volume.mount))
-        taken.setdefault(mount, "{}[{}]".format(".".join(map(str, path)), i))
+        if mount in used:
+            yield problem(here, f"is already used by {used[mount]}", "Choose another path", repr(volume.mount))
+        if mount == "/dev/shm" and need.shared_memory:  # noqa: S108  a path of the container
+            yield problem(
+                here, "is the mount path of shared_memory", "Remove the volume or shared_memory", repr(volume.mount)
+            )
+        used.setdefault(mount, "{}[{}]".format(".".join(map(str, path)), i))
 
 
 def scratch(job: TrainingJob) -> Iterator[Problem]:
-    """Only a scratch folder can live in memory."""
+    """Only a scratch folder can be in memory."""
     for path, place in _places(job):
         for i, volume in enumerate(place.volumes):
             if volume.in_memory and not volume.empty_dir:
                 fix = "Add `empty_dir: <size>`, or remove it"
-                yield problem((*path, "volumes", i, "in_memory"), "goes with empty_dir alone", fix, "true")
+                yield problem((*path, "volumes", i, "in_memory"), "requires empty_dir", fix, "true")
 
 
 def labels(job: TrainingJob) -> Iterator[Problem]:
-    """Kubernetes' syntax for labels, annotations and node selectors, and none of our own names."""
+    """Labels, annotations and node selectors have Kubernetes' syntax. The names that tfsteps sets are reserved."""
     yield from _labels(("labels",), job.labels, ours=True)
     yield from _labels(("annotations",), job.annotations, ours=True, values=False)
     for path, place in _places(job):
         yield from _labels((*path, "node_selector"), place.node_selector, ours=False)
 
 
-def _labels(path: Path, given: dict[str, str], *, ours: bool, values: bool = True) -> Iterator[Problem]:
-    for key, value in given.items():
+def _labels(path: Path, labels: dict[str, str], *, ours: bool, values: bool = True) -> Iterator[Problem]:
+    for key, value in labels.items():
         here = (*path, key)
         if not _LABEL_KEY.fullmatch(key):
             yield problem(here, "is not a label key", "Change the key", allowed=_KEY_ALLOWED)
@@ -170,12 +172,14 @@ def _labels(path: Path, given: dict[str, str], *, ours: bool, values: bool = Tru
 
 
 def tolerations(job: TrainingJob) -> Iterator[Problem]:
-    """As Kubernetes wants them."""
+    """Tolerations have Kubernetes' syntax."""
     for path, place in _places(job):
         for i, item in enumerate(place.tolerations):
             here = (*path, "tolerations", i)
             if item.operator == "Exists" and item.value:
-                yield problem((*here, "value"), "does not go with operator Exists", "Remove it", repr(item.value))
+                yield problem(
+                    (*here, "value"), "cannot be combined with operator Exists", "Remove it", repr(item.value)
+                )
             if item.operator == "Equal" and not item.key:
                 yield problem((*here, "key"), "is missing", "Add it, or write `operator: Exists`")
             if item.key and not _LABEL_KEY.fullmatch(item.key):
@@ -183,12 +187,12 @@ def tolerations(job: TrainingJob) -> Iterator[Problem]:
             if item.value and not _LABEL_VALUE.fullmatch(item.value):
                 yield problem((*here, "value"), "is not a taint value", "Change it", shown(item.value), _VALUE_ALLOWED)
             if item.seconds and item.effect != "NoExecute":
-                wrong, fix = "goes with effect NoExecute alone", "Write `effect: NoExecute`, or remove it"
+                wrong, fix = "requires effect NoExecute", "Write `effect: NoExecute`, or remove it"
                 yield problem((*here, "seconds"), wrong, fix, f"{item.seconds:g}")
 
 
 def patches(job: TrainingJob) -> Iterator[Problem]:
-    """A pod patch changes the template in Kubernetes' own words, and not what tfsteps decides."""
+    """A pod patch uses the field names of Kubernetes, and does not set what tfsteps sets."""
     for path, place in _places(job):
         for key, value in place.pod.items():
             here = (*path, "pod", key)
@@ -204,7 +208,7 @@ def patches(job: TrainingJob) -> Iterator[Problem]:
 def _patched(path: Path, fields: dict[str, object]) -> Iterator[Problem]:
     for key in fields:
         if key == "restartPolicy":
-            yield problem((*path, key), "is decided by `restart`", "Remove it, and set restart")
+            yield problem((*path, key), "is set by `restart`", "Remove it, and set restart")
         elif "_" in str(key):
             head, *tail = str(key).split("_")
             camel = head + "".join(part.capitalize() for part in tail)

@@ -1,4 +1,4 @@
-"""What is wrong with a job file: every problem at once, each with its place and its fix."""
+"""The problems of a job file, each with its place and its fix."""
 
 from typing import Any
 
@@ -7,20 +7,20 @@ import msgspec
 Path = tuple[str | int, ...]
 """Keys and list positions from the top of the job to a field; empty for the job itself."""
 
-_SHOWN = 60  # characters of a bad value in a message: enough to recognize it, too few for a leaked file
+_SHOWN = 60  # characters of a value in a message: enough to recognize it, too few to leak a file
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong.
+    """One problem.
 
     Attributes:
-        path: The field.
-        wrong: What is wrong, as a phrase that follows the value: "is not a whole number".
-        fix: What to do next, as an imperative sentence without its full stop.
-        allowed: What may stand there; empty where the phrase and the fix say it all.
-        value: The value as written, cut short; empty where nothing stands there.
-        line: The line in the file, from 1; None where there was no file.
-        meant: The field that an unknown one is taken for; empty = none. Nothing else is known of it.
+        path: Path of the field.
+        wrong: The problem, as a phrase that follows the value: "is not a whole number".
+        fix: What to do, as an imperative sentence without its full stop.
+        allowed: Allowed values; empty if the phrase and the fix are sufficient.
+        value: The value as written, shortened; empty if there is none.
+        line: Line in the file, from 1; None without a file.
+        meant: Path of the field that was probably intended instead of an unknown one; empty = none.
     """
 
     path: Path
@@ -40,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def problem(path: Path, wrong: str, fix: str, value: object = "", allowed: str = "") -> Problem:
-    """Return a problem with `value` as it stands: for the rules, which know how their values are shown."""
+    """Return a problem whose `value` is shown unchanged: for rules, which format their values."""
     return Problem(path=path, wrong=wrong, fix=fix, value=str(value), allowed=allowed)
 
 
@@ -48,8 +48,8 @@ class SpecError(Exception):
     """A job description that cannot be used. Nothing was created.
 
     Attributes:
-        problems: At least one, in the order of the file.
-        source: The file's name, or what else the description came from.
+        problems: One or more problems, in the order of the file.
+        source: Name of the file, or of another source.
     """
 
     def __init__(self, problems: list[Problem], source: str = "job") -> None:
@@ -69,13 +69,13 @@ def dotted(path: Path) -> str:
 
 
 def _key(part: object) -> str:
-    """Return a key as it is, unless it would spoil the message: too long, empty, or not printable."""
+    """Return a key for a message; quoted or shortened if it is long, empty or not printable."""
     text = str(part)
     return text if text and text.isprintable() and len(text) <= _SHOWN else shown(text)
 
 
 def shown(value: Any) -> str:
-    """Return `value` for a message: text in quotes, collections by their kind, long text cut."""
+    """Return `value` for a message: text in quotes, collections by their kind, long text shortened."""
     match value:
         case None:
             return "nothing"

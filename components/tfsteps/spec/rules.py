@@ -1,6 +1,6 @@
-"""What no single field can say: the rules between fields of a job.
+"""Rules between the fields of a job.
 
-Each rule is a generator of problems over a whole job; `RULES` lists them. TensorFlow's own demands behind them are in
+Each rule is a generator of problems of a whole job; `RULES` lists them. TensorFlow's requirements behind them are in
 docs/get-started.
 """
 
@@ -19,12 +19,12 @@ _STORES = ("gs", "s3", "s3a", "s3n")  # schemes whose URIs begin with a bucket
 
 
 def roles(job: TrainingJob) -> Iterator[Problem]:
-    """Who must and must not be there for TensorFlow to train at all."""
+    """TensorFlow can train with these roles."""
     have = job.roles
     if not have.chief and not have.worker:
         only = " and ".join(name for name, _ in have.items()) or "no role"
-        yield problem(("roles",), f"holds {only}: nobody trains", "Add a chief or a worker")
-    for name, why in (("chief", "the deciding task is one process"), ("evaluator", "an evaluator is one process")):
+        yield problem(("roles",), f"has {only}: no role trains", "Add a chief or a worker")
+    for name, why in (("chief", "the chief is a single process"), ("evaluator", "the evaluator is a single process")):
         role = getattr(have, name)
         if role and role.replicas > 1:
             path = ("roles", name, "replicas")
@@ -34,7 +34,7 @@ def roles(job: TrainingJob) -> Iterator[Problem]:
 
 
 def strategy(job: TrainingJob) -> Iterator[Problem]:
-    """Roles against the way the replicas work together."""
+    """The roles fit the strategy."""
     have, how, path = job.roles, job.effective_strategy, ("strategy",)
     if how == "parameter_server" and have.ps and not have.chief:
         fix = "Add `chief: {}`, or `strategy: between_graph` if the program uses TensorFlow 1's graph mode"
@@ -49,19 +49,19 @@ def strategy(job: TrainingJob) -> Iterator[Problem]:
 
 
 def success(job: TrainingJob) -> Iterator[Problem]:
-    """Those whose success counts are there, and may end."""
+    """The replicas that decide success exist, and can end."""
     if job.success != "all_workers":
         return
     worker, path = job.roles.worker, ("success",)
     if job.roles.chief and not worker:
-        yield problem(path, "names workers, and there is none", "Write `success: chief`", "all_workers")
+        yield problem(path, "requires workers, and the job has none", "Write `success: chief`", "all_workers")
     if worker and (worker.restart or job.restart) == "always":
         fix = "Write `success: chief`, or another restart policy"
-        yield problem(path, "waits for workers that `restart: always` never lets end", fix, "all_workers")
+        yield problem(path, "waits for workers that never end with `restart: always`", fix, "all_workers")
 
 
 def restarts(job: TrainingJob) -> Iterator[Problem]:
-    """A backoff limit is about restarts, so there must be some."""
+    """A backoff limit requires a restart policy other than never."""
     wrong = "allows restarts that `restart: never` rules out"
     policies = {job.restart, *(role.restart for _, role in job.roles.items() if role.restart)}
     if job.backoff_limit and policies == {"never"}:
@@ -74,7 +74,7 @@ def restarts(job: TrainingJob) -> Iterator[Problem]:
 
 
 def deadlines(job: TrainingJob) -> Iterator[Problem]:
-    """A deadline that another one always beats is a mistake."""
+    """A deadline is not longer than one that always passes first."""
     limits = job.deadlines
     for name in ("queue", "pending", "running", "no_progress"):
         seconds = getattr(limits, name)
@@ -88,15 +88,15 @@ def deadlines(job: TrainingJob) -> Iterator[Problem]:
 
 
 def output_dir(job: TrainingJob) -> Iterator[Problem]:
-    """A template that can be filled in."""
+    """`output_dir` can be expanded."""
     template, path = job.output_dir or "", ("output_dir",)
     if template.startswith(("~", "$")):
-        yield problem(path, "is not expanded: no shell reads it", "Write the path out", repr(template))
+        yield problem(path, "is not expanded: no shell reads it", "Write the full path", repr(template))
     yield from _uri(path, template)
     try:
         used = [part[1:] for part in Formatter().parse(template) if part[1] is not None]
     except ValueError:
-        yield problem(path, "has a brace without its other half", "Close it, or double it", repr(template))
+        yield problem(path, "has an unmatched brace", "Close it, or double it to use a plain brace", repr(template))
         return
     allowed = ", ".join(f"{{{name}}}" for name in _PLACEHOLDERS)
     for name, format_, conversion in used:
@@ -107,7 +107,7 @@ def output_dir(job: TrainingJob) -> Iterator[Problem]:
 
 
 def _uri(path: Path, folder: str) -> Iterator[Problem]:
-    """A URI that names a folder of a store."""
+    """A URI names a folder of a store."""
     scheme, slashes, rest = folder.partition(":/")
     if scheme == "file" and slashes:
         fix = f"Write the path, `/{rest.lstrip('/')}`"
@@ -115,11 +115,11 @@ def _uri(path: Path, folder: str) -> Iterator[Problem]:
     elif slashes and scheme in _STORES and not rest.startswith("/"):
         yield problem(path, "has one slash after its scheme", f"Write `{scheme}://...`", repr(folder))
     elif is_uri(folder) and (not rest.strip("/") or (scheme in _STORES and rest.startswith("//"))):
-        yield problem(path, "names no bucket", f"Write `{scheme}://bucket/folder`", repr(folder))
+        yield problem(path, "has no bucket", f"Write `{scheme}://bucket/folder`", repr(folder))
 
 
 def working_dirs(job: TrainingJob) -> Iterator[Problem]:
-    """No process starts in a bucket."""
+    """A working directory is not a URI."""
     roles = [(("roles", name, "working_dir"), role.working_dir) for name, role in job.roles.items()]
     for path, folder in [(("working_dir",), job.working_dir), *roles]:
         if folder and is_uri(folder):
@@ -127,9 +127,9 @@ def working_dirs(job: TrainingJob) -> Iterator[Problem]:
 
 
 def outputs(job: TrainingJob) -> Iterator[Problem]:
-    """The exported model does not lie among the event files, and both lie below the output folder."""
-    own = ("tensorboard", "log_dir"), job.tensorboard and job.tensorboard.log_dir
-    for path, folder in [(("outputs", "model"), job.outputs.model), (("outputs", "logs"), job.outputs.logs), own]:
+    """The model and the event files have separate folders below the output folder."""
+    log_dir = ("tensorboard", "log_dir"), job.tensorboard and job.tensorboard.log_dir
+    for path, folder in [(("outputs", "model"), job.outputs.model), (("outputs", "logs"), job.outputs.logs), log_dir]:
         if folder and is_uri(folder):
             fix = "Write a relative path, and the URI in `output_dir`"
             yield problem(path, "is a URI, and a folder below `output_dir` is expected", fix, repr(folder))
@@ -139,9 +139,9 @@ def outputs(job: TrainingJob) -> Iterator[Problem]:
 
 
 def clean_up(job: TrainingJob) -> Iterator[Problem]:
-    """What is deleted is not kept."""
+    """`keep_for` requires that something is kept."""
     if job.on_end == "delete" and job.keep_for:
-        wrong = "has nothing to keep: `on_end: delete` removes the job"
+        wrong = "has no effect: `on_end: delete` removes the job"
         yield problem(("keep_for",), wrong, "Remove one of the two", format_duration(job.keep_for))
 
 
@@ -178,20 +178,20 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     ),
     pod_rules.patches: (),
 }
-"""Each rule, and the fields without which it would see a fault that is not there; `*` stands for any key."""
+"""Each rule, and the fields that it depends on: it is skipped if they cannot be read. `*` matches any key."""
 
 
 def check(job: TrainingJob, broken: Collection[Path] = ()) -> list[Problem]:
-    """Return what is wrong between the fields of `job`, but for what only follows from the fields in `broken`."""
-    found = [
+    """Return the problems between the fields of `job`, without those that only follow from the fields in `broken`."""
+    problems = [
         problem
         for rule, fields in RULES.items()
         if not any(_touches(field.split("."), path) for field in fields for path in broken)
         for problem in rule(job)
     ]
-    return [problem for problem in found if not any(_touches(problem.path, path) for path in broken)]
+    return [problem for problem in problems if not any(_touches(problem.path, path) for path in broken)]
 
 
 def _touches(pattern: Collection[str | int], path: Path) -> bool:
-    """Tell whether one of the two lies at or below the other."""
+    """Tell whether one of the two paths is at or below the other."""
     return all(want in ("*", part) for want, part in zip(pattern, path, strict=False))

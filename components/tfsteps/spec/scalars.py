@@ -1,7 +1,7 @@
-"""Reads one text, number, quantity, flag or choice, or says why it cannot stand there.
+"""Readers of one text, number, quantity, flag or choice.
 
-Each reader takes the value, its type, what the type's `Meta` says, and the value's text as its author wrote it (None
-for data that never was a text). It returns the value to keep, or raises `RefusedError`.
+Each reader takes the value, its type, the type's `Meta`, and the value as its author wrote it (None for data that was
+not read from a text). It returns the value to keep, or raises `RefusedError`.
 """
 
 import re
@@ -14,7 +14,7 @@ from tfsteps.spec.spelling import nearest
 
 
 class RefusedError(ValueError):
-    """A value that cannot stand where it does.
+    """A value that is not allowed.
 
     Attributes:
         wrong: As in `Problem`.
@@ -29,12 +29,12 @@ class RefusedError(ValueError):
 
 
 def such_as(meta: Mapping[str, Any], otherwise: str) -> str:
-    """Return advice by the type's first example, or `otherwise` where it has none."""
+    """Return advice with the type's first example, or `otherwise` if it has none."""
     return f"Write something like {flow(meta['examples'][0])}" if meta.get("examples") else otherwise
 
 
 def flow(value: Any) -> str:
-    """Return `value` on one line as a job file would say it: `{pvc: data, mount: /data}`."""
+    """Return `value` on one line, in the syntax of a job file: `{pvc: data, mount: /data}`."""
     match value:
         case dict():
             return "{{{}}}".format(", ".join(f"{key}: {flow(item)}" for key, item in value.items()))
@@ -47,7 +47,7 @@ def flow(value: Any) -> str:
 
 
 def text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | None) -> str:
-    """Read text; where the type is `Text`, a number or flag is the text that its author wrote."""
+    """Read text; for the type `Text`, a number or flag is kept as written."""
     allowed = meta.get("description", "text")
     if isinstance(value, bool | int | float):
         literal = written or flow(value)
@@ -60,7 +60,7 @@ def text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | N
         otherwise = 'Write "" for empty text' if value is None and meta.get("text") else "Write text"
         raise RefusedError("is not text", such_as(meta, otherwise), allowed)
     if "\0" in value:
-        raise RefusedError("holds a NUL character", "Remove it", allowed)
+        raise RefusedError("contains a NUL character", "Remove it", allowed)
     if info.pattern and not re.fullmatch(info.pattern, value):
         suggestion = meta["suggest"](value) if "suggest" in meta else None
         fix = f"Write `{suggestion}`" if suggestion else such_as(meta, "Change it")
@@ -72,8 +72,8 @@ def number(value: Any, info: mi.IntType, meta: Mapping[str, Any], _written: str 
     """Read a whole number."""
     allowed = meta.get("description", "a whole number")
     if isinstance(value, bool) or not isinstance(value, int):
-        meant = re.fullmatch(r"\s*(-?[0-9]{1,9})(\.0*)?\s*", str(value))
-        fix = f"Write `{int(meant[1])}`" if meant else such_as(meta, "Write a number without quotes")
+        match = re.fullmatch(r"\s*(-?[0-9]{1,9})(\.0*)?\s*", str(value))
+        fix = f"Write `{int(match[1])}`" if match else such_as(meta, "Write a number without quotes")
         raise RefusedError("is not a whole number", fix, allowed)
     if not _within(value, info):
         raise RefusedError("is out of range", "Choose a value in that range", allowed)
@@ -81,7 +81,7 @@ def number(value: Any, info: mi.IntType, meta: Mapping[str, Any], _written: str 
 
 
 def quantity(value: Any, info: mi.IntType | mi.FloatType, meta: Mapping[str, Any], _written: str | None) -> float:
-    """Read an amount: a plain number of the base unit, or text with a unit."""
+    """Read a quantity: a number of the base unit, or text with a unit."""
     allowed, fix = meta["description"], such_as(meta, "Change it")
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise RefusedError("is not a quantity", fix, allowed)
@@ -113,7 +113,7 @@ def flag(value: Any, _info: mi.BoolType, _meta: Mapping[str, Any], _written: str
 
 
 def choice(value: Any, info: mi.LiteralType, _meta: Mapping[str, Any], _written: str | None) -> str:
-    """Read one of a closed set of words."""
+    """Read one of a fixed set of words."""
     if isinstance(value, str) and value in info.values:
         return value
     words = [str(word) for word in info.values]
@@ -141,4 +141,4 @@ READERS: Mapping[type[mi.Type], Reader] = {
     mi.BoolType: flag,
     mi.LiteralType: choice,
 }
-"""The reader of each kind of type. Where a type's Meta holds `parse`, it is read by `quantity`, whatever its kind."""
+"""The reader of each kind of type. A type whose Meta has `parse` is read by `quantity`, whatever its kind."""

@@ -1,6 +1,6 @@
-"""The JSON Schema of job files, for editors: generated from the types that the parser reads by, so that both agree.
+"""The JSON Schema of job files, for editors, generated from the types that the parser uses.
 
-What a schema cannot say is left to the parser: the rules between fields, and the range of an amount with a unit.
+The schema does not cover the rules between fields, nor the range of an amount with a unit: the parser checks them.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ def json_schema(options: Options | None = None) -> _Node:
 
 
 def _as_written(node: Any) -> Any:
-    """Return a node for what stands in a file: amounts may be text, and a field is left out rather than null."""
+    """Return a node for values as written in a file: amounts can be text, and a field is left out instead of null."""
     if isinstance(node, list | tuple):
         return [_as_written(item) for item in node if item != {"type": "null"}]
     if not isinstance(node, dict):
@@ -52,7 +52,7 @@ def _as_written(node: Any) -> Any:
 
 
 def _describe(node: _Node, type_: type[msgspec.Struct]) -> None:
-    """Put what the docstring says into a struct's node, before what is allowed in each field."""
+    """Add the descriptions of the docstring to a struct's node, before the allowed values of each field."""
     node["description"] = summary(type_)
     meanings = attributes(type_)
     for name, field in node["properties"].items():

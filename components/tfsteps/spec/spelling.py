@@ -1,4 +1,4 @@
-"""What a word that nobody knows was probably meant to be: a slip, another spelling, or another system's name."""
+"""Suggestions for unknown words: a misspelling, another spelling, or the name in another system."""
 
 import re
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes,
 }
 
 _ADVICE = {
-    "apiversion": "Remove it: this is a job file, not a Kubernetes object; `name` and `roles` stand at the top",
+    "apiversion": "Remove it: this is a job file, not a Kubernetes object; `name` and `roles` are top-level fields",
     "requests": "Write cpu and memory one level up: they are the requests",
     "valuefrom": "Write {secret: <name>, key: <key>}, or {field: <path>}",
     "activedeadlineseconds": "Write `deadlines: {running: …}`",
@@ -89,13 +89,13 @@ _MISPLACED = {  # advice for names that are fields elsewhere
     "value": "Write the value itself in its place",
 } | dict.fromkeys(
     ("cpu", "cpus", "memory", "mem", "ram", "gpu", "gpus", "gputype", "nvidia.com/gpu", "sharedmemory", "shm"),
-    "Write it right below `resources:`",
+    "Write it directly below `resources:`",
 )
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
-    """Return the one of `allowed` that `word` was probably meant to be, or None."""
-    import difflib  # noqa: PLC0415  a good job never needs it
+    """Return the one of `allowed` that was probably intended by `word`, or None."""
+    import difflib  # noqa: PLC0415  not needed for a valid job
 
     names = {_bare(name): name for name in allowed}
     bare = _bare(word)
@@ -106,7 +106,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str | None:
 
 
 def advice(word: str, allowed: Iterable[str]) -> tuple[str, str | None]:
-    """Return what to do about a field `word` that is not among `allowed`, and the field it was meant to be, if any."""
+    """Return what to do about an unknown field `word`, and the one of `allowed` that was probably intended, if any."""
     if fix := _ADVICE.get(_bare(word)):
         return fix, None
     guess = nearest(word, allowed)
@@ -114,7 +114,7 @@ def advice(word: str, allowed: Iterable[str]) -> tuple[str, str | None]:
 
 
 def pair_names(value: Any) -> list[str]:
-    """Return the names in `[{name: A, value: b}]`, `[{A: b}]` or `[A=b]`; empty if `value` is nothing of that kind."""
+    """Return the names in `[{name: A, value: b}]`, `[{A: b}]` or `[A=b]`; empty for any other value."""
     names = [_pair_name(item) for item in (value if isinstance(value, list | tuple) else [value])]
     return [] if "" in names else names
 

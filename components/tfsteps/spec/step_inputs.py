@@ -1,4 +1,4 @@
-"""From the inputs of a train step to a plain job description, for `spec.from_plain`."""
+"""Converts the inputs of a train step to a plain job description, for `spec.from_plain`."""
 
 import copy
 from collections.abc import Mapping
@@ -12,37 +12,37 @@ _ROLES = {"chief": "chief", "workers": "worker", "ps": "ps", "evaluator": "evalu
 
 
 def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the input `spec`, what `base` says laid over it, and each field's own input over both.
+    """Return the input `spec`, overridden by `base`, overridden by the inputs for single fields.
 
-    The volumes of `spec` and `base` are added to each other by mount path, tolerations by taint.
+    The volumes of `spec` and `base` are combined by mount path, the tolerations by taint.
 
     Args:
-        inputs: By name. One that is missing, None or empty text says nothing.
-        base: A partial job: what the engine knows about this task.
+        inputs: The inputs by name. A missing one, None and empty text have no effect.
+        base: A partial job: the settings of this task that the engine knows.
 
     Raises:
         SpecError: `spec` and `base` have a list entry of the same name with different content.
     """
-    given = {name: value for name, value in inputs.items() if value is not None and value != ""}
-    under, base, conflicts = given.get("spec", {}), base or {}, list[Problem]()
+    values = {name: value for name, value in inputs.items() if value is not None and value != ""}
+    under, base, conflicts = values.get("spec", {}), base or {}, list[Problem]()
     job: dict[str, Any] = merged(under, _with_lists_of(under, base, (), conflicts))
     if conflicts:
         raise SpecError(conflicts, "inputs")
-    own: dict[str, Any] = {name: given[name] for name in _FIELDS if name in given}
-    own["resources"] = {name: given[name] for name in _RESOURCES if name in given}
-    own["env"] = given.get("env", {})
-    own["deadlines"] = given.get("deadlines", {})
-    own["outputs"] = {"metrics": given.get("metric_tags", {})}
-    own["roles"] = {role: {"replicas": given[name]} for name, role in _ROLES.items() if given.get(name)}
-    job = merged(job, _without_empty(own))
+    fields: dict[str, Any] = {name: values[name] for name in _FIELDS if name in values}
+    fields["resources"] = {name: values[name] for name in _RESOURCES if name in values}
+    fields["env"] = values.get("env", {})
+    fields["deadlines"] = values.get("deadlines", {})
+    fields["outputs"] = {"metrics": values.get("metric_tags", {})}
+    fields["roles"] = {role: {"replicas": values[name]} for name, role in _ROLES.items() if values.get(name)}
+    job = merged(job, _without_empty(fields))
     for name, role in _ROLES.items():
-        if given.get(name) == 0 and isinstance(job.get("roles"), dict):
+        if values.get(name) == 0 and isinstance(job.get("roles"), dict):
             job["roles"].pop(role, None)
     return job
 
 
 def merged(under: Any, over: Any) -> Any:
-    """Return `over` laid over `under`: mappings key by key, anything else as a whole. Neither is changed.
+    """Return `under` overridden by `over`: mappings key by key, any other value as a whole. Neither is changed.
 
     Each variable in a mapping `env` is replaced as a whole: its source cannot be a Secret and a ConfigMap at once.
     """
@@ -87,12 +87,12 @@ def _joined(under: list[Any], over: list[Any], path: tuple[str, ...], conflicts:
 
 
 def _mount(volume: Any) -> tuple[str, ...]:
-    """Return what tells a volume from others; what is no volume is left to the parser."""
+    """Return the key of a volume: its mount path. Any other value is left to the parser."""
     return (str(volume.get("mount")).rstrip("/") or "/",) if isinstance(volume, Mapping) else (str(volume),)
 
 
 def _taint(toleration: Any) -> tuple[str, ...]:
-    """Return the taint that a toleration is for; what is no toleration is left to the parser."""
+    """Return the key of a toleration: its taint. Any other value is left to the parser."""
     if not isinstance(toleration, Mapping):
         return (str(toleration),)
     filled = {"operator": "Equal", **toleration}
@@ -103,7 +103,7 @@ _IDENTITIES = {"volumes": _mount, "tolerations": _taint}
 
 
 def _written(entry: Any) -> Any:
-    """Return an entry without what is the default, to compare two."""
+    """Return an entry without its defaults, to compare two."""
     if not isinstance(entry, Mapping):
         return entry
     defaults = {"operator": "Equal", "read_only": False, "in_memory": False}
@@ -117,12 +117,12 @@ def _written(entry: Any) -> Any:
 def _conflict(path: tuple[str, ...], name: str) -> Problem:
     return Problem(
         path=("task_config", *path, *([name] if name else [])),
-        wrong=f"is set on the task, and `spec` has other content in {dotted(path)}",
-        fix="Set it in one place, or to the same content in both",
+        wrong=f"is set on the task, and `spec` has a different value in {dotted(path)}",
+        fix="Set it in one place, or to the same value in both",
     )
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop the mappings that hold nothing; an empty list is an answer and stays."""
-    kept = {key: _without_empty(value) if key == "outputs" else value for key, value in fields.items()}
-    return {key: value for key, value in kept.items() if value != {}}
+    """Drop empty mappings. An empty list is a value and stays."""
+    nested = {key: _without_empty(value) if key == "outputs" else value for key, value in fields.items()}
+    return {key: value for key, value in nested.items() if value != {}}

@@ -39,22 +39,23 @@ class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Role(_Base, frozen=True):
-    """The replicas of one kind. What is left out comes from the job.
+    """The replicas of one role. A field that is left out is inherited from the job.
 
     Attributes:
-        replicas: How many; a role with none is left out. One chief and one evaluator at the most.
+        replicas: Number of replicas. Leave a role without replicas out. At most 1 chief and 1 evaluator.
         image: Container image.
         command: Program and its first arguments.
-        args: Further arguments.
-        working_dir: Folder to start in; empty = the image's own, locally the job file's folder.
-        env: Added to the job's, a name of the same kind wins over it.
-        resources: In place of the job's.
-        volumes: Added to the job's.
-        node_selector: Added to the job's.
-        tolerations: Added to the job's.
-        restart: In place of the job's.
-        backoff_limit: Restarts of this role alone, counted apart from the shared limit.
-        pod: Kubernetes pod template (`metadata`, `spec`) merged over the rendered one: for what has no field here.
+        args: Arguments that follow `command`.
+        working_dir: Working directory. Empty = the image's; in local runs, the job file's folder.
+        env: Environment variables, added to the job's. A variable of the same name overrides the job's.
+        resources: Replaces the job's resources.
+        volumes: Added to the job's volumes.
+        node_selector: Added to the job's node labels.
+        tolerations: Added to the job's tolerations.
+        restart: Replaces the job's restart policy.
+        backoff_limit: Maximum number of restarts of this role, counted separately from the job's limit.
+        pod: Kubernetes pod template (`metadata`, `spec`), merged over the generated one. Use it for pod settings that
+            have no field here.
     """
 
     replicas: Count = 1
@@ -73,7 +74,7 @@ class Role(_Base, frozen=True):
 
 
 class ResolvedRole(Role, frozen=True):
-    """A role as its replicas run: what it leaves out is the job's. `backoff_limit` and `pod` stay its own."""
+    """A role with the fields that it inherits from the job filled in. `backoff_limit` and `pod` are the role's own."""
 
     command: Command = ()
     args: Arguments = ()
@@ -82,7 +83,7 @@ class ResolvedRole(Role, frozen=True):
 
     @property
     def program(self) -> list[str]:
-        """The command with its arguments; of a role without a command the arguments alone."""
+        """The command and its arguments; only the arguments if the role has no command."""
         return [*self.command, *self.args]
 
 
@@ -90,13 +91,13 @@ _Replicas = Annotated[Role, Meta(examples=[{"replicas": 2}])]
 
 
 class Roles(_Base, frozen=True):
-    """Who takes part. At least a chief or a worker.
+    """The roles of the job. At least a chief or a worker is required.
 
     Attributes:
-        chief: The deciding task, which also trains (or coordinates parameter servers).
-        worker: Training tasks; without a chief, worker 0 decides.
+        chief: The replica whose end decides the job. It also trains, or coordinates parameter servers.
+        worker: Training tasks. Without a chief, worker 0 decides the job.
         ps: Parameter servers.
-        evaluator: Follows the checkpoints, outside TF_CONFIG's cluster.
+        evaluator: Evaluates the checkpoints. It is not part of the cluster in TF_CONFIG.
     """
 
     chief: _Replicas | None = None
@@ -105,28 +106,29 @@ class Roles(_Base, frozen=True):
     evaluator: _Replicas | None = None
 
     def items(self) -> list[tuple[RoleName, Role]]:
-        """Return the roles that are there, in the order chief, worker, ps, evaluator."""
+        """Return the roles that the job has, in the order chief, worker, ps, evaluator."""
         every = [(name, getattr(self, name)) for name in ROLES]
         return [(name, role) for name, role in every if role is not None]
 
 
 class Deadlines(_Base, frozen=True):
-    """When to give up. Each is enforced by tfsteps; left out = none, but for `total`.
+    """Limits after which tfsteps stops the job. A limit that is left out does not apply, except `total`.
 
-    They count the time in which tfsteps can see the job, by its own clock: not while the API server is away or the
-    launcher itself stands still, and never by time stamps of other machines. A launcher that adopts a job counts its
-    age, as the API server tells it, for `total` alone; the others begin anew when it first sees the job.
+    Deadlines count the time in which tfsteps can observe the job, by the launcher's own clock. Time in which the API
+    server is unreachable or the launcher is suspended does not count, and time stamps of other machines are not used. A
+    launcher that adopts a job counts the job's age, as reported by the API server, only for `total`; the other
+    deadlines start again when it first observes the job.
 
     Attributes:
-        queue: Seconds until the job system lets the job start.
-        pending: Seconds from then until all replicas have started. Left out, the launcher only reports what the job
-            waits for, after 10 minutes and whenever the wait has doubled.
-        running: Seconds from then on to the end.
-        no_progress: Seconds without a change of state, without output (an unfinished line such as a progress bar
-            counts, too) and without growth of event files that the launcher can read. Not counted while the job is
-            queued, or the log of a replica cannot be read. CPU time is no sign of progress: a strategy that hangs uses
+        queue: Seconds until the job system admits the job.
+        pending: Seconds from admission until all replicas have started. If it is left out, the launcher only reports
+            what the job waits for, after 10 minutes and each time the wait has doubled.
+        running: Seconds from the start of all replicas to the end of the job.
+        no_progress: Seconds without a change of state, without output (an unfinished line such as a progress bar counts
+            as output) and without growth of event files that the launcher can read. It does not count while the job is
+            queued, or while the log of a replica cannot be read. CPU time is not progress: a strategy that hangs uses
             CPU while it waits for its peers.
-        total: Seconds from creation to the end, restarts included. Default 7 days.
+        total: Seconds from creation to the end of the job, restarts included. Default 7 days.
     """
 
     queue: Duration | None = None
@@ -137,17 +139,17 @@ class Deadlines(_Base, frozen=True):
 
 
 class Outputs(_Base, frozen=True):
-    """What the job leaves, as paths below `output_dir`.
+    """The outputs of the job, as paths below `output_dir`.
 
-    Programs get them as TFSTEPS_OUTPUT_DIR, TFSTEPS_MODEL_DIR and TFSTEPS_LOG_DIR. On this machine the folders exist
-    when a program starts. On a cluster a launcher that mounts the volume at the same path makes them, if it may;
-    elsewhere the program makes them, as TensorFlow's writers do.
+    Programs receive them as TFSTEPS_OUTPUT_DIR, TFSTEPS_MODEL_DIR and TFSTEPS_LOG_DIR. In local runs the folders exist
+    when a program starts. On a cluster, a launcher that mounts the volume at the same path creates them, if it has
+    permission; otherwise the program must create them, as TensorFlow's writers do.
 
     Attributes:
         model: Folder of the exported model.
         logs: Folder of the TensorBoard event files.
-        metrics: Name of each metric and the tag of its scalar in the event files, `<tag>` or `<run>/<tag>`; the last
-            value counts. A launcher on Kubernetes that does not mount the claim or NFS export has a pod read it.
+        metrics: Name of each metric, and the tag of its scalar in the event files: `<tag>` or `<run>/<tag>`. The last
+            value is used. A launcher on Kubernetes that does not mount the claim or NFS export starts a pod to read it.
     """
 
     model: Relative = "model"
@@ -156,13 +158,13 @@ class Outputs(_Base, frozen=True):
 
 
 class Gang(_Base, frozen=True):
-    """All replicas start together, or none does.
+    """Gang scheduling: all replicas start together, or none does.
 
     Attributes:
-        scheduler: Name of the scheduler that sees to it, where the job system has none of its own.
-        min_available: Replicas that must find room together. Empty = all.
-        timeout: Seconds that those with room wait for the others; then they give it back, and it is tried again. Empty
-            = as the scheduler is configured.
+        scheduler: Name of the gang scheduler, for job systems that have none of their own.
+        min_available: Number of replicas that must be schedulable together. Empty = all.
+        timeout: Seconds that scheduled replicas wait for the others. After that the scheduler releases their resources
+            and tries again. Empty = the scheduler's configuration.
     """
 
     scheduler: Filled = "scheduler-plugins-scheduler"
@@ -171,13 +173,13 @@ class Gang(_Base, frozen=True):
 
 
 class TensorBoard(_Base, frozen=True):
-    """A TensorBoard over the job's event files.
+    """A TensorBoard for the job's event files.
 
     Attributes:
-        log_dir: Folder below `output_dir`; empty = outputs.logs.
-        image: Its image on a cluster; empty = the bundle's own.
-        keep_for: Seconds it stays up after the job ended.
-        idle: Seconds without a visit after which it is ended.
+        log_dir: Folder below `output_dir`. Empty = `outputs.logs`.
+        image: Container image of TensorBoard on a cluster. Empty = the image of tfsteps.
+        keep_for: Seconds that TensorBoard keeps running after the job has ended.
+        idle: Seconds without a request after which TensorBoard is stopped.
     """
 
     log_dir: Relative | None = None
@@ -190,49 +192,50 @@ class TrainingJob(_Base, frozen=True):
     """One distributed TensorFlow job.
 
     Attributes:
-        name: Stem of the job object's name; a hash of run, task and attempt is added.
-        roles: Who takes part.
+        name: Prefix of the job object's name. A hash of run, task and attempt is appended.
+        roles: The roles of the job, and their replicas.
         image: Container image of every role. Local runs do not use it.
-        command: Program and its first arguments, for every role. Empty = the image's entrypoint; local runs need one.
-        args: Further arguments.
-        working_dir: Folder to start in; empty = the image's own, locally the job file's folder.
-        env: Environment variables: text, or from a Secret, ConfigMap or pod field.
-        resources: For every role that has none of its own.
-        volumes: For every role.
+        command: Program and its first arguments, for every role. Empty = the image's entrypoint; required in local
+            runs.
+        args: Arguments that follow `command`.
+        working_dir: Working directory. Empty = the image's; in local runs, the job file's folder.
+        env: Environment variables. A value is text, or comes from a Secret, ConfigMap or pod field.
+        resources: Resources of each replica, for every role that has no `resources`.
+        volumes: Volumes of every role.
         node_selector: Labels that a node must have.
-        tolerations: Taints that are tolerated.
-        labels: Put on the job and its pods.
-        annotations: Put on the job and its pods. No Istio proxy is put into the pods unless
+        tolerations: Tolerations of every role's pods.
+        labels: Labels of the job and its pods.
+        annotations: Annotations of the job and its pods. Istio proxies are not injected into the pods unless
             `sidecar.istio.io/inject` is "true" here.
-        service_account: The pods' ServiceAccount; empty = the namespace's default.
-        image_pull_secrets: Names of Secrets.
-        image_pull_policy: As in Kubernetes; empty = its default.
-        pod: Kubernetes pod template merged over the rendered one, for every role.
-        strategy: How the replicas work together, which decides what a lost one means. Empty = parameter_server where
-            there are ps, single for one replica, else multi_worker_mirrored. between_graph is TensorFlow 1's ps and
-            workers without a chief.
-        restart: Which ends of a replica are tried again: never, on_failure (exit code not 0), always, exit_code (128
-            and above).
-        backoff_limit: Restarts of the whole job before it counts as failed. Default 3, with `restart: never` 0.
-        success: chief = the chief's end decides (worker 0's where there is none); all_workers = every chief and worker
-            must succeed.
-        deadlines: When to give up.
-        output_dir: Folder that all replicas see: a path (on a cluster an absolute one), or a URI such as
-            gs://bucket/{run_id}. {name}, {run_id}, {task} are replaced. Empty = a folder of the run (local);
-            tfsteps/{run_id}/{task} on the job's first claim or NFS export that is not read-only. Without one, what
-            replicas write is lost with their pods, and the step's outputs model and logs stay empty.
-        outputs: What is found there.
-        tensorboard: Present = a TensorBoard is offered.
-        on_end: What is left when the job has ended: keep everything, delete_pods, or delete the job. Empty =
-            delete_pods on success, keep on failure.
-        keep_for: Seconds after which the janitor removes what was kept; empty = never.
-        on_evicted: What becomes of the job when its launcher's pod is evicted or deleted and no other pod follows: stop
-            deletes it; a duration keeps it for so long, for a retry of the run to adopt it, and then Kubernetes deletes
-            it. Empty = stop.
-        gang: Present = all replicas start together, or none does.
+        service_account: ServiceAccount of the pods. Empty = the namespace's default.
+        image_pull_secrets: Names of Secrets with registry credentials.
+        image_pull_policy: As in Kubernetes. Empty = Kubernetes' default.
+        pod: Kubernetes pod template, merged over the generated one, for every role.
+        strategy: How the replicas work together. It decides what the loss of a replica means for the job. Empty =
+            parameter_server if the job has ps, single for one replica, otherwise multi_worker_mirrored. between_graph
+            is TensorFlow 1's ps and workers without a chief.
+        restart: When a replica is restarted: never, on_failure (exit code other than 0), always, exit_code (exit code
+            128 or above).
+        backoff_limit: Restarts of the whole job, after which it has failed. Default 3; 0 with `restart: never`.
+        success: chief = the job succeeds if the chief does (worker 0 if there is no chief); all_workers = the chief and
+            every worker must succeed.
+        deadlines: Limits after which tfsteps stops the job.
+        output_dir: Folder that all replicas can access: a path (absolute on a cluster), or a URI such as
+            gs://bucket/{run_id}. {name}, {run_id} and {task} are replaced. Empty = the run's folder in local runs; on a
+            cluster, tfsteps/{run_id}/{task} on the job's first claim or NFS export that is not read-only. Without such
+            a volume, the files of replicas are lost with their pods, and the step's outputs model and logs are empty.
+        outputs: Paths of the model, the event files and the metrics.
+        tensorboard: If set, tfsteps starts a TensorBoard for the job.
+        on_end: What remains when the job has ended: keep (everything), delete_pods, or delete (nothing). Empty =
+            delete_pods after success, keep after failure.
+        keep_for: Seconds after which the janitor deletes what remains. Empty = never.
+        on_evicted: What happens to the job if its launcher's pod is evicted or deleted and no other pod replaces it.
+            stop deletes the job. A duration keeps it that long, so that a retry of the run can adopt it; then
+            Kubernetes deletes it. Empty = stop.
+        gang: If set, all replicas start together, or none does.
         queue: Queue of the job system.
         priority: 0 (lowest) to 100.
-        systems: Options that only one job system knows, by its name.
+        systems: Options of one job system, by the name of the system.
     """
 
     name: Name
@@ -269,7 +272,7 @@ class TrainingJob(_Base, frozen=True):
     systems: dict[str, dict[str, Any]] = {}
 
     def resolved_roles(self) -> dict[RoleName, ResolvedRole]:
-        """Return the roles with what they take from the job, in the order chief, worker, ps, evaluator."""
+        """Return the roles with the fields inherited from the job, in the order chief, worker, ps, evaluator."""
         return {
             name: ResolvedRole(
                 replicas=role.replicas,
@@ -291,7 +294,7 @@ class TrainingJob(_Base, frozen=True):
 
     @property
     def effective_strategy(self) -> Strategy:
-        """The strategy, inferred from the roles where it is not given."""
+        """The strategy; inferred from the roles if the job does not set one."""
         if self.strategy:
             return self.strategy
         if self.roles.ps:
@@ -301,12 +304,12 @@ class TrainingJob(_Base, frozen=True):
 
     @property
     def decisive_replica(self) -> tuple[RoleName, int]:
-        """Role and index of the replica whose end is the job's: the chief, else worker 0."""
+        """Role and index of the replica whose end decides the job: the chief, otherwise worker 0."""
         return ("chief", 0) if self.roles.chief else ("worker", 0)
 
     @property
     def effective_backoff_limit(self) -> int:
-        """The shared backoff limit, its default filled in."""
+        """The job's backoff limit; the default if the job does not set one."""
         if self.backoff_limit is None:
             return 0 if self.restart == "never" else 3
         return self.backoff_limit

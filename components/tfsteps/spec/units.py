@@ -1,4 +1,4 @@
-"""Short notations for quantities: `30m`, `4Gi`, `500m`. Each is parsed once and kept as a plain number."""
+"""Short notations for quantities: `30m`, `4Gi`, `500m`. Each is parsed once and stored as a number."""
 
 import re
 from typing import Annotated
@@ -43,17 +43,17 @@ def parse_cores(text: str) -> float:
 
 
 def suggest_duration(text: str) -> str | None:
-    """Return the duration that `30 min`, `PT1H` or `2 weeks` was meant to be; None if it cannot be told."""
+    """Return a valid duration for `30 min`, `PT1H` or `2 weeks`; None if there is no suggestion."""
     part = re.compile(r"([0-9.]+)\s*(w|d|h|m|s)(?:eeks?|ays?|(?:ou)?rs?|in(?:ute)?s?|ec(?:ond)?s?)?[\s,]*")
     rest = text.lower().strip().removeprefix("p").removeprefix("t")
     if not re.fullmatch(f"(?:{part.pattern})+", rest):
         return None
-    found = part.findall(rest)
-    return "".join(f"{float(number) * 7:g}d" if unit == "w" else number + unit for number, unit in found)
+    parts = part.findall(rest)
+    return "".join(f"{float(number) * 7:g}d" if unit == "w" else number + unit for number, unit in parts)
 
 
 def suggest_bytes(text: str) -> str | None:
-    """Return the amount that `4 GB`, `4gib` or `100m` was meant to be; None if it cannot be told."""
+    """Return a valid amount for `4 GB`, `4gib` or `100m`; None if there is no suggestion."""
     match = re.fullmatch(rf"({_NUMBER})\s*([kmgt])(i?)b?(ytes?)?", text.strip().lower())
     if not match:
         return None
@@ -62,7 +62,7 @@ def suggest_bytes(text: str) -> str | None:
 
 
 def suggest_cores(text: str) -> str | None:
-    """Return the amount that `2 cores` or `500 millicores` was meant to be; None if it cannot be told."""
+    """Return a valid amount for `2 cores` or `500 millicores`; None if there is no suggestion."""
     match = re.fullmatch(rf"({_NUMBER})\s*(m|milli)?\s*(v?cpus?|cores?|c)?", text.strip().lower())
     return match[1] + ("m" if match[3] else "") if match else None
 
@@ -126,7 +126,7 @@ Keeping = Annotated[
 Memory = Annotated[
     int,
     Meta(
-        ge=2**20,  # less is a forgotten unit: `memory: 4`
+        ge=2**20,  # a smaller value lacks its unit: `memory: 4`
         le=2**50,
         extra={"parse": parse_bytes, "suggest": suggest_bytes},
         description="an amount of memory from 1Mi to 1024Ti: bytes, or a number with Ki, Mi, Gi, Ti, k, M, G or T",
@@ -138,7 +138,7 @@ Cpu = Annotated[
     float,
     Meta(
         gt=0,
-        le=1024.0,  # more are thousandths without their m: `cpu: 2000`
+        le=1024.0,  # a larger value is probably thousandths without m: `cpu: 2000`
         extra={"parse": parse_cores, "suggest": suggest_cores},
         description="an amount of CPU above zero, up to 1024: cores, or thousandths with m",
         examples=["2", "500m"],

@@ -1,6 +1,6 @@
-"""A YAML or JSON text as plain data that remembers its lines.
+"""Reads a YAML or JSON text as plain data with line numbers.
 
-YAML 1.2's core rules: `on`, `no` and `1:30` are text, as their author meant them, and a key given twice is a problem.
+It uses YAML 1.2's core schema: `on`, `no` and `1:30` are text. A duplicate key is a problem.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ import yaml
 from tfsteps.spec.document import Document
 from tfsteps.spec.problems import Path, Problem, SpecError, shown
 
-MAX_BYTES = 1 << 20  # a job file is a page; what is larger is the wrong file
-_MAX_NODES = 100_000  # aliases of aliases can make a small text enormous
-_MAX_DEPTH = 100  # libyaml's composer takes the process down at some ten thousand
+MAX_BYTES = 1 << 20  # a larger file is not a job file
+_MAX_NODES = 100_000  # nested aliases can expand a small text without limit
+_MAX_DEPTH = 100  # libyaml's composer crashes at about ten thousand
 
 _CORE = {
     "null": r"~|null|Null|NULL|",
@@ -39,7 +39,7 @@ for _name, _pattern in _CORE.items():
 
 
 def parse(text: str, source: str = "job") -> Document:
-    """Return the one YAML or JSON document in `text`; `source` is what messages call it.
+    """Return the one YAML or JSON document in `text`; `source` is its name in messages.
 
     Raises:
         SpecError: It is too large, too deep, not YAML, more than one document, or not a mapping.
@@ -54,7 +54,7 @@ def parse(text: str, source: str = "job") -> Document:
     except yaml.YAMLError as error:
         _refuse(source, *_explained(error, text))
     except UnicodeEncodeError:
-        _refuse(source, "holds characters that are not Unicode", "Save the file as UTF-8")
+        _refuse(source, "contains characters that are not Unicode", "Save the file as UTF-8")
     if not isinstance(root, yaml.MappingNode):
         _refuse(source, "is empty, or not a job file", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
     builder = _Builder(source)
@@ -67,11 +67,11 @@ def _refuse(source: str, wrong: str, fix: str, line: int = 1) -> NoReturn:
 
 
 def _json_as_yaml(text: str) -> str:
-    """Return JSON text without what YAML reads otherwise: tabs, surrogate pairs, and its own line ends and controls."""
+    """Return JSON text without what YAML reads differently: tabs, surrogate pairs, line ends and controls."""
     pair = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     joined = re.sub(pair, lambda match: str(msgspec.json.decode(f'"{match[0]}"')), text)
     escaped = re.sub(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", joined)
-    return escaped.replace("\t", " ")  # a JSON string cannot hold one
+    return escaped.replace("\t", " ")  # a JSON string cannot contain one
 
 
 def _check_depth(text: str, source: str) -> None:
@@ -79,24 +79,26 @@ def _check_depth(text: str, source: str) -> None:
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
-            _refuse(source, f"is nested more than {_MAX_DEPTH} levels deep", "Close the brackets there", _line(event))
+            _refuse(source, f"is nested more than {_MAX_DEPTH} levels deep", "Close the brackets", _line(event))
 
 
 def _explained(error: yaml.YAMLError, text: str) -> tuple[str, str, int]:
-    """Return what is wrong with the text, what to do, and the line."""
+    """Return the problem, the fix and the line."""
     if isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        return "is not YAML: it holds control characters", "Check that this is the job file", line
+        return "is not YAML: it contains control characters", "Check that this is the job file", line
     lines = text.splitlines()
     marks = [getattr(error, name, None) for name in ("problem_mark", "context_mark")]
     places = [(mark.line, mark.column) for mark in marks if mark and mark.line < len(lines)]
-    at, column = places[0] if places else (0, 0)  # what is never closed is missed at the end, and begins in the context
+    at, column = (
+        places[0] if places else (0, 0)
+    )  # the end of an unclosed bracket is at the end of the text, its start in the context
     reason = str(getattr(error, "problem", None) or error)
     if reason == "but found another document":
-        return "holds more than one document", "Keep one job a file: remove `---` and what follows it", at + 1
+        return "contains more than one document", "Keep one job per file: remove `---` and what follows it", at + 1
     if lines[at : at + 1] and lines[at][column:].startswith("\t"):
         return "is not YAML: it is indented with a tab", "Indent with spaces", at + 1
-    return f"is not YAML: {reason}", "Check the indentation, quotes and brackets there", at + 1
+    return f"is not YAML: {reason}", "Check the indentation, quotes and brackets", at + 1
 
 
 def _line(part: yaml.Node | yaml.Event) -> int:
@@ -104,7 +106,7 @@ def _line(part: yaml.Node | yaml.Event) -> int:
 
 
 class _Builder:
-    """Turns nodes into data, noting lines and texts on the way."""
+    """Converts nodes to data, and records their lines and texts."""
 
     def __init__(self, source: str) -> None:
         self.lines: dict[Path, int] = {}
@@ -127,12 +129,12 @@ class _Builder:
 
     @contextlib.contextmanager
     def _inside(self, node: yaml.Node) -> Iterator[None]:
-        """Refuse what aliases can make of a small text: a loop, a tower, a flood."""
+        """Refuse aliases that refer to themselves, or expand to too many levels or values."""
         self._count += 1
         if id(node) in self._open:
             _refuse(self._source, "has an alias that refers to itself", "Write the value out", _line(node))
         if len(self._open) > _MAX_DEPTH or self._count > _MAX_NODES:
-            wrong = f"becomes more than {_MAX_DEPTH} levels deep or {_MAX_NODES} values by its aliases"
+            wrong = f"has aliases that expand to more than {_MAX_DEPTH} levels or {_MAX_NODES} values"
             _refuse(self._source, wrong, "Write fewer aliases", _line(node))
         self._open.add(id(node))
         yield
@@ -164,13 +166,13 @@ class _Builder:
         return result
 
     def _merged(self, node: yaml.MappingNode, path: Path) -> Iterator[tuple[yaml.Node, yaml.Node]]:
-        """Yield the pairs that `<<` brings into a mapping, the strongest first."""
+        """Yield the pairs that `<<` merges into a mapping, the highest precedence first."""
         for _, value_node in [pair for pair in node.value if _merges(pair[0])]:
             bases = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
             for base in bases:
                 if not isinstance(base, yaml.MappingNode):
                     line = _line(value_node)
-                    wrong, fix = "does not stand for a mapping", "Write `<<: *name` of a mapping"
+                    wrong, fix = "is not an alias of a mapping", "Write `<<: *name`, with `&name` at a mapping"
                     self.problems.append(Problem(path=(*path, "<<"), wrong=wrong, fix=fix, line=line))
                     continue
                 with self._inside(base):
@@ -179,7 +181,7 @@ class _Builder:
 
     def _twice(self, key: str, path: Path, node: yaml.Node) -> None:
         first, line = self.lines[path], _line(node)
-        wrong = f"is given twice, first in line {first}"
+        wrong = f"is set twice, first in line {first}"
         self.problems.append(Problem(path=path, wrong=wrong, fix=f"Keep one `{key}:`", line=line))
 
 
@@ -192,7 +194,7 @@ def _key(node: yaml.Node) -> str:
 
 
 def _scalar(node: yaml.Node) -> str | float | bool | None:
-    """Return the value of a scalar; its text where the tag promises something else, or a number too long to be one."""
+    """Return the value of a scalar; its text if it does not match its tag, or is a number that is too long."""
     text = str(node.value)
     try:
         match node.tag.removeprefix(_TAG):

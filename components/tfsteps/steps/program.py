@@ -45,7 +45,7 @@ class StepResult(msgspec.Struct, frozen=True):
         At most 4096 bytes.
         """
         code = f"Step exit code {self.code:d}: {self.meaning or self.code.meaning}."
-        rest = "" if self.code is ExitCode.SUCCEEDED else "".join(f" {each}" for each in (code, *self.stored))
+        rest = "" if self.code is ExitCode.SUCCEEDED else "".join(f" {part}" for part in (code, *self.stored))
         return _cut(" ".join(self.sentence.split()), _MESSAGE_BYTES - len(rest.encode())) + rest
 
 
@@ -91,7 +91,7 @@ def _ending(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed:
 
 def _listed(problems: Sequence[Problem]) -> str:
     """Return the problems on one line, as many as a message holds; the log has all of them."""
-    numbered = [f"({i}) {each}" if problems[1:] else str(each) for i, each in enumerate(problems, 1)]
+    numbered = [f"({i}) {problem}" if problems[1:] else str(problem) for i, problem in enumerate(problems, 1)]
     kept = len(numbered)
     while kept > 1 and len(" ".join(numbered[:kept]).encode(errors="backslashreplace")) > _PROBLEMS_BYTES:
         kept -= 1

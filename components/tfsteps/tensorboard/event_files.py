@@ -87,7 +87,7 @@ class ScalarReader:
     def poll(self) -> list[Scalar]:
         """Return what is new since the last call, in the order of each file; empty if there is nothing."""
         self._discover()
-        found: list[Scalar] = []
+        scalars: list[Scalar] = []
         budget = POLL_BYTES
         for _ in range(len(self._queue)):
             if budget <= 0:
@@ -95,11 +95,11 @@ class ScalarReader:
             file = self._queue.popleft()
             self._queue.append(file)
             try:
-                budget -= file.read(budget, found)
+                budget -= file.read(budget, scalars)
             except PermissionError as error:
                 self._deny(error)
         self.behind = budget <= 0
-        return found
+        return scalars
 
     def _discover(self) -> None:
         for folder, _, names in os.walk(self._logdir, onerror=self._deny):
@@ -124,7 +124,7 @@ class _File:
         self._at = 0
         self._broken = False
 
-    def read(self, budget: int, found: list[Scalar]) -> int:
+    def read(self, budget: int, scalars: list[Scalar]) -> int:
         """Append the new scalars to `found`; return how many bytes were read, at most `budget` and one record.
 
         PermissionError if it may not be read.
@@ -140,7 +140,7 @@ class _File:
                 file.seek(self._at)
                 while spent < budget and (data := self._record(file, status.st_size)) is not None:
                     spent += 16 + len(data)
-                    found += _scalars(self._run, data)
+                    scalars += _scalars(self._run, data)
         except PermissionError:
             raise
         except OSError:  # it disappeared, or its disk fails: other files go on
@@ -183,7 +183,7 @@ def _scalars(run: str, record: bytes) -> list[Scalar]:
         return []
     wall_time = _float("<d", event.get(_EVENT_WALL_TIME, bytes(8)))
     step = _number(event.get(_EVENT_STEP, 0))
-    found = []
+    scalars = []
     for key, part in _fields(_raw(event[_EVENT_SUMMARY])):
         if key != _SUMMARY_VALUE:
             continue
@@ -191,8 +191,8 @@ def _scalars(run: str, record: bytes) -> list[Scalar]:
         value = _value(item)
         if value is not None and _VALUE_TAG in item:
             tag = _raw(item[_VALUE_TAG]).decode(errors="replace")
-            found.append(Scalar(run, tag, step, wall_time if math.isfinite(wall_time) else 0.0, value))
-    return found
+            scalars.append(Scalar(run, tag, step, wall_time if math.isfinite(wall_time) else 0.0, value))
+    return scalars
 
 
 def _value(item: dict[int, int | bytes]) -> float | None:

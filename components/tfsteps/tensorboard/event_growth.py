@@ -43,9 +43,9 @@ class EventFileGrowth:
 
 
 def _sizes(logdir: str | os.PathLike[str]) -> dict[str, int]:
-    found = {}
+    sizes = {}
     for folder, _, names in os.walk(logdir):
         for path in (os.path.join(folder, name) for name in names if "tfevents" in name):  # noqa: PTH118  as there
             with contextlib.suppress(OSError):
-                found[path] = os.stat(path).st_size  # noqa: PTH116
-    return found
+                sizes[path] = os.stat(path).st_size  # noqa: PTH116
+    return sizes

@@ -91,15 +91,15 @@ def test_a_misspelt_field_is_one_problem(name):
 
 def test_an_alias_bomb_is_refused_before_it_goes_off():
     [problem] = problems(BOMB)
-    assert "by its aliases" in str(problem)
+    assert "aliases that expand" in str(problem)
 
 
 def test_the_message_lists_file_line_field_value_allowed_and_fix():
     with pytest.raises(spec.SpecError) as caught:
         spec.parse("name: mnist\nroles: {worker: {replicas: 0}}\nrestart: Never\n", "job.yaml")
     assert str(caught.value) == (
-        "job.yaml:2: roles.worker.replicas: 0 is out of range. Allowed: a whole number from 1 to 10000; a role with "
-        "none is left out. Choose a value in that range.\n"
+        "job.yaml:2: roles.worker.replicas: 0 is out of range. Allowed: a whole number from 1 to 10000; leave a role "
+        "without replicas out. Choose a value in that range.\n"
         "job.yaml:3: restart: 'Never' is not one of the choices. Allowed: always, exit_code, never, on_failure. "
         "Write `never`."
     )

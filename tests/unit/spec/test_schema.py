@@ -68,7 +68,7 @@ def test_every_field_is_documented_and_no_other(type_):
 
 def test_an_editor_shows_the_meaning_and_what_is_allowed():
     assert SCHEMA["properties"]["name"]["description"] == (
-        "Stem of the job object's name; a hash of run, task and attempt is added.\n\n"
+        "Prefix of the job object's name. A hash of run, task and attempt is appended.\n\n"
         "Allowed: 1 to 63 lower-case letters, digits and '-', a letter first, no '-' last."
     )
     assert SCHEMA["$defs"]["Deadlines"]["properties"]["total"]["description"].startswith("Seconds from creation")

@@ -30,8 +30,8 @@ from tfsteps.systems.kubernetes.system import SPEC_HASH
 _PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
 _RESOURCES = {
-    each.kind: each
-    for each in (
+    resource.kind: resource
+    for resource in (
         WORKFLOWS,
         Resource("argoproj.io/v1alpha1", "cronworkflows", "CronWorkflow"),
         Resource("v1", "serviceaccounts", "ServiceAccount"),
@@ -51,7 +51,7 @@ def submit(submission: Submission) -> int:
         CommandError: Anything else.
     """
     _check(submission)
-    objects = [_marked(each) for each in _objects(submission)]
+    objects = [_marked(manifest) for manifest in _objects(submission)]
     if submission.when:
         scheduler = cronjob if submission.scheduler is Scheduler.CRONJOB else argo
         print_fires(submission.when, scheduler.fires(submission.when, time.time()))
@@ -64,17 +64,17 @@ def submit(submission: Submission) -> int:
         where = manifest["metadata"].get("namespace", namespace)
         for warning in references.missing(api, where, references.of_argo(manifest)):
             warn(warning)
-        made, report = _create(api, objects, namespace)
-        place = Place(On.KUBERNETES, submission.context, made["namespace"])
+        created, report = _create(api, objects, namespace)
+        place = Place(On.KUBERNETES, submission.context, created["namespace"])
         kind = objects[-1]["kind"]
-        report.append(f"Watch it: {place.kubectl(place.namespace, 'get', kind.lower(), made['name'], '--watch')}")
+        report.append(f"Watch it: {place.kubectl(place.namespace, 'get', kind.lower(), created['name'], '--watch')}")
         if kind == WORKFLOWS.kind:
-            report.append(f"Its jobs: tfsteps show {made['uid']}{place.options}")
+            report.append(f"Its jobs: tfsteps show {created['uid']}{place.options}")
         print("\n".join(report))
         if not submission.wait:
             return ExitCode.SUCCEEDED
         try:
-            return submitter.follow(Api(api.access), made, lambda line: print(line, flush=True))
+            return submitter.follow(Api(api.access), created, lambda line: print(line, flush=True))
         except submitter.SubmitError as error:
             raise CommandError(str(error), error.code) from error
 
@@ -86,7 +86,9 @@ def _objects(submission: Submission) -> list[dict[str, Any]]:
     manifest = _manifest(submission)
     if manifest["kind"] == "CronWorkflow":
         if submission.when:
-            raise CommandError(f"{submission.compiled.source} has its own schedule; submit a Workflow by another one")
+            raise CommandError(
+                f"{submission.compiled.source} has its own schedule; submit a Workflow to use another one"
+            )
         return [manifest]
     when = submission.when
     if when is None:
@@ -119,8 +121,8 @@ def _refuse(problems: list[Any]) -> None:
 def _check(submission: Submission) -> None:
     """Check the Workflow with its arguments: nothing more will be given."""
     text = yaml.safe_dump(_manifest(submission))
-    if found := [*lint.problems(text), *lint.warnings(text)]:
-        raise LintError(submission.compiled.source, found)
+    if problems := [*lint.problems(text), *lint.warnings(text)]:
+        raise LintError(submission.compiled.source, problems)
 
 
 def _manifest(submission: Submission) -> dict[str, Any]:
@@ -144,20 +146,20 @@ def _manifest(submission: Submission) -> dict[str, Any]:
 
 def _single(compiled: Compiled) -> dict[str, Any]:
     if len(compiled.documents) > 1:
-        raise CommandError(f"{compiled.source} holds {len(compiled.documents)} manifests; submit a file with one")
+        raise CommandError(f"{compiled.source} contains {len(compiled.documents)} manifests; submit a file with one")
     return compiled.documents[0]
 
 
-def _give(spec: dict[str, Any], given: dict[str, str]) -> None:
+def _give(spec: dict[str, Any], values: dict[str, str]) -> None:
     """Put the arguments in; where another template says what there is, all names are taken."""
-    arguments = spec.setdefault("arguments", {}) if given else spec.get("arguments") or {}
-    known = {each["name"]: each for each in arguments.get("parameters") or []}
+    arguments = spec.setdefault("arguments", {}) if values else spec.get("arguments") or {}
+    known = {parameter["name"]: parameter for parameter in arguments.get("parameters") or []}
     if "workflowTemplateRef" in spec:
-        arguments.setdefault("parameters", []) if given else None
+        arguments.setdefault("parameters", []) if values else None
     else:
-        needed = [name for name, each in known.items() if not {"value", "valueFrom", "default"} & set(each)]
-        check_names(given, known, needed)
-    for name, value in given.items():
+        needed = [name for name, parameter in known.items() if not {"value", "valueFrom", "default"} & set(parameter)]
+        check_names(values, known, needed)
+    for name, value in values.items():
         if name in known:
             known[name]["value"] = value
             known[name].pop("valueFrom", None)
@@ -196,22 +198,22 @@ def _create(api: Api, objects: list[dict[str, Any]], default: str) -> tuple[dict
 
     Nothing is printed meanwhile: standard output may be closed. Return the last one's metadata, and what to print.
     """
-    placed = [(each, each["metadata"].get("namespace", default)) for each in objects]
+    placed = [(manifest, manifest["metadata"].get("namespace", default)) for manifest in objects]
     for item, namespace in placed:
         _create_one(api, item, namespace, dry_run=True)
-    made: dict[str, Any] = {}
+    created: dict[str, Any] = {}
     report: list[str] = []
     try:
         for item, namespace in placed:
-            made, new = _create_one(api, item, namespace)
-            report.append(f"{item['kind']} {made['name']} {'created' if new else 'is already'} in {namespace}")
+            created, new = _create_one(api, item, namespace)
+            report.append(f"{item['kind']} {created['name']} {'created' if new else 'is already'} in {namespace}")
     except (ApiError, CommandError):
         for line in report:
             say(line)
         if report:
             say("not everything was created; run the same command again to create the rest")
         raise
-    return made, report
+    return created, report
 
 
 def _create_one(

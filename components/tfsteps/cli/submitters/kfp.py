@@ -47,27 +47,27 @@ def submit(submission: Submission) -> int:
     """
     now = time.time()
     arguments = _arguments(submission, now)
-    if found := lint.problems(submission.compiled.text, arguments["params"]):
-        raise LintError(submission.compiled.source, found)
+    if problems := lint.problems(submission.compiled.text, arguments["params"]):
+        raise LintError(submission.compiled.source, problems)
     if submission.dry_run:
         print_yaml([arguments])
         return ExitCode.SUCCEEDED
     for warning in _missing(submission, arguments["params"]):
         warn(warning)
     with _client(submission) as client:
-        made, experiment, printed = _create(client, submission, arguments)
+        run, experiment, printed = _create(client, submission, arguments)
         print(printed, end="")
         if submission.when:
-            print(f"recurring run {made.display_name} created: {made.recurring_run_id}")
-            print(f"Watch it: {_page(client)}/#/recurringrun/details/{made.recurring_run_id}")
+            print(f"recurring run {run.display_name} created: {run.recurring_run_id}")
+            print(f"Watch it: {_page(client)}/#/recurringrun/details/{run.recurring_run_id}")
             return ExitCode.SUCCEEDED
-        print(f"run {made.display_name} created: {made.run_id}")
+        print(f"run {run.display_name} created: {run.run_id}")
         namespace = submission.namespace or experiment.namespace or references.KFP_NAMESPACE
-        print(f"Its jobs: tfsteps show {made.run_id}{Place(On.KUBERNETES, submission.context, namespace).options}")
-        return _wait(client, made.run_id) if submission.wait else ExitCode.SUCCEEDED
+        print(f"Its jobs: tfsteps show {run.run_id}{Place(On.KUBERNETES, submission.context, namespace).options}")
+        return _wait(client, run.run_id) if submission.wait else ExitCode.SUCCEEDED
 
 
-def _missing(submission: Submission, given: dict[str, Any]) -> list[str]:
+def _missing(submission: Submission, arguments: dict[str, Any]) -> list[str]:
     """Return warnings about what pods name, where the cluster of the kubeconfig is known to be that of the API."""
     if (submission.host or os.environ.get("KF_PIPELINES_ENDPOINT")) and not submission.context:
         return []
@@ -75,13 +75,13 @@ def _missing(submission: Submission, given: dict[str, Any]) -> list[str]:
         api = Api(find(submission.context), patience=0)
     except AccessError:
         return []
-    named = [*references.of_kfp(submission.compiled.documents, given)]
+    named = [*references.of_kfp(submission.compiled.documents, arguments)]
     if submission.service_account:
         named.append(Reference(ACCOUNTS, submission.service_account))
-    found: list[str] = []
+    messages: list[str] = []
     with contextlib.suppress(ApiError):  # the API of Kubeflow Pipelines may be reached where that of Kubernetes is not
-        found.extend(references.missing(api, submission.namespace or references.KFP_NAMESPACE, named))
-    return found
+        messages.extend(references.missing(api, submission.namespace or references.KFP_NAMESPACE, named))
+    return messages
 
 
 def _inputs(submission: Submission) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> t
     create = client.create_recurring_run if submission.when else client.run_pipeline
     with _package(submission) as package, contextlib.redirect_stdout(io.StringIO()) as printed:
         experiment = client.create_experiment(arguments.pop("experiment"), namespace=submission.namespace or None)
-        made = create(experiment.experiment_id, pipeline_package_path=package, **arguments)
-    return made, experiment, printed.getvalue()
+        run = create(experiment.experiment_id, pipeline_package_path=package, **arguments)
+    return run, experiment, printed.getvalue()
 
 
 def _arguments(submission: Submission, now: float) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _when(when: Schedule, server_timezone: str, now: float) -> dict[str, Any]:
     if problems := kubeflow.problems(when, now, server_timezone):
         raise SpecError(problems, "schedule")
     if when.concurrency == "allow":
-        warn(f"Kubeflow Pipelines lets {kubeflow.MOST_AT_ONCE} runs of a schedule overlap, and no more")
+        warn(f"Kubeflow Pipelines runs at most {kubeflow.MOST_AT_ONCE} runs of a schedule at once")
     print_fires(when, kubeflow.fires(when, now, server_timezone))
     return kubeflow.recurring_run(when, now, server_timezone)
 
@@ -150,8 +150,8 @@ def _client(submission: Submission) -> Iterator[Any]:
         code = ExitCode.USAGE if error.status and 400 <= error.status < 500 else ExitCode.PLATFORM
         raise CommandError(f"Kubeflow Pipelines refused: {error.status} {error.body or error.reason}", code) from error
     except (urllib3.exceptions.HTTPError, TimeoutError) as error:
-        words = f"Kubeflow Pipelines cannot be reached: {error}; give --host, or set KF_PIPELINES_ENDPOINT"
-        raise CommandError(words, ExitCode.PLATFORM) from error
+        message = f"Kubeflow Pipelines cannot be reached: {error}; give --host, or set KF_PIPELINES_ENDPOINT"
+        raise CommandError(message, ExitCode.PLATFORM) from error
     except ValueError as error:  # its own checks
         raise CommandError(f"Kubeflow's client refused: {error}") from error
 
@@ -163,7 +163,7 @@ def _wait(client: Any, run_id: str) -> ExitCode:
         failures = 0 if state else failures + 1
         if failures > _MOST_FAILURES:
             raise CommandError(
-                f"run {run_id} goes on, but Kubeflow Pipelines does not answer; see there", ExitCode.PLATFORM
+                f"run {run_id} continues, but Kubeflow Pipelines does not answer; check its pages", ExitCode.PLATFORM
             )
         time.sleep(_LOOK_SECONDS)
     print(f"run {run_id} {state}")

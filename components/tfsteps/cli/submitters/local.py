@@ -15,10 +15,10 @@ def submit(submission: Submission) -> int:
     """
     if submission.when:
         raise CommandError(
-            "this machine keeps no schedules; leave --engine local out, or use cron(8) and `tfsteps submit`"
+            "local runs cannot be scheduled; leave --engine local out, or use cron(8) and `tfsteps submit`"
         )
     if submission.dry_run:
-        raise CommandError("--dry-run has nothing to show of a local run; `tfsteps compile` shows the pipeline")
+        raise CommandError("--dry-run does not apply to a local run; `tfsteps compile` shows the pipeline")
     from kfp import components  # noqa: PLC0415
 
     from tfsteps.engines.local.run_here import run_here  # noqa: PLC0415
@@ -26,7 +26,7 @@ def submit(submission: Submission) -> int:
     compiled = submission.compiled
     definitions = compiled.documents[0].get("root", {}).get("inputDefinitions", {})
     arguments = typed(submission.parameters, definitions.get("parameters", {}))
-    if found := lint.local_problems(compiled.text, arguments):
-        raise LintError(compiled.source, found)
+    if problems := lint.local_problems(compiled.text, arguments):
+        raise LintError(compiled.source, problems)
     pipeline = compiled.pipeline or components.load_component_from_text(compiled.text)
     return run_here(pipeline, arguments, images=submission.installed, cwd=submission.folder)

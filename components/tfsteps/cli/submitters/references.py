@@ -35,7 +35,7 @@ def missing(api: Api, namespace: str, references: Iterable[Reference]) -> Iterat
     Raises:
         ApiError: The cluster does not answer.
     """
-    for resource, name in dict.fromkeys((each.resource, each.name) for each in references):
+    for resource, name in dict.fromkeys((reference.resource, reference.name) for reference in references):
         try:
             api.get(resource, namespace, name, once=True)
         except ApiError as error:
@@ -54,8 +54,8 @@ def of_argo(manifest: Mapping[str, Any]) -> Iterator[Reference]:
         manifest: A Workflow, CronWorkflow or template. Its arguments are those that it has in it.
     """
     spec = manifest["spec"].get("workflowSpec", manifest["spec"])
-    given = (spec.get("arguments") or {}).get("parameters") or []
-    values = {each["name"]: str(each["value"]) for each in given if "value" in each}
+    parameters = (spec.get("arguments") or {}).get("parameters") or []
+    values = {parameter["name"]: str(parameter["value"]) for parameter in parameters if "value" in parameter}
     for reference in _within(spec):
         name = reference.name
         for parameter, value in values.items():
@@ -67,18 +67,18 @@ def of_argo(manifest: Mapping[str, Any]) -> Iterator[Reference]:
 def _within(node: Any) -> Iterator[Reference]:
     """Yield the references in a part of a manifest, at any depth."""
     if isinstance(node, Mapping):
-        yield from (each for volume in _items(node, "volumes") for each in of_volume(volume))
+        yield from (reference for volume in _items(node, "volumes") for reference in of_volume(volume))
         yield from of_container({field: _items(node, field) for field in ("env", "envFrom")})
         if isinstance(account := node.get("serviceAccountName"), str):
             yield Reference(ACCOUNTS, account)
         node = list(node.values())
-    for each in node if isinstance(node, list) else ():
-        yield from _within(each)
+    for item in node if isinstance(node, list) else ():
+        yield from _within(item)
 
 
 def _items(node: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
     items = node.get(field)
-    return [each for each in items if isinstance(each, Mapping)] if isinstance(items, list) else []
+    return [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
 
 
 def of_kfp(documents: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]) -> Iterator[Reference]:
@@ -90,19 +90,19 @@ def of_kfp(documents: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]
     """
     pipeline, *_ = documents = list(documents)
     inputs = pipeline.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    defaults = {name: each["defaultValue"] for name, each in inputs.items() if "defaultValue" in each}
+    defaults = {name: definition["defaultValue"] for name, definition in inputs.items() if "defaultValue" in definition}
     values = {**defaults, **parameters}
     for document in documents:
         kubernetes = (document.get("platforms") or {}).get("kubernetes") or {}
         for executor in ((kubernetes.get("deploymentSpec") or {}).get("executors") or {}).values():
             for field, name, resource in _MOUNTS:
-                named = (_name(each, name, values) for each in executor.get(field) or [] if not each.get("optional"))
-                yield from (Reference(resource, each) for each in named if each)
+                named = (_name(mount, name, values) for mount in executor.get(field) or [] if not mount.get("optional"))
+                yield from (Reference(resource, object_name) for object_name in named if object_name)
 
 
 def _name(mount: Mapping[str, Any], field: str, values: Mapping[str, Any]) -> str:
     """Return the name that a mount has; empty = another task gives it."""
     source = mount.get(f"{field}Parameter") or {}
     constant = (source.get("runtimeValue") or {}).get("constant") or mount.get(field) or mount.get("constant")
-    given = str(source.get("componentInputParameter") or "").removeprefix("pipelinechannel--")
-    return str(constant or values.get(given) or "")
+    parameter = str(source.get("componentInputParameter") or "").removeprefix("pipelinechannel--")
+    return str(constant or values.get(parameter) or "")

@@ -49,15 +49,15 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     wait: bool
 
 
-def check_names(given: Iterable[str], known: Iterable[str], missing: Iterable[str]) -> None:
+def check_names(supplied: Iterable[str], known: Iterable[str], missing: Iterable[str]) -> None:
     """Raise CommandError for inputs that a pipeline does not have, or needs and has not got."""
     names = list(known)
-    for name in given:
+    for name in supplied:
         if name not in names:
             guess = nearest(name, names)
             fix = f"write {guess}" if guess else f"it has {', '.join(names) or 'none'}"
             raise CommandError(f"--param {name}: the pipeline has no such input; {fix}")
-    if lacking := [name for name in missing if name not in set(given)]:
+    if lacking := [name for name in missing if name not in set(supplied)]:
         raise CommandError(f"the pipeline needs {', '.join(lacking)}; add --param {lacking[0]}=VALUE")
 
 
@@ -67,7 +67,11 @@ def typed(parameters: Mapping[str, str], inputs: Mapping[str, Mapping[str, Any]]
     Raises:
         CommandError: One is unknown, missing, or not of its type.
     """
-    needed = [name for name, each in inputs.items() if not each.get("isOptional") and "defaultValue" not in each]
+    needed = [
+        name
+        for name, definition in inputs.items()
+        if not definition.get("isOptional") and "defaultValue" not in definition
+    ]
     check_names(parameters, inputs, needed)
     return {name: _typed(name, text, inputs[name]["parameterType"]) for name, text in parameters.items()}
 

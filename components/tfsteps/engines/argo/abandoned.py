@@ -1,4 +1,4 @@
-"""Which jobs are abandoned: their Workflow is over, and the step that launched or follows them has no pod."""
+"""Which jobs are abandoned: their Workflow has ended, and the step that launched or follows them has no pod."""
 
 import functools
 import re
@@ -14,11 +14,11 @@ from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 _LONGEST_LABEL = 63
-_Workflow = tuple[str, str, str]  # namespace, name, uid: who may write objects in one namespace may write any uid
+_Workflow = tuple[str, str, str]  # namespace, name, uid: an object in another namespace may contain any uid
 
 
 class Workflows:
-    """The Workflows of a namespace, or of all. Each request is sent once, when its answer is needed."""
+    """The Workflows of a namespace, or of all namespaces. Each request is sent once, when its result is needed."""
 
     def __init__(self, api: Api, namespace: str, name: str = "") -> None:
         """Send no request yet; `namespace` empty = all; `name` = only jobs of the Workflow of that name matter."""
@@ -27,7 +27,7 @@ class Workflows:
         self._ends: dict[_Workflow, str] = {}
 
     def why_abandoned(self, item: Mapping[str, Any]) -> str:
-        """Return why no launcher will come for a job, as the end of a sentence; empty = one may."""
+        """Return why no launcher will adopt a job, as the end of a sentence; empty = one may."""
         owner = owner_of(item)
         if not owner:
             return ""
@@ -57,7 +57,7 @@ class Workflows:
         return steps
 
     def _end(self, workflow: _Workflow) -> str:
-        """Return how a Workflow ends or has ended; empty = it goes on."""
+        """Return how a Workflow ends or has ended; empty = it continues."""
         namespace, name, uid = workflow
         if workflow not in self._ends:
             try:
@@ -71,7 +71,7 @@ class Workflows:
 
 
 def owner_of(item: Mapping[str, Any]) -> Owner | None:
-    """Return the Workflow that owns an object; None = it is of no Workflow. ValueError for metadata of no object."""
+    """Return the Workflow that owns an object; None = no Workflow owns it. ValueError for invalid metadata."""
     owners = metadata_of(item).owner_references or []
     workflows = [owner for owner in owners if (owner.api_version, owner.kind) == (WORKFLOWS.api, WORKFLOWS.kind)]
     return next((owner for owner in workflows if re.match(NAME, owner.name)), None)

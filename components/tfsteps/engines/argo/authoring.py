@@ -1,4 +1,4 @@
-"""Manifests of Argo Workflows: found in a program of Hera, written and checked."""
+"""Manifests of Argo Workflows: found in a Hera program, written and checked."""
 
 import contextlib
 import copy
@@ -16,7 +16,7 @@ class ArgoAuthoring(Authoring):
     """Argo Workflows."""
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:
-        """Return the Workflows, templates and crons of Hera that the program has."""
+        """Return the Workflows, templates and crons that the program defines with Hera."""
         if "hera.workflows" not in sys.modules:
             return {}
         from hera.workflows import Workflow  # noqa: PLC0415  the program has imported it
@@ -24,11 +24,11 @@ class ArgoAuthoring(Authoring):
         return {name: (value, value.to_yaml) for name, value in vars(module).items() if isinstance(value, Workflow)}
 
     def reads(self, documents: Sequence[Document]) -> bool:
-        """Tell whether all documents are objects of Argo's."""
+        """Tell whether all documents are Argo objects."""
         return all(str(document.get("apiVersion", "")).startswith("argoproj.io/") for document in documents)
 
     def title(self, document: Document) -> str:
-        """Return the manifest's name; without what Argo appends to one that is generated."""
+        """Return the manifest's name; a generated name without the suffix that Argo appends."""
         metadata = document.get("metadata") or {}
         return str(metadata.get("name") or str(metadata.get("generateName", "workflow")).rstrip("-"))
 
@@ -39,15 +39,15 @@ class ArgoAuthoring(Authoring):
         return lint.problems(text)
 
     def missing_arguments(self, text: str) -> list[str]:
-        """Return each input that is missing unless it is given when a Workflow is submitted."""
+        """Return a sentence for each input that must be set when a Workflow is submitted."""
         from tfsteps.engines.argo import lint  # noqa: PLC0415
 
         return lint.warnings(text)
 
     def with_arguments(self, documents: list[Any], arguments: Mapping[str, str]) -> str:
-        """Return manifests as they are when every argument is given, these among them."""
+        """Return manifests with these arguments, and with a value for every other argument."""
         filled = copy.deepcopy(documents)
-        with contextlib.suppress(AttributeError, KeyError, TypeError):  # not of the right shape: `problems` says so
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # another shape: `problems` reports it
             for document in filled:
                 spec = document.get("spec") or {}
                 for parameter in ((spec.get("workflowSpec") or spec).get("arguments") or {}).get("parameters") or []:

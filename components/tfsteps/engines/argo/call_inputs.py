@@ -1,4 +1,4 @@
-"""What the calls of a Workflow give to our steps, and what they connect them with."""
+"""The inputs that the calls of a Workflow pass to steps of tfsteps, and the outputs that they are connected with."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,29 +20,32 @@ _Templates = Mapping[Any, _Node]
 
 
 def by_name(spec: _Node) -> dict[Any, _Node]:
-    """Return the templates of a spec by their names; empty = it has none, or is not known."""
-    return {each.get("name"): each for each in spec.get("templates") or []}
+    """Return the templates of a spec by name; empty = the spec has none, or is not known."""
+    return {template.get("name"): template for template in spec.get("templates") or []}
 
 
-def given(node: _Node) -> dict[str, str]:
+def arguments_of(node: _Node) -> dict[str, str]:
     """Return the arguments of a task, a step or a hook as text; UNKNOWN for one without a value."""
     parameters = (node.get("arguments") or {}).get("parameters") or []
-    return {each["name"]: UNKNOWN if each.get("value") is None else launchers.value_of(each) for each in parameters}
+    return {
+        parameter["name"]: UNKNOWN if parameter.get("value") is None else launchers.value_of(parameter)
+        for parameter in parameters
+    }
 
 
 def problems(
     target: _Node, arguments: Mapping[str, str], templates: _Templates, where: str, *, complete: bool
 ) -> Iterator[str]:
-    """Yield a sentence for each wrong input of one of our steps that a template runs; none if it runs no such step.
+    """Yield a sentence for each wrong input of the tfsteps step that a template runs; none if it runs no such step.
 
-    What is wrong with the template whoever calls it is not repeated: `own_problems` reports it.
+    Problems of the template itself are not repeated: `own_problems` reports them.
 
     Args:
         target: The template.
-        arguments: What it gets.
-        templates: Those that it may call.
-        where: Begins each sentence.
-        complete: Whether an input that is empty will stay so; else it may be given later.
+        arguments: The arguments of the call.
+        templates: The templates that it can call.
+        where: Prefix of each sentence.
+        complete: Whether an empty input stays empty; otherwise it may be set later.
     """
     template, arguments = launchers.inner(target, arguments, templates)
     if not (interface := launchers.component(template)):
@@ -51,60 +54,63 @@ def problems(
     if not complete:
         texts = {name: text or UNKNOWN for name, text in texts.items()}
     elsewhere = set(own_problems(template, ""))
-    found = (
-        f": {each}" for each in [*inputs.problems(interface, texts), *_without_metrics(interface, template, texts)]
+    sentences = (
+        f": {problem}"
+        for problem in [*inputs.problems(interface, texts), *_without_metrics(interface, template, texts)]
     )
-    yield from (f"{where}{each}" for each in found if each not in elsewhere)
+    yield from (f"{where}{sentence}" for sentence in sentences if sentence not in elsewhere)
 
 
 def own_problems(template: _Node, where: str) -> list[str]:
-    """Return a sentence for each wrong input that a launcher's template gives itself."""
+    """Return a sentence for each wrong input that a launcher's template sets itself."""
     interface = launchers.component(template)
     texts = launchers.inputs(template, {}) if interface else {}
-    return [f"{where}: {each}" for each in inputs.problems(interface, texts)] if interface else []
+    return [f"{where}: {problem}" for problem in inputs.problems(interface, texts)] if interface else []
 
 
 def _without_metrics(interface: Interface, template: _Node, texts: Mapping[str, str]) -> Iterator[Problem]:
     brought = any(texts.get(name) for name in _METRICS) or (template.get("inputs") or {}).get("artifacts")
     if interface.name == "evaluate_gate" and not brought:
-        fix = "Give it an output of the step that trained"
-        yield Problem(path=("metrics",), wrong="is missing, and so is `job`: nothing is compared", fix=fix)
+        fix = "Connect it with an output of the train step"
+        yield Problem(path=("metrics",), wrong="is missing, and so is `job`: there is nothing to compare", fix=fix)
 
 
-# --- what comes from our other steps
+# --- outputs of other steps
 
 
-def miswired(
+def connection_problems(
     target: _Node,
     arguments: Mapping[str, str],
     templates: _Templates,
     producers: Mapping[str, tuple[Call, _Node | None]],
     where: str,
 ) -> Iterator[str]:
-    """Yield a sentence for each input of one of our steps that gets an output of ours which it cannot use.
+    """Yield a sentence for each input of a tfsteps step that gets an output of another step which it cannot use.
 
     Args:
         target: The template that runs the step.
-        arguments: What it gets.
-        templates: Those that it may call.
-        producers: The tasks or steps beside it, each with its template, None where that is not known.
-        where: Begins each sentence.
+        arguments: The arguments of the call.
+        templates: The templates that it can call.
+        producers: The other tasks or steps of the graph, each with its template; None if that is not known.
+        where: Prefix of each sentence.
     """
     template, arguments = launchers.inner(target, arguments, templates)
     interface = launchers.component(template)
     texts = launchers.inputs(template, arguments) if interface else {}
     for declared in interface.inputs if interface else ():
-        found = _OUTPUT.fullmatch(texts.get(declared.name, ""))
-        call, source = producers.get(found[1], (None, None)) if found else (None, None)
-        maker = launchers.component(source) if source else None
-        if interface and found and call and maker:
-            wrong = _misfit(interface, declared, call, maker, found[2])
-            yield from (f"{where}: {declared.name}: {found[0]} {each}" for each in wrong)
+        match = _OUTPUT.fullmatch(texts.get(declared.name, ""))
+        call, source = producers.get(match[1], (None, None)) if match else (None, None)
+        producer = launchers.component(source) if source else None
+        if interface and match and call and producer:
+            reasons = _type_mismatch(interface, declared, call, producer, match[2])
+            yield from (f"{where}: {declared.name}: {match[0]} {reason}" for reason in reasons)
 
 
-def _misfit(interface: Interface, declared: Input, call: Call, maker: Interface, output: str) -> Iterator[str]:
-    """Yield why an input cannot use an output of another step; nothing for an output that is not there."""
-    types = {each.name: _CARRIED.get(each.type, each.type) for each in maker.outputs}
+def _type_mismatch(
+    interface: Interface, declared: Input, call: Call, producer: Interface, output: str
+) -> Iterator[str]:
+    """Yield why an input cannot use an output of another step; nothing if there is no such output."""
+    types = {candidate.name: _CARRIED.get(candidate.type, candidate.type) for candidate in producer.outputs}
     if output not in types:
         return
     kind = "LIST" if graphs.loops(call.node) else types[output]
@@ -112,8 +118,8 @@ def _misfit(interface: Interface, declared: Input, call: Call, maker: Interface,
     if declared.type not in {"STRING", kind} and graphs.loops(call.node):
         yield f"is a list of all rounds of {call.name}. {allowed}. Connect it within the loop"
     elif declared.type not in {"STRING", kind}:
-        fits = " or ".join(f"`{name}`" for name, each in types.items() if each == declared.type)
+        fits = " or ".join(f"`{name}`" for name, carried in types.items() if carried == declared.type)
         yield f"is {_NAMES.get(kind, kind)}. {allowed}. Connect it with {fits or 'another output'}"
-    elif interface.name == "wait" and maker.name != "launch":
-        why = f"is of a {maker.name} step, whose job has ended"
+    elif interface.name == "wait" and producer.name != "launch":
+        why = f"is of a {producer.name} step, whose job has ended"
         yield f"{why}. Allowed: the output `job` of a launch step. Connect it with that"

@@ -1,4 +1,4 @@
-"""Whether Argo's cron library takes a schedule: five fields, minute first, or a word that begins with @."""
+"""Whether Argo's cron library accepts a schedule: five fields, minute first, or a word that begins with @."""
 
 import re
 
@@ -7,7 +7,7 @@ from tfsteps.text import timezones
 _WORDS = {"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 _EVERY = re.compile(r"@every (\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")
 _ZONE = re.compile(r"(?:CRON_)?TZ=(\S+) ")
-_OF_CONTROLLER = {"", "Local", "UTC"}  # Go has these without zone data
+_OF_CONTROLLER = {"", "Local", "UTC"}  # Go supports these without zone data
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _FIELDS: list[tuple[str, int, int, list[str]]] = [
@@ -21,15 +21,15 @@ _FIELDS: list[tuple[str, int, int, list[str]]] = [
 
 def cron_problem(schedule: str) -> str:
     """Return what is wrong with a schedule, as a phrase that follows it; empty = nothing."""
-    if (zone := _ZONE.match(schedule)) and (wrong := zone_problem(zone[1])):
-        return f"names a time zone that {wrong}"
+    if (zone := _ZONE.match(schedule)) and (problem := zone_problem(zone[1])):
+        return f"names a time zone that {problem}"
     text = _ZONE.sub("", schedule, count=1)
     if text.startswith("@"):
         known = text in _WORDS or _EVERY.fullmatch(text)
         return "" if known else f"is not one of {', '.join(sorted(_WORDS))} and @every with a duration"
     fields = text.split()
     if len(fields) != len(_FIELDS):
-        return f"has {len(fields)} fields; Argo wants 5: minute, hour, day of month, month, day of week"
+        return f"has {len(fields)} fields; Argo expects 5: minute, hour, day of month, month, day of week"
     for field, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
         for part in field.split(","):
             if not _part(part, low, high, names):
@@ -44,7 +44,7 @@ def zone_problem(name: str) -> str:
 
 
 def _part(part: str, low: int, high: int, names: list[str]) -> bool:
-    """Tell whether `*`, `a`, `a-b`, each perhaps with `/step`, stands for values from `low` to `high`."""
+    """Tell whether `*`, `a`, `a-b`, each optionally with `/step`, is a range of values from `low` to `high`."""
     whole, slash, step = part.partition("/")
     if slash and not (step.isascii() and step.isdigit() and int(step)):
         return False

@@ -1,4 +1,4 @@
-"""The order of the tasks of a DAG, or of the steps of Steps: who has ended when another one starts."""
+"""The order of the tasks of a DAG or of the steps of Steps: which of them have ended when another one starts."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,8 @@ class Call(msgspec.Struct, frozen=True):
     """One task of a DAG, or one step of Steps.
 
     Attributes:
-        node: As the manifest has it.
-        before: Names of those that have ended when it starts.
+        node: The task or step of the manifest.
+        before: Names of the calls that have ended when it starts.
     """
 
     node: _Node
@@ -36,26 +36,26 @@ class Call(msgspec.Struct, frozen=True):
 def calls(template: _Node) -> list[Call]:
     """Return the tasks or steps of a template."""
     if template.get("dag") is None:
-        found: list[Call] = []
+        result: list[Call] = []
         for group in template["steps"]:
-            before = frozenset(call.name for call in found)
-            found += [Call(each, before) for each in group or []]
-        return found
+            before = frozenset(call.name for call in result)
+            result += [Call(node, before) for node in group or []]
+        return result
     tasks = template["dag"].get("tasks") or []
     direct = {task["name"]: [other for other, _ in _depends(task)] for task in tasks}
     return [Call(task, frozenset(_closure(task["name"], direct))) for task in tasks]
 
 
 def problems(template: _Node) -> Iterator[str]:
-    """Yield a sentence for each thing that is wrong with the order of a template's tasks or steps."""
+    """Yield a sentence for each problem of the order of a template's tasks or steps."""
     yield from twice([call.name for call in calls(template)], "names")
     if template.get("dag") is not None:
         yield from _dag(template["dag"])
 
 
 def loops(call: _Node) -> list[str]:
-    """Return the names of the loops that a task or step has; more than one is a mistake."""
-    return [each for each in LOOPS if call.get(each) is not None]
+    """Return the names of the loops of a task or step; more than one is a problem."""
+    return [loop for loop in LOOPS if call.get(loop) is not None]
 
 
 def _dag(dag: _Node) -> Iterator[str]:
@@ -68,35 +68,37 @@ def _dag(dag: _Node) -> Iterator[str]:
     ordered = bool({"depends", "dependencies"} & fields)
     for call in calls({"dag": dag}):
         for other, result in _depends(call.node):
-            yield from (f"{call.name}: {each}" for each in _dependency(other, result, tasks))
+            yield from (f"{call.name}: {sentence}" for sentence in _dependency(other, result, tasks))
         if call.name in call.before:
             yield f"{call.name}: it depends on itself"
         if ordered and call.name[:1].isdigit():
-            yield f"{call.name}: begins with a digit, which no task may where some depend on others"
+            yield f"{call.name}: begins with a digit, which Argo forbids in a DAG with dependencies"
     for target in (dag.get("target") or "").split():
         if target not in tasks and "{{" not in target:
-            yield f"target {shown(target)} is not there"
+            yield f"target {shown(target)} does not exist"
 
 
 def _depends(task: _Node) -> list[tuple[str, str]]:
-    """Return the tasks that a task depends on, and their results that it names; empty = it names none."""
-    return _DEPENDS.findall(task.get("depends") or "") or [(each, "") for each in task.get("dependencies") or []]
+    """Return the tasks that a task depends on, and their results that it names; an empty result = it names none."""
+    return _DEPENDS.findall(task.get("depends") or "") or [
+        (dependency, "") for dependency in task.get("dependencies") or []
+    ]
 
 
 def _dependency(other: str, result: str, tasks: Mapping[str, _Node]) -> Iterator[str]:
     if other not in tasks:
-        yield f"it depends on {shown(other)}, which is not there"
+        yield f"it depends on {shown(other)}, which does not exist"
     elif result and result not in _RESULTS:
         yield f"{shown(result)} is not one of {', '.join(sorted(_RESULTS))}"
     elif result in {"AnySucceeded", "AllFailed"} and not loops(tasks[other]):
-        yield f"{other}.{result} is of loops, and {other} is none"
+        yield f"{other}.{result} requires a loop, and {other} has none"
 
 
 def _closure(name: str, direct: Mapping[str, list[str]]) -> set[str]:
-    found: set[str] = set()
-    left = list(direct[name])
-    while left:
-        if (each := left.pop()) not in found:
-            found.add(each)
-            left += direct.get(each, [])
-    return found
+    closure: set[str] = set()
+    pending = list(direct[name])
+    while pending:
+        if (dependency := pending.pop()) not in closure:
+            closure.add(dependency)
+            pending += direct.get(dependency, [])
+    return closure

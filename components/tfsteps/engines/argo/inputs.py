@@ -1,7 +1,7 @@
-"""What is wrong with the inputs of one of our steps, as far as they are constants.
+"""Problems of the inputs of a tfsteps step, as far as the inputs are constants.
 
-A value that holds a reference (`{{...}}`) is not known before the Workflow runs: it is right wherever it stands, and
-whatever follows from it alone is not reported.
+A value with a reference (`{{...}}`) is not known before the Workflow runs: it is always accepted, and problems that
+follow only from it are not reported.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,50 +22,54 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
 UNKNOWN = "{{}}"
-"""Stands for a value of which nothing is known."""
+"""Stands for a value that is not known."""
 
 DIRECTIONS = ("at_least", "at_most")
 AUTO = "auto"
 
 _Values = Mapping[str, Any]
 _RUN_JOBS = ("train", "launch")
-_PLACES: Mapping[Path, str] = {
+_JOB_FIELDS: Mapping[Path, str] = {
     **{(name,): name for name in ("name", "image", "command", "args", "restart", "backoff_limit", "env", "deadlines")},
     **{("resources", name): name for name in ("cpu", "memory", "gpu")},
     **{("roles", name, "replicas"): name for name in ("chief", "ps", "evaluator")},
     ("roles", "worker", "replicas"): "workers",
     ("outputs", "metrics"): "metric_tags",
 }
-"""Where in the job the inputs of a step stand."""
+"""The field of the job that each input of a step sets, by path."""
 _CHOICES: Mapping[str, Sequence[str]] = {"scope": get_args(Scope), "on_end": get_args(OnEnd), "direction": DIRECTIONS}
 
 
 def problems(interface: Interface, texts: Mapping[str, str]) -> list[Problem]:
-    """Return everything that is wrong with a step's inputs.
+    """Return all problems of a step's inputs.
 
     Args:
-        interface: The step. Of one that is not ours only names, types and what is missing are checked.
-        texts: The inputs by name, as Argo carries them. Empty text counts as left out.
+        interface: The step. For a step that is not part of tfsteps, only names, types and missing inputs are checked.
+        texts: The inputs by name, as Argo passes them. Empty text counts as left out.
     """
-    names = [each.name for each in interface.inputs]
-    found = [unknown(interface, name) for name in texts if name not in names]
+    names = [declared.name for declared in interface.inputs]
+    result = [unknown(interface, name) for name in texts if name not in names]
     values: dict[str, Any] = {}
     for declared in interface.inputs:
         text = texts.get(declared.name, "")
         if not text:
-            found += [_missing(declared)] if declared.required else []
+            result += [_missing(declared)] if declared.required else []
             continue
         try:
             values[declared.name] = _value(declared, text)
         except BadValueError as error:
-            found.append(error.problem)
+            result.append(error.problem)
             values[declared.name] = UNKNOWN
-    return [*found, *_ours(interface.name, values)] if interfaces().get(interface.name) == interface else found
+    return (
+        [*result, *_component_problems(interface.name, values)]
+        if interfaces().get(interface.name) == interface
+        else result
+    )
 
 
 def unknown(interface: Interface, name: str) -> Problem:
-    """Return the problem of an input that a step has not."""
-    names = [each.name for each in interface.inputs]
+    """Return the problem of an input that a step does not have."""
+    names = [declared.name for declared in interface.inputs]
     guess = nearest(name, names)
     fix = f"Write `{guess}`" if guess else "Correct or remove it"
     wrong = f"is not an input of {interface.name}; Argo drops it without a message"
@@ -77,7 +81,7 @@ def _missing(declared: Input) -> Problem:
 
 
 def _value(declared: Input, text: str) -> Any:
-    """Return a value; UNKNOWN where references keep it from being read. BadValueError if it is of another type."""
+    """Return a value; UNKNOWN if references prevent parsing it. BadValueError if it has another type."""
     if REFERENCE in text:
         try:
             msgspec.json.decode(text)
@@ -86,7 +90,7 @@ def _value(declared: Input, text: str) -> Any:
     return declared.decode(text)
 
 
-def _ours(name: str, values: _Values) -> Iterator[Problem]:
+def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
     for field, allowed in {**_CHOICES, "system": [AUTO, *registry.available()]}.items():
         value = values.get(field)
         if value is not None and REFERENCE not in value and value not in allowed:
@@ -94,10 +98,10 @@ def _ours(name: str, values: _Values) -> Iterator[Problem]:
             fix = f"Write `{guess}`" if guess else "Correct or remove it"
             yield Problem(path=(field,), value=shown(value), wrong="is unknown", allowed=", ".join(allowed), fix=fix)
     run_id = values.get("run_id", UNKNOWN)
-    if REFERENCE not in run_id and (wrong := name_problem(run_id)):
-        yield Problem(path=("run_id",), value=shown(run_id), wrong=wrong, fix="Correct or remove it")
+    if REFERENCE not in run_id and (reason := name_problem(run_id)):
+        yield Problem(path=("run_id",), value=shown(run_id), wrong=reason, fix="Correct or remove it")
     if name in _RUN_JOBS:
-        yield from (_placed(each, values) for each in _job(values))
+        yield from (_at_input(problem, values) for problem in _job(values))
 
 
 # --- the job
@@ -106,25 +110,27 @@ def _ours(name: str, values: _Values) -> Iterator[Problem]:
 def _job(values: _Values) -> Iterator[Problem]:
     plain = plain_job(values)
     unclear = list(_references(plain, ()))
-    if values.get("spec") == UNKNOWN:  # anything that is missing here may stand there
-        wrong = decode(Document(plain), TrainingJob)[1]
-        yield from (each for each in wrong if _stands(each.path, plain) and not _touches(each.path, unclear))
+    if values.get("spec") == UNKNOWN:  # a missing field may be set there
+        problems = decode(Document(plain), TrainingJob)[1]
+        yield from (
+            problem for problem in problems if _exists(problem.path, plain) and not _overlaps(problem.path, unclear)
+        )
         return
     try:
         job = spec.from_plain(plain, options=registry.options())
     except SpecError as error:
-        yield from (each for each in error.problems if not _touches(each.path, unclear))
+        yield from (problem for problem in error.problems if not _overlaps(problem.path, unclear))
         return
     system = values.get("system") or AUTO
-    if not unclear and system == AUTO:  # whichever it is, it is one of these
+    if not unclear and system == AUTO:  # one of these is chosen
         first, *rest = (registry.get(name).problems(job) for name in registry.on_kubernetes())
-        yield from (each for each in first if all(each in others for others in rest))
+        yield from (problem for problem in first if all(problem in others for others in rest))
     elif not unclear and system in registry.available():
         yield from registry.get(system).problems(job)
 
 
 def _references(value: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths of all values that hold references, and of mappings whose keys do."""
+    """Yield the paths of all values that contain references, and of mappings with such keys."""
     match value:
         case str() if REFERENCE in value:
             yield path
@@ -138,13 +144,13 @@ def _references(value: Any, path: Path) -> Iterator[Path]:
                 yield from _references(item, (*path, i))
 
 
-def _touches(path: Path, others: Sequence[Path]) -> bool:
-    """Tell whether a path is, holds or belongs to one of the others."""
+def _overlaps(path: Path, others: Sequence[Path]) -> bool:
+    """Tell whether a path is equal to, above or below one of the others."""
     return any(path[: len(other)] == other[: len(path)] for other in others)
 
 
-def _stands(path: Path, plain: Any) -> bool:
-    """Tell whether a path leads to a value."""
+def _exists(path: Path, plain: Any) -> bool:
+    """Tell whether there is a value at a path."""
     for part in path:
         match plain:
             case Mapping() if part in plain:
@@ -156,13 +162,13 @@ def _stands(path: Path, plain: Any) -> bool:
     return True
 
 
-def _placed(problem: Problem, values: _Values) -> Problem:
-    """Return a problem of the job at the input in which its value was written."""
+def _at_input(problem: Problem, values: _Values) -> Problem:
+    """Return a problem of the job with the path of the input that set the value."""
     if problem.path == ("roles",) and not problem.value and "spec" not in values:
         return msgspec.structs.replace(problem, fix="Set `workers`, `chief` or both")
-    for place, name in _PLACES.items():
-        rest = problem.path[len(place) :]
-        if problem.path[: len(place)] == place and name in values and _stands(rest[:1], values[name]):
+    for field_path, name in _JOB_FIELDS.items():
+        rest = problem.path[len(field_path) :]
+        if problem.path[: len(field_path)] == field_path and name in values and _exists(rest[:1], values[name]):
             return msgspec.structs.replace(problem, path=(name, *rest))
-    in_spec = _stands(problem.path, values.get("spec", {}))
+    in_spec = _exists(problem.path, values.get("spec", {}))
     return msgspec.structs.replace(problem, path=("spec", *problem.path)) if in_spec else problem

@@ -1,6 +1,6 @@
-"""What goes into each component and comes out of it: an extract of the compiled components, cheap to read in a pod.
+"""The inputs and outputs of each component: an extract of the compiled components, which a pod can read quickly.
 
-Argo knows text alone: an input's value is text as it is where its type is text, else JSON.
+Argo passes only text: an input of type text is passed as it is, any other input as JSON.
 """
 
 import functools
@@ -17,7 +17,7 @@ FILE = pathlib.Path(__file__).with_name("interfaces.json")
 """Generated from every `component.yaml` of the package by `make golden`."""
 
 REFERENCE = "{{"
-"""What a value holds that Argo fills in later."""
+"""Part of a value that Argo replaces when the Workflow runs."""
 
 Kind = Literal["STRING", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN", "LIST", "STRUCT"]
 
@@ -28,7 +28,7 @@ _TYPES: Mapping[Kind, type] = {
     "LIST": list,
     "STRUCT": dict,
 }
-_WORDS: Mapping[Kind, str] = {
+_TYPE_NAMES: Mapping[Kind, str] = {
     "STRING": "text",
     "NUMBER_INTEGER": "a whole number",
     "NUMBER_DOUBLE": "a number",
@@ -42,7 +42,7 @@ class BadValueError(ValueError):
     """A value that is not of its input's type.
 
     Attributes:
-        problem: What is wrong with it.
+        problem: The problem of the value.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -56,10 +56,10 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         name: Its name.
-        type: As Kubeflow Pipelines calls it.
-        description: What its author is told.
-        required: Whether it has to be given.
-        default: What it is where it is left out; None = then it is missing.
+        type: Its type in Kubeflow Pipelines.
+        description: Description for authors.
+        required: Whether it must be set.
+        default: Its value if it is left out; None = no default.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     default: Any = None
 
     def decode(self, text: str) -> Any:
-        """Return the value that `text` stands for. BadValueError if it stands for none of this type."""
+        """Return the value that `text` encodes. BadValueError if it does not encode a value of this type."""
         if self.type == "STRING":
             return text
         try:
@@ -78,7 +78,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise BadValueError(self._problem(text)) from None
 
     def encode(self, value: Any) -> str:
-        """Return `value` as text; text stays as it is, and may refer to what Argo fills in later.
+        """Return `value` as text; text is returned as it is, and may contain references for Argo.
 
         Raises:
             BadValueError: It is not of this type.
@@ -91,7 +91,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return str(value)
             raise BadValueError(self._problem(value))
-        import json  # noqa: PLC0415  for authors; a pod does without
+        import json  # noqa: PLC0415  for authors; pods do not need it
 
         try:
             text = json.dumps(value, default=_reference, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -106,13 +106,13 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             path=(self.name,),
             value=shown(value),
             wrong="is not of its type",
-            allowed=_WORDS[self.type],
+            allowed=_TYPE_NAMES[self.type],
             fix="Correct or remove it",
         )
 
 
 def _reference(value: Any) -> str:
-    """Return what a Parameter of Hera's refers to. TypeError for anything else."""
+    """Return the reference of a Hera Parameter. TypeError for anything else."""
     if type(value).__module__.startswith("hera."):
         return str(value)
     raise TypeError(type(value).__name__)
@@ -123,8 +123,8 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         name: Its name.
-        type: Of a parameter as of an input; of an artifact its schema title, such as `system.HTML`.
-        description: What its reader is told.
+        type: A parameter's type, as for inputs; an artifact's schema title, such as `system.HTML`.
+        description: Description for readers.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def artifact(self) -> bool:
-        """Whether it is a file to keep, and not a value: of models and metrics Argo gets what is said about them."""
+        """Whether it is a file, not a value. Argo gets the metadata of models and metrics as values."""
         return "." in self.type and self.type not in {"system.Model", "system.Metrics"}
 
 
@@ -141,7 +141,7 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
     """A component.
 
     Attributes:
-        name: Its name, and that of its package.
+        name: Its name, and the name of its package.
         description: What it does.
         inputs: In their order.
         outputs: In their order.
@@ -156,4 +156,4 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def interfaces() -> Mapping[str, Interface]:
     """Return all components by name."""
-    return {each.name: each for each in msgspec.json.decode(FILE.read_bytes(), type=list[Interface])}
+    return {interface.name: interface for interface in msgspec.json.decode(FILE.read_bytes(), type=list[Interface])}

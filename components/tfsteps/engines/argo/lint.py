@@ -1,4 +1,4 @@
-"""Finds, in an Argo manifest, what Argo refuses, drops without a word, or trips over only when it gets there."""
+"""Finds, in an Argo manifest, what Argo refuses, drops without a message, or fails at run time."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,33 +23,38 @@ _Node = Mapping[str, Any]
 
 
 def problems(compiled: str) -> list[str]:
-    """Return a sentence for each problem of Argo manifests: which, where in it, and what is wrong.
+    """Return a sentence for each problem of Argo manifests: which manifest, where in it, and what is wrong.
 
     Args:
-        compiled: Manifests, YAML or JSON. Those that are not Argo's are passed over; none at all is a problem.
-
-    Raises:
-        yaml.YAMLError: It is neither.
-    """
-    manifests = [each for each in documents(compiled) if _is_argos(each)]
-    if not manifests:
-        return [f"there is no manifest with apiVersion: {API}v1alpha1 in it"]
-    others = _others(manifests)
-    return [f"{_name(manifest)}: {each}" for manifest in manifests for each in _manifest(manifest, others)]
-
-
-def warnings(compiled: str) -> list[str]:
-    """Return a sentence for each input that is missing unless it is given when a Workflow is submitted.
-
-    Args:
-        compiled: As for `problems`. Of manifests with fields or types that Argo does not know nothing is reported.
+        compiled: Manifests, YAML or JSON. Manifests of other kinds are ignored; it is a problem if there is none of
+            Argo.
 
     Raises:
         yaml.YAMLError: It is neither YAML nor JSON.
     """
-    manifests = [each for each in documents(compiled) if _is_argos(each) and _is_shaped(each)]
+    manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest)]
+    if not manifests:
+        return [f"there is no manifest with apiVersion: {API}v1alpha1 in it"]
     others = _others(manifests)
-    return [f"{_name(each)}: {said}" for each in manifests for said in _workflow(each, others).warnings()]
+    return [f"{_name(manifest)}: {sentence}" for manifest in manifests for sentence in _manifest(manifest, others)]
+
+
+def warnings(compiled: str) -> list[str]:
+    """Return a sentence for each input that must be set when a Workflow is submitted.
+
+    Args:
+        compiled: As for `problems`. Manifests with unknown fields or other types have no warnings.
+
+    Raises:
+        yaml.YAMLError: It is neither YAML nor JSON.
+    """
+    manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest) and _is_shaped(manifest)]
+    others = _others(manifests)
+    return [
+        f"{_name(manifest)}: {sentence}"
+        for manifest in manifests
+        for sentence in _workflow(manifest, others).warnings()
+    ]
 
 
 def _is_shaped(manifest: _Node) -> bool:
@@ -57,9 +62,9 @@ def _is_shaped(manifest: _Node) -> bool:
 
 
 def _others(manifests: list[Any]) -> dict[str, _Node]:
-    """Return the specs of the templates of Workflows that are known, by name: ours, and those beside a Workflow."""
-    templates = [each for each in manifests if "Template" in str(each.get("kind")) and _is_shaped(each)]
-    named = {each["metadata"].get("name", ""): each["spec"] for each in templates}
+    """Return the specs of the known WorkflowTemplates, by name: the shipped one, and those in the same file."""
+    templates = [manifest for manifest in manifests if "Template" in str(manifest.get("kind")) and _is_shaped(manifest)]
+    named = {template["metadata"].get("name", ""): template["spec"] for template in templates}
     return {launchers.NAME: launchers.shipped(), **named}
 
 
@@ -85,9 +90,9 @@ def _manifest(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
     if kind not in kinds():
         yield f"kind: {shown(kind)} is not one of {', '.join(kinds())}"
         return
-    wrong = list(violations(manifest))
-    yield from wrong
-    if wrong:  # what follows counts on the types
+    type_problems = list(violations(manifest))
+    yield from type_problems
+    if type_problems:  # the next checks rely on the types
         return
     spec = manifest["spec"]
     yield from _metadata(kind, manifest["metadata"])
@@ -109,20 +114,20 @@ def _metadata(kind: str, meta: _Node) -> Iterator[str]:
 
 def _schedules(spec: _Node) -> Iterator[str]:
     if spec.get("schedule"):
-        yield "spec.schedule: gone in Argo 4; write schedules: [...]"
+        yield "spec.schedule: removed in Argo 4; write schedules: [...]"
     schedules = spec.get("schedules") or ([spec["schedule"]] if spec.get("schedule") else [])
     if not schedules:
         yield "spec.schedules: it is missing"
     for i, schedule in enumerate(schedules):
-        if wrong := cron_problem(schedule):
-            yield f"spec.schedules[{i}]: {shown(schedule)} {wrong}"
-    if wrong := zone_problem(spec.get("timezone") or ""):
-        yield f"spec.timezone: {shown(spec['timezone'])} {wrong}"
+        if problem := cron_problem(schedule):
+            yield f"spec.schedules[{i}]: {shown(schedule)} {problem}"
+    if problem := zone_problem(spec.get("timezone") or ""):
+        yield f"spec.timezone: {shown(spec['timezone'])} {problem}"
     yield from _choices({key: value for key, value in spec.items() if key != "workflowSpec"}, "spec")
 
 
 def _choices(node: Any, path: str) -> Iterator[str]:
-    """Check, at any depth, the fields that take one of a few words; Argo's schema calls them text."""
+    """Check, at any depth, the fields that allow only a few values; Argo's schema describes them as text."""
     if isinstance(node, list):
         for i, item in enumerate(node):
             yield from _choices(item, f"{path}[{i}]")

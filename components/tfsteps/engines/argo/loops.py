@@ -1,4 +1,4 @@
-"""Loops over constants: the items, and what one of them makes of a text."""
+"""Loops over constants: their items, and a text with an item inserted."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _Node = Mapping[str, Any]
 
 
 def problem(call: _Node) -> str:
-    """Return what is wrong with the list that a task or step loops over; empty = nothing, or it is not known yet."""
+    """Return the problem of the list that a task or step loops over; empty = none, or the list is not known yet."""
     param = call.get("withParam")
     if param is None or REFERENCE in param or isinstance(_decoded(param), list):
         return ""
@@ -27,11 +27,11 @@ def items(call: _Node) -> list[Any]:
     listed = call.get("withItems")
     if listed is None:
         listed = _decoded(call.get("withParam") or "")
-    return [each for each in listed if REFERENCE not in text(each)] if isinstance(listed, list) else []
+    return [item for item in listed if REFERENCE not in text(item)] if isinstance(listed, list) else []
 
 
 def missing(name: str, call: _Node) -> str:
-    """Return why the variable `item.KEY` stands for nothing in a loop over constants; empty = it does, or may.
+    """Return why the variable `item.KEY` has no value in a loop over constants; empty = it has one, or may have one.
 
     Args:
         name: The variable.
@@ -40,7 +40,7 @@ def missing(name: str, call: _Node) -> str:
     key = name.removeprefix("item.")
     for item in [0] if call.get("withSequence") is not None else items(call):
         if not isinstance(item, Mapping):
-            return f"cannot be replaced: the items are no mappings, one is {shown(item)}; write {{{{item}}}}"
+            return f"cannot be replaced: the items are not mappings, one is {shown(item)}; write {{{{item}}}}"
         if key not in item:
             known = ", ".join(map(str, item)) or "none"
             return f"cannot be replaced: an item has the keys {known}, and no {shown(key)}; correct one of the two"
@@ -48,13 +48,13 @@ def missing(name: str, call: _Node) -> str:
 
 
 def rounds(call: _Node, arguments: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield the arguments of each round of a loop over constants, each once; without one, the arguments themselves."""
+    """Yield the distinct arguments of the iterations of a loop over constants; without a loop, the arguments."""
     seen: list[Mapping[str, str]] = []
     for item in items(call) or [None]:
-        given = {name: value if item is None else _with(item, value) for name, value in arguments.items()}
-        if given not in seen:
-            seen.append(given)
-            yield given
+        values = {name: value if item is None else _with(item, value) for name, value in arguments.items()}
+        if values not in seen:
+            seen.append(values)
+            yield values
 
 
 def _with(item: Any, value: str) -> str:

@@ -1,4 +1,4 @@
-"""Our steps as one WorkflowTemplate or ClusterWorkflowTemplate, for those who write their Workflows as YAML."""
+"""The steps of tfsteps as one WorkflowTemplate or ClusterWorkflowTemplate, for Workflows written in YAML."""
 
 from typing import Any
 
@@ -13,28 +13,28 @@ from tfsteps.engines.argo.step import argo_step
 def workflow_template(
     *, cluster: bool = False, name: str = NAME, service_account_name: str | None = None, **settings: Any
 ) -> WorkflowTemplate | ClusterWorkflowTemplate:
-    """Return a template of all steps: others refer to each by `templateRef`; submitted as it is, it is one `train`.
+    """Return a template of all steps, for `templateRef`; submitted by itself, it runs one `train` step.
 
-    Submitted, it removes at its end what its job left.
+    If it is submitted, it cleans up after its job at the end.
 
     Args:
-        cluster: Whether it is for all namespaces.
-        name: The object's.
-        service_account_name: That a submitted one runs as; None = the namespace's default.
-        **settings: What `using` of a step takes, for all of them.
+        cluster: Whether it is a ClusterWorkflowTemplate, for all namespaces.
+        name: The object's name.
+        service_account_name: ServiceAccount if it is submitted; None = the namespace's default.
+        **settings: The arguments of `using` of a step, for all steps.
     """
     kind = ClusterWorkflowTemplate if cluster else WorkflowTemplate
-    steps = {each: argo_step(each).using(**settings) for each in interfaces()}
-    made = kind(
+    steps = {component: argo_step(component).using(**settings) for component in interfaces()}
+    template = kind(
         name=name,
         entrypoint=str(steps[ENTRYPOINT].template.name),
         service_account_name=service_account_name,
         labels={"app.kubernetes.io/part-of": "tfsteps"},
-        arguments=[_argument(each) for each in steps[ENTRYPOINT].template._build_inputs().parameters],  # noqa: SLF001
+        arguments=[_argument(parameter) for parameter in steps[ENTRYPOINT].template._build_inputs().parameters],  # noqa: SLF001
         templates=[step.template for step in steps.values()],
     )
-    steps["cleanup"].on_exit(made, scope="run")
-    return made
+    steps["cleanup"].on_exit(template, scope="run")
+    return template
 
 
 def _argument(declared: ModelParameter) -> Parameter:

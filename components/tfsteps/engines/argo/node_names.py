@@ -1,7 +1,7 @@
 """Which steps of a Workflow a finalizer cleans up after, by the names of their nodes. Pure.
 
-Argo names a node by its path from the Workflow down: `wf.main.fit(0:a)`. A task lifecycle hook and an exit handler get
-`.onExit` behind the node whose end they wait for.
+Argo names a node by its path in the Workflow: `wf.main.fit(0:a)`. For a lifecycle hook or an exit handler, `.onExit` is
+appended to the name of the node whose end it follows.
 """
 
 import re
@@ -17,21 +17,21 @@ def without_try(node: str) -> str:
 
 
 def hooked(node: str) -> str:
-    """Return the node that has ended where `node` runs in its hook or exit handler; empty = it runs in none."""
+    """Return the ended node whose hook or exit handler runs `node`; empty = it is not in a hook or exit handler."""
     parts = split(node)
     hooks = [i for i, part in enumerate(parts) if _LEVELS.sub("", part) == _HOOK]
     return ".".join(parts[: hooks[-1]]) if hooks else ""
 
 
 def lies_within(step: str, node: str) -> bool:
-    """Tell whether a step is a node, or was made below it."""
+    """Tell whether a step is a node, or is below it."""
     return step == node or step.startswith((f"{node}.", f"{node}[", f"{node}("))
 
 
 def scope(node: str) -> str:
-    """Return the node that a step's node lies in: equal for the steps of one DAG or loop iteration.
+    """Return the node that contains a step's node: equal for the steps of one DAG or loop iteration.
 
-    Groups of parallel steps and tries of a whole DAG are no scopes of their own.
+    Groups of parallel steps and tries of a whole DAG are not separate scopes.
 
     Args:
         node: Such as `wf.main(0:a).train`, without the number of the try.

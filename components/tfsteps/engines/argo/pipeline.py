@@ -1,4 +1,4 @@
-"""The Workflow that a launcher's pod is a step of, watched: who wants the step to end, and what follows it."""
+"""The Workflow of a launcher's pod, watched: whether the step is to end, and whether another pod follows."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 
 class WorkflowContext:
-    """A Workflow as a `PipelineContext`; the attributes are described there.
+    """A Workflow as a `PipelineContext`, which describes the attributes.
 
-    `recreates_pod` holds as far as the Workflow tells: it is true until the Workflow was seen.
+    `recreates_pod` reflects the Workflow's current state; it is true until the Workflow has been observed.
     """
 
     def __init__(self, api: Api, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
@@ -38,42 +38,42 @@ class WorkflowContext:
         self.warnings: list[str] = []
         self.failure = ""
         self._node, self._node_id = node_name(pod), node_id(pod)
-        self._has_started = False  # the engine has seen the pod run: what follows it is known for good
+        self._has_started = False  # the engine has seen the pod run: `recreates_pod` is final
         self._api, self._namespace = api, pod["metadata"]["namespace"]
         name, uid = owner["name"], owner["uid"]
         self._selector: dict[str, Any] = {"fieldSelector": f"metadata.name={name}"}
-        Watch(api, WORKFLOWS, self._namespace, self._saw, sought=(name, uid), **self._selector)
+        Watch(api, WORKFLOWS, self._namespace, self._on_event, sought=(name, uid), **self._selector)
 
     def cleans_up_after(self, step: str, *, detached: bool) -> bool:
         """Tell whether a finalizer cleans up the jobs of another step of its Workflow.
 
-        In a lifecycle hook or an exit handler it cleans up what was launched below the node that has ended; elsewhere
-        what was launched by the steps beside it that have ended.
+        In a lifecycle hook or an exit handler, it cleans up jobs launched below the node that has ended; elsewhere,
+        jobs of the ended steps in the same scope.
         """
         if node := node_names.hooked(self.step):
             awaited = detached and self._is_step(step, node) and not self.terminating
             return node_names.lies_within(step, node) and not awaited
         return self._scope(step) == self._scope(self.step) and all(has_ended(item, step) for item in self._listed)
 
-    # --- what an engine that compiles to Workflows does otherwise
+    # --- overridden by engines that compile to Workflows
 
     def _is_step(self, step: str, node: str) -> bool:
-        """Tell whether a node is the step itself, not one that the step lies in."""
+        """Tell whether a node is the step itself, not a node that contains the step."""
         return step == node
 
     def _scope(self, step: str) -> str:
-        """Return the node that a step lies in: equal for the steps of one DAG or loop iteration."""
+        """Return the node that contains a step: equal for the steps of one DAG or loop iteration."""
         return node_names.scope(step)
 
     def _recreates_pod(self, workflow: Mapping[str, Any]) -> bool:
-        """Tell whether another pod follows this one if it is lost."""
+        """Tell whether another pod replaces this one if it is lost."""
         return retries_lost_pod(workflow, self._node_id, self._node)
 
-    # --- looking
+    # --- state
 
     @functools.cached_property
     def _listed(self) -> Sequence[Mapping[str, Any]]:
-        """The Workflow as it was when a finalizer first asked; empty where it may not be listed."""
+        """The Workflow as it was at a finalizer's first request; empty if there is no permission to list it."""
         try:
             items: Sequence[Mapping[str, Any]] = self._api.list(WORKFLOWS, self._namespace, **self._selector)["items"]
         except ApiError as error:
@@ -82,27 +82,27 @@ class WorkflowContext:
             return []
         return items or []
 
-    def _saw(self, seen: Seen) -> None:
-        """Take note of the Workflow's state; the watch has confirmed an absence before it reports it."""
+    def _on_event(self, seen: Seen) -> None:
+        """Record the Workflow's state. The watch confirms an absence before it reports it."""
         uid = self.owner["uid"]
         match seen:
             case Listed(items=items):
                 workflow = next((item for item in items if item["metadata"]["uid"] == uid), None)
                 self.terminating = True
                 if workflow is not None:
-                    self._look_at(workflow)
+                    self._update(workflow)
             case Changed(item={"metadata": {"uid": changed}} as item) if changed == uid:
-                self._look_at(item)
+                self._update(item)
             case Deleted(item={"metadata": {"uid": deleted}}) if deleted == uid:
                 self.terminating = True
             case Refused(error=error, status=0):
                 self.failure = error
             case Refused(error=error):
-                words = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
-                self.warnings.append(words)
+                warning = f"The Workflow cannot be watched ({error}): SIGTERM alone tells that it is ending."
+                self.warnings.append(warning)
 
-    def _look_at(self, workflow: Mapping[str, Any]) -> None:
-        """Take note of whether it is ending, and, until this pod's node has left Pending, of what follows the pod."""
+    def _update(self, workflow: Mapping[str, Any]) -> None:
+        """Record whether the Workflow is ending and, until this pod's node has left Pending, whether a pod follows."""
         self.terminating = terminating(workflow)
         if not self._has_started:
             self.recreates_pod = self._recreates_pod(workflow)
@@ -111,6 +111,6 @@ class WorkflowContext:
 
 
 def find_pipeline(api: Api, pod: Mapping[str, Any]) -> WorkflowContext | None:
-    """Return the Workflow that a pod is a step of; None = it is of none."""
+    """Return the Workflow that a pod is a step of; None = it is not a pod of a Workflow."""
     owner = controller(pod)
     return WorkflowContext(api, pod, owner) if owner else None

@@ -1,4 +1,4 @@
-"""What the parts of a Workflow say of each other: templates, dependencies, arguments, outputs and variables."""
+"""The references between the parts of a Workflow: templates, dependencies, arguments, outputs and variables."""
 
 import json
 import re
@@ -25,130 +25,130 @@ _Node = Mapping[str, Any]
 
 
 class Workflow:
-    """The spec of a Workflow or of a template of Workflows."""
+    """The spec of a Workflow or of a WorkflowTemplate."""
 
     def __init__(self, spec: _Node, *, template: bool, others: Mapping[str, _Node]) -> None:
-        """Keep what is to be checked.
+        """Keep the spec.
 
         Args:
-            spec: Of the right types.
-            template: Whether it is of a template: then arguments may be without a value, and others may be added.
-            others: The specs of the templates of Workflows that are known, by their names.
+            spec: The spec; its values have the types of the schema.
+            template: Whether it is a template's: then arguments may have no value, and further arguments are allowed.
+            others: The specs of the known WorkflowTemplates, by name.
         """
         self._spec = spec
-        self._template = template
+        self._is_template = template
         self._others = others
-        self._referred = spec.get("workflowTemplateRef") or {}
-        base = others.get(self._referred.get("name", "")) if self._referred else spec
-        self._elsewhere = base is None
+        self._template_ref = spec.get("workflowTemplateRef") or {}
+        base = others.get(self._template_ref.get("name", "")) if self._template_ref else spec
+        self._base_unknown = base is None
         self._base = {**(base or {}), **{field: spec[field] for field in _STARTS if spec.get(field)}}
         self._templates = call_inputs.by_name(base or {})
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each reference that leads nowhere, and for each wrong input of our steps."""
-        found = list(self._parts())
-        yield from found
-        yield from (through := self._through(None, found, complete=True))
-        yield from self._through(self._arguments(), [*found, *through], complete=False)
+        """Yield a sentence for each reference to something that does not exist, and for each wrong step input."""
+        problems = list(self._spec_problems())
+        yield from problems
+        yield from (chained := self._chain_problems(None, problems, complete=True))
+        yield from self._chain_problems(self._arguments(), [*problems, *chained], complete=False)
 
-    def _through(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
-        """Return what else is wrong with what our steps get through chains of calls, as `chains.problems` has it."""
+    def _chain_problems(self, arguments: Mapping[str, str] | None, known: list[str], *, complete: bool) -> list[str]:
+        """Return the other problems of inputs that steps get through chains of calls; see `chains.problems`."""
         spec = {**self._base, "hooks": self._spec.get("hooks")}
-        found = chains.problems(spec, self._others, _STARTS, arguments, complete=complete)
-        new = [f"{' > '.join(path)}{wrong}" for path, wrong in found if f"{path[-1]}{wrong}" not in known]
-        return [each for each in dict.fromkeys(new) if each not in known]
+        problems = chains.problems(spec, self._others, _STARTS, arguments, complete=complete)
+        new = [f"{' > '.join(path)}{reason}" for path, reason in problems if f"{path[-1]}{reason}" not in known]
+        return [sentence for sentence in dict.fromkeys(new) if sentence not in known]
 
     def _arguments(self) -> dict[str, str]:
-        """Return the Workflow's arguments as text, by name: those of the template it refers to, and its own."""
+        """Return the arguments of the Workflow and of the template that it refers to, as text, by name."""
         parameters = [*self._parameters(self._base), *self._parameters(self._spec)]
-        return {each["name"]: launchers.value_of(each) for each in parameters}
+        return {parameter["name"]: launchers.value_of(parameter) for parameter in parameters}
 
     def _start(self, field: str) -> _Node:
         return self._templates.get(self._base.get(field)) or {}
 
-    def _parts(self) -> Iterator[str]:
-        """Check each part of the spec by what stands in it, and what it refers to."""
+    def _spec_problems(self) -> Iterator[str]:
+        """Check each part of the spec: its own content, and its references."""
         spec = self._spec
-        if not (spec.get("entrypoint") or self._template or self._referred):
+        if not (spec.get("entrypoint") or self._is_template or self._template_ref):
             yield "spec.entrypoint: it is missing"
         for field in _STARTS:
-            if spec.get(field) and not self._elsewhere:
-                yield from self._exists(spec[field], f"spec.{field}")
+            if spec.get(field) and not self._base_unknown:
+                yield from self._template_exists(spec[field], f"spec.{field}")
         yield from self._hooks(spec, "spec")
-        if self._referred and spec.get("templates"):
+        if self._template_ref and spec.get("templates"):
             yield "spec.templates: not allowed beside workflowTemplateRef"
-        yield from twice([each.get("name") for each in spec.get("templates") or []], "spec.templates")
-        yield from self._values(spec.get("arguments") or {}, "spec.arguments", empty=self._template)
-        for field in _STARTS if not (self._template or self._referred) else ():
+        yield from twice([template.get("name") for template in spec.get("templates") or []], "spec.templates")
+        yield from self._values(spec.get("arguments") or {}, "spec.arguments", empty=self._is_template)
+        for field in _STARTS if not (self._is_template or self._template_ref) else ():
             if target := self._templates.get(spec.get(field)):
-                yield from self._fed(target, spec.get("arguments") or {}, f"spec.{field}")
-        yield from self._dropped()
-        yield from self._started(complete=False)
-        for each in spec.get("templates") or []:
-            yield from self._one(each, f"template {each.get('name') or 'without a name'}")
+                yield from self._missing_arguments(target, spec.get("arguments") or {}, f"spec.{field}")
+        yield from self._dropped_arguments()
+        yield from self._start_inputs(complete=False)
+        for template in spec.get("templates") or []:
+            yield from self._template_problems(template, f"template {template.get('name') or 'without a name'}")
 
     def warnings(self) -> Iterator[str]:
-        """Yield what is missing unless it is given when the Workflow is submitted."""
-        if not self._template:
+        """Yield a sentence for each input that must be set when the Workflow is submitted."""
+        if not self._is_template:
             known = list(self.problems())
-            yield from (each for each in self._started(complete=True) if each not in known)
-            yield from self._through(self._arguments(), known, complete=True)
+            yield from (sentence for sentence in self._start_inputs(complete=True) if sentence not in known)
+            yield from self._chain_problems(self._arguments(), known, complete=True)
 
-    def _started(self, *, complete: bool) -> Iterator[str]:
-        """Check the inputs of our steps that a Workflow starts with, by its own arguments.
+    def _start_inputs(self, *, complete: bool) -> Iterator[str]:
+        """Check the inputs of steps that are entry points, which get the Workflow's own arguments.
 
         Args:
-            complete: Whether nothing else will be given when it is submitted.
+            complete: Whether no further arguments are set at submission.
         """
-        given = self._arguments()
+        arguments = self._arguments()
         for field in _STARTS:
             target = self._start(field)
-            if target and (not self._referred or self._spec.get("arguments") or complete):
-                yield from call_inputs.problems(target, given, self._templates, "spec.arguments", complete=complete)
+            if target and (not self._template_ref or self._spec.get("arguments") or complete):
+                yield from call_inputs.problems(target, arguments, self._templates, "spec.arguments", complete=complete)
 
-    def _dropped(self) -> Iterator[str]:
-        """Check that a template of Workflows knows the arguments that it gets."""
-        if not self._referred or self._elsewhere:
+    def _dropped_arguments(self) -> Iterator[str]:
+        """Check that a WorkflowTemplate declares the arguments that it gets."""
+        if not self._template_ref or self._base_unknown:
             return
-        known = [each["name"] for field in _STARTS for each in self._parameters(self._start(field), "inputs")]
-        known += [each["name"] for each in self._parameters(self._base)]
+        known = [parameter["name"] for field in _STARTS for parameter in self._parameters(self._start(field), "inputs")]
+        known += [parameter["name"] for parameter in self._parameters(self._base)]
         text = json.dumps([self._spec, self._base], default=str)
-        for name in [each["name"] for each in self._parameters(self._spec)]:
+        for name in [parameter["name"] for parameter in self._parameters(self._spec)]:
             if name not in known and f"workflow.parameters.{name}" not in text:
-                wrong = f"{self._referred['name']} has no parameter {shown(name)}"
-                yield f"spec.arguments: {wrong}; {_ignored(name, known)}"
+                reason = f"{self._template_ref['name']} has no parameter {shown(name)}"
+                yield f"spec.arguments: {reason}; {_ignored(name, known)}"
 
     @staticmethod
     def _parameters(node: _Node, kind: str = "arguments") -> list[_Node]:
         return (node.get(kind) or {}).get("parameters") or []
 
-    def _exists(self, name: str, where: str) -> Iterator[str]:
+    def _template_exists(self, name: str, where: str) -> Iterator[str]:
         if "{{" not in name and name not in self._templates:
-            known = ", ".join(str(each) for each in self._templates) or "none"
+            known = ", ".join(str(template) for template in self._templates) or "none"
             yield f"{where}: there is no template {shown(name)}; there is {known}"
 
     def _hooks(self, node: _Node, where: str, calls: Sequence[Call] = ()) -> Iterator[str]:
         for name, hook in (node.get("hooks") or {}).items():
             if name != "exit" and not hook.get("expression"):
                 yield f"{where}.hooks.{name}: it has no expression, so it would never run"
-            if hook.get("templateRef") or (hook.get("template") and not self._elsewhere):
-                yield from self._called(hook, f"{where}.hooks.{name}", calls)
+            if hook.get("templateRef") or (hook.get("template") and not self._base_unknown):
+                yield from self._target_problems(hook, f"{where}.hooks.{name}", calls)
 
     @staticmethod
     def _values(arguments: _Node, where: str, *, empty: bool) -> Iterator[str]:
-        given = arguments.get("parameters") or []
-        yield from twice([each["name"] for each in given], f"{where}.parameters")
-        for each in given:
-            yield from template_rules.name_problem(each["name"], where, underscore=True)
-            yield from _given(each, f"{where}: parameter {each['name']}", empty=empty)
-        for each in arguments.get("artifacts") or []:
-            yield from template_rules.name_problem(each["name"], where, underscore=True)
-            if not each.keys() - _NO_SOURCE:
-                yield f"{where}: artifact {each['name']} comes from nowhere; give from, or where it is stored"
+        parameters = arguments.get("parameters") or []
+        yield from twice([parameter["name"] for parameter in parameters], f"{where}.parameters")
+        for parameter in parameters:
+            yield from template_rules.name_problem(parameter["name"], where, underscore=True)
+            yield from _check_value(parameter, f"{where}: parameter {parameter['name']}", empty=empty)
+        for artifact in arguments.get("artifacts") or []:
+            yield from template_rules.name_problem(artifact["name"], where, underscore=True)
+            if not artifact.keys() - _NO_SOURCE:
+                yield f"{where}: artifact {artifact['name']} has no source; set `from`, or where it is stored"
 
     # --- templates
 
-    def _one(self, template: _Node, where: str) -> Iterator[str]:
+    def _template_problems(self, template: _Node, where: str) -> Iterator[str]:
         yield from template_rules.problems(template, where, self._spec.get("templateDefaults") or {})
         yield from launchers.problems(template, where, self._spec)
         yield from call_inputs.own_problems(template, where)
@@ -159,10 +159,10 @@ class Workflow:
 
     def _graph(self, template: _Node, where: str) -> Iterator[str]:
         calls = graphs.calls(template)
-        yield from (f"{where}: {each}" for each in graphs.problems(template))
+        yield from (f"{where}: {sentence}" for sentence in graphs.problems(template))
         for call in calls:
             yield from self._call(call, f"{where}, {call.name}", calls)
-            others = [each for each in calls if each.name in call.before]
+            others = [other for other in calls if other.name in call.before]
             scope = (template, f"{where}, {call.name}")
             yield from self._variables({**call.node, "hooks": None}, *scope, others, calls)
             yield from self._variables({"hooks": call.node.get("hooks")}, *scope, [*others, call], calls)
@@ -171,56 +171,56 @@ class Workflow:
     def _call(self, call: Call, where: str, calls: Sequence[Call]) -> Iterator[str]:
         node = call.node
         yield from template_rules.name_problem(node.get("name") or "", where)
-        named = [each for each in ("template", "templateRef", "inline") if node.get(each)]
+        named = [field for field in ("template", "templateRef", "inline") if node.get(field)]
         if len(named) != 1:
             yield f"{where}: {' and '.join(named) or 'none'} of template, templateRef and inline is given; give one"
         if len(graphs.loops(node)) > 1:
             yield f"{where}: {' and '.join(graphs.loops(node))}; give one"
-        if wrong := loops.problem(node):
-            yield f"{where}.{wrong}"
+        if problem := loops.problem(node):
+            yield f"{where}.{problem}"
         yield from self._values(node.get("arguments") or {}, where, empty=False)
         yield from self._hooks(node, where, calls)
         if node.get("inline"):
-            yield from self._one({"name": "inline", **node["inline"]}, f"{where}.inline")
+            yield from self._template_problems({"name": "inline", **node["inline"]}, f"{where}.inline")
         if node.get("template") or node.get("templateRef"):
-            yield from self._called(node, where, calls)
+            yield from self._target_problems(node, where, calls)
         if node.get("onExit"):
-            yield from self._exists(node["onExit"], f"{where}.onExit")
+            yield from self._template_exists(node["onExit"], f"{where}.onExit")
 
-    def _called(self, node: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
-        """Check that a template is there, and gets the inputs that it needs and no others."""
+    def _target_problems(self, node: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
+        """Check that a called template exists, gets all inputs that it requires, and no others."""
         templates = self._known(node)
         if ref := node.get("templateRef"):
             yield from _reference(ref, templates, where)
         else:
-            yield from self._exists(node["template"], where)
+            yield from self._template_exists(node["template"], where)
         if not (target := templates.get((ref or node).get("template"))):
             return
         arguments = node.get("arguments") or {}
         for kind in ("parameters", "artifacts"):
-            declared = [each["name"] for each in (target.get("inputs") or {}).get(kind) or []]
-            for each in arguments.get(kind) or []:
-                if each["name"] not in declared:
-                    wrong = f"has no input {shown(each['name'])} in its {kind}: {', '.join(declared) or 'none'}"
-                    yield f"{where}: template {target['name']} {wrong}; {_ignored(each['name'], declared)}"
-        yield from self._fed(target, arguments, where)
+            declared = [item["name"] for item in (target.get("inputs") or {}).get(kind) or []]
+            for argument in arguments.get(kind) or []:
+                if argument["name"] not in declared:
+                    reason = f"has no input {shown(argument['name'])} in its {kind}: {', '.join(declared) or 'none'}"
+                    yield f"{where}: template {target['name']} {reason}; {_ignored(argument['name'], declared)}"
+        yield from self._missing_arguments(target, arguments, where)
         yield from self._inputs(node, target, where, calls)
 
     def _inputs(self, node: _Node, target: _Node, where: str, calls: Sequence[Call]) -> Iterator[str]:
-        """Check what a call gives to one of our steps, in each round of its loop."""
+        """Check the inputs of a tfsteps step in a call, for each iteration of its loop."""
         templates = self._known(node)
-        arguments = call_inputs.given(node)
-        found = [
-            each
+        arguments = call_inputs.arguments_of(node)
+        sentences = [
+            sentence
             for values in loops.rounds(node, arguments)
-            for each in call_inputs.problems(target, values, templates, where, complete=True)
+            for sentence in call_inputs.problems(target, values, templates, where, complete=True)
         ]
-        yield from dict.fromkeys(found)
+        yield from dict.fromkeys(sentences)
         producers = {call.name: (call, self._target(call.node)) for call in calls}
-        yield from call_inputs.miswired(target, arguments, templates, producers, where)
+        yield from call_inputs.connection_problems(target, arguments, templates, producers, where)
 
     def _known(self, node: _Node) -> Mapping[Any, _Node]:
-        """Return the templates among which a call chooses; empty = they are not known."""
+        """Return the templates that a call can refer to; empty = they are not known."""
         ref = node.get("templateRef")
         return call_inputs.by_name(self._others.get(ref.get("name", ""), {})) if ref else self._templates
 
@@ -228,47 +228,47 @@ class Workflow:
         return self._known(node).get((node.get("templateRef") or node).get("template"))
 
     @staticmethod
-    def _fed(target: _Node, arguments: _Node, where: str) -> Iterator[str]:
-        """Check that a template gets what it cannot do without."""
+    def _missing_arguments(target: _Node, arguments: _Node, where: str) -> Iterator[str]:
+        """Check that a template gets its required inputs."""
         for kind in ("parameters", "artifacts"):
-            given = [each["name"] for each in arguments.get(kind) or []]
-            for each in (target.get("inputs") or {}).get(kind) or []:
-                if each["name"] not in given and not _filled(each, kind):
-                    yield f"{where}: template {target['name']} needs an argument {each['name']}"
+            names = [argument["name"] for argument in arguments.get(kind) or []]
+            for declared in (target.get("inputs") or {}).get(kind) or []:
+                if declared["name"] not in names and not _filled(declared, kind):
+                    yield f"{where}: template {target['name']} needs an argument {declared['name']}"
 
     # --- variables
 
     def _variables(
         self, node: _Node, template: _Node, where: str, before: Sequence[Call], calls: Sequence[Call] = ()
     ) -> Iterator[str]:
-        """Check the variables anywhere within a node of a template.
+        """Check the variables at any depth of a node of a template.
 
         Args:
-            node: A call, a part of one, or a whole template that makes a pod.
-            template: The template that holds it.
-            where: For the sentences.
-            before: Whose outputs are known.
-            calls: All of the template.
+            node: A call, a part of a call, or a whole template that creates a pod.
+            template: The template that contains the node.
+            where: Prefix of the sentences.
+            before: The calls whose outputs are available.
+            calls: All calls of the template.
         """
         visible = {key: value for key, value in node.items() if key != "inline"}
         text = _EXPRESSION.sub("", json.dumps(visible, default=str))
         for name in dict.fromkeys(_VARIABLE.findall(text)):
-            if wrong := self._variable(name, template, before, calls):
-                yield f"{where}: {{{{{name}}}}} {wrong}"
+            if reason := self._variable(name, template, before, calls):
+                yield f"{where}: {{{{{name}}}}} {reason}"
             elif re.match(r"item(\.|$)", name) and not graphs.loops(node) and node.keys() != {"hooks"}:
-                yield f"{where}: {{{{{name}}}}} is known within a loop only: {', '.join(graphs.LOOPS)}"
-            elif name.startswith("item.") and (wrong := loops.missing(name, node)):
-                yield f"{where}: {{{{{name}}}}} {wrong}"
+                yield f"{where}: {{{{{name}}}}} is defined only in a loop: {', '.join(graphs.LOOPS)}"
+            elif name.startswith("item.") and (reason := loops.missing(name, node)):
+                yield f"{where}: {{{{{name}}}}} {reason}"
 
     def _variable(self, name: str, template: _Node, before: Sequence[Call], calls: Sequence[Call]) -> str:
         first, _, rest = name.partition(".")
         if first == "inputs":
             kind, _, which = rest.partition(".")
-            declared = [each["name"] for each in (template.get("inputs") or {}).get(kind) or []]
+            declared = [item["name"] for item in (template.get("inputs") or {}).get(kind) or []]
             if which and which.partition(".")[0] not in declared:
                 return f"is no input of template {template.get('name')}: {', '.join(declared) or 'none'}"
-        elif name.startswith("workflow.parameters.") and not (self._template or self._referred):
-            declared = [each["name"] for each in (self._spec.get("arguments") or {}).get("parameters") or []]
+        elif name.startswith("workflow.parameters.") and not (self._is_template or self._template_ref):
+            declared = [parameter["name"] for parameter in (self._spec.get("arguments") or {}).get("parameters") or []]
             if name.removeprefix("workflow.parameters.") not in declared:
                 return f"is no parameter of the Workflow: {', '.join(declared) or 'none'}"
         elif first in {"tasks", "steps"} and name not in {"tasks.name", "steps.name"}:
@@ -276,17 +276,17 @@ class Workflow:
         return ""
 
     def _node(self, name: str, template: _Node, before: Sequence[Call], calls: Sequence[Call]) -> str:
-        found = _NODE.match(name)
+        match = _NODE.match(name)
         kind = "tasks" if "dag" in template else "steps"
-        if not found or found[1] != kind:
-            return f"is not known here: template {template.get('name')} has {kind if calls or before else 'neither'}"
-        call = next((each for each in before if each.name == found[2]), None)
+        if not match or match[1] != kind:
+            return f"is not defined here: template {template.get('name')} has {kind if calls or before else 'neither'}"
+        call = next((other for other in before if other.name == match[2]), None)
         if not call:
-            if any(each.name == found[2] for each in calls):
-                return f"is not known yet: {found[2]} need not have ended before"
-            return f"refers to {found[2]}, which does not exist"
+            if any(other.name == match[2] for other in calls):
+                return f"is not available yet: {match[2]} may still run at this point"
+            return f"refers to {match[2]}, which does not exist"
         if (output := _OUTPUT.match(name)) and (target := self._target(call.node)):
-            declared = [each["name"] for each in (target.get("outputs") or {}).get(output[3]) or []]
+            declared = [item["name"] for item in (target.get("outputs") or {}).get(output[3]) or []]
             if output[4] not in declared:
                 return (
                     f"does not exist: the {output[3]} of template {target['name']} are {', '.join(declared) or 'none'}"
@@ -295,7 +295,7 @@ class Workflow:
 
 
 def _reference(ref: _Node, templates: Mapping[Any, _Node], where: str) -> Iterator[str]:
-    """Check a reference to a template of another manifest, as far as that is known."""
+    """Check a reference to a template of another manifest, if that manifest is known."""
     for field in ("name", "template"):
         if not ref.get(field):
             yield f"{where}.templateRef.{field}: it is missing"
@@ -312,20 +312,20 @@ def _ignored(name: str, allowed: Sequence[str]) -> str:
     return f"Argo drops it without a message. {f'Write `{guess}`' if guess else 'Correct or remove it'}"
 
 
-def _given(parameter: _Node, where: str, *, empty: bool) -> Iterator[str]:
-    """Check where an argument's value comes from."""
+def _check_value(parameter: _Node, where: str, *, empty: bool) -> Iterator[str]:
+    """Check the source of an argument's value."""
     value, source = parameter.get("value"), parameter.get("valueFrom") or {}
     if value is None and not source and not empty:
         yield f"{where} has no value"
     if unfit := sorted(source.keys() - _SOURCES):
         yield f"{where} takes no {', '.join(unfit)} in valueFrom; give {', '.join(sorted(_SOURCES))}, or a value"
-    allowed = [str(each) for each in parameter.get("enum") or []]
+    allowed = [str(choice) for choice in parameter.get("enum") or []]
     if parameter.get("enum") == [] or (allowed and value is not None and str(value) not in allowed):
         yield f"{where}: {shown(value)} is not in its enum: {', '.join(allowed) or 'none'}"
 
 
 def _filled(declared: _Node, kind: str) -> bool:
-    """Tell whether an input needs no argument."""
+    """Tell whether an input can be left out."""
     if kind == "artifacts":
         return bool(declared.get("optional")) or bool(declared.keys() - _NO_SOURCE)
-    return any(declared.get(each) is not None for each in ("default", "value", "valueFrom"))
+    return any(declared.get(field) is not None for field in ("default", "value", "valueFrom"))

@@ -1,4 +1,4 @@
-"""The fields of Argo's manifests and their types: what is in none of them would be dropped without a word."""
+"""The fields of Argo's manifests and their types. Argo drops any other field without a message."""
 
 import functools
 import pathlib
@@ -10,7 +10,7 @@ import msgspec
 from tfsteps.spec.problems import Path, dotted, shown
 
 FILE = pathlib.Path(__file__).with_name("fields.json")
-"""Made from the JSON schema of Argo Workflows 3.7.3 by tests/argo/fields.py, which says how to read it."""
+"""Made from the JSON schema of Argo Workflows 3.7.3 by tests/argo/fields.py, which describes its format."""
 
 _PLAIN: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -28,12 +28,12 @@ def _types() -> dict[str, dict[str, str]]:
 
 
 def kinds() -> list[str]:
-    """Return the kinds of manifest that the table knows."""
+    """Return the kinds of manifest in the table."""
     return [name for name, fields in _types().items() if "kind" in fields and "metadata!" in fields]
 
 
 def violations(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each field of a manifest that Argo does not know, misses, or wants of another type."""
+    """Yield a sentence for each unknown field, missing field, and field of another type of a manifest."""
     yield from _object(manifest, _types()[manifest["kind"]], ())
 
 
@@ -50,7 +50,7 @@ def _value(value: Any, kind: str, path: Path) -> Iterator[str]:
         case _, dict() if kind in _types():
             yield from _object(value, _types()[kind], path)
         case _ if not _is_plain(value, kind):
-            yield f"{dotted(path)}: {shown(value)} is not {_words(kind)}"
+            yield f"{dotted(path)}: {shown(value)} is not {_type_name(kind)}"
 
 
 def _is_plain(value: Any, kind: str) -> bool:
@@ -63,18 +63,18 @@ def _object(value: Mapping[str, Any], fields: Mapping[str, str], path: Path) -> 
         if kind := fields.get(key) or fields.get(f"{key}!"):
             yield from _value(item, kind, (*path, key))
         else:
-            yield f"{dotted((*path, key))}: Argo knows no such field{_meant(str(key), fields)}"
+            yield f"{dotted((*path, key))}: Argo has no such field{_suggestion(str(key), fields)}"
     for key in fields:
         if key.endswith("!") and value.get(key[:-1]) is None and path[-1:] != ("templateDefaults",):
             yield f"{dotted((*path, key[:-1]))}: it is missing"
 
 
-def _meant(key: str, fields: Mapping[str, str]) -> str:
-    import difflib  # noqa: PLC0415  needed for a problem alone
+def _suggestion(key: str, fields: Mapping[str, str]) -> str:
+    import difflib  # noqa: PLC0415  needed only for a problem
 
     close = difflib.get_close_matches(key, [field.rstrip("!") for field in fields], n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _words(kind: str) -> str:
+def _type_name(kind: str) -> str:
     return {"[": "a list", "{": "a mapping"}.get(kind[0], f"of type {kind}" if kind in _PLAIN else "a mapping")

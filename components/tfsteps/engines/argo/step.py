@@ -1,4 +1,4 @@
-"""Our steps as Hera knows them: container templates, and calls that make a task or a step of one."""
+"""The steps of tfsteps for Hera: container templates, and calls that create a task or a step."""
 
 import contextvars
 import functools
@@ -28,14 +28,14 @@ _CALL = (
     "hooks",
     "on_exit",
 )
-"""What Hera's own tasks and steps take beside inputs; `depends` and `dependencies` only tasks."""
+"""Fields of Hera's tasks and steps that are not inputs; `depends` and `dependencies` are fields of tasks only."""
 
 
 class ArgoStep:
-    """One of our steps, for Workflows that are written with Hera.
+    """A step of tfsteps, for Workflows that are written with Hera.
 
-    Called within a `DAG`, `Steps` or `Steps.parallel()`, it makes a task or a step, and the Workflow gets the template
-    that this needs, once:
+    Called within a `DAG`, `Steps` or `Steps.parallel()`, it creates a task or a step, and adds the template that this
+    requires to the Workflow, once:
 
         with Workflow(generate_name="mnist-", entrypoint="main") as workflow, DAG(name="main"):
             fit = train("fit", image="ghcr.io/acme/mnist:1.4", workers=2)
@@ -52,10 +52,10 @@ class ArgoStep:
     """
 
     def __init__(self, interface: Interface, settings: Mapping[str, Any] | None = None) -> None:
-        """Keep what the template is to be like; nothing is made of it yet."""
+        """Keep the settings of the template, which is created when it is first used."""
         self.interface = interface
         self._settings = settings or {}
-        self._same: Container | None = (
+        self._equal_copy: Container | None = (
             None  # a Workflow's copy of the template, found to be equal: comparing takes time
         )
         self.__name__ = interface.name
@@ -75,25 +75,25 @@ class ArgoStep:
 
     @functools.cached_property
     def template(self) -> Container:
-        """The container template, for a Workflow's `templates`; it is in no Workflow of itself."""
-        # In a context of its own: within `with DAG()` Hera would take the template for a part of that graph.
-        made: Container = contextvars.Context().run(container, self.interface, **self._settings)
-        return made
+        """The container template, for a Workflow's `templates`; it is not added to a Workflow."""
+        # In a separate context: within `with DAG()`, Hera would add the template to that graph.
+        template: Container = contextvars.Context().run(container, self.interface, **self._settings)
+        return template
 
-    def __call__(self, name: str = "", /, *, arguments: Mapping[str, Any] | None = None, **given: Any) -> Task | Step:
-        """Make a task in a DAG, or a step in Steps.
+    def __call__(self, name: str = "", /, *, arguments: Mapping[str, Any] | None = None, **inputs: Any) -> Task | Step:
+        """Create a task in a DAG, or a step in Steps.
 
         Args:
-            name: Of the task; empty = the input `name` where that is plain text, else the template's.
+            name: Name of the task; empty = the input `name` if that is plain text, otherwise the template's name.
             arguments: Inputs, as Hera's own calls take them.
-            **given: Inputs, and fields of Hera's `Task` or `Step`.
+            **inputs: Inputs, and fields of Hera's `Task` or `Step`.
 
         Raises:
             SpecError: An input is unknown, missing or of another type.
             ValueError: The Workflow has another template of that name.
         """
-        call = {key: given.pop(key) for key in _CALL if key in given}
-        values = self.values({**(arguments or {}), **given})
+        call = {key: inputs.pop(key) for key in _CALL if key in inputs}
+        values = self.values({**(arguments or {}), **inputs})
         stem = values.get("name", "")
         name = name or (stem if stem and "{{" not in stem else "") or str(self.template.name)
         self._check_name()
@@ -103,18 +103,20 @@ class ArgoStep:
     def exit_template(self) -> Steps:
         """The template that exit hooks refer to: it calls the step.
 
-        Once a Workflow's time is out, Argo takes the tries of an exit handler for ordinary steps, and fails them. The
-        steps of one it lets run.
+        After a Workflow's deadline, Argo fails the retries of an exit handler as if they were ordinary steps. It does
+        not fail the steps that an exit handler calls.
         """
-        made: Steps = contextvars.Context().run(exit_handler, self.template)
-        return made
+        handler: Steps = contextvars.Context().run(exit_handler, self.template)
+        return handler
 
     def hook(self, **inputs: Any) -> LifecycleHook:
-        """Return an exit hook that runs this step, and give the Workflow around this call what it needs."""
+        """Return an exit hook that runs this step, and add its templates to the Workflow around this call."""
         if _context.pieces and isinstance(workflow := _context.pieces[0], Workflow):
             self.add_to(workflow)
-        given = [ModelParameter(name=name, value=value) for name, value in self.values(inputs).items()]
-        return LifecycleHook(template=self.exit_template.name, arguments=Arguments(parameters=given) if given else None)
+        parameters = [ModelParameter(name=name, value=value) for name, value in self.values(inputs).items()]
+        return LifecycleHook(
+            template=self.exit_template.name, arguments=Arguments(parameters=parameters) if parameters else None
+        )
 
     def on_exit(self, workflow: Workflow, **inputs: Any) -> None:
         """Run this step whenever `workflow` ends, also when it fails or is stopped; not when it is terminated.
@@ -129,16 +131,16 @@ class ArgoStep:
         workflow.hooks = {**(workflow.hooks or {}), "exit": self.hook(**inputs)}
 
     def add_to(self, workflow: Workflow) -> None:
-        """Give a Workflow the templates of an exit hook, once. ValueError if it has another one of that name."""
+        """Add the templates of an exit hook to a Workflow, once. ValueError if it has another template of that name."""
         if not self._known(workflow):
             workflow.templates.append(self.template)
-        if self.exit_template.name not in [each.name for each in workflow.templates]:
+        if self.exit_template.name not in [template.name for template in workflow.templates]:
             workflow.templates.append(self.exit_template)
 
     def values(self, inputs: Mapping[str, Any]) -> dict[str, str]:
-        """Return inputs as the text that Argo carries, without those that are left out. SpecError for bad ones."""
+        """Return inputs as text, as Argo passes them, without those that are left out. SpecError for wrong inputs."""
         texts, problems = {}, []
-        known = {each.name: each for each in self.interface.inputs}
+        known = {declared.name: declared for declared in self.interface.inputs}
         for name, value in inputs.items():
             plain = str(value) if isinstance(value, Parameter) else value
             if plain is None or plain == "":
@@ -150,7 +152,7 @@ class ArgoStep:
                 texts[name] = UNKNOWN
         if problems := [*problems, *input_problems(self.interface, texts)]:
             raise SpecError(problems, self.__name__)
-        return {each: texts[each] for each in known if each in texts}
+        return {name: texts[name] for name in known if name in texts}
 
     def _check_name(self) -> None:
         if _context.pieces and isinstance(workflow := _context.pieces[0], Workflow):
@@ -158,17 +160,19 @@ class ArgoStep:
 
     def _known(self, workflow: Workflow) -> bool:
         """Tell whether a Workflow has the template."""
-        for each in workflow.templates:
-            if each.name == self.template.name:
-                if each is not self._same and each != self.template:
-                    raise ValueError(f"the Workflow has another template {each.name!r}; name this one by using(name=)")
-                self._same = each
+        for template in workflow.templates:
+            if template.name == self.template.name:
+                if template is not self._equal_copy and template != self.template:
+                    raise ValueError(
+                        f"the Workflow has another template {template.name!r}; name this one by using(name=)"
+                    )
+                self._equal_copy = template
                 return True
         return False
 
 
 def argo_step(name: str) -> ArgoStep:
-    """Return the step of a component."""
+    """Return the Argo step of a component."""
     return ArgoStep(interfaces()[name])
 
 
@@ -176,18 +180,18 @@ def _signature(interface: Interface) -> inspect.Signature:
     named = [inspect.Parameter("task_name", inspect.Parameter.POSITIONAL_ONLY, default="")]
     kinds = [
         inspect.Parameter(
-            each.name,
+            declared.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if each.required else each.default,
+            default=inspect.Parameter.empty if declared.required else declared.default,
         )
-        for each in interface.inputs
+        for declared in interface.inputs
     ]
     return inspect.Signature([*named, *kinds, inspect.Parameter("call", inspect.Parameter.VAR_KEYWORD)])
 
 
 def _doc(interface: Interface) -> str:
-    inputs = [f"    {each.name}: {each.description}" for each in interface.inputs]
-    outputs = [f"    {each.name}: {each.description}" for each in interface.outputs]
+    inputs = [f"    {declared.name}: {declared.description}" for declared in interface.inputs]
+    outputs = [f"    {output.name}: {output.description}" for output in interface.outputs]
     return "\n".join([interface.description, "", "Args:", *inputs, "", "Outputs:", *outputs])
 
 

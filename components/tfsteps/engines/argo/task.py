@@ -1,4 +1,4 @@
-"""What Argo hands a step by its arguments and environment, and the files that it reads back. Needs no Hera."""
+"""The task that Argo passes to a step, and the output files that Argo reads. Does not need Hera."""
 
 import os
 import pathlib
@@ -18,24 +18,24 @@ RUN_ID = "TFSTEPS_RUN_ID"
 NODE_NAME = "TFSTEPS_NODE_NAME"
 WORKFLOW = "TFSTEPS_WORKFLOW"
 ARTIFACTS = "TFSTEPS_ARTIFACTS"
-FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  of the pod's own, an emptyDir
-"""Holds `outputs`, `artifacts` and `inputs`, each with one file a name."""
+FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  an emptyDir of the pod
+"""Contains the folders `outputs`, `artifacts` and `inputs`, each with one file per name."""
 
-_MADE_UP = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
+_GENERATED_SUFFIX = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
 
 
 class File(msgspec.Struct, frozen=True):
     """An artifact: a file in the pod.
 
     Attributes:
-        path: Where it is, or is to be written.
+        path: Its path; an output is to be written there.
     """
 
     path: pathlib.Path
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The JSON object that it holds; empty where it holds anything else."""
+        """The JSON object in the file; empty if the file has other content."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Any])
         except (OSError, msgspec.DecodeError):
@@ -46,11 +46,11 @@ class ArgoTask:
     """One node of a Workflow."""
 
     def __init__(
-        self, interface: Interface, given: Mapping[str, str], environment: Mapping[str, str], folder: pathlib.Path
+        self, interface: Interface, texts: Mapping[str, str], environment: Mapping[str, str], folder: pathlib.Path
     ) -> None:
-        """Keep the inputs as text; those that are empty count as left out."""
+        """Keep the inputs as text; an empty input counts as left out."""
         self._interface = interface
-        self._given = {name: text for name, text in given.items() if text}
+        self._texts = {name: text for name, text in texts.items() if text}
         self._environment = environment
         self._folder = folder
 
@@ -61,13 +61,13 @@ class ArgoTask:
         """Read a command line `--argo COMPONENT NAME=VALUE ...`.
 
         Raises:
-            ValueError: It names no component.
+            ValueError: The command line names no component.
         """
         known = interfaces()
         name = arguments[1] if len(arguments) > 1 else ""
         if name not in known:
             raise ValueError(f"expected a component after {ARGUMENT}, one of {', '.join(known)}, not {name!r}")
-        pairs = (each.partition("=") for each in arguments[2:])
+        pairs = (word.partition("=") for word in arguments[2:])
         return cls(known[name], {name: text for name, _, text in pairs}, environment, folder)
 
     @property
@@ -75,30 +75,30 @@ class ArgoTask:
         """The inputs that were given or have a default, each of its declared type. SpecError if one is not."""
         values: dict[str, Any] = {}
         problems = []
-        for each in self._interface.inputs:
+        for declared in self._interface.inputs:
             try:
-                value = self._value(each)
+                value = self._value(declared)
             except BadValueError as error:
                 problems.append(error.problem)
             else:
-                values |= {} if value is None else {each.name: value}
+                values |= {} if value is None else {declared.name: value}
         problems += [
-            self._unknown(name) for name in self._given.keys() - {each.name for each in self._interface.inputs}
+            self._unknown(name) for name in self._texts.keys() - {declared.name for declared in self._interface.inputs}
         ]
         if problems:
             raise SpecError(problems, "inputs")
         return values
 
     def _value(self, declared: Input) -> Any:
-        if declared.name in self._given:
-            return declared.decode(self._given[declared.name])
+        if declared.name in self._texts:
+            return declared.decode(self._texts[declared.name])
         if declared.required:
             raise BadValueError(Problem(path=(declared.name,), wrong="it is missing", fix="Give it a value"))
         return declared.default
 
     def _unknown(self, name: str) -> Problem:
-        allowed = ", ".join(each.name for each in self._interface.inputs)
-        return Problem(path=(name,), wrong="there is no such input", allowed=allowed, fix="Take it away")
+        allowed = ", ".join(declared.name for declared in self._interface.inputs)
+        return Problem(path=(name,), wrong="is not an input", allowed=allowed, fix="Remove it")
 
     def artifact(self, name: str) -> File | None:
         """Return an input artifact; None if it was not given."""
@@ -107,34 +107,34 @@ class ArgoTask:
 
     def output(self, name: str) -> File | None:
         """Return an output artifact, to be written at its path; None if the template has none of that name."""
-        wanted = name in self._environment.get(ARTIFACTS, "").split()
-        return File(self._folder / "artifacts" / name) if wanted else None
+        declared = name in self._environment.get(ARTIFACTS, "").split()
+        return File(self._folder / "artifacts" / name) if declared else None
 
     def preserve(self, names: Sequence[str]) -> tuple[list[str], str]:  # noqa: ARG002
         """Do nothing: Argo stores the artifacts of failed steps, too."""
         return [], ""
 
     def identity(self) -> Identity:
-        """Return who this node is, its attempt left at 0.
+        """Return the identity of this node, with attempt 0.
 
-        The run is the input `run_id`, else the Workflow's uid. The task is the node's name, which is the same over
-        retries and re-created pods, and another one for every step and every iteration of a loop.
+        The run is the input `run_id`, otherwise the Workflow's uid. The task is the node's name: it is the same for
+        retries and re-created pods, and different for each step and each iteration of a loop.
         """
         env = self._environment
         return Identity.checked(
-            run=self._given.get("run_id") or env.get(RUN_ID) or new_run_id(),
+            run=self._texts.get("run_id") or env.get(RUN_ID) or new_run_id(),
             task=without_try(env.get(NODE_NAME, "")) or self._interface.name,
-            pipeline=_MADE_UP.sub("", env.get(WORKFLOW, "")),
+            pipeline=_GENERATED_SUFFIX.sub("", env.get(WORKFLOW, "")),
         )
 
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write each output parameter to a file; of a model its true place, of metrics all. OSError if that fails."""
+        """Write each output parameter to a file: the path of a model, all values of metrics. OSError if that fails."""
         values = dict(parameters)
-        for each in self._interface.outputs:
-            if each.type == "system.Model":
-                values[each.name] = metadata.get(each.name, {}).get("path")
-            elif each.type == "system.Metrics":
-                values[each.name] = metadata.get(each.name, {})
+        for output in self._interface.outputs:
+            if output.type == "system.Model":
+                values[output.name] = metadata.get(output.name, {}).get("path")
+            elif output.type == "system.Metrics":
+                values[output.name] = metadata.get(output.name, {})
         folder = self._folder / "outputs"
         folder.mkdir(parents=True, exist_ok=True)
         for name, value in values.items():

@@ -1,4 +1,4 @@
-"""The container template of a step: what Argo makes a launcher's pod of."""
+"""The container template of a step, from which Argo creates a launcher's pod."""
 
 import json
 from typing import Any
@@ -25,11 +25,11 @@ from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORK
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
 
-# 13 = the platform's fault. -1 = no exit code: the pod is gone, or was evicted before it started. 137 and 143 = killed
-# from outside, as a node does that runs out of memory or goes down. Error = Argo itself failed with this pod. In all of
-# these the job goes on, and the next pod adopts it. A step's own deadline ends it for good, and so does a pod that the
-# API server refuses to create: by pod security, a quota that wants limits, a ServiceAccount that is missing. That is an
-# Error of Argo's: a launcher that quotes a refusal of its own ends as Failed, with an exit code.
+# 13 = the platform's fault. -1 = no exit code: the pod was deleted, or evicted before it started. 137 and 143 = it was
+# killed from outside, by a node that runs out of memory or shuts down. Error = Argo failed to run this pod. In all of
+# these cases the job continues, and the next pod adopts it. There is no retry after the step's own deadline, or if the
+# API server refuses to create a pod: pod security, a quota that requires limits, a missing ServiceAccount. Argo calls
+# that Error; a launcher that reports a refusal of its own ends as Failed, with an exit code.
 RETRY = (
     "(lastRetry.exitCode in ['13', '-1', '137', '143'] || lastRetry.status == 'Error') "
     "&& !(lastRetry.message matches '(its|specified) deadline') "
@@ -37,9 +37,9 @@ RETRY = (
 )
 RETRIES = 20
 GRACE_PERIOD = 60
-"""Seconds that a launcher has to end its job when its pod is deleted; one that is evicted leaves at once."""
+"""Seconds in which a launcher must stop its job when its pod is deleted; an evicted launcher exits at once."""
 
-_USER = 65532  # the launcher image's: Argo's executor shares a folder with it
+_USER = 65532  # the user of the launcher's image: Argo's executor shares a folder with it
 _EXECUTOR = {
     "securityContext": {
         "allowPrivilegeEscalation": False,
@@ -50,16 +50,16 @@ _EXECUTOR = {
     },
     "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}},
 }
-"""What Argo's own containers get in a step's pod: they have neither, which the pod security standard `restricted` and
-ResourceQuotas refuse."""
+"""Security context and resources of Argo's own containers in a step's pod. Argo sets neither, which the pod security
+standard `restricted` and ResourceQuotas refuse."""
 
 _ANNOTATIONS = {
-    "sidecar.istio.io/inject": "false",  # a sidecar outlives the step
-    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",  # to move a launcher costs a try of the step
+    "sidecar.istio.io/inject": "false",  # a sidecar would keep the pod running after the step
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",  # moving a launcher costs a retry of the step
     "karpenter.sh/do-not-disrupt": "true",
 }
 _NODE_ANNOTATION = "metadata.annotations['workflows.argoproj.io/node-name']"
-_OPEN = NoneArchiveStrategy()  # as they are: a report in a tar file shows nothing
+_OPEN = NoneArchiveStrategy()  # not in a tar file: browsers show the report
 
 
 def container(
@@ -76,37 +76,37 @@ def container(
 
     Args:
         interface: The component.
-        name: Of the template; empty = the component's.
-        image: Of the launcher.
-        artifacts: Whether logs and report become artifacts, which needs an artifact repository.
-        retries: After lost pods and faults of the platform, each 5 seconds later.
+        name: Name of the template; empty = the component's name.
+        image: Image of the launcher.
+        artifacts: Whether logs and report are artifacts, which requires an artifact repository.
+        retries: Number of retries after lost pods and platform faults, each after 5 seconds.
         grace_period: Seconds from SIGTERM to SIGKILL when the pod is deleted.
-        **fields: Any others of Hera's `Container`, laid over ours.
+        **fields: Other fields of Hera's `Container`, which override the defaults.
     """
-    files = [each for each in interface.outputs if each.artifact] if artifacts else []
-    ours: dict[str, Any] = {
+    files = [output for output in interface.outputs if output.artifact] if artifacts else []
+    defaults: dict[str, Any] = {
         "command": ["python", "-m", f"tfsteps.steps.{interface.name}.launcher"],
         "args": [
             ARGUMENT,
             interface.name,
-            *(f"{each.name}={{{{inputs.parameters.{each.name}}}}}" for each in interface.inputs),
+            *(f"{declared.name}={{{{inputs.parameters.{declared.name}}}}}" for declared in interface.inputs),
         ],
         "inputs": [
             Parameter(
-                name=each.name,
-                description=_flat(each.description),
-                **({} if each.required else {"default": _default(each.default)}),
+                name=declared.name,
+                description=_flat(declared.description),
+                **({} if declared.required else {"default": _default(declared.default)}),
             )
-            for each in interface.inputs
+            for declared in interface.inputs
         ],
         "outputs": [
-            *(_parameter(each.name) for each in interface.outputs if not each.artifact),
+            *(_parameter(output.name) for output in interface.outputs if not output.artifact),
             *(
-                Artifact(name=each.name, path=str(FOLDER / "artifacts" / each.name), optional=True, archive=_OPEN)
-                for each in files
+                Artifact(name=output.name, path=str(FOLDER / "artifacts" / output.name), optional=True, archive=_OPEN)
+                for output in files
             ),
         ],
-        "env": _environment([each.name for each in files]),
+        "env": _environment([output.name for output in files]),
         "resources": ResourceRequirements(requests=REQUESTS, limits=LIMITS),
         "retry_strategy": RetryStrategy(
             limit=retries, retry_policy="Always", expression=RETRY, backoff=Backoff(duration="5s")
@@ -124,21 +124,21 @@ def container(
         "volumes": [Volume(name="tmp", empty_dir=EmptyDirVolumeSource())],
         "volume_mounts": [VolumeMount(name="tmp", mount_path="/tmp")],  # noqa: S108
     }
-    return Container(name=name or interface.name.replace("_", "-"), image=image, **{**ours, **fields})
+    return Container(name=name or interface.name.replace("_", "-"), image=image, **{**defaults, **fields})
 
 
 def exit_handler(template: Container) -> Steps:
     """Return a template of one step that calls `template`, with the same inputs."""
-    inputs = [Parameter.from_model(each.as_input()) for each in template.inputs]
+    inputs = [Parameter.from_model(declared.as_input()) for declared in template.inputs]
     handler = Steps(name=f"{template.name}-on-exit", inputs=inputs)
     with handler:
-        given = {each.name: f"{{{{inputs.parameters.{each.name}}}}}" for each in inputs}
-        Step(name=str(template.name), template=str(template.name), arguments=given)
+        arguments = {declared.name: f"{{{{inputs.parameters.{declared.name}}}}}" for declared in inputs}
+        Step(name=str(template.name), template=str(template.name), arguments=arguments)
     return handler
 
 
 def _pod_spec(grace_period: int) -> str:
-    """Return what is merged into the pod, container by container, as JSON."""
+    """Return the patch that is merged into the pod, container by container, as JSON."""
     patch = {
         "terminationGracePeriodSeconds": grace_period,
         "initContainers": [{"name": "init", **_EXECUTOR}],
@@ -148,7 +148,7 @@ def _pod_spec(grace_period: int) -> str:
 
 
 def _parameter(name: str) -> Parameter:
-    # The default stands where the step could not write it: else Argo would report that, and not the step's own words.
+    # With a default, Argo reports the step's own message, not that the step did not write the file.
     return Parameter(name=name, value_from=ValueFrom(path=str(FOLDER / "outputs" / name), default=""))
 
 
@@ -163,7 +163,7 @@ def _environment(artifacts: list[str]) -> list[EnvVar]:
 
 
 def _default(value: Any) -> str:
-    """Return an input's default as text; empty = it may be left out."""
+    """Return an input's default as text; empty = the input is optional."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""What each template of a Workflow must be by itself."""
+"""Rules for a single template of a Workflow."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,21 +17,21 @@ _Node = Mapping[str, Any]
 
 
 def problems(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
-    """Yield a sentence for each thing that is wrong with a template.
+    """Yield a sentence for each problem of a template.
 
     Args:
-        template: Of the right types.
-        where: Begins each sentence.
+        template: A template of valid types.
+        where: Prefix of each sentence.
         defaults: The Workflow's `templateDefaults`.
     """
     yield from name_problem(template.get("name") or "", where)
-    types = [each for each in (*_PODS, *_GRAPHS) if template.get(each) is not None]
+    types = [field for field in (*_PODS, *_GRAPHS) if template.get(field) is not None]
     if len(types) != 1:
         allowed = ", ".join((*_PODS, *_GRAPHS))
         yield f"{where}: {' and '.join(types) or 'no type'}; a template has exactly one of {allowed}"
     for side in ("inputs", "outputs"):
         for kind in ("parameters", "artifacts"):
-            names = [each["name"] for each in (template.get(side) or {}).get(kind) or []]
+            names = [declared["name"] for declared in (template.get(side) or {}).get(kind) or []]
             yield from twice(names, f"{where}.{side}.{kind}")
             for name in names:
                 yield from name_problem(name, f"{where}.{side}.{kind}", underscore=True)
@@ -40,40 +40,40 @@ def problems(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
 
 
 def is_graph(template: _Node) -> bool:
-    """Tell whether a template calls others, and makes no pod itself."""
-    return any(template.get(each) is not None for each in _GRAPHS)
+    """Tell whether a template calls others and creates no pod itself."""
+    return any(template.get(field) is not None for field in _GRAPHS)
 
 
 def name_problem(name: str, where: str, *, underscore: bool = False) -> Iterator[str]:
-    """Yield what is wrong with a name of a template, a task, a parameter or an artifact; the last two may hold `_`."""
+    """Yield the problem of a name of a template, task, parameter or artifact; the last two may contain `_`."""
     pattern = _UNDERSCORED if underscore else _NAME
     if not name:
         yield f"{where}: its name is missing"
     elif "{{" not in name and (not pattern.fullmatch(name) or len(name) > _LONGEST):
-        yield f"{where}: {shown(name)} is no name; letters, digits and '-'{' and _' if underscore else ''} make one"
+        yield f"{where}: {shown(name)} is not a valid name; use letters, digits and '-'{' and _' if underscore else ''}"
 
 
 def twice(names: Sequence[Any], where: str) -> Iterator[str]:
-    """Yield a sentence for each name that is there more than once."""
+    """Yield a sentence for each name that occurs more than once."""
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
-            yield f"{where}: {shown(name)} is there twice"
+            yield f"{where}: {shown(name)} is defined twice"
 
 
 def _outputs(template: _Node, where: str) -> Iterator[str]:
     fit = {"container": ("path",), "script": ("path",), "steps": ("parameter", "expression")}
     fit["dag"] = fit["steps"]
-    for each in (template.get("outputs") or {}).get("parameters") or []:
-        source = each.get("valueFrom") or {}
-        given = [key for key in _SOURCES if source.get(key) is not None]
-        field = f"{where}.outputs.parameters.{each['name']}"
-        if not given and each.get("value") is None:
+    for parameter in (template.get("outputs") or {}).get("parameters") or []:
+        source = parameter.get("valueFrom") or {}
+        sources = [key for key in _SOURCES if source.get(key) is not None]
+        field = f"{where}.outputs.parameters.{parameter['name']}"
+        if not sources and parameter.get("value") is None:
             yield f"{field}: it has neither value nor valueFrom"
-        if len(given) > 1:
-            yield f"{field}: {' and '.join(given)}; give one"
+        if len(sources) > 1:
+            yield f"{field}: {' and '.join(sources)}; give one"
         for kind, allowed in fit.items():
-            if template.get(kind) is not None and len(given) == 1 and given[0] not in allowed:
-                yield f"{field}: valueFrom.{given[0]} is not for {kind}, which takes {' or '.join(allowed)}"
+            if template.get(kind) is not None and len(sources) == 1 and sources[0] not in allowed:
+                yield f"{field}: valueFrom.{sources[0]} is not for {kind}, which takes {' or '.join(allowed)}"
 
 
 def _graph(template: _Node, where: str) -> Iterator[str]:

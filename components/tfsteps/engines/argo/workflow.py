@@ -1,4 +1,4 @@
-"""What a Workflow and its pods say: whether it is ending, which steps have ended, which pods are made again. Pure.
+"""The state of a Workflow and its pods: is it ending, which steps have ended, which pods are re-created. Pure.
 
 Source: Argo Workflows 3.7, `workflow/controller/operator.go` (`podReconciliation`, `processNodeRetries`).
 """
@@ -26,22 +26,25 @@ _TRY = re.compile(r"\((\d+)\)$")
 
 
 def name_in(owners: Sequence[Mapping[str, Any]]) -> str:
-    """Return the name of the Workflow among the owners of an object; empty = there is none."""
+    """Return the name of the Workflow among the owners of an object; empty = no Workflow owns it."""
     return next((str(owner["name"]) for owner in owners if _is_workflow(owner)), "")
 
 
 def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the ownerReference of a pod to its Workflow; None = it is of none."""
+    """Return the ownerReference of a pod to its Workflow; None = it is not a pod of a Workflow."""
     owners: Sequence[Mapping[str, Any]] = pod["metadata"].get("ownerReferences") or []
     return next((owner for owner in owners if _is_workflow(owner) and owner.get("controller")), None)
 
 
 def _is_workflow(owner: Mapping[str, Any]) -> bool:
-    return (owner["apiVersion"], owner["kind"]) == (WORKFLOWS.api, WORKFLOWS.kind)  # others have such a kind, too
+    return (owner["apiVersion"], owner["kind"]) == (
+        WORKFLOWS.api,
+        WORKFLOWS.kind,
+    )  # other APIs have a kind of that name, too
 
 
 def step_of(pod: Mapping[str, Any]) -> str:
-    """Return the name of a pod's node in its Workflow, without the number of the try; empty = it has none."""
+    """Return the name of a pod's node in its Workflow, without the number of the try; empty = it has no node."""
     return without_try(node_name(pod))
 
 
@@ -60,7 +63,7 @@ def _annotation(pod: Mapping[str, Any], name: str) -> str:
 
 
 def terminating(workflow: Mapping[str, Any]) -> bool:
-    """Tell whether a Workflow is stopped, terminated (as Kubeflow Pipelines does: no time left) or being deleted."""
+    """Tell whether a Workflow is being stopped, terminated (Kubeflow Pipelines sets a deadline of 0) or deleted."""
     spec = workflow.get("spec") or {}
     return bool(
         spec.get("shutdown") or spec.get("activeDeadlineSeconds") == 0 or workflow["metadata"].get("deletionTimestamp")
@@ -68,7 +71,7 @@ def terminating(workflow: Mapping[str, Any]) -> bool:
 
 
 def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
-    """Return how the Workflow with this uid ends or has ended; empty = it goes on.
+    """Return how the Workflow with this uid ends or has ended; empty = it continues.
 
     `workflow` is the object that has its name now; None = there is none.
     """
@@ -81,50 +84,50 @@ def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
 
 
 def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the nodes of a Workflow by their ids; empty where Argo keeps them in a database of its own."""
+    """Return the nodes of a Workflow by id; empty if Argo stores them in its database."""
     status = workflow.get("status") or {}
     if not (packed := status.get("compressedNodes")):
         return status.get("nodes") or {}
     try:
-        found: dict[str, Mapping[str, Any]] = msgspec.json.decode(gzip.decompress(base64.b64decode(packed)))
+        decoded: dict[str, Mapping[str, Any]] = msgspec.json.decode(gzip.decompress(base64.b64decode(packed)))
     except (binascii.Error, OSError, EOFError, zlib.error, msgspec.DecodeError):
         return {}
-    return found
+    return decoded
 
 
 def has_ended(workflow: Mapping[str, Any], step: str) -> bool:
-    """Tell whether a step will have no further pod. True also where Argo does not keep the nodes in the Workflow.
+    """Tell whether a step will have no further pod. True also if Argo does not store the nodes in the Workflow.
 
     Args:
         workflow: Its Workflow.
         step: The name of its node, without the number of the try.
     """
-    found = nodes(workflow)
-    return not found or any(node.get("name") == step and node.get("phase") in _ENDED for node in found.values())
+    all_nodes = nodes(workflow)
+    return not all_nodes or any(node.get("name") == step and node.get("phase") in _ENDED for node in all_nodes.values())
 
 
 def is_pending(workflow: Mapping[str, Any], node_id: str) -> bool:
-    """Tell whether the controller had not seen this node's pod run: it may make a pod again that is lost now."""
+    """Tell whether the controller has not seen this node's pod run yet: it may create a lost pod again."""
     return nodes(workflow).get(node_id, {}).get("phase") == "Pending"
 
 
 def retries_lost_pod(workflow: Mapping[str, Any], node_id: str, node_name: str) -> bool:
-    """Tell whether Argo certainly makes another pod for a step whose pod is evicted or deleted.
+    """Tell whether Argo certainly creates another pod for a step whose pod is evicted or deleted.
 
-    It does so for the policy Always, as long as tries are left. An expression of that strategy is taken to allow it.
-    By timing, Argo sees such a pod as failed with the launcher's exit code, as Error, or, while its node is Pending, as
-    one that it makes again; the other policies, or none, cover some of these only.
+    It does so with the policy Always, while tries are left. An expression of that strategy is assumed to allow it.
+    Depending on timing, Argo sees such a pod as failed with the launcher's exit code, as Error, or, while its node is
+    Pending, creates it again; the other policies, or none, cover only some of these cases.
 
     Args:
         workflow: The step's Workflow.
         node_id: The id of the pod's node.
-        node_name: Its name; a step with a retryStrategy has the number of the try behind it.
+        node_name: Its name; with a retryStrategy, the number of the try is appended.
     """
     tries = _TRY.search(node_name)
     if not tries:
         return False
     strategy = next(_strategies(workflow, nodes(workflow).get(node_id, {})), None)
-    if strategy is None:  # it is not told, but there is one
+    if strategy is None:  # the Workflow does not contain it, but there is one
         return True
     policy = strategy.get("retryPolicy") or ("Always" if strategy.get("expression") else "OnFailure")
     limit = str(strategy.get("limit", ""))
@@ -132,7 +135,7 @@ def retries_lost_pod(workflow: Mapping[str, Any], node_id: str, node_name: str) 
 
 
 def _strategies(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the retryStrategies that may be those of a node's template, the most likely first."""
+    """Yield the retryStrategies that may apply to a node's template, the most likely first."""
     spec, status = workflow.get("spec") or {}, workflow.get("status") or {}
     stored = status.get("storedWorkflowTemplateSpec") or {}
     name = (node.get("templateRef") or {}).get("template") or node.get("templateName")
@@ -140,6 +143,6 @@ def _strategies(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Iterato
     for template in [*templates, *(status.get("storedTemplates") or {}).values()]:
         if template.get("name") == name and template.get("retryStrategy"):
             yield template["retryStrategy"]
-    for each in (spec, stored):
-        if strategy := (each.get("templateDefaults") or {}).get("retryStrategy"):
+    for workflow_spec in (spec, stored):
+        if strategy := (workflow_spec.get("templateDefaults") or {}).get("retryStrategy"):
             yield strategy

@@ -1,1 +1,1 @@
-"""Kubeflow Pipelines. Only `component`, `local` and `sdk` need its SDK; launchers import none of them."""
+"""Kubeflow Pipelines. Only `component`, `local` and `sdk` import its SDK; launchers import none of them."""

@@ -1,4 +1,4 @@
-"""Container components that start our launchers: never cached, one argument, the run id filled in."""
+"""Container components that start launchers: never cached, with one argument, and with the run id filled in."""
 
 import functools
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def container_spec(module: str, image: str = IMAGE) -> dsl.ContainerSpec:
 
 
 class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no types
-    """A component whose tasks are never taken from the cache, and know the run they belong to."""
+    """A component whose tasks are never taken from the cache, and receive the id of their run."""
 
     def __init__(self, component_spec: Any, pipeline_func: Callable[..., Any], *, finalizer: bool = False) -> None:
         """Make it as kfp does; tasks of a `finalizer` may `ignore_upstream_failure`."""
@@ -47,7 +47,7 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
         if "run_id" in self.component_spec.inputs:
             inputs.setdefault("run_id", dsl.PIPELINE_JOB_ID_PLACEHOLDER)
         if self._finalizer:  # `ignore_upstream_failure` ends with a KeyError at an input that was left out
-            inputs = {name: each.default for name, each in self.component_spec.inputs.items()} | inputs
+            inputs = {name: declared.default for name, declared in self.component_spec.inputs.items()} | inputs
         task = super().__call__(**inputs)
         if task.state is TaskState.FINAL:
             return task
@@ -56,7 +56,7 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
 
     @property
     def _forwards_resources(self) -> bool:
-        """Whether resources of a task are its replicas': the driver gives the launcher none, nor can we, then."""
+        """Whether the resources of a task are passed to its replicas: the driver then sets none on the launcher."""
         return bool(getattr(self.component_spec, "task_config_passthroughs", None))
 
     @property
@@ -69,13 +69,13 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
 
 
 def _with_resources(task: Any) -> Any:
-    """Give a task's container the resources of a step; what its author sets wins."""
+    """Set the resources of a step on a task's container; the author can override them."""
     task.set_cpu_request(REQUESTS["cpu"]).set_cpu_limit(LIMITS["cpu"])
     return task.set_memory_request(REQUESTS["memory"]).set_memory_limit(LIMITS["memory"])
 
 
 def finalizer_component(function: Callable[..., Any]) -> LauncherComponent:
-    """Make a component that cleans up, of a function that returns a container spec; each input needs a default."""
+    """Create a component that cleans up, from a function that returns a container spec; each input needs a default."""
     component = launcher_component(function)
     return LauncherComponent(component.component_spec, component.pipeline_func, finalizer=True)
 

@@ -1,6 +1,6 @@
-"""What the back end's driver and compiler refuse or drop, most of which kfp.local runs.
+"""Rules for what the back end's driver and compiler refuse or drop. kfp.local runs most of it.
 
-Read in Kubeflow Pipelines 2.14 to 2.17: `backend/src/v2/driver/{resolve,driver,dag}.go` and
+Source: Kubeflow Pipelines 2.14 to 2.17, `backend/src/v2/driver/{resolve,driver,dag}.go` and
 `backend/src/v2/compiler/argocompiler/dag.go`. docs/guides/kubeflow.md lists the same rules.
 """
 
@@ -34,7 +34,7 @@ def problems(call: Call) -> Iterator[str]:
 def everywhere(call: Call) -> Iterator[str]:
     """Yield a sentence for each thing in a task that fails on this machine as well."""
     if not call.executor and not call.component.get("dag", {}).get("tasks"):
-        yield "it holds no task, and neither the back end nor kfp.local can run nothing; put a task in it, or remove it"
+        yield "it has no task, which neither the back end nor kfp.local can run; add a task, or remove it"
     yield from _left_out(call)
     size = len(json.dumps([value.constant for value in call.inputs.values() if value.constant is not UNKNOWN]))
     if size > _LONGEST:
@@ -64,7 +64,7 @@ def warnings(call: Call) -> Iterator[str]:
 
 
 def _spares_running(call: Call) -> bool:
-    """Tell whether a task is our own `cleanup` of the steps beside it, which leaves alone what has not ended."""
+    """Tell whether a task is a `cleanup` step of the steps in its scope, which does not clean up running jobs."""
     scope = call.inputs.get("scope")
     return call.step == "cleanup" and (scope is None or scope.constant == "siblings")
 
@@ -95,7 +95,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _missing(call: Call) -> Iterator[str]:
-    """Find required inputs that nobody gives."""
+    """Find required inputs without a value."""
     item = call.task.get("parameterIterator", {}).get("itemInput")
     for name, parameter in parameters(call.component).items():
         required = not parameter.get("isOptional") and "defaultValue" not in parameter
@@ -104,7 +104,7 @@ def _missing(call: Call) -> Iterator[str]:
 
 
 def _left_out(call: Call) -> Iterator[str]:
-    """Find what is required of inputs and artifacts that a run may leave out."""
+    """Find required inputs that are connected with optional inputs or artifacts."""
     declared = parameters(call.component)
     for name, value in call.inputs.items():
         if value.optional and not declared.get(name, {}).get("isOptional"):
@@ -143,13 +143,13 @@ def _loop(call: Call) -> Iterator[str]:
 
 
 def _container_settings(call: Call) -> Iterator[str]:
-    """Find settings that the driver reads as text and receives as another type, which it takes for empty text."""
+    """Find settings that the driver reads as text but receives as another type, which it treats as empty text."""
     container = call.container
     settings = {"image": container.get("image", ""), **container.get("resources", {})}
     for name, setting in (*settings.items(), *settings.get("accelerator", {}).items()):
-        found = _PARAMETER.search(setting) if isinstance(setting, str) else None
-        value = call.inputs.get(found[1]) if found else None
-        declared = parameters(call.component).get(found[1], {}).get("parameterType") if found else None
+        match = _PARAMETER.search(setting) if isinstance(setting, str) else None
+        value = call.inputs.get(match[1]) if match else None
+        declared = parameters(call.component).get(match[1], {}).get("parameterType") if match else None
         if value and value.type not in {"", STRING} and declared != STRING:
             effect = "no GPU is requested" if name == "resourceCount" else "the task fails"
             yield (
@@ -191,8 +191,8 @@ def _order(call: Call) -> Iterator[str]:
         yield "a finalizer without a task before it never runs; add .after(...) before ignore_upstream_failure()"
     for name in before:
         others = [key for key, task in call.siblings.items() if is_finalizer(task) and name in predecessors(task)]
-        own = call.name.rpartition("/")[2]
-        if own != max(others, default=own):
+        own_name = call.name.rpartition("/")[2]
+        if own_name != max(others, default=own_name):
             yield (
                 f"{name} has several finalizers ({', '.join(sorted(others))}), and the back end runs only "
                 f"{max(others)}; make them one task, or one inner pipeline"
@@ -200,7 +200,7 @@ def _order(call: Call) -> Iterator[str]:
 
 
 def predecessors(task: Node) -> list[str]:
-    """Return the names of the tasks that a task waits for, in no order that matters."""
+    """Return the names of the tasks that a task waits for, in any order."""
     inputs = task.get("inputs", {})
     named = [*inputs.get("parameters", {}).values(), *inputs.get("artifacts", {}).values()]
     producers = [
@@ -209,12 +209,12 @@ def predecessors(task: Node) -> list[str]:
         for key in ("taskOutputParameter", "taskOutputArtifact")
         if isinstance(output := source.get(key), Mapping)
     ]
-    found: dict[str, Any] = dict.fromkeys([*task.get("dependentTasks", []), *producers])
-    return list(found)
+    names: dict[str, Any] = dict.fromkeys([*task.get("dependentTasks", []), *producers])
+    return list(names)
 
 
 def hookless(call: Call, spec: Node) -> Iterator[str]:
-    """Find finalizers behind what has no exit hook: loops, importers, and what the driver does itself."""
+    """Find finalizers of tasks that have no exit hook: loops, importers, and tasks that the driver runs itself."""
     if not is_finalizer(call.task):
         return
     for name in predecessors(call.task):

@@ -1,4 +1,4 @@
-"""What Kubeflow Pipelines hands a step by `--executor_input {{$}}`, and the one file it reads back. Needs no kfp."""
+"""The task that Kubeflow Pipelines passes to a step (`--executor_input {{$}}`), and its output file. Needs no kfp."""
 
 import os
 import pathlib
@@ -23,10 +23,10 @@ class Artifact(msgspec.Struct, kw_only=True, rename="camel"):
     """An input or output artifact.
 
     Attributes:
-        name: As the back end calls it.
-        uri: Where it is stored. Stays as given: another bucket fails the task.
-        metadata: What its producer said about it.
-        custom_path: Where the step finds it, if the back end says so; empty = follows from `uri`.
+        name: Its name in the back end.
+        uri: Where it is stored. It must not be changed: another bucket fails the task.
+        metadata: Metadata from its producer.
+        custom_path: Its path, if the back end sets one; empty = derived from `uri`.
     """
 
     name: str = ""
@@ -36,10 +36,10 @@ class Artifact(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def path(self) -> pathlib.Path:
-        """Where the step reads or writes it; it need not exist."""
+        """Path at which the step reads or writes it; it need not exist."""
         scheme = {"gs": "gcs"}
         return pathlib.Path(
-            self.custom_path or _MOUNTS.sub(lambda found: f"/{scheme.get(found[1], found[1])}/", self.uri)
+            self.custom_path or _MOUNTS.sub(lambda match: f"/{scheme.get(match[1], match[1])}/", self.uri)
         )
 
 
@@ -89,15 +89,15 @@ class ExecutorInput(msgspec.Struct):
         JSON's one kind of number comes back as kfp.local's floats (`{"a": 1.0}`) or the back end's integers: always
         integers here where the value is whole.
         """
-        given = self.inputs.parameter_values.items()
-        return {name: whole_numbers(value) for name, value in given if value is not None}
+        values = self.inputs.parameter_values.items()
+        return {name: whole_numbers(value) for name, value in values if value is not None}
 
     def artifact(self, name: str) -> Artifact | None:
-        """Return an input artifact; None if it was not given."""
+        """Return an input artifact; None if it is not set."""
         return self.inputs.artifacts.get(name, _Artifacts()).first
 
     def output(self, name: str) -> Artifact | None:
-        """Return an output artifact; None if it is not wanted."""
+        """Return an output artifact; None if the task does not declare it."""
         return self.outputs.artifacts.get(name, _Artifacts()).first
 
     def preserve(self, names: Sequence[str]) -> tuple[list[str], str]:
@@ -115,14 +115,14 @@ class ExecutorInput(msgspec.Struct):
         return [f"{name}: {item.uri}" for name, item in written.items() if item.uri in uris], missing
 
     def identity(self, environment: Mapping[str, str] = os.environ) -> Identity:
-        """Return who this task is, its attempt left at 0.
+        """Return the identity of this task, with attempt 0.
 
         The run is $TFSTEPS_RUN_ID, else the parameter `run_id`, else what the output path says. The task comes from
-        that path alone: the same over retries and re-created pods, another one for siblings and loop iterations.
+        that path: it is the same for retries and re-created pods, and different for siblings and loop iterations.
         """
         pipeline, run, task = _place(pathlib.PurePath(self.outputs.output_file).parent.parts)
-        given = environment.get(RUN_ID) or self.inputs.parameter_values.get("run_id")
-        return Identity.checked(run=given or run or new_run_id(), task=task, pipeline=pipeline)
+        configured = environment.get(RUN_ID) or self.inputs.parameter_values.get("run_id")
+        return Identity.checked(run=configured or run or new_run_id(), task=task, pipeline=pipeline)
 
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the task's outputs as a whole: every parameter, and for each output artifact its metadata.
@@ -150,8 +150,8 @@ def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
     if len(folders) >= 4 and _UUID.fullmatch(folders[-1]):
         return folders[-4], folders[-3], folders[-1]
     for depth in range(len(folders) - 2, -1, -1):
-        if found := _LOCAL_RUN.fullmatch(folders[depth]):
-            return found[1], folders[depth], "/".join(folders[depth + 1 :])
+        if match := _LOCAL_RUN.fullmatch(folders[depth]):
+            return match[1], folders[depth], "/".join(folders[depth + 1 :])
     return "", "", folders[-1]
 
 

@@ -1,4 +1,4 @@
-"""A compiled pipeline as calls: each task of each graph, with what is known of its inputs before the pipeline runs."""
+"""A compiled pipeline as calls: each task of each graph, and its inputs as far as they are known before the run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ PROGRAM = re.compile(r"tfsteps\.steps\.(?P<step>\w+)\.launcher")
 """Module of the program that a step's container starts."""
 
 UNKNOWN = object()
-"""Stands for a value that only the run knows."""
+"""Stands for a value that is only known at run time."""
 
 STRING = "STRING"
 
@@ -19,8 +19,8 @@ class Value(NamedTuple):
     """What an input receives.
 
     Attributes:
-        type: Its type as the back end calls it, such as STRUCT; empty = only the run knows it.
-        constant: Its value, UNKNOWN if only the run knows it.
+        type: Its type in the back end, such as STRUCT; empty = only known at run time.
+        constant: Its value; UNKNOWN if it is only known at run time.
         optional: The pipeline's input it comes from, if a run may leave that out and it has no default; else empty.
         origin: Where it comes from, for messages.
     """
@@ -60,7 +60,7 @@ class Call(NamedTuple):
 
     @property
     def step(self) -> str:
-        """Which of our steps it runs, such as train; empty = none of them."""
+        """The tfsteps step that it runs, such as train; empty = none."""
         programs = (word.split(".") for word in self.container.get("command", []))
         return next(
             (str(words[2]) for words in programs if words[:2] + words[3:] == ["tfsteps", "steps", "launcher"]), ""
@@ -78,8 +78,8 @@ def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Ca
         ValueError: A graph contains itself.
     """
     inputs = parameters(spec["root"])
-    given = {name: _argument(name, declared, arguments) for name, declared in inputs.items()}
-    yield from _calls(spec, spec["root"], given, ())
+    values = {name: _argument(name, declared, arguments) for name, declared in inputs.items()}
+    yield from _calls(spec, spec["root"], values, ())
 
 
 def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) -> Value:
@@ -93,8 +93,8 @@ def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) ->
 
 def parameters(component: Node) -> Mapping[str, Node]:
     """Return the input parameters that a component declares, by name."""
-    found: Mapping[str, Node] = component.get("inputDefinitions", {}).get("parameters", {})
-    return found
+    declared: Mapping[str, Node] = component.get("inputDefinitions", {}).get("parameters", {})
+    return declared
 
 
 def left_out(declared: Node) -> bool:
@@ -119,7 +119,9 @@ def kind(value: Any) -> str:
             return ""
 
 
-def _calls(spec: Node, graph: Node, given: Mapping[str, Value], outer: tuple[tuple[str, str], ...]) -> Iterator[Call]:
+def _calls(
+    spec: Node, graph: Node, arguments: Mapping[str, Value], outer: tuple[tuple[str, str], ...]
+) -> Iterator[Call]:
     """Yield the tasks of a graph and those within; `outer` has the task and the component of each graph around it."""
     tasks = graph.get("dag", {}).get("tasks", {})
     executors = spec.get("deploymentSpec", {}).get("executors", {})
@@ -129,7 +131,7 @@ def _calls(spec: Node, graph: Node, given: Mapping[str, Value], outer: tuple[tup
             raise ValueError(f"the graph {used} contains itself")
         component = spec.get("components", {}).get(used, {})
         sources = task.get("inputs", {}).get("parameters", {})
-        inputs = {key: _value(source, given, tasks, spec) for key, source in sources.items()}
+        inputs = {key: _value(source, arguments, tasks, spec) for key, source in sources.items()}
         label = component.get("executorLabel", "")
         path = (*outer, (name, used))
         call = Call("/".join(task for task, _ in path), task, component, executors.get(label, {}), label, inputs, tasks)
@@ -137,7 +139,7 @@ def _calls(spec: Node, graph: Node, given: Mapping[str, Value], outer: tuple[tup
         yield from _calls(spec, component, _within(call), path)
 
 
-def _value(source: Node, given: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node) -> Value:
+def _value(source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node) -> Value:
     """Return what a task's input receives."""
     match source:
         case {"runtimeValue": {"constant": str(text)}} if "{{$" in text:
@@ -146,7 +148,7 @@ def _value(source: Node, given: Mapping[str, Value], tasks: Mapping[str, Node], 
             known = UNKNOWN if "{{$" in str(constant) else constant
             return Value(kind(constant), known, origin="a constant")
         case {"componentInputParameter": name}:
-            value = given.get(name, Value())
+            value = inputs.get(name, Value())
             # What an expression selects is JSON of a type that only the run knows.
             return Value(optional=value.optional) if "parameterExpressionSelector" in source else value
         case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": key}}:
@@ -172,7 +174,7 @@ def _within(call: Call) -> Mapping[str, Value]:
             value = Value(constant=declared["defaultValue"], origin="a default")
         else:
             value = Value(optional=name if left_out(declared) else "")
-        if "condition" in call.task.get("triggerPolicy", {}):  # whether it runs may hang on the same values
+        if "condition" in call.task.get("triggerPolicy", {}):  # whether it runs may depend on the same values
             value = value._replace(constant=UNKNOWN)
         seen[name] = value._replace(type=declared["parameterType"])
     return seen

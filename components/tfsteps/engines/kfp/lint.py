@@ -1,4 +1,4 @@
-"""Finds, in a compiled pipeline, what works under kfp.local and fails or goes wrong on a cluster. Needs no kfp."""
+"""Finds, in a compiled pipeline, what works with kfp.local but fails on a cluster. Needs no kfp."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     """Return a sentence for each thing that fails on the back end: where it is, what goes wrong, what to do.
 
     Args:
-        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is looked at too.
+        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is checked too.
         arguments: The inputs of a run by name, those that are left out at their defaults; None = not known yet.
 
     Raises:
@@ -30,12 +30,12 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
-    found = []
+    sentences = []
     executors = spec.get("deploymentSpec", {}).get("executors", {})
     for name, component in spec.get("components", {}).items():
         if executor := executors.get(component.get("executorLabel")):
             container, inputs = executor.get("container", {}), component.get("inputDefinitions", {})
-            found += [f"{name}: {sentence}" for sentence in _container(container, inputs.get("parameters", {}))]
+            sentences += [f"{name}: {sentence}" for sentence in _container(container, inputs.get("parameters", {}))]
     for call in calls(spec, arguments):
         rules = (
             _task(call.task, call.container),
@@ -43,8 +43,8 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
             driver_rules.hookless(call, spec),
             step_rules.problems(call),
         )
-        found += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
-    return found + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
+        sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
+    return sentences + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
 
 
 def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[str]:
@@ -61,14 +61,16 @@ def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) ->
 
     spec, *_ = documents(compiled)
     rules = (driver_rules.everywhere, step_rules.problems)
-    return [f"task {call.name}: {each}" for call in calls(spec, arguments) for rule in rules for each in rule(call)]
+    return [
+        f"task {call.name}: {sentence}" for call in calls(spec, arguments) for rule in rules for sentence in rule(call)
+    ]
 
 
 def warnings(compiled: str) -> list[str]:
-    """Return a sentence for each thing that may be meant, or fails on some versions of the back end only.
+    """Return a sentence for each thing that may be intended, or fails only on some versions of the back end.
 
     Args:
-        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is looked at too.
+        compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is checked too.
 
     Raises:
         yaml.YAMLError: It is neither.
@@ -80,15 +82,15 @@ def warnings(compiled: str) -> list[str]:
     for platform in platforms:
         kubernetes = platform.get("platforms", {}).get("kubernetes", {})
         settings |= kubernetes.get("deploymentSpec", {}).get("executors", {})
-    found = []
+    sentences = []
     for call in calls(spec):
         rules = (
             _cached_finalizer(call.task, call.container),
             driver_rules.warnings(call),
             step_rules.warnings(call, settings.get(call.executor_label, {})),
         )
-        found += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
-    return found
+        sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
+    return sentences
 
 
 # --- containers
@@ -118,7 +120,7 @@ def _word(word: str, inputs: Node) -> Iterator[str]:
         return
     yield from _placeholders(word)
     if _METADATA.search(word):
-        yield f"{word!r} is not replaced, metadata never are; {_INSTEAD}"
+        yield f"{word!r} is not replaced: placeholders of metadata never are; {_INSTEAD}"
     for name in _INPUT.findall(word):
         if inputs.get(name, {}).get("isOptional"):
             yield f"argument {name!r} is an optional input: a task that leaves it out fails; {_INSTEAD}"
@@ -160,8 +162,8 @@ def _is_launcher(container: Node) -> bool:
 def _placeholders(value: Any) -> Iterator[str]:
     """Find the placeholders of a pipeline where they are not replaced: anywhere but as the whole of a task's input."""
     match value:
-        case str() if found := _PLACEHOLDER.search(value):
-            yield f"{found[0]} in {value!r} is not replaced; give it to the task as an input of its own"
+        case str() if match := _PLACEHOLDER.search(value):
+            yield f"{match[0]} in {value!r} is not replaced; give it to the task as an input of its own"
         case Mapping():
             for item in value.values():
                 yield from _placeholders(item)

@@ -13,14 +13,14 @@ _LEVELS = re.compile(r"(\.condition(-branches)?-\d+|\(\d+\))+$")
 
 
 def is_task(step: str, node: str) -> bool:
-    """Tell whether a step is the task whose DAG is `node`."""
+    """Tell whether a step is the task with the DAG `node`."""
     return step == f"{node}.{_LEAF}"
 
 
 def task_name(step: str) -> str:
-    """Return the name of the task that a step is, below the run; empty = it is none of Kubeflow Pipelines.
+    """Return the name of the task that a step is, below the run; empty = it is not a task of Kubeflow Pipelines.
 
-    Such as `train`, or `for-loop-1.iteration-iterations(0:0).iteration-item.train` within a loop.
+    For example `train`, or `for-loop-1.iteration-iterations(0:0).iteration-item.train` within a loop.
     """
     parts = split(step)
     if len(parts) < 4 or parts[1] != _ROOT or parts[-1] != _LEAF:

@@ -1,4 +1,4 @@
-"""Uploads artifacts of a step that fails: Kubeflow Pipelines itself uploads those of steps that succeed alone."""
+"""Uploads the artifacts of a failed step: Kubeflow Pipelines itself only uploads those of steps that succeed."""
 
 import base64
 import binascii
@@ -17,11 +17,11 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 
 SECONDS = 8.0
-"""After which no further part of a file is sent; the request under way has its own limit."""
+"""Time after which no further part of a file is sent; a request in progress has its own limit."""
 
 _REQUEST_SECONDS = 3.0
 _PART_BYTES, _READ_BYTES = 5 << 20, 1 << 20
-_PARTS_AT_ONCE = 2  # are held in memory
+_PARTS_AT_ONCE = 2  # in memory
 _REASON_CHARACTERS = 300
 _CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 _SECRETS = Resource("v1", "secrets", "Secret")
@@ -29,7 +29,7 @@ _OWN_ENDPOINTS = (("minio-service.kubeflow", 9000), ("seaweedfs.kubeflow", 9000)
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """A file, where it goes (`minio://bucket/key`), and what a browser is to take it for."""
+    """A file, its URI (`minio://bucket/key`), and its content type."""
 
     file: pathlib.Path
     uri: str
@@ -40,7 +40,7 @@ def upload(uploads: Sequence[Upload]) -> tuple[list[str], str]:
     """Upload files to one bucket, one after the other, and within a bounded time.
 
     Args:
-        uploads: What to upload; what matters most first. An upload that is cut off leaves nothing in the bucket.
+        uploads: What to upload; the most important first. An upload that is cut off leaves nothing in the bucket.
 
     Returns:
         The URIs of those that were uploaded, and why the others were not; empty = all were. Outside of pods nothing is.
@@ -51,12 +51,12 @@ def upload(uploads: Sequence[Upload]) -> tuple[list[str], str]:
     until = time.monotonic() + SECONDS
     try:
         store = _open(uploads[0].uri)
-        for each in uploads:
-            _put(store, each, until)
-            done.append(each.uri)
+        for artifact in uploads:
+            _put(store, artifact, until)
+            done.append(artifact.uri)
     except ImportError:
-        return done, "the package obstore is not installed; `pip install 'tfsteps[store]'` has it"
-    except Exception as error:  # noqa: BLE001  whatever it is, the step must end as its job did
+        return done, "the package obstore is not installed; install it with `pip install 'tfsteps[store]'`"
+    except Exception as error:  # noqa: BLE001  the step must end with its job's result
         return done, str(error).partition("\n")[0][:_REASON_CHARACTERS]
     return done, ""
 
@@ -67,8 +67,10 @@ def _open(uri: str) -> Any:
 
     api = Api(access.find(), patience=0, read_seconds=_REQUEST_SECONDS)
     scheme, bucket, _ = split(uri)
-    own = next((f"{host}:{port}" for host, port in _OWN_ENDPOINTS if _resolves(host)), "") if scheme == "minio" else ""
-    how = settings(uri, _data(api, _CONFIG_MAPS, CONFIG_MAP), own)
+    endpoint = (
+        next((f"{host}:{port}" for host, port in _OWN_ENDPOINTS if _resolves(host)), "") if scheme == "minio" else ""
+    )
+    how = settings(uri, _data(api, _CONFIG_MAPS, CONFIG_MAP), endpoint)
     limit = dt.timedelta(seconds=_REQUEST_SECONDS)
     return from_url(
         f"{'gs' if scheme == 'gs' else 's3'}://{bucket}",
@@ -109,7 +111,7 @@ def _data(api: Api, resource: Resource, name: str) -> Mapping[str, str]:
 
 
 def _value(ref: SecretRef, secret: Mapping[str, str], key: str) -> str:
-    """Return a value of a Secret. StoreError if it has none, without a word of its content."""
+    """Return a value of a Secret. StoreError if it has none, without its content."""
     try:
         value = base64.b64decode(secret.get(key, ""), validate=True).decode()
     except (binascii.Error, ValueError):

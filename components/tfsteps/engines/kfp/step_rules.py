@@ -1,4 +1,4 @@
-"""Constant inputs of our own steps, checked by the parser that the launcher uses."""
+"""Checks constant inputs of tfsteps steps with the parser of the launcher."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
@@ -19,7 +19,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _JOBS = {"train", "launch"}
 _METRICS = {"job", "metrics", "artifact"}
-# What stands for inputs that only the run knows: two sets, for a problem is one only if every value leads to it.
+# Placeholders for inputs that are only known at run time. There are two sets: a problem must occur with both.
 _ANY_JOB = {"name": "a", "image": "a:1", "command": ["a"], "roles": {"worker": {}}}
 _ANY = {
     "spec": _ANY_JOB,
@@ -60,8 +60,8 @@ def problems(call: Call) -> Iterator[str]:
         yield from map(str, _certain(known, unknown, _of_job))
     if step == "evaluate_gate" and known.get("metric") == "":
         yield "metric: is empty. Name the metric to judge."
-    given = call.task.get("inputs", {})
-    if step == "evaluate_gate" and not _METRICS & {*given.get("parameters", {}), *given.get("artifacts", {})}:
+    inputs = call.task.get("inputs", {})
+    if step == "evaluate_gate" and not _METRICS & {*inputs.get("parameters", {}), *inputs.get("artifacts", {})}:
         yield "metrics: are missing. Connect `metrics`, `artifact` or `job` with what a train or wait step wrote."
 
 
@@ -93,7 +93,7 @@ def _inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
 
 
 def _certain(known: Mapping[str, Any], unknown: list[str], check: Any) -> list[Problem]:
-    """Return the problems that `check` finds whatever the unknown inputs are: left out, or of either stand-in."""
+    """Return the problems that occur with all values of the unknown inputs: left out, or either placeholder."""
     probes = [{}, *({name: any_[name] for name in unknown if name in any_} for any_ in (_ANY, _OTHER))]
     first, *others = [check({**known, **probe}) for probe in (probes if unknown else probes[:1])]
     return [problem for problem in first if all(problem in other for other in others)]
@@ -104,7 +104,7 @@ def _job(inputs: Mapping[str, Any]) -> TrainingJob:
 
 
 def _of_job(inputs: Mapping[str, Any]) -> list[Problem]:
-    """Return what the launcher refuses before it looks at the cluster."""
+    """Return the problems that the launcher reports before it contacts the cluster."""
     try:
         job = _job(inputs)
     except SpecError as error:
@@ -114,7 +114,7 @@ def _of_job(inputs: Mapping[str, Any]) -> list[Problem]:
 
 
 def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem]:
-    """Return what every job system on Kubernetes refuses: `auto` is one of them in a pod."""
+    """Return the problems that every job system on Kubernetes reports: `auto` selects one of them in a pod."""
     try:
         job = _job(inputs)
     except SpecError:

@@ -1,7 +1,7 @@
-"""Where Kubeflow Pipelines stores artifacts and with which credentials, by the rules of its own launcher. Pure.
+"""Where Kubeflow Pipelines stores artifacts, and with which credentials, by the rules of its own launcher. Pure.
 
-The ConfigMap `kfp-launcher` of the pod's namespace lists providers; without one for `minio://`, the installation's own
-store is used, and for `s3://` and `gs://` what the environment says.
+The ConfigMap `kfp-launcher` of the pod's namespace lists providers. Without one, `minio://` uses the installation's own
+store, and `s3://` and `gs://` use the environment's settings.
 """
 
 from collections.abc import Mapping
@@ -142,8 +142,8 @@ def _provider(scheme: str, text: str) -> _Provider:
 def _merged(default: Settings, override: _Override) -> Settings:
     """Return the default with what the override sets; its credentials count even where it has none."""
     changes = {name: getattr(override, name) for name in Settings.__struct_fields__}
-    given = {name: value for name, value in changes.items() if value not in (None, "")}
-    return msgspec.structs.replace(default, **{**given, "credentials": override.credentials})
+    overrides = {name: value for name, value in changes.items() if value not in (None, "")}
+    return msgspec.structs.replace(default, **{**overrides, "credentials": override.credentials})
 
 
 def _lower(value: Any) -> Any:

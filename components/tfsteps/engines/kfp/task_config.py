@@ -1,8 +1,8 @@
-"""From `dsl.TaskConfig`, what an author set on a task, to the same words of a job description.
+"""Converts `dsl.TaskConfig`, the settings of an author on a task, to the fields of a job description.
 
-The driver hands it over as Kubernetes JSON, with the names of a pod spec; everything is None where nothing was set, and
-under kfp.local. What is meant for the launcher is left out: variables TFSTEPS_*, and a mounted Secret that holds the
-file which one of them names.
+The driver passes it as Kubernetes JSON, with the field names of a pod spec. A field is None if it is not set, and with
+kfp.local. Settings for the launcher are left out: variables TFSTEPS_*, and a mounted Secret with a file that one of
+them names.
 """
 
 import pathlib
@@ -19,42 +19,42 @@ def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what `config` says, as part of a job.
 
     Raises:
-        SpecError: A volume or variable whose source a job description has no word for.
+        SpecError: A job description does not support the source of a volume or variable.
     """
     config = config or {}
-    found = {
+    fields = {
         "resources": _resources(config.get("resources") or {}),
         "node_selector": config.get("nodeSelector") or {},
-        "tolerations": [_toleration(each) for each in config.get("tolerations") or []],
+        "tolerations": [_toleration(toleration) for toleration in config.get("tolerations") or []],
         "env": dict(_env(config.get("env") or [])),
         "volumes": list(_volumes(config)),
         "pod": {"spec": {"affinity": config["affinity"]}} if config.get("affinity") else {},
     }
-    return {field: value for field, value in found.items() if value}
+    return {field: value for field, value in fields.items() if value}
 
 
-def _resources(given: Mapping[str, Any]) -> dict[str, Any]:
+def _resources(resources: Mapping[str, Any]) -> dict[str, Any]:
     """Return requests with the limits beside them; a limit alone is a request too, as Kubernetes has it."""
-    limits, requests = given.get("limits") or {}, given.get("requests") or {}
-    found: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
-    found["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    result: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
+    result["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
     extended = {name: int(count) for name, count in {**requests, **limits}.items() if "/" in name}
-    resource = _GPU if _GPU in extended else next(iter(extended), "")  # what the author calls an accelerator
-    found["gpu"] = extended.get(resource, 0)
-    found["gpu_resource"] = resource if found["gpu"] and resource != _GPU else ""
-    return {name: value for name, value in found.items() if value}
+    resource = _GPU if _GPU in extended else next(iter(extended), "")  # the accelerator of the author
+    result["gpu"] = extended.get(resource, 0)
+    result["gpu_resource"] = resource if result["gpu"] and resource != _GPU else ""
+    return {name: value for name, value in result.items() if value}
 
 
-def _toleration(given: Mapping[str, Any]) -> dict[str, Any]:
+def _toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
     names = {"key": "key", "operator": "operator", "value": "value", "effect": "effect", "tolerationSeconds": "seconds"}
-    return {ours: given[theirs] for theirs, ours in names.items() if given.get(theirs) not in (None, "")}
+    return {target: toleration[source] for source, target in names.items() if toleration.get(source) not in (None, "")}
 
 
 def _env(variables: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
     for variable in variables:
         name, source = variable["name"], variable.get("valueFrom") or {}
         if name.startswith(_OURS):
-            continue  # meant for the launcher: the replicas get their own
+            continue  # for the launcher: the replicas get their own variables
         match source:
             case {"secretKeyRef": {"name": secret, "key": key}}:
                 yield name, {"secret": secret, "key": key}
@@ -66,7 +66,7 @@ def _env(variables: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
                 yield name, variable.get("value", "")
             case _:
                 raise _unknown(
-                    ("env", name), "has a source that jobs do not know", "a value, Secret, ConfigMap or field"
+                    ("env", name), "has a source that jobs do not support", "a value, Secret, ConfigMap or field"
                 )
 
 
@@ -78,16 +78,16 @@ def _volumes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         source = sources[mount["name"]]
         if "secret" in source and mount in launchers:
             continue
-        found: dict[str, Any] = {"mount": mount["mountPath"], **_source(source)}
+        entry: dict[str, Any] = {"mount": mount["mountPath"], **_source(source)}
         if mount.get("subPath"):
-            found["sub_path"] = mount["subPath"]
+            entry["sub_path"] = mount["subPath"]
         if mount.get("readOnly"):
-            found["read_only"] = True
-        yield found
+            entry["read_only"] = True
+        yield entry
 
 
 def _launchers(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the variables that are meant for the launcher."""
+    """Return the variables for the launcher."""
     return [variable for variable in config.get("env") or [] if variable["name"].startswith(_OURS)]
 
 
@@ -114,9 +114,9 @@ def _source(volume: Mapping[str, Any]) -> dict[str, Any]:
             return {"empty_dir": size, **({"in_memory": True} if rest.get("medium") == "Memory" else {})}
         case _:
             allowed = "a PVC, Secret, ConfigMap, host path, NFS export, or an emptyDir with a size limit"
-            raise _unknown(("volumes", volume["name"]), "has a source that jobs do not know", allowed)
+            raise _unknown(("volumes", volume["name"]), "has a source that jobs do not support", allowed)
 
 
 def _unknown(path: tuple[str, ...], wrong: str, allowed: str) -> SpecError:
-    problem = Problem(path=("task_config", *path), wrong=wrong, allowed=allowed, fix="Set another one on the task")
+    problem = Problem(path=("task_config", *path), wrong=wrong, allowed=allowed, fix="Use another source on the task")
     return SpecError([problem], "task_config")

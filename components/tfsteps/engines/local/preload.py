@@ -83,7 +83,7 @@ class Forked:
 
 @contextlib.contextmanager
 def _empty_main() -> Iterator[None]:
-    """Hide the program that runs: multiprocessing would import it in each child, and run what no guard protects."""
+    """Hide the main module: multiprocessing would import it in each child, and run code without a `__main__` guard."""
     program = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:

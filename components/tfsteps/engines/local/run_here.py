@@ -1,4 +1,4 @@
-"""A pipeline on this machine, for people: live view, TensorBoard, and where everything is when it has ended."""
+"""Runs a pipeline on this machine for a person: live view, TensorBoard, and a summary of the results."""
 
 import contextlib
 import pathlib
@@ -75,7 +75,7 @@ def run_here(
 
 
 def _run(pipeline: Any, arguments: Mapping[str, Any], **options: Any) -> tuple[int, str, list[Step]]:
-    """Return the exit code, the verdict in words, and the steps that ended; record the end."""
+    """Return the exit code, the result as text, and the steps that ended; record the end."""
     began = time.time()
     with _observer() as (observer, say):
         try:
@@ -101,7 +101,7 @@ def _record(run_id: str, name: str, began: float, error: PipelineError | None = 
 
 @contextlib.contextmanager
 def _observer() -> Iterator[tuple[Observer | None, Any]]:
-    """Yield who is shown the jobs and who is told the other lines: the live view, or nobody and plain lines."""
+    """Yield the observer of the jobs and the printer of other lines: the live view, or None and plain lines."""
     if not sys.stdout.isatty():
         yield None, Printer().say
         return

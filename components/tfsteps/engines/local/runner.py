@@ -84,21 +84,21 @@ def run(
         images: The images whose programs are installed here. A step with any other image is refused.
         cwd: Where the steps' commands start, as an image has its working directory; None = the current folder.
         env: Variables for every step.
-        observer: Shown the jobs' states and lines; must put up with calls from several threads, one at a time.
-        say: Gets each line that `observer` does not; None = they are printed.
+        observer: Receives the jobs' states and lines; called from several threads, one at a time.
+        say: Receives the lines that are not passed to `observer`; None = they are printed.
 
     Raises:
         PipelineError: A step failed, the run was stopped, or a step cannot run here.
     """
     check(pipeline, images)
     run_id = run_id or new_run_id()
-    if wrong := name_problem(run_id):
-        raise PipelineError(f"run id {run_id!r} {wrong}", ExitCode.USAGE)
+    if problem := name_problem(run_id):
+        raise PipelineError(f"run id {run_id!r} {problem}", ExitCode.USAGE)
     say = say or Printer().say
     with _jobs(run_id, say), PipelineLock() as lifeline, Guard() as guard:
-        ours = {**(env or {}), **lifeline.env, RUN_ID: run_id}
+        variables = {**(env or {}), **lifeline.env, RUN_ID: run_id}
         start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard)
-        steps = _Steps(ours, start, observer, say)
+        steps = _Steps(variables, start, observer, say)
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
@@ -114,9 +114,9 @@ def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        left = [attempt for attempt in _alive(run_id) if attempt.folder not in others]
+        remaining = [attempt for attempt in _alive(run_id) if attempt.folder not in others]
         try:
-            finalizer.until_ended(left)
+            finalizer.until_ended(remaining)
         except LaunchError as error:
             say(f"warning: {error}")
 
@@ -173,7 +173,7 @@ class _Steps:
             raise _Stopped
 
     def failure(self) -> PipelineError | None:
-        """Return the first failure that no later try made good; None if every step succeeded."""
+        """Return the first failure that no later try corrected; None if every step succeeded."""
         if self._stopped:
             return PipelineError("the pipeline was cancelled", ExitCode.CANCELLED, self.ended)
         last = {step.name: step for step in self.ended}
@@ -210,8 +210,10 @@ class _Steps:
             case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # it waits for another task's
                 identity = Identity(run=run, task=name, attempt=attempt)
             case _:
-                own = task.identity(self._env)
-                identity = msgspec.structs.replace(own, attempt=store.next_attempt(own.run, own.task))
+                first_attempt = task.identity(self._env)
+                identity = msgspec.structs.replace(
+                    first_attempt, attempt=store.next_attempt(first_attempt.run, first_attempt.task)
+                )
         return Follower(Attempt.of(identity), self._observer, self._say)
 
 

@@ -1,7 +1,7 @@
-"""kfp.local as we need it: tasks run by our own function, nothing of its own on the terminal, four faults corrected.
+"""Patches of kfp.local: tasks are run by tfsteps, kfp.local prints nothing, and four of its faults are corrected.
 
-kfp.local looks its task handlers up by the exact type of the runner, and has none for containers as processes. So for
-the length of a run ours stands in the place of the one for subprocesses.
+kfp.local selects a task handler by the exact type of the runner, and has none for containers as processes. Therefore,
+during a run, the handler for subprocesses is replaced.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _resolve_channel: Any = ConditionEvaluator._resolve_pipeline_channel  # noqa: SL
 def patched(
     run_step: Callable[[list[str], Mapping[str, str]], int], pipeline_root: pathlib.Path, say: Callable[[str], None]
 ) -> Iterator[None]:
-    """Make kfp.local run its tasks by `run_step`, and keep it from the terminal."""
+    """Make kfp.local run its tasks with `run_step`, and print nothing."""
 
     class Handler:
         """What kfp.local makes for each task."""
@@ -91,9 +91,9 @@ def _channel_value(channel: str, store: Any) -> Any:
 def _loop_iteration(loop: Any, item: Any, name: str) -> Any:
     """Do what kfp.local does, but leave alone what a loop is given of other tasks: it puts the item there too."""
     iteration = _iteration(loop, item, name)
-    for given, source in loop.inputs.parameters.items():
-        if source.HasField("task_output_parameter") and given != loop.parameter_iterator.item_input:
-            iteration.inputs.parameters[given].CopyFrom(source)
+    for parameter, source in loop.inputs.parameters.items():
+        if source.HasField("task_output_parameter") and parameter != loop.parameter_iterator.item_input:
+            iteration.inputs.parameters[parameter].CopyFrom(source)
     return iteration
 
 
@@ -104,7 +104,7 @@ def _warn_of_no_effect(task_name: str, task_spec: Any, container: Any) -> None:
 
 
 class _Warnings(logging.Handler):
-    """Passes on kfp's warnings, such as a condition that it could not evaluate; its errors repeat what a step said."""
+    """Passes on kfp's warnings, such as a condition that it cannot evaluate; its errors repeat a step's output."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

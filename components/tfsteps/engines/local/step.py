@@ -1,4 +1,4 @@
-"""One step of a local pipeline run: its container's command as a process of this machine."""
+"""One step of a local pipeline run: the command of its container as a process."""
 
 import contextlib
 import os
@@ -77,7 +77,7 @@ class Spawned:
 
 
 class Process:
-    """A running step. Its output is read by `lines`, its end by `wait`; a killed pipeline takes it along."""
+    """A running step. Its output is read by `lines`, its end by `wait`; it is killed with its pipeline."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: Guard) -> None:
         """Start `command` with `env` laid over this process's environment. OSError if not even that is possible."""
@@ -131,10 +131,10 @@ class Follower:
     def see(self, lines: list[bytes]) -> None:
         """Pass on some lines, and what changed in the records."""
         for line in lines:
-            found = _REPLICA_LINE.fullmatch(line) if self._observer else None
-            if found and self._observer:
-                replica = Replica(cast("RoleName", found[1].decode()), int(found[2]))
-                self._observer.lines(one_line(time.time(), replica, found[4], found[3].decode()))
+            match = _REPLICA_LINE.fullmatch(line) if self._observer else None
+            if match and self._observer:
+                replica = Replica(cast("RoleName", match[1].decode()), int(match[2]))
+                self._observer.lines(one_line(time.time(), replica, match[4], match[3].decode()))
             else:
                 self._say(line.decode(errors="backslashreplace").rstrip("\r"))
         if self._observer and self._changed():

@@ -26,8 +26,8 @@ def _clean_up(task: StepTask) -> StepResult:
     system = job_step.find_finalizer(inputs.get("system") or "auto")
     removed = system.clean_up(task.identity(), scope, on_end)
     task.write({"removed": removed}, {})
-    said = f"Cleaned up: {', '.join(removed)}." if removed else "There was nothing to clean up."
-    return StepResult(said, ExitCode.SUCCEEDED)
+    message = f"Cleaned up: {', '.join(removed)}." if removed else "There was nothing to clean up."
+    return StepResult(message, ExitCode.SUCCEEDED)
 
 
 def _one_of(allowed: tuple[_T, ...], inputs: Mapping[str, Any], name: str) -> _T | None:

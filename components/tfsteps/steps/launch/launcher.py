@@ -19,25 +19,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _launch(task: StepTask) -> StepResult:
-    wanted = job_step.launch_request(task)
-    printer = job_step.printer(wanted.job)
-    status = _begun(wanted)
+    request = job_step.launch_request(task)
+    printer = job_step.printer(request.job)
+    status = _begun(request)
     ignore_termination()
     job_step.warn(printer, status.warnings)
-    task.write({"job": JobOutput.of(status, wanted.job).plain()}, {})
+    task.write({"job": JobOutput.of(status, request.job).plain()}, {})
     if status.state.terminal:
-        return StepResult(f"{status.job or wanted.job.name} {status.state}: {status.message}", exit_code(status))
+        return StepResult(f"{status.job or request.job.name} {status.state}: {status.message}", exit_code(status))
     return StepResult(f"{status.job} was launched.", ExitCode.SUCCEEDED)
 
 
-def _begun(wanted: LaunchRequest) -> Status:
+def _begun(request: LaunchRequest) -> Status:
     here = pathlib.Path.cwd()
-    if wanted.system.outlives_launcher:
-        return begin(wanted.job, wanted.identity, wanted.system, base_dir=here)
+    if request.system.outlives_launcher:
+        return begin(request.job, request.identity, request.system, base_dir=here)
     from tfsteps.launcher import background  # noqa: PLC0415  start-up is measured, and pods have no use for it
 
     url = job_step.tensorboard_url()
-    return background.start(wanted.job, wanted.identity, wanted.system, base_dir=here, tensorboard_url=url)
+    return background.start(request.job, request.identity, request.system, base_dir=here, tensorboard_url=url)
 
 
 if __name__ == "__main__":

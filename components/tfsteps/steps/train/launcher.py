@@ -16,13 +16,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(task: StepTask) -> StepResult:
-    wanted = job_step.launch_request(task)
-    job, system = wanted.job, wanted.system
+    request = job_step.launch_request(task)
+    job, system = request.job, request.system
     printer = job_step.printer(job)
     known = system.warnings(job)
     job_step.warn(printer, known)
     here, url = pathlib.Path.cwd(), job_step.tensorboard_url()
-    status = launch(job, wanted.identity, system, base_dir=here, observers=[printer], tensorboard_url=url)
+    status = launch(job, request.identity, system, base_dir=here, observers=[printer], tensorboard_url=url)
     ignore_termination()
     job_step.warn(printer, status.warnings, known)
     return job_step.end(task, job, system, status)

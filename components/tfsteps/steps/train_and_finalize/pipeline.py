@@ -26,21 +26,21 @@ class _InnerPipeline(BaseComponent):  # type: ignore[misc]  # kfp has no types
 
     def __call__(self, **inputs: Any) -> Any:
         """Return the task of a pipeline with these inputs; None counts as left out."""
-        given = {name: value for name, value in inputs.items() if value is not None}
+        values = {name: value for name, value in inputs.items() if value is not None}
         pruned = copy.copy(self)
         pruned.component_spec = copy.copy(self.component_spec)
         pruned.component_spec.inputs = {
-            name: value for name, value in self.component_spec.inputs.items() if name in given
+            name: value for name, value in self.component_spec.inputs.items() if name in values
         }
         graph = copy.deepcopy(self.component_spec.implementation.graph)
-        for name in self.component_spec.inputs.keys() - given.keys():
+        for name in self.component_spec.inputs.keys() - values.keys():
             del graph.root.input_definitions.parameters[name]
             for task in graph.root.dag.tasks.values():
                 parameters = task.inputs.parameters
                 for key in [key for key in parameters if parameters[key].component_input_parameter == name]:
                     del parameters[key]
         pruned.component_spec.implementation = Implementation(graph=graph)
-        return super(_InnerPipeline, pruned).__call__(**given)
+        return super(_InnerPipeline, pruned).__call__(**values)
 
     def execute(self, **_: Any) -> None:
         """Do nothing: kfp asks this of its own components."""
@@ -57,7 +57,7 @@ def _described(values: Mapping[str, Any]) -> str:
 
 _ONLY_OF_A_STEP = ("run_id", "task_config")
 _INPUTS = {
-    **{name: each for name, each in train.component_spec.inputs.items() if name not in _ONLY_OF_A_STEP},
+    **{name: declared for name, declared in train.component_spec.inputs.items() if name not in _ONLY_OF_A_STEP},
     "on_end": cleanup.component_spec.inputs["on_end"],
 }
 _OUTPUTS = train.component_spec.outputs

@@ -195,8 +195,8 @@ BROKEN = {
     "metadata: {name: a}\nspec: {}\n": "kind",
     "kind: Workflow\nmetadata: {name: a}\n": "spec",
     "kind: Workflow\nmetadata: a\nspec: {arguments: [], entrypoint: b, templates: []}\n": "a",
-    "pipelineInfo: {name: a}\n": "not shaped as a compiler writes it (KeyError: 'root')",
-    "pipelineInfo: a\nroot: b\n": "not shaped as a compiler writes it",
+    "pipelineInfo: {name: a}\n": "does not have the shape of a compiled pipeline (KeyError: 'root')",
+    "pipelineInfo: a\nroot: b\n": "does not have the shape of a compiled pipeline",
     "kind: Workflow\nmetadata: {name: a}\nspec: {entrypoint: nowhere}\n": "nowhere",
     "kind: Workflow\nmetadata: {name: a}\nspec: {arguments: {parameters: [{name: 1}, 2]}}\n": "parameters",
 }
@@ -318,4 +318,4 @@ def test_inputs_of_kubeflow_as_values(nightly):
 
 
 def test_this_machine_keeps_no_schedules(nightly):
-    assert "keeps no schedules" in refused("submit", nightly, "-p", "n=1", "--engine", "local", *WHEN)
+    assert "cannot be scheduled" in refused("submit", nightly, "-p", "n=1", "--engine", "local", *WHEN)

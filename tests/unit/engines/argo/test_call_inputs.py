@@ -141,7 +141,7 @@ WRONG = [
     (train(deadlines='{"total": 60, "running": "1h"}'), "main, fit: deadlines.running: 1h can never be reached"),
     (train(spec='{"rolls": {}}'), "main, fit: spec.rolls: is not a known field. Write `roles`"),
     (train(spec="name: b"), "main, fit: spec: 'name: b' is not of its type. Allowed: a mapping, as JSON"),
-    (((*GO, "arguments"), arguments(spec=SPEC % '{"ps": {}}')), "main, go: spec.roles: holds ps: nobody trains"),
+    (((*GO, "arguments"), arguments(spec=SPEC % '{"ps": {}}')), "main, go: spec.roles: has ps: no role trains"),
     (((*GO, "arguments"), arguments(spec=SPEC % '{"worker": 2}')), "main, go: spec.roles.worker: "),
     (
         train(system="trainjob", spec='{"priority": 5}'),
@@ -154,7 +154,10 @@ WRONG = [
         looped({"withItems": [{"lr": 1}]}, args='["{{item.l}}"]'),
         "fit: {{item.l}} cannot be replaced: an item has the keys lr",
     ),
-    (looped({"withItems": [0.1]}, args='["{{item.lr}}"]'), "{{item.lr}} cannot be replaced: the items are no mappings"),
+    (
+        looped({"withItems": [0.1]}, args='["{{item.lr}}"]'),
+        "{{item.lr}} cannot be replaced: the items are not mappings",
+    ),
     (looped({"withParam": '[{"lr": 1}]'}, args='["{{item.l}}"]'), "an item has the keys lr, and no 'l'"),
     (looped({"withSequence": {"count": 2}}, args='["{{item.l}}"]'), "{{item.l}} cannot be replaced"),
     (looped({"withParam": "a, b"}), "main, fit.withParam: 'a, b' is not a list as JSON"),

@@ -48,7 +48,7 @@ def test_inputs_have_their_types(tmp_path):
         ("args=--lr", "args: '--lr' is not of its type. Allowed: a list, as JSON."),
         ('args={"a": 1}', "args: '{\"a\": 1}' is not of its type."),
         ("env=[]", "env: '[]' is not of its type. Allowed: a mapping, as JSON."),
-        ("worker=2", "worker: there is no such input. Allowed: args, "),
+        ("worker=2", "worker: is not an input. Allowed: args, "),
     ],
 )
 def test_bad_input(given, says, tmp_path):

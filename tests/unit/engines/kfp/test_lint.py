@@ -111,7 +111,7 @@ def test_no_trap(component, tmp_path):
         (concat, "reaches the program as it is"),
         (run_in_text, "{{$.pipeline_job_uuid}} in"),
         (run_alone, "{{$.pipeline_job_uuid}} in"),
-        (metadata, "metadata never are"),
+        (metadata, "placeholders of metadata never are"),
         (latest, "name a version or a digest"),
         (untagged, "name a version or a digest"),
         (talkative_launcher, "give it no other argument"),

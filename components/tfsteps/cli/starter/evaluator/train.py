@@ -21,8 +21,8 @@ IDLE_SECONDS = 300  # without a new checkpoint: then the evaluator gives up
 
 def task():
     """Return this process's type and index in the job; without TF_CONFIG it is the only worker."""
-    found = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "worker", "index": 0})
-    return found["type"], found["index"]
+    task_config = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "worker", "index": 0})
+    return task_config["type"], task_config["index"]
 
 
 def build():

@@ -77,9 +77,9 @@ def export():
 def main(steps):
     """Work as a worker; as a ps serve until the job ends."""
     tf.disable_eager_execution()
-    found = json.loads(os.environ["TF_CONFIG"])
-    role, index = found["task"]["type"], found["task"]["index"]
-    cluster = tf.train.ClusterSpec(found["cluster"])
+    tf_config = json.loads(os.environ["TF_CONFIG"])
+    role, index = tf_config["task"]["type"], tf_config["task"]["index"]
+    cluster = tf.train.ClusterSpec(tf_config["cluster"])
     # A worker waits for the ps and itself alone, so that one that is restarted finds its way back.
     config = tf.ConfigProto(device_filters=["/job:ps", f"/job:{role}/task:{index}"])
     server = tf.train.Server(cluster, job_name=role, task_index=index, config=config)
