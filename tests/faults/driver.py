@@ -6,6 +6,7 @@ import sys
 import msgspec
 
 from tfsteps import spec
+from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access, client, watch
 from tfsteps.launcher.exit_codes import ExitCode, exit_code
 from tfsteps.launcher.lifecycle import launch
@@ -55,6 +56,7 @@ def main(argument: str) -> int:
         access.SERVICE_ACCOUNT = pathlib.Path(task.pod_files)
     job = spec.from_plain(task.job)
     system = KubernetesSystem(TFJob(), namespace=task.namespace)
+    system.join_pipeline(find_pipeline)
     try:
         status = launch(job, Identity(run=task.run, task=task.task), system, base_dir=pathlib.Path.cwd())
     except LaunchError as error:

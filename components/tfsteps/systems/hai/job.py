@@ -34,9 +34,7 @@ _SLOWER = 1.5  # factor of the next pause if nothing is new
 _RANKS_AT_ONCE = 4  # number of logs polled at the shortest pause; more ranks share that rate
 _AWAY_SECONDS = 15.0  # the longest pause while the platform does not answer
 _GONE_SECONDS = 10.0  # the task counts as gone only after the platform reports this for so long
-_DENIED_SECONDS = dict.fromkeys(
-    Cause, 20.0
-)  # how long a denied stop is retried: an ending pod has 30 seconds to report
+_DENIED_SECONDS = dict.fromkeys(Cause, 20.0)  # how long a denied stop is retried: an ending pod has 30 seconds
 _URGENT_SECONDS = 3.0  # for an answer to the stop: the next signal is handled only after it
 _LAST_READS = 20
 _WITH_MESSAGES = (State.FAILED, State.LOST)
