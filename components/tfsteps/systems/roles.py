@@ -1,6 +1,6 @@
 """What Kubernetes must allow the launchers of a job system: the rules of their Role, from the system's own kinds."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfsteps import spec
@@ -13,12 +13,12 @@ from tfsteps.systems.kubernetes.preflight.permissions import Permission, needed
 _JOB = {"name": "example", "image": "example:1", "command": ["true"], "roles": {"worker": {}}}
 
 
-def example_job(system: str, feature: str | None) -> TrainingJob:
-    """Return a job that asks for a feature, or for nothing; what a system's options must set for it is set."""
+def example_job(system: str, feature: str | None, base: Mapping[str, Any] = _JOB) -> TrainingJob:
+    """Return the job `base` with the fields, and the options of the system, that ask for a feature; None = for none."""
     fields = {} if feature is None else dict(FEATURES[feature].job)
     if feature == "created_suspended" and registry.capabilities_of(system)[feature].level is not Level.REFUSED:
         fields["systems"] = {system: {"suspend": True}}
-    return spec.from_plain({**_JOB, **fields}, "example", registry.options())
+    return spec.from_plain({**base, **fields}, "example", registry.options())
 
 
 def permissions(system: str) -> Iterator[Permission]:

@@ -280,7 +280,7 @@ def test_a_branch_without_tasks(tmp_path):
     text = compiled(pipeline, tmp_path)
     for check in (problems, local_problems):
         [problem] = check(text)
-        assert problem.startswith("task condition-1: it holds no task")
+        assert problem.startswith("task condition-1: it has no task")
 
 
 def after_a_loop():

@@ -102,7 +102,7 @@ def test_a_claim_of_the_task_is_mounted_beside_those_of_spec():
 def test_a_claim_of_the_task_where_spec_mounts_another():
     other = {"mount": "/data", "pvc": "other"}
     with pytest.raises(
-        SpecError, match=r"inputs: task_config\.volumes\./data: is set on the task, and `spec` has other"
+        SpecError, match=r"inputs: task_config\.volumes\./data: is set on the task, and `spec` has a different value"
     ):
         plain_job({"spec": {**JOB, "volumes": [other]}}, partial_job(MOUNTED))
 
