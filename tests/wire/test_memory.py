@@ -36,7 +36,8 @@ for event in KubernetesJob(api, TFJob(), json.loads(sys.argv[3]), job, None).eve
         logbook.write(event)
         printer.lines(event)
 status = pathlib.Path("/proc/self/status").read_text()
-print([int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")][0], file=sys.stderr)
+figures = dict(line.split(":") for line in status.splitlines())
+print(*(figures[name].split()[0] for name in ("VmHWM", "RssAnon")), file=sys.stderr)
 """
 
 
@@ -63,15 +64,16 @@ def test_lines_of_one_mebibyte_and_a_slow_reader_take_little_memory(tmp_path):
             while part := launcher.stdout.read(1 << 16):  # as slow as this is, the server is faster
                 printed += len(part)
             said = launcher.stderr.read()
-            assert said.strip().isdigit(), said.decode()
-            peak = int(said)
+            assert said.replace(b" ", b"").strip().isdigit(), said.decode()
+            peak = int(said.split()[0])
     assert launcher.returncode == 0
     assert printed > LINES * 4 * MIB
     assert log.stat().st_size > LINES * MIB
     assert peak < 64 << 10, "KiB"
 
 
-def test_a_job_that_prints_little_takes_29_mib(tmp_path):
+def test_a_job_that_prints_little_takes_19_mib_of_its_own(tmp_path):
+    """With the pages of Python and OpenSSL about 29: how many of these are mapped depends on the machine's cache."""
     pods = [pod("running", f"worker-{index}", f"p{index}") for index in range(4)]
 
     def script(asked):
@@ -85,7 +87,7 @@ def test_a_job_that_prints_little_takes_29_mib(tmp_path):
         command = [sys.executable, "-c", LAUNCHER, server.access().server, str(tmp_path / "log"), json.dumps(tfjob())]
         for _ in range(2):  # the first one may compile modules, which takes memory
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert int(done.stderr) < 29 << 10, "KiB"
+    assert int(done.stderr.split()[1]) < 19 << 10, "KiB"
 
 
 def test_thousands_of_messages_write_little(tmp_path):
