@@ -16,8 +16,8 @@ from tfsteps.kube.metadata import metadata_of
 from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.systems.kubernetes.dependents import apply
-from tfsteps.systems.kubernetes.follow.ownership import is_own
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.ownership import is_own
 
 _LABELS = (RUN_ID, TASK, ATTEMPT)
 _OURS = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), *_LABELS])

@@ -8,7 +8,7 @@ from tfsteps.spec import TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
-from tfsteps.systems.kubernetes.preflight.permissions import Permission, needed
+from tfsteps.systems.kubernetes.permissions import Permission, needed
 
 _JOB = {"name": "example", "image": "example:1", "command": ["true"], "roles": {"worker": {}}}
 

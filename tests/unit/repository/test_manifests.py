@@ -10,7 +10,7 @@ import yaml
 from tfsteps import spec
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.preflight.permissions import needed
+from tfsteps.systems.kubernetes.permissions import needed
 
 MANIFESTS = pathlib.Path(__file__).parents[3] / "manifests"
 FILES = sorted(file for file in (MANIFESTS / "base").glob("*.yaml") if file.name != "kustomization.yaml")

@@ -16,8 +16,16 @@ from tfsteps.systems.jobs.capabilities import CAPABILITIES
 from tfsteps.systems.jobs.options import JobsOptions
 from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, SERVICES, Rendering
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
-from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.job_kind import (
+    DEPENDENTS,
+    BaseJobKind,
+    ObjectPatch,
+    RenderedJob,
+    RoleSpec,
+    Verdict,
+    true_conditions,
+)
+from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.indexed_job import replica_of
@@ -142,10 +150,7 @@ def _annotations(job: _Item) -> _Item:
 
 def _condition(job: _Item, kinds: tuple[str, ...]) -> _Item | None:
     """Return the first condition of one of `kinds` whose status is "True"."""
-    listed = job.get("status", {}).get("conditions") or []
-    return next(
-        (condition for condition in listed if condition["type"] in kinds and condition.get("status") == "True"), None
-    )
+    return next((condition for kind, condition in true_conditions(job).items() if kind in kinds), None)
 
 
 def _ended(job: _Item) -> bool:

@@ -15,7 +15,7 @@ from tfsteps.systems.kubernetes.job_kind import RenderedJob
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
-from tfsteps.systems.kubernetes.render.pod_template import PORT, ROLE_LABEL, pod_template, tf_config
+from tfsteps.systems.kubernetes.render.pod_template import PORT, ROLE_LABEL, cluster_hosts, pod_template, tf_config
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 SERVICES = Resource("v1", "services", "Service")
@@ -102,11 +102,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
     def _hosts(self) -> dict[RoleName, list[str]]:
         """The address of each replica of the TensorFlow cluster."""
         domain = f"{self._name}.{self.namespace}.svc"
-        return {
-            name: [f"{self._name_of(name)}-{i}.{domain}:{PORT}" for i in range(role.replicas)]
-            for name, role in self.job.roles.items()
-            if name != "evaluator"
-        }
+        return cluster_hosts(self.job, lambda role, index: f"{self._name_of(role)}-{index}.{domain}")
 
     # --- parts
 

@@ -15,16 +15,18 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, options_of
 from tfsteps.systems.jobset.capabilities import CAPABILITIES
 from tfsteps.systems.jobset.options import JobSetOptions
-from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.job_kind import (
+    BaseJobKind,
+    ObjectPatch,
+    RenderedJob,
+    RoleSpec,
+    Verdict,
+    true_conditions,
+)
+from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang, indexed_job
-from tfsteps.systems.kubernetes.render.pod_template import (
-    CONTAINER,
-    PORT,
-    pod_template,
-    tf_config,
-)
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, cluster_hosts, pod_template, tf_config
 
 _NAME = 63  # of a pod, whose name ends with five random characters
 _LIMIT = "BackoffLimitExceeded"  # the reason of a Job; a JobSet only reports which of its rules applied
@@ -59,7 +61,8 @@ class JobSet(BaseJobKind):
         """Return the object that is created, with a PodGroup where the job has a gang."""
         options = options_of(job, self.name, JobSetOptions)
         name = identity.job_name(job.name, self.name_limit(job))
-        hosts = _hosts(job, name, f"{name}.{namespace}.svc")
+        domain = f"{name}.{namespace}.svc"  # the JobSet's headless Service
+        hosts = cluster_hosts(job, lambda role, index: f"{name}-{role}-0-{index}.{domain}")
         template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
         labels = {**job.labels, **identity.labels()}
         jobs = []
@@ -115,11 +118,7 @@ class JobSet(BaseJobKind):
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
         """Return the verdict of a JobSet. Conditions that no longer hold stay listed with status "False"."""
         status = item.get("status") or {}
-        true = {
-            condition["type"]: condition
-            for condition in status.get("conditions") or []
-            if condition.get("status") == "True"
-        }
+        true = true_conditions(item)
         ended = status.get("terminalState")
         if "Failed" in true or ended == "Failed":
             condition = true.get("Failed", {})
@@ -198,15 +197,6 @@ def _too_many_restarts(job: TrainingJob, restarts: int) -> list[Problem]:
     wrong = f"restarts of all replicas are {needed} restarts, and `backoff_limit` allows {job.effective_backoff_limit}"
     path = ("systems", "jobset", "max_restarts")
     return [Problem(path=path, value=str(restarts), wrong=wrong, fix=f"Write `backoff_limit: {needed}`")]
-
-
-def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[str]]:
-    """Return where the JobSet's headless Service makes each replica of the cluster reachable."""
-    return {
-        name: [f"{job_name}-{name}-0-{i}.{domain}:{PORT}" for i in range(role.replicas)]
-        for name, role in job.roles.items()
-        if name != "evaluator"
-    }
 
 
 def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:

@@ -14,14 +14,21 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, ResolvedRole, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubeflow.capabilities import CAPABILITIES
 from tfsteps.systems.kubeflow.options import KubeflowOptions
-from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.job_kind import (
+    BaseJobKind,
+    ObjectPatch,
+    RenderedJob,
+    RoleSpec,
+    Verdict,
+    true_conditions,
+)
+from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.command_wrapper import uncorrected
+from tfsteps.systems.kubernetes.render.command_wrapper import needs_correction, uncorrected
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
-    PORT,
+    cluster_hosts,
     pod_template,
     restart_policy,
     tf_config,
@@ -58,7 +65,8 @@ class TFJob(BaseJobKind):
         """Return the object that is created."""
         options = options_of(job, self.name, KubeflowOptions)
         name = identity.job_name(job.name, self.name_limit(job))
-        hosts = _hosts(job, name, f"{namespace}.svc" + (f".{options.service_host}" if options.service_host else ""))
+        domain = f"{namespace}.svc" + (f".{options.service_host}" if options.service_host else "")
+        hosts = cluster_hosts(job, lambda role, index: f"{name}-{role}-{index}.{domain}")  # the operator's Services
         template = functools.partial(pod_template, job, identity=identity, places=places, gpu_label=options.gpu_label)
         replicas = {
             _TYPES[role_name]: _replica_spec(
@@ -123,8 +131,7 @@ class TFJob(BaseJobKind):
         Conditions that no longer hold stay listed with status "False". If Succeeded and Failed are both "True", the job
         has failed.
         """
-        listed = item.get("status", {}).get("conditions") or []
-        true = {condition["type"]: condition for condition in listed if condition.get("status") == "True"}
+        true = true_conditions(item)
         for kind, state in (("Failed", State.FAILED), ("Succeeded", State.SUCCEEDED)):
             if kind in true:
                 return _verdict_of(true[kind], state)
@@ -164,7 +171,7 @@ def _run_policy(job: TrainingJob, options: KubeflowOptions) -> dict[str, Any]:
 
 
 def _replica_spec(job: TrainingJob, name: str, role: ResolvedRole, template: dict[str, Any]) -> dict[str, Any]:
-    if _needs_correction(job):
+    if needs_correction(job):
         container = next(item for item in template["spec"]["containers"] if item["name"] == CONTAINER)
         container["command"] = ["env", f"TF_CONFIG=$({_CORRECTED})", *container["command"]]
     pod = gang.gang_pod(template, job, name)
@@ -175,21 +182,7 @@ def _env(job: TrainingJob, name: RoleName, hosts: dict[RoleName, list[str]]) -> 
     """Return the variables that differ between a role's replicas."""
     field = f"metadata.labels['{_LABEL}replica-index']"
     index = {"name": "TFSTEPS_INDEX", "valueFrom": {"fieldRef": {"fieldPath": field}}}
-    return [index, {"name": _CORRECTED, "value": tf_config(name, hosts)}] if _needs_correction(job) else [index]
-
-
-def _needs_correction(job: TrainingJob) -> bool:
-    """Tell whether the operator's TF_CONFIG would hang the job: the evaluator is listed in its cluster."""
-    return job.roles.ps is not None and job.roles.evaluator is not None
-
-
-def _hosts(job: TrainingJob, job_name: str, domain: str) -> dict[RoleName, list[str]]:
-    """Return the address of each replica by the operator's Services."""
-    return {
-        name: [f"{job_name}-{name}-{i}.{domain}:{PORT}" for i in range(role.replicas)]
-        for name, role in job.roles.items()
-        if name != "evaluator"
-    }
+    return [index, {"name": _CORRECTED, "value": tf_config(name, hosts)}] if needs_correction(job) else [index]
 
 
 def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:

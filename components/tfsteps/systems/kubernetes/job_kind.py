@@ -12,7 +12,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob
 from tfsteps.systems import capabilities
 from tfsteps.systems.capabilities import Capability
-from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render.pod_template import image_problems
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
@@ -225,3 +225,9 @@ class BaseJobKind:
     def tensorboard_link(self, _item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return nothing."""
         return None
+
+
+def true_conditions(item: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the conditions of an object that hold, by type. Those that no longer hold stay listed with "False"."""
+    conditions = (item.get("status") or {}).get("conditions") or []
+    return {condition["type"]: condition for condition in conditions if condition.get("status") == "True"}

@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
+from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, true_conditions
 
 _Item = TypeVar("_Item", bound=Mapping[str, Any])
 
@@ -33,16 +33,10 @@ def job_ended(item: Mapping[str, Any]) -> float | None:
     If no status has a time (a TfJob of v1alpha1), the operator's last change of the object ended the job, and the API
     server records the times of changes.
     """
-    statuses = [entry.get("status") or {} for entry in (item, *item.get(DEPENDENTS, ()))]
-    conditions = [
-        condition
-        for status in statuses
-        for condition in status.get("conditions") or []
-        if condition.get("status") == "True"
-    ]
+    entries = [item, *item.get(DEPENDENTS, ())]
     times = [
-        *(status.get("completionTime") for status in statuses),
-        *(condition.get("lastTransitionTime") for condition in conditions),
+        *((entry.get("status") or {}).get("completionTime") for entry in entries),
+        *(condition.get("lastTransitionTime") for entry in entries for condition in true_conditions(entry).values()),
     ]
     changes = [entry.get("time") for entry in item["metadata"].get("managedFields") or []]
     return latest(times) or latest(changes)

@@ -7,7 +7,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import Problem, Role, RoleName, TrainingJob
 from tfsteps.systems.kubernetes.job_kind import Verdict
-from tfsteps.systems.kubernetes.render.command_wrapper import exporting
+from tfsteps.systems.kubernetes.render.command_wrapper import exporting, needs_correction
 from tfsteps.systems.t9k.options import T9kOptions
 
 PAUSED = f"{PREFIX}paused"
@@ -106,11 +106,6 @@ def corrected_command(job: TrainingJob, role: Role, command: list[str]) -> list[
     if needs_correction(job):
         variables["TF_CONFIG"] = _WITHOUT_EVALUATOR
     return exporting(command, variables) if variables else command
-
-
-def needs_correction(job: TrainingJob) -> bool:
-    """Tell whether the platform's TF_CONFIG may hang the job: an evaluator in its cluster hangs the chief of `ps`."""
-    return job.roles.ps is not None and job.roles.evaluator is not None
 
 
 def pause(*, paused: bool) -> dict[str, Any]:

@@ -12,8 +12,15 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJob, options_of
-from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.job_kind import (
+    BaseJobKind,
+    ObjectPatch,
+    RenderedJob,
+    RoleSpec,
+    Verdict,
+    true_conditions,
+)
+from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.command_wrapper import container_of, uncorrected
 from tfsteps.systems.kubernetes.render.pod_template import (
@@ -158,11 +165,7 @@ class TensorFlowTrainingJob(BaseJobKind):
         """
         status = item.get("status") or {}
         phase = status.get("phase", "")
-        true = {
-            condition["type"]: condition
-            for condition in status.get("conditions") or []
-            if condition.get("status") == "True"
-        }
+        true = true_conditions(item)
         if phase == "Failed" or (phase in ("", "Unknown") and "Failed" in true):
             return _failure(item, true.get("Failed", {}))
         if phase == "Succeeded" or (phase in ("", "Unknown") and "Completed" in true):

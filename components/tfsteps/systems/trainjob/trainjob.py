@@ -16,8 +16,15 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
-from tfsteps.systems.kubernetes.job_kind import BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
-from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.job_kind import (
+    BaseJobKind,
+    ObjectPatch,
+    RenderedJob,
+    RoleSpec,
+    Verdict,
+    true_conditions,
+)
+from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX
@@ -151,8 +158,7 @@ class TrainJob(BaseJobKind):
 
     def verdict(self, item: Mapping[str, Any]) -> Verdict:
         """Return the verdict of a TrainJob: it reports only a suspension and its end. Failed wins over Complete."""
-        listed = (item.get("status") or {}).get("conditions") or []
-        true = {condition["type"]: condition for condition in listed if condition.get("status") == "True"}
+        true = true_conditions(item)
         queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
         ends = {"Failed": State.FAILED, "Complete": State.SUCCEEDED}
         held = {"Suspended": State.QUEUED if queued else State.SUSPENDED}
@@ -161,7 +167,7 @@ class TrainJob(BaseJobKind):
                 return Verdict(state, true[kind].get("reason", ""), true[kind].get("message", ""))
         if item["spec"].get("suspend"):
             return Verdict(held["Suspended"])
-        return Verdict(State.PENDING, "Created" if listed else "")
+        return Verdict(State.PENDING, "Created" if (item.get("status") or {}).get("conditions") else "")
 
 
 def _replicas(job: TrainingJob) -> int:

@@ -11,9 +11,9 @@ from tfsteps.runs.identity import MANAGED_BY, RUN_ID, label_value
 from tfsteps.systems.base import LaunchError, OnEnd
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, retention_policy
 from tfsteps.systems.kubernetes.dependents import apply
-from tfsteps.systems.kubernetes.follow.ownership import is_own
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.preflight.permissions import Permission, granting
+from tfsteps.systems.kubernetes.ownership import is_own
+from tfsteps.systems.kubernetes.permissions import Permission, granting
 
 
 class Finalizer:

@@ -10,11 +10,11 @@ from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, Repl
 from tfsteps.runs.identity import PREFIX
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.follow.explanation import explanation
-from tfsteps.systems.kubernetes.follow.ownership import is_foreign
 from tfsteps.systems.kubernetes.follow.pod_history import PodHistory
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
+from tfsteps.systems.kubernetes.ownership import is_foreign
 from tfsteps.systems.kubernetes.render.gang import echo
 from tfsteps.systems.kubernetes.times import by_age, job_ended
 

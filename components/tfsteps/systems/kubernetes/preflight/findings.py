@@ -10,7 +10,8 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
-from tfsteps.systems.kubernetes.preflight.permissions import denied, granting, needed
+from tfsteps.systems.kubernetes.permissions import granting, needed
+from tfsteps.systems.kubernetes.preflight.access import denied
 from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
 from tfsteps.systems.kubernetes.preflight.references import Reference, references
 

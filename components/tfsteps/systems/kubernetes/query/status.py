@@ -13,10 +13,10 @@ from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
-from tfsteps.systems.kubernetes.follow.ownership import is_foreign
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec
+from tfsteps.systems.kubernetes.ownership import is_foreign
 from tfsteps.systems.kubernetes.render.pod_template import NOWHERE
 from tfsteps.systems.kubernetes.times import job_ended, seconds
 

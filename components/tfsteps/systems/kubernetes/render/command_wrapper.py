@@ -13,9 +13,14 @@ BESIDE: Sequence[str] = ("sh", "-c", f"{_ALL}; cd -P /proc/1/cwd; exec sh")
 """Starts a shell beside a wrapped program, with the program's variables and in its folder."""
 
 
+def needs_correction(job: TrainingJob) -> bool:
+    """Tell whether an operator's TF_CONFIG hangs the job: an evaluator in its cluster hangs the chief of `ps`."""
+    return job.roles.ps is not None and job.roles.evaluator is not None
+
+
 def uncorrected(job: TrainingJob) -> list[Problem]:
     """Return the roles whose TF_CONFIG cannot be corrected if the operator's lists the evaluator beside `ps`."""
-    if not (job.roles.ps and job.roles.evaluator):
+    if not needs_correction(job):
         return []
     hangs = "the operator's TF_CONFIG lists the evaluator, which hangs the chief of parameter servers"
     wrong = f"is missing: {hangs}, and only a command can correct it"

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfsteps.kube.client import Resource
 from tfsteps.spec import Gang, Problem, TrainingJob
-from tfsteps.systems.kubernetes.preflight.permissions import Permission
+from tfsteps.systems.kubernetes.permissions import Permission
 
 POD_GROUPS = Resource("scheduling.x-k8s.io/v1alpha1", "podgroups", "PodGroup")
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"

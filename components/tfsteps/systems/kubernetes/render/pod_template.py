@@ -3,7 +3,7 @@
 import copy
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -132,6 +132,15 @@ def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
     """
     config = {"cluster": hosts, "task": {"type": name, "index": "INDEX"}, "environment": "cloud"}
     return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
+
+
+def cluster_hosts(job: TrainingJob, host: Callable[[RoleName, int], str]) -> dict[RoleName, list[str]]:
+    """Return `host:port` of each replica in TF_CONFIG's cluster: all but the evaluator."""
+    return {
+        name: [f"{host(name, index)}:{PORT}" for index in range(role.replicas)]
+        for name, role in job.roles.items()
+        if name != "evaluator"
+    }
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

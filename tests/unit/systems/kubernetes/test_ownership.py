@@ -8,8 +8,8 @@ from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.jobset.jobset import JobSet
-from tfsteps.systems.kubernetes.follow.ownership import is_foreign, is_own
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
+from tfsteps.systems.kubernetes.ownership import is_foreign, is_own
 from tfsteps.systems.kubernetes.query.status import job_pods
 from tfsteps.systems.trainjob.trainjob import TrainJob
 

@@ -1,0 +1,48 @@
+"""What a launcher must be allowed to do, and which Roles grant it. Pure."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
+from tfsteps.spec import TrainingJob
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """One verb on one kind of object. `str()` gives `create tfjobs.kubeflow.org`."""
+
+    verb: str
+    resource: Resource
+    subresource: str = ""
+
+    @property
+    def group(self) -> str:
+        """The API group; empty = Kubernetes' own."""
+        return self.resource.api.rpartition("/")[0]
+
+    @property
+    def plural(self) -> str:
+        """The resource as rules name it, its subresource included."""
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+
+    def __str__(self) -> str:
+        """Return it as `kubectl auth can-i` takes it."""
+        return f"{self.verb} {self.plural}" + (f".{self.group}" if self.group else "")
+
+
+def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()) -> list[Permission]:
+    """Return the permissions that are required to follow the job to its end, including `more`.
+
+    Reading its own pod and watching its own Workflow are optional: without them a launcher continues, and warns.
+    """
+    permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
+    permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
+    return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
+
+
+def granting(system: str, permissions: Iterable[Permission]) -> str:
+    """Return whose Roles grant `permissions` to launchers on a job system."""
+    folder = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
+    folders = sorted({"manifests/base" if permission.resource == PODS else folder for permission in permissions})
+    return f"{' and of '.join(folders)} (or what `tfsteps role {system}` prints)"
