@@ -1,4 +1,4 @@
-"""Jobs that end with their launcher, launched by one step and waited for by another: the launcher stays behind."""
+"""Launchers that outlive their step, for jobs that end with their launcher: one step launches, another follows."""
 
 import contextlib
 import datetime as dt
@@ -39,7 +39,7 @@ class _Failed(msgspec.Struct, tag=True):
 def start(
     job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path, tensorboard_url: str = ""
 ) -> Status:
-    """Launch a job from a process that stays behind, and return its status once the job exists.
+    """Launch a job from a background process, and return its status once the job exists.
 
     That process does all that `launch` does. It ends with the job, or stops it when the pipeline is over. A job that an
     earlier call for this task left running is returned as it is.
@@ -72,7 +72,7 @@ def start(
 
 
 def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
-    """Look on until an attempt whose launcher stayed behind has ended, and return its final status.
+    """Wait until an attempt with a launcher in the background has ended, and return its final status.
 
     Every line is shown, from the first. SIGTERM, SIGINT and SIGHUP are passed on to the launcher, which stops the job.
 
@@ -87,11 +87,11 @@ def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
         raise LaunchError(f"{where}: wait on the machine where it was launched", retryable=False) from error
 
 
-# --- the process that stays
+# --- the background process
 
 
 class _ReadyPipe:
-    """Tells the process that waits in `start` how it went, once."""
+    """Reports once to the process that waits in `start`."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -113,7 +113,7 @@ class _ReadyPipe:
 
 
 def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
-    """Be the launcher; never returns."""
+    """Run the launcher; never returns."""
     try:
         os.setsid()  # the step's process group is killed when the step has ended
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -123,13 +123,13 @@ def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
         run()
     except LaunchError as error:
         ready_pipe.send(_Failed(str(error), error.retryable))
-    except BaseException as error:  # noqa: BLE001  whatever it was, this process must not go on as the step
+    except BaseException as error:  # noqa: BLE001  whatever failed, this process must not continue as the step
         ready_pipe.send(_Failed(f"{type(error).__name__}: {error}", retryable=False))
     finally:
         os._exit(0)
 
 
-# --- looking on
+# --- waiting
 
 
 def _watch(attempt: Attempt, log: IO[bytes], observers: Sequence[Observer]) -> Status:

@@ -1,4 +1,4 @@
-"""Which of a job's deadlines has passed, by our own clock."""
+"""Which of a job's deadlines has passed, by the launcher's own clock."""
 
 import msgspec
 
@@ -15,9 +15,9 @@ from tfsteps.runs.events import (
 )
 from tfsteps.spec import Deadlines, format_duration
 
-_LONGEST_STEP = 5.0  # between two ticks; after a longer time this process has stood still
+_LONGEST_STEP = 5.0  # between two ticks; a longer time means that this process was paused
 _PHASES = ("queue", "pending", "running")
-_NOTICE_SECONDS = 600.0  # longer than images are pulled and nodes are added, mostly
+_NOTICE_SECONDS = 600.0  # mostly longer than it takes to pull images and add nodes
 
 
 class Exceeded(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Exceeded(msgspec.Struct, frozen=True):
 
 
 class Clock:
-    """Follows one job and tells when one of its deadlines has passed.
+    """Follows one job and reports when one of its deadlines has passed.
 
     Counts the seconds of a monotonic clock in which the job could be seen, from tick to tick. The time stamps of events
     are not used: they come from other machines, whose clocks may be wrong, or from hours ago. Not counted is the time
@@ -62,7 +62,7 @@ class Clock:
         self._notice_due = _NOTICE_SECONDS
 
     def see(self, event: Event) -> None:
-        """Take note of what happened."""
+        """Record an event."""
         if isinstance(event, Tick) or (isinstance(event, LogLines) and event.sidecar):
             return
         self._progress = True
@@ -74,11 +74,11 @@ class Clock:
             self._phase = _later(self._phase, _phase(event.state))
 
     def progress(self) -> None:
-        """Take note of a sign of life that is no event."""
+        """Record progress that is not an event."""
         self._progress = True
 
     def tick(self, now: float, *, visible: bool, readable: bool = True, age: float = 0.0) -> Exceeded | None:
-        """Return the deadline that has passed, the most telling one first; None if none has.
+        """Return the deadline that has passed, the most specific one first; None if none has.
 
         Args:
             now: Of the monotonic clock.
@@ -133,7 +133,7 @@ class Clock:
         if visible and self._visible:
             self._seconds += TICK_SECONDS if stood_still else max(step, 0.0)
         if stood_still or visible > self._visible:
-            self._progress = True  # what the job printed meanwhile may never reach us
+            self._progress = True  # the launcher may have missed what the job printed meanwhile
         self._visible = visible
 
 

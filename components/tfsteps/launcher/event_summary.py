@@ -1,4 +1,4 @@
-"""What the event files of a job come to: its metrics, and the curves of its report.
+"""The summary of a job's event files: its metrics, and the curves of its report.
 
 `python -m tfsteps.launcher.event_summary FOLDER METRICS` prints that as one line of JSON. A launcher that does not
 mount the volume of the event files has the job system run it where that volume is.
@@ -22,7 +22,7 @@ _LONGEST = 4 << 20  # characters; a node keeps 10 MiB of a container's output
 
 
 class EventSummary(msgspec.Struct, kw_only=True):
-    """What the event files of a job come to.
+    """The summary of a job's event files.
 
     Attributes:
         metrics: The last value of each metric that has one.
@@ -41,7 +41,7 @@ class EventSummary(msgspec.Struct, kw_only=True):
         return cls(metrics=values, missing=missing, charts=curves.gather(folder, tuple(tags.values())))
 
     def printed(self) -> str:
-        """Return one line of JSON, without the curves where it would be too long for a container's output."""
+        """Return one line of JSON, without the curves if it would be too long for a container's output."""
         text = json.dumps(msgspec.to_builtins(self))
         if len(text) > _LONGEST:
             text = json.dumps(msgspec.to_builtins(msgspec.structs.replace(self, charts=curves.Charts(cut=True))))
@@ -49,7 +49,7 @@ class EventSummary(msgspec.Struct, kw_only=True):
 
 
 def set_metrics(status: Status, job: TrainingJob, handle: Handle) -> None:
-    """Set the metrics of an ended job, and keep the curves where this launcher cannot read them for its report.
+    """Set the metrics of an ended job, and store the curves that this launcher cannot read for its report.
 
     What has no value, and why, goes to the warnings.
     """

@@ -8,18 +8,18 @@ from tfsteps.runs.status import Status
 
 
 class ExitCode(enum.IntEnum):
-    """What a step's exit code says."""
+    """The exit codes of a step."""
 
     SUCCEEDED = 0
     USAGE = 2  # bad job description or command line: nothing was created
     FAILED = 10  # the job failed
     DEADLINE = 11  # one of its deadlines passed
-    CANCELLED = 12  # somebody stopped it
+    CANCELLED = 12  # a user or the engine stopped it
     PLATFORM = 13  # not the job's fault: safe to retry
 
     @property
     def meaning(self) -> str:
-        """What the code says, for a message: an engine may show another code, as Kubeflow Pipelines shows 1."""
+        """The meaning of the code, for messages: an engine may show another code, as Kubeflow Pipelines shows 1."""
         return _MEANINGS[self]
 
 

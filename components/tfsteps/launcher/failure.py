@@ -35,7 +35,7 @@ _TAKEN = {
     "TerminationByKubelet",
 }
 _NOT_BY_A_REPLICA = {"DeadlineExceeded", "Timeout", "Watchdog", "MarkedFailed", "Deleted"}
-"""Reasons of a job that failed for something else than the end of a replica, which may have failed before."""
+"""Reasons of a failed job whose cause is not the end of a replica, even if a replica failed before."""
 
 _PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
 
@@ -115,7 +115,7 @@ def _fault(status: Status, incarnation: Incarnation | None) -> Literal["user", "
 
 
 def taken_away(status: Status) -> bool:
-    """Tell whether the platform took away the replica that a failed job's failure summary blames: by eviction, say."""
+    """Tell whether the platform removed the replica that the failure summary blames, for example by eviction."""
     replica = next((r for r in status.replicas if status.failure and r.name == status.failure.replica), None)
     incarnation = _failed_incarnation(replica) if replica else None
     return incarnation is not None and incarnation.reason in _TAKEN

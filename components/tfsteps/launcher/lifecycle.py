@@ -1,6 +1,6 @@
 """One job from its description to its end: create or adopt, follow, verdict, outputs, clean up.
 
-Knows no job system and no pipeline engine by name.
+It is the same for every job system and pipeline engine.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from tfsteps.tensorboard.event_growth import EventFileGrowth
 
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
 
-_LOOK_SECONDS = 10.0  # between two looks for growth of the event files
+_LOOK_SECONDS = 10.0  # between two checks whether the event files have grown
 _SIGNALS: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
@@ -47,16 +47,16 @@ def launch(
     observers: Sequence[Observer] = (),
     tensorboard_url: str = "",
 ) -> Status:
-    """Run one attempt of a job to its end and return its final status; its records are complete then.
+    """Run one attempt of a job to its end, complete its records, and return its final status.
 
-    SIGTERM, SIGINT and SIGHUP stop the job; a second one kills it.
+    SIGTERM, SIGINT and SIGHUP stop the job; a second signal kills it.
 
     Args:
-        job: What to run.
-        identity: For whom; an attempt that has not been run yet.
-        system: Where.
+        job: The job.
+        identity: Run, task and attempt of the job; an attempt that has not been run yet.
+        system: The job system.
         base_dir: Folder that relative paths of the job start from.
-        observers: Told of every change and every line.
+        observers: Called with every change of the status and every log line.
         tensorboard_url: Recorded with the outputs; empty = none.
 
     Raises:
@@ -70,9 +70,9 @@ def launch(
 
 
 def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path) -> Status:
-    """Create a job, or adopt it, and return its first status; nobody follows it then. Nothing is recorded here.
+    """Create a job, or adopt it, and return its first status without following it. Writes no records on this machine.
 
-    Only where jobs outlive their launcher. A signal withdraws the job, as `launch` does.
+    Only for systems whose jobs outlive their launcher. A signal withdraws the job, as in `launch`.
 
     Raises:
         SpecError: The job cannot run on this system. Nothing was created.
@@ -100,16 +100,16 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
 
 
 def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = ()) -> Status:
-    """Follow a job that `begin` has made to its end, and return its final status as `launch` does.
+    """Follow a job that `begin` has created to its end, and return its final status, as `launch` does.
 
     Args:
-        job: What runs.
-        first: What `begin` returned, or the same made up from what is known of the job.
-        system: Where.
-        observers: Told of every change and every line.
+        job: The job.
+        first: The status that `begin` returned, or an equal one made from what is known of the job.
+        system: The job system.
+        observers: Called with every change of the status and every log line.
 
     Raises:
-        LaunchError: It cannot be followed, or its end could not be recorded.
+        LaunchError: The job cannot be followed, or its end could not be recorded.
     """
     now = msgspec.structs.replace(first, launcher=os.getpid())
     return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
@@ -123,10 +123,10 @@ def _check(job: TrainingJob, system: System) -> None:
 def _followed(
     job: TrainingJob, first: Status, system: System, start: Callable[[], Handle], observers: Sequence[Observer]
 ) -> Status:
-    """Follow the job that `start` returns to its end, with all records, and return its final status."""
+    """Follow the job that `start` returns to its end, write all records, and return its final status."""
     attempt = Attempt.of(first.identity)
     stop = _Stop(system)
-    # signals are ours from before the first status, which says whom to signal, until all is written down
+    # handle signals before the first status, which names the process to signal, and until all records are written
     with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals):
         recorder = Recorder(first, attempt, logbook, observers)
         try:
@@ -143,7 +143,7 @@ def _followed(
 
 @contextlib.contextmanager
 def _created() -> Iterator[None]:
-    """Mark every LaunchError of the block: its job exists."""
+    """Mark every LaunchError of the block: the job exists."""
     try:
         yield
     except LaunchError as error:
@@ -156,7 +156,7 @@ def _created() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[LogWriter]:
-    """Make the attempt's folder and hold it for the length of the block."""
+    """Create the attempt's folder and lock it for the length of the block."""
     try:
         lock = attempt.claim()
         with open_private(attempt.folder / "job.json", "wb") as file:
@@ -192,7 +192,7 @@ def first_status(
 
 
 class _Stop:
-    """Passes stop requests on to the job, also one that came before there was a job."""
+    """Forwards stop requests to the job, including one that came before the job existed."""
 
     def __init__(self, system: System) -> None:
         self.signals: list[int] = []
@@ -207,11 +207,11 @@ class _Stop:
 
     @property
     def cause(self) -> str:
-        """What the first signal was, in words; empty = none came."""
+        """The first signal, as messages call it; empty = there was none."""
         return _SIGNALS.get(self.signals[0], "") if self.signals else ""
 
     def news(self, status: Status) -> Iterator[JobChanged]:
-        """Yield, once, that the job is being stopped, why, and how to make short work of it."""
+        """Yield one message: the job is being stopped, why, and how to kill it."""
         if self._announced or not self.signals:
             return
         self._announced = True
@@ -237,10 +237,10 @@ class _Stop:
 
 
 def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> None:
-    """See the job through to its end, and record it."""
+    """Follow the job to its end and record it."""
     status = recorder.status
     _identify(status, handle)
-    recorder.save()  # others find the job by it
+    recorder.save()  # other commands find the job by this record
     final, exceeded = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url
@@ -269,7 +269,7 @@ def _end(status: Status, final: JobChanged) -> None:
 
 
 def _follow(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> tuple[JobChanged, Exceeded | None]:
-    """See every event of the job; return the last one, and the deadline that ended the job, if one did."""
+    """Record every event of the job. Return the last one, and the deadline that ended the job; None = none did."""
     clock = Clock(job.deadlines, time.monotonic())
     exceeded = None
     with _event_files(job, recorder.status) as event_files:
@@ -281,7 +281,7 @@ def _follow(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -
             clock.see(event)
             recorder.see(event)
             if isinstance(event, ReplicaChanged) and event.state in _ENDED:
-                _load_report()  # while the job system judges: after its verdict everybody waits for us
+                _load_report()  # now, while the job system reaches its verdict: later the user would wait
             if exceeded or not isinstance(event, Tick):
                 continue
             if event_files and event_files.grown():
@@ -297,7 +297,7 @@ def _follow(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -
 
 
 def _event_files(job: TrainingJob, status: Status) -> contextlib.AbstractContextManager[EventFileGrowth | None]:
-    """Return who looks for growth of the event files; None where it is of no account."""
+    """Return what checks whether the event files grow; None if no deadline depends on it."""
     limit = job.deadlines.no_progress
     if not (limit and status.logs):
         return contextlib.nullcontext()
@@ -312,7 +312,7 @@ def _not_started(status: Status) -> list[str]:
 
 
 def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -> JobChanged:
-    """Return the end of the job as it is recorded: what a deadline ended has failed, and a failure is explained."""
+    """Return the end of the job as it is recorded: a passed deadline is a failure, and each failure has a summary."""
     status = recorder.status
     if exceeded and final.state is State.CANCELLED:
         waiting = (
@@ -342,12 +342,12 @@ def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:
     if policy != "keep":
         try:
             handle.remove("job" if policy == "delete" else "pods")
-        except LaunchError as error:  # the job has ended as it has
+        except LaunchError as error:  # the verdict stays as it is
             status.warnings.append(f"Something is left: {error}.")
 
 
 def _load_report() -> ModuleType:
-    from tfsteps import report  # noqa: PLC0415  a launcher that waits is to be small
+    from tfsteps import report  # noqa: PLC0415  keeps a waiting launcher small
 
     return report
 

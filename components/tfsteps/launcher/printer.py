@@ -18,7 +18,7 @@ class Printer:
     """
 
     def __init__(self, out: TextIO | None = None, title: str = "") -> None:
-        """Print to `out`; None = standard output. `title` is what the job is called; empty = by its task."""
+        """Print to `out`; None = standard output. `title` names the job; empty = its task does."""
         self._out = out or sys.stdout
         self._on_terminal = self._out.isatty()
         self._title = title
@@ -34,7 +34,7 @@ class Printer:
             self.say(f"{title}: {status.state}" + (f": {status.message}" if status.message else ""))
 
     def lines(self, lines: LogLines) -> None:
-        """Print log lines; bytes that are not UTF-8 come out as hexadecimal escapes, on a terminal controls too."""
+        """Print log lines; bytes that are not UTF-8 as hexadecimal escapes, on a terminal control characters too."""
         if lines.texts:
             head = f"[{lines.source}] "
             self.say(head + self._text(lines.texts).replace("\n", f"\n{head}"))
@@ -56,5 +56,5 @@ class Printer:
             self._out.flush()
         except BrokenPipeError:
             self._gone = True
-        except OSError:  # a full disk, say: the next line may fit again, and the run folder has this one
+        except OSError:  # for example a full disk: the next line may fit, and the run folder has this one
             return

@@ -1,4 +1,4 @@
-"""Turns events into the status of an attempt, on disk and before the observers' eyes."""
+"""Turns events into the status of an attempt: saves it on disk and passes it to observers."""
 
 import time
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ from tfsteps.runs.status import Status, Transition
 from tfsteps.runs.store import Attempt
 from tfsteps.systems.base import LaunchError
 
-_SAVE_SECONDS = 0.2  # between two statuses on disk, unless the job's state is another one
-_TRANSITIONS = 100  # the first so many are kept, and as many of the last
+_SAVE_SECONDS = 0.2  # between two saved statuses, unless the job's state changes
+_TRANSITIONS = 100  # so many of the first are kept, and as many of the last
 
 
 class Observer(Protocol):
-    """Somebody who looks on while a job runs. Called from the launcher's loop: it must be quick, and must not raise."""
+    """Is called while a job runs, from the launcher's loop: it must be quick, and must not raise."""
 
     def changed(self, status: Status) -> None:
-        """See the status after the job or one of its replicas changed."""
+        """Receive the status after the job or one of its replicas changed."""
 
     def lines(self, lines: LogLines) -> None:
-        """See lines that a replica printed one after the other."""
+        """Receive consecutive lines of a replica."""
 
     def partial(self, line: PartialLine) -> None:
-        """See a line that has not ended yet, such as a progress bar."""
+        """Receive a line that has not ended yet, such as a progress bar."""
 
 
 class Recorder:
@@ -37,21 +37,21 @@ class Recorder:
     """
 
     def __init__(self, status: Status, attempt: Attempt, logbook: LogWriter, observers: Sequence[Observer]) -> None:
-        """Write the first status. LaunchError if the disk does not take even that."""
+        """Write the first status. LaunchError if it cannot be written."""
         self.status = status
         self.logbook = logbook
         self._attempt = attempt
         self._write = attempt.write
         self._observers = observers
         self._unsaved: OSError | None = None
-        self._dirty = False  # whether the status is another one than that on disk
+        self._dirty = False  # whether the status differs from the saved one
         self._saved, self._saved_at = status.state, 0.0  # the state that was saved last, and when
         self._incarnations = Incarnations(status.replicas)
         self.save()
         self._must_be_saved()
 
     def see(self, event: Event) -> None:
-        """Take in one event."""
+        """Record one event."""
         match event:
             case Tick():
                 self._save_if_due()
@@ -79,7 +79,7 @@ class Recorder:
             observer.changed(self.status)
 
     def end(self, event: JobChanged) -> None:
-        """Take in the end of the job. LaunchError if it cannot be saved: a step whose result is lost is not green."""
+        """Record the end of the job. LaunchError if it cannot be saved: a step without its result must not succeed."""
         if self.logbook.lost:
             self.status.warnings.append(f"{self.logbook.lost} log lines could not be saved: {self.logbook.error}")
         self._write = self._attempt.write_last
@@ -87,12 +87,12 @@ class Recorder:
         self._must_be_saved()
 
     def _save_if_due(self) -> None:
-        """Save what is new, or was refused by a disk that may have room again; a status of many replicas is long."""
+        """Save changes, and what a full disk has refused before. Not each time: a status of many replicas is long."""
         if (self._dirty or self._unsaved) and time.monotonic() - self._saved_at > _SAVE_SECONDS:
             self.save()
 
     def save(self) -> None:
-        """Write the status to disk now. One that cannot be written is tried again with later events."""
+        """Write the status to disk now. If that fails, a later event retries it."""
         self._saved, self._saved_at, self._dirty = self.status.state, time.monotonic(), False
         try:
             self._write(self.status)

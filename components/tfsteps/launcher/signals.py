@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def ignore_termination() -> None:
-    """Ignore SIGTERM, SIGINT and SIGHUP from now on: for a step that has only to write down how its job stands."""
+    """Ignore SIGTERM, SIGINT and SIGHUP from now on: for a step that only has to record its job's status."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -39,5 +39,5 @@ def on_termination(stop: Callable[[], None], came: list[int] | None = None) -> I
         yield
     finally:
         for number, old in before.items():
-            if old is not None:  # None: set by something else than Python, which cannot set it again
+            if old is not None:  # None: not set from Python, which cannot restore it
                 signal.signal(number, old)
