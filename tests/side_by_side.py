@@ -36,7 +36,7 @@ NO_TESTS = 5  # pytest's exit code where the arguments choose none
 SHOWN = 400  # lines of a failed suite
 
 SUITES = {
-    "conformance": (900, 1.0),
+    "conformance": (900, 1.3),
     "hai": (600, 0.4),
     "argo": (560, 0.5),
     "kfp_pods": (400, 0.2),

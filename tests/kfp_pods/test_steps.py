@@ -53,6 +53,7 @@ def test_a_training_whose_launcher_can_mount_nothing_publishes_metrics(backend):
     assert metrics["metadata"]["acc"] == 0.75, ended.said
 
 
+@pytest.mark.alone  # as below
 def test_an_evicted_training_whose_node_is_pending_is_begun_again_by_the_pod_of_the_same_name(backend):
     """Argo may have seen the pod run meanwhile, and make no other: a job that has only begun is no orphan then."""
     step = Step(backend.run("evicted"), "train", "train", job("evicted", HELD), lingers=0.11)

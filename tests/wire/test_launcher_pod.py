@@ -172,6 +172,19 @@ def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, 
         api.stopping.set()
 
 
+@pytest.mark.parametrize(("labels", "leaves"), [(KUBEFLOW, False), ({}, True)], ids=["Kubeflow Pipelines", "Argo"])
+def test_a_pod_is_evicted_before_its_workflow_was_seen(labels, leaves):
+    """Under Kubeflow Pipelines no pod follows, whatever the Workflow says. A job with progress is left for a chance."""
+    own = {"metadata": {**POD["metadata"], "labels": labels}}
+    deleted = Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}})
+    with serve(lambda asked: deleted if asked.path.endswith("/pods/step") else refusal(503)) as server:
+        api = Api(server.access())
+        host = LauncherPod(api, own, find_pipeline)
+        assert host.leaves_job(api, new=True) is leaves
+        assert host.leaves_job(api)
+        api.stopping.set()
+
+
 def test_who_may_not_look_says_so():
     with serve([refusal(403, "Forbidden", "you may not look")]) as server:
         pipeline = find_pipeline(Api(server.access(), patience=0.5), POD)

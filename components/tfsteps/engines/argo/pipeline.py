@@ -24,7 +24,7 @@ from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 class WorkflowContext:
     """A Workflow as a `PipelineContext`, which describes the attributes.
 
-    `recreates_pod` reflects the Workflow's current state; it is true until the Workflow has been observed.
+    Until the Workflow has been observed, `recreates_pod` or else `pending` is true: another pod may follow this one.
     """
 
     def __init__(self, api: Api, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
@@ -32,12 +32,12 @@ class WorkflowContext:
         reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
         self.owner: Mapping[str, Any] = {**reference, "blockOwnerDeletion": False}
         self.step = step_of(pod)
+        self._node, self._node_id = node_name(pod), node_id(pod)
         self.terminating = False
-        self.recreates_pod = True
-        self.pending = False
+        self.recreates_pod = self._recreates_pod(None)
+        self.pending = not self.recreates_pod
         self.warnings: list[str] = []
         self.failure = ""
-        self._node, self._node_id = node_name(pod), node_id(pod)
         self._has_started = False  # the engine has seen the pod run: `recreates_pod` is final
         self._api, self._namespace = api, pod["metadata"]["namespace"]
         name, uid = owner["name"], owner["uid"]
@@ -65,9 +65,9 @@ class WorkflowContext:
         """Return the node that contains a step: equal for the steps of one DAG or loop iteration."""
         return node_names.scope(step)
 
-    def _recreates_pod(self, workflow: Mapping[str, Any]) -> bool:
-        """Tell whether another pod replaces this one if it is lost."""
-        return retries_lost_pod(workflow, self._node_id, self._node)
+    def _recreates_pod(self, workflow: Mapping[str, Any] | None) -> bool:
+        """Tell whether another pod replaces this one if it is lost; `workflow` None = it was not observed yet."""
+        return workflow is None or retries_lost_pod(workflow, self._node_id, self._node)
 
     # --- state
 

@@ -20,7 +20,7 @@ class KubeflowContext(WorkflowContext):
     def _scope(self, step: str) -> str:
         return node_names.scope(step)
 
-    def _recreates_pod(self, workflow: Mapping[str, Any]) -> bool:  # noqa: ARG002
+    def _recreates_pod(self, workflow: Mapping[str, Any] | None) -> bool:  # noqa: ARG002
         """Return False: `set_retry` does not cover pods that are lost (observed on 2.15)."""
         return False
 
