@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import email.utils
-import random
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +12,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from tfsteps import __version__
-from tfsteps.kube import answers, connections
+from tfsteps.kube import answers, backoff, connections
 from tfsteps.kube.access import Access, AccessError
 from tfsteps.kube.answers import Check, ShapeError
 from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
@@ -186,10 +185,10 @@ class HttpClient:
     def _pauses(self) -> Iterator[float | None]:
         """Yield the pause before each retry; None before the last."""
         end = time.monotonic() + self.patience
-        pause = _FIRST_PAUSE
-        while time.monotonic() + pause < end:
-            yield pause * random.uniform(0.5, 1.5)  # noqa: S311  spreads launchers, no secret
-            pause = min(pause * 2, _LONGEST_PAUSE)
+        for pause in backoff.pauses(_FIRST_PAUSE, _LONGEST_PAUSE):
+            if time.monotonic() + pause >= end:
+                break
+            yield backoff.spread(pause)
         yield None
 
 

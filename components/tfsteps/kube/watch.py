@@ -1,13 +1,12 @@
 """List-watch: lists objects, then reports each change, for hours, through outages and refusals."""
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from tfsteps.kube import answers, threads
+from tfsteps.kube import answers, backoff, threads
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, SilentError, Stopped, UnexpectedAnswerError
 from tfsteps.kube.http_client import checked
@@ -169,7 +168,7 @@ class Watch:
 
     def _follow(self, version: str) -> str:
         """Report each change since `version`. Return the version to continue from; empty = list again, or end."""
-        whole = _WATCH_SECONDS * random.uniform(0.9, 1.1)  # noqa: S311  spreads launchers, no secret
+        whole = backoff.spread(_WATCH_SECONDS, 0.1)
         query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": f"{whole:.0f}", **_BOOKMARKS}
         quiet = whole + _QUIET_SECONDS if self._bookmarks is False else _QUIET_SECONDS
         began, first = time.monotonic(), version
@@ -209,7 +208,4 @@ class Watch:
 
 
 def _pauses() -> Iterator[float]:
-    pause = _FIRST_PAUSE
-    while True:
-        yield pause * random.uniform(0.5, 1.5)  # noqa: S311
-        pause = min(pause * 2, _LONGEST_PAUSE)
+    yield from map(backoff.spread, backoff.pauses(_FIRST_PAUSE, _LONGEST_PAUSE))
