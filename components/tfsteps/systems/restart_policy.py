@@ -62,21 +62,15 @@ def restart_rules(job: TrainingJob) -> dict[str, Any]:
 
 
 class RestartPolicy:
-    """Decides what follows from the end of a replica, and counts restarts.
-
-    Attributes:
-        members: All replicas, in the order chief, worker, ps, evaluator.
-        trainers: The replicas that train.
-        decisive: The replica whose end is the job's end.
-    """
+    """Decides what follows from the end of a replica, and counts restarts."""
 
     def __init__(self, rules: Mapping[str, Any]) -> None:
         """Create the policy with no restart used. `rules` are the result of `restart_rules`."""
         self._strategy, self._success, self._backoff = rules["strategy"], rules["success"], rules["backoff"]
         self._roles = rules["roles"]
-        self.members: list[Member] = [(name, i) for name, role in self._roles.items() for i in range(role["replicas"])]
-        self.trainers = frozenset(member for member in self.members if member[0] in _TRAIN)
-        self.decisive: Member = ("chief" if "chief" in self._roles else "worker", 0)
+        counts = {name: role["replicas"] for name, role in self._roles.items() if name in _TRAIN}
+        self._trainers = frozenset((name, i) for name, count in counts.items() for i in range(count))
+        self._decisive: Member = ("chief" if "chief" in self._roles else "worker", 0)
         self._used: dict[str | None, int] = {}  # restarts, by role if it has a limit; None = the shared limit
 
     def judge(self, ended: Member, exit_code: int, succeeded: Collection[Member], reason: str = "") -> Decision:
@@ -101,9 +95,9 @@ class RestartPolicy:
         if self._roles[ended[0]]["restart"] == "always":
             return self._restart(ended, what)
         if self._success == "all_workers":
-            if self.trainers <= {*succeeded, ended}:
+            if self._trainers <= {*succeeded, ended}:
                 return SUCCEED
-        elif ended == self.decisive:
+        elif ended == self._decisive:
             return SUCCEED
         return WAIT
 
@@ -119,8 +113,8 @@ class RestartPolicy:
 
     def _with(self, ended: Member) -> frozenset[Member]:
         """Return which replicas restart together with `ended`."""
-        if self._strategy == "multi_worker_mirrored" and ended in self.trainers:
-            return self.trainers
+        if self._strategy == "multi_worker_mirrored" and ended in self._trainers:
+            return self._trainers
         if self._strategy == "parameter_server" and ended[0] == "ps":
             return frozenset({ended, ("chief", 0)})
         return frozenset({ended})

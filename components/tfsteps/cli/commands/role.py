@@ -1,11 +1,14 @@
 """`tfsteps role`: what a cluster's administrator grants to the steps that launch jobs."""
 
+import re
 from typing import Annotated
 
 import typer
 
 from tfsteps.cli.errors import CommandError
 from tfsteps.systems import registry
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 def role(
@@ -27,6 +30,9 @@ def role(
 
     if system not in (known := registry.on_kubernetes()):
         raise CommandError(f"job system {system!r} is not one on Kubernetes: use one of {', '.join(known)}")
+    for option, value in {"--namespace": namespace, "--service-account": service_account}.items():
+        if not _NAME.fullmatch(value):
+            raise CommandError(f"{option} {value!r} is not a name: write lower-case letters, digits, '-' and '.'")
     name = f"tfsteps-{system}"
     manifests = [
         {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}

@@ -26,3 +26,10 @@ def test_a_role_grants_the_job_its_pods_and_their_logs(system):
 def test_a_system_that_is_not_on_kubernetes_has_no_role():
     code, _, err = tfsteps("role", "hai")
     assert (code, "job system 'hai' is not one on Kubernetes: use one of" in err) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["--namespace", "--service-account"])
+def test_what_is_no_name_is_refused(option):
+    code, out, err = tfsteps("role", "jobs", option, "Team A")
+    assert (code, out) == (2, "")
+    assert f"{option} 'Team A' is not a name" in err
