@@ -142,8 +142,8 @@ def test_wait_tried_again_goes_on_with_the_same_job(tmp_path):
 @pytest.mark.parametrize(
     ("job", "says"),
     [
-        ({}, "is not what a launch step wrote"),
-        ({"name": "a"}, "is not what a launch step wrote"),
+        ({}, "is not the output of a launch step"),
+        ({"name": "a"}, "is not the output of a launch step"),
         (None, "is of a job that has ended"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The steps of a pipeline: a folder each, with the component that authors import and the program that its pod runs."""
+"""The steps of a pipeline. Each has a folder with the component that authors import and the program that pods run."""

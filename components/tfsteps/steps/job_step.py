@@ -1,4 +1,4 @@
-"""What the steps that run jobs share: from a task to the job it asks for, and from a job to the task's outputs."""
+"""Shared code of the steps that run jobs: reads the job from a task's inputs, and writes the task's outputs."""
 
 import datetime as dt
 import os
@@ -26,36 +26,36 @@ from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, Note, System
 
 DATA = "TFSTEPS_DATA"
-"""The variable in which every replica finds the input `data`."""
+"""The environment variable that passes the input `data` to every replica."""
 
 SOURCE = "inputs"
-"""What problems of a task's inputs are said to be in."""
+"""Where messages locate a problem of a task's inputs."""
 
 _IN_POD = "KUBERNETES_SERVICE_HOST"
 
 
 class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The output `job`: all that another step needs to find the job again, and how it stands.
+    """The output `job`: the state of the job, and all that another step needs to find it.
 
     Attributes:
         name: The job object's name in its system.
-        uid: Its uid there.
+        uid: The job object's uid in its system.
         system: The job system's name.
-        namespace: Its namespace; empty where there are none.
-        state: Where it stands; empty = it was created, and nobody has looked since.
-        run: The run that it belongs to.
-        task: The task that created it.
-        attempt: Of that task, from 0.
+        namespace: The job's namespace; empty if the system has no namespaces.
+        state: The job's state; empty = not read since the job was created.
+        run: The run that the job belongs to.
+        task: The task that created the job.
+        attempt: The attempt at that task, from 0.
         pipeline: The pipeline's name; empty = not known.
-        created: Seconds since the epoch.
-        started: When all replicas had started, ISO 8601; empty = not yet, or not known.
-        ended: When it had ended, ISO 8601; empty = not yet.
+        created: When the job was created, in seconds since the epoch.
+        started: When the last replica started, ISO 8601; empty = not yet, or not known.
+        ended: When the job ended, ISO 8601; empty = not yet.
         output: The output folder, as the replicas see it.
         model: The model's folder.
         logs: The folder of the event files.
-        metrics: By name.
-        spec: The whole job as it was understood, as JSON in text: numbers and nulls do not survive every engine. Empty
-            = the job has ended, and nobody needs it any more.
+        metrics: The metrics by name.
+        spec: The whole job with its defaults, as JSON text, because some engines change numbers and nulls. Empty = the
+            job has ended; no step needs it.
     """
 
     name: str
@@ -78,18 +78,18 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, status: Status, job: TrainingJob | None = None) -> "JobOutput":
-        """Return what a status says; with the job for those who are to wait for its end."""
-        who = status.identity
+        """Return the output for a status. Pass `job` if another step waits for the end of the job."""
+        identity = status.identity
         return cls(
             name=status.job,
             uid=status.uid,
             system=status.system,
             namespace=status.namespace,
             state=status.state,
-            run=who.run,
-            task=who.task,
-            attempt=who.attempt,
-            pipeline=who.pipeline,
+            run=identity.run,
+            task=identity.task,
+            attempt=identity.attempt,
+            pipeline=identity.pipeline,
             created=status.created,
             started=_iso(status.started),
             ended=_iso(status.ended),
@@ -102,17 +102,17 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def identity(self) -> Identity:
-        """Whose job it is."""
+        """Run, task, attempt and pipeline of the job."""
         return Identity(run=self.run, task=self.task, attempt=self.attempt, pipeline=self.pipeline)
 
     def plain(self) -> dict[str, Any]:
-        """Return it as an output parameter."""
+        """Return the value of the output parameter."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
 
 class LaunchRequest(msgspec.Struct, frozen=True):
-    """What a task asks for: this job, on this system, as this attempt."""
+    """The job that a task asks for, the job system, and the attempt."""
 
     job: TrainingJob
     system: System
@@ -120,26 +120,27 @@ class LaunchRequest(msgspec.Struct, frozen=True):
 
 
 def launch_request(task: StepTask) -> LaunchRequest:
-    """Return what a task asks for.
+    """Return the launch request of a task.
 
     Raises:
-        SpecError: Its inputs do not make a job.
-        LaunchError: The number of the attempt cannot be found out.
+        SpecError: The inputs do not describe a valid job.
+        LaunchError: The number of the attempt cannot be determined.
     """
     inputs = task.parameters
     job = spec.from_plain(plain_job(inputs, partial_job(inputs.get("task_config"))), SOURCE, registry.options())
-    if data := inputs.get("data"):  # afterwards, for the names of our own variables are forbidden in a job
+    if data := inputs.get("data"):  # after validation, which forbids TFSTEPS_ variables in a job
         job = msgspec.structs.replace(job, env={**job.env, DATA: data})
     system = find_system(inputs.get("system") or "auto")
-    who = task.identity()
-    return LaunchRequest(job, system, msgspec.structs.replace(who, attempt=system.attempt(who.run, who.task)))
+    identity = task.identity()
+    attempt = system.attempt(identity.run, identity.task)
+    return LaunchRequest(job, system, msgspec.structs.replace(identity, attempt=attempt))
 
 
 def find_system(name: str, **where: str) -> System:
-    """Return the job system called `name`; `auto` = the one that fits the cluster in a pod, else local.
+    """Return the job system called `name`; `auto` = in a pod the system that the cluster serves, else local.
 
     Raises:
-        SpecError: It is unknown.
+        SpecError: There is no job system of this name.
     """
     if name == "auto":
         name = _fitting() if _IN_POD in os.environ else "local"
@@ -151,24 +152,24 @@ def find_system(name: str, **where: str) -> System:
 
 
 def find_finalizer(name: str) -> System:
-    """Return the job system whose jobs are cleaned up; `auto` in a pod = every one of the cluster that we may look at.
+    """Return the job system to clean up; `auto` in a pod = every system of the cluster that this pod has access to.
 
     Raises:
-        SpecError: It is unknown.
+        SpecError: There is no job system of this name.
     """
     if name != "auto" or _IN_POD not in os.environ:
         return find_system(name)
     from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415
 
-    first, *rest = registry.kinds_of(_fitting())  # the one that a launcher takes which names none
+    first, *rest = registry.kinds_of(_fitting())  # the kind that a launcher with the system `auto` creates
     system = KubernetesSystem(first, also=[*rest, *(kind for kind in registry.kinds() if kind.name != first.name)])
     system.join_pipeline(find_pipeline)
     return system
 
 
 def _fitting() -> str:
-    """Return the name of the job system that fits this pod's cluster, and print which and why."""
-    from tfsteps.kube import access, client  # noqa: PLC0415  most steps name their system
+    """Return the name of the job system that this pod's cluster serves; print the name and the reason."""
+    from tfsteps.kube import access, client  # noqa: PLC0415  most steps set the job system
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     try:
@@ -180,12 +181,12 @@ def _fitting() -> str:
 
 
 def tensorboard_url() -> str:
-    """Return the address of the TensorBoard over this job's event files; empty = there is none."""
+    """Return the address of the TensorBoard for this job's event files; empty = there is none."""
     return os.environ.get(TENSORBOARD_URL, "")
 
 
 def printer(job: TrainingJob) -> Printer:
-    """Return what prints the job's lines and states; on a cluster the task is a uuid, so it is called by its name."""
+    """Return the printer of the job's lines and states; its title is the job's name, as a cluster's task is a UUID."""
     return Printer(title=job.name)
 
 
@@ -197,10 +198,10 @@ def warn(say: Printer, warnings: Sequence[str], known: Sequence[str] = ()) -> No
 
 
 def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> StepResult:
-    """Write every output of a task whose job has ended, well or not, and then note on the job that this was done.
+    """Write every output of a task after its job has ended, then note on the job that its end was reported.
 
-    Of a job that failed, report and log are stored where the engine would not do that.
-    OSError if the disk does not take the outputs.
+    If the job failed, upload the report and the log where the engine does not.
+    OSError if the outputs cannot be written.
     """
     attempt = Attempt.of(status.identity)
     for source, name in ((attempt.log, "logs"), (attempt.report, "report")):
@@ -227,7 +228,7 @@ def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> Ste
 
 
 def _preserved(task: StepTask, status: Status) -> list[str]:
-    """Store report and log of a job that failed, and return where; of one that was stopped there may be no time to."""
+    """Upload report and log of a job that failed, and return their addresses; a stop may leave no time for uploads."""
     if status.state in (State.SUCCEEDED, State.CANCELLED):
         return []
     stored, missing = task.preserve(["report", "logs"])
@@ -246,6 +247,6 @@ def _iso(seconds: float | None) -> str:
 
 
 def _sentence(status: Status) -> str:
-    took = f" after {format_duration(status.ended - status.created)}" if status.ended else ""
-    why = status.failure.summary if status.failure else status.message
-    return f"{status.job} {status.state}{took}" + (f": {why}" if why else ".")
+    duration = f" after {format_duration(status.ended - status.created)}" if status.ended else ""
+    reason = status.failure.summary if status.failure else status.message
+    return f"{status.job} {status.state}{duration}" + (f": {reason}" if reason else ".")

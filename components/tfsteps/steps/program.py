@@ -1,4 +1,4 @@
-"""What the programs of all steps share: from a task to an exit code, and the last words."""
+"""Shared code of all step programs: runs the step, writes the termination message, and returns the exit code."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from tfsteps.text import streams
 
 _TERMINATION_LOG = pathlib.Path("/dev/termination-log")
 _MESSAGE_BYTES = 4096  # Kubernetes drops the rest of a termination message
-_PROBLEMS_BYTES = 3800  # leaves room for what stands before and after them
+_PROBLEMS_BYTES = 3800  # leaves room for the text before and after the problems
 _CUT = " ..."
 
 
@@ -27,10 +27,10 @@ class StepResult(msgspec.Struct, frozen=True):
     """How a step ended.
 
     Attributes:
-        sentence: For people.
+        sentence: One sentence for people.
         code: The exit code.
-        meaning: What the code says here; empty = `ExitCode.meaning`.
-        stored: `name: address` of what was stored of a step that failed.
+        meaning: Meaning of the code for this step; empty = `ExitCode.meaning`.
+        stored: `name: address` of each file that was uploaded for a failed step.
     """
 
     sentence: str
@@ -40,7 +40,7 @@ class StepResult(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The sentence on one line; of a step that failed, the meaning of its exit code and what was stored, too.
+        """The sentence on one line; if the step failed, also the meaning of its exit code and the uploaded files.
 
         At most 4096 bytes.
         """
@@ -50,31 +50,31 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 def run(step: Callable[[StepTask], StepResult], argv: Sequence[str] | None, *, failed: str) -> int:
-    """Do what a step does, report how it ended, to people and to Kubernetes, and return the exit code.
+    """Run a step, print its result, write it as the container's termination message, and return the exit code.
 
     Args:
-        step: Does it.
-        argv: The command line; None = the process's own.
-        failed: What did not happen when the platform refuses: `The job could not be launched`.
+        step: The step; it takes the task and returns the result.
+        argv: The command line; None = the arguments of this process.
+        failed: Start of the message if the platform refuses a request: `The job could not be launched`.
     """
     streams.ensure()
-    ending = _ending(step, sys.argv[1:] if argv is None else argv, failed)
+    result = _result(step, sys.argv[1:] if argv is None else argv, failed)
     if _TERMINATION_LOG.is_file():
         with contextlib.suppress(OSError):
-            _TERMINATION_LOG.write_text(ending.message, "utf-8")
-    Printer().say(ending.message)
-    return ending.code
+            _TERMINATION_LOG.write_text(result.message, "utf-8")
+    Printer().say(result.message)
+    return result.code
 
 
 def leave(code: int) -> NoReturn:
-    """End this process, but do not take the interpreter apart: that lasts as long as all else after a job's end."""
+    """Exit without the interpreter's shutdown, which takes as long as everything else after a job's end."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()
     os._exit(code)
 
 
-def _ending(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed: str) -> StepResult:
+def _result(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed: str) -> StepResult:
     try:
         return step(step_task(argv))
     except SpecError as error:
@@ -90,7 +90,7 @@ def _ending(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed:
 
 
 def _listed(problems: Sequence[Problem]) -> str:
-    """Return the problems on one line, as many as a message holds; the log has all of them."""
+    """Return the problems on one line, as many as fit in the message; the log has all of them."""
     numbered = [f"({i}) {problem}" if problems[1:] else str(problem) for i, problem in enumerate(problems, 1)]
     kept = len(numbered)
     while kept > 1 and len(" ".join(numbered[:kept]).encode(errors="backslashreplace")) > _PROBLEMS_BYTES:
@@ -100,7 +100,7 @@ def _listed(problems: Sequence[Problem]) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    """Return `text` as at most `size` bytes of UTF-8, cut between two characters; what UTF-8 lacks is escaped."""
+    """Return `text` as at most `size` bytes of UTF-8, cut between two characters; surrogates are escaped."""
     encoded = text.encode(errors="backslashreplace")
     if len(encoded) <= size:
         return encoded.decode()

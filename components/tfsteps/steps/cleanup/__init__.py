@@ -1,1 +1,1 @@
-"""The `cleanup` component: a finalizer, which removes what the jobs of its run left."""
+"""The `cleanup` component: a finalizer, which cleans up the jobs of its run."""

@@ -1,6 +1,6 @@
-"""The `cleanup` component's interface; its work is done by `launcher`."""
+"""The interface of the `cleanup` component; the program is `launcher`."""
 
-# kfp reads this signature: its parameters look unused, and have kfp's own types.
+# kfp reads this signature: the function does not use its parameters, and their types are kfp's.
 # ruff: noqa: ARG001, D417
 # mypy: disable-error-code="valid-type, type-arg"
 
@@ -17,19 +17,19 @@ def cleanup(
     system: str = "auto",
     run_id: str = "",
 ) -> dsl.ContainerSpec:
-    """Remove what the jobs of the run left. A finalizer: it succeeds also where nothing is left.
+    """Clean up the jobs of the run. A finalizer: it also succeeds if there is nothing to remove.
 
-    It deletes a job that has not ended, and applies the clean-up policy to one that has. Use it as the exit task of a
+    It deletes a job that has not ended, and applies the clean-up policy to a job that has. Use it as the exit task of a
     `dsl.ExitHandler`, or as `cleanup().after(step).ignore_upstream_failure()`.
 
     Args:
-        scope: siblings = the jobs of the steps that this one waited for: all within its exit handler, or those that it
-            is `after`; elsewhere the steps beside it that have ended. run = all jobs of the run.
-        on_end: What happens to jobs that have ended: keep, delete_pods or delete. Empty = each job's own policy.
-        system: The job system. auto = in a pod the one that the cluster serves, else local.
-        run_id: The run. A pipeline fills it in; empty = taken from the output path.
+        scope: siblings = the jobs of the steps that this step waited for: all steps within its exit handler, or the
+            steps named by `after`; without either, the steps beside it that have ended. run = all jobs of the run.
+        on_end: What happens to jobs that have ended: keep, delete_pods or delete. Empty = the policy of each job.
+        system: The job system. auto = in a pod the system that the cluster serves, else local.
+        run_id: The run. A pipeline sets it; empty = taken from the output path.
 
     Returns:
-        removed: Names of the jobs of which something was removed; empty = nothing was left.
+        removed: Names of the jobs from which something was removed; empty = there was nothing to remove.
     """
     return container_spec("tfsteps.steps.cleanup.launcher")

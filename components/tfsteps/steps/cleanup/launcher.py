@@ -1,4 +1,4 @@
-"""What the `cleanup` component runs: a finalizer."""
+"""The program of the `cleanup` component: a finalizer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Clean up as `argv` says and return the exit code; None = the process's own arguments."""
+    """Clean up as `argv` says and return the exit code; None = the arguments of this process."""
     return program.run(_clean_up, argv, failed="Not everything was cleaned up")
 
 

@@ -1,1 +1,1 @@
-"""The `evaluate_gate` component: compares a metric with a threshold, and so decides a branch."""
+"""The `evaluate_gate` component: compares a metric with a threshold, to decide a branch."""

@@ -1,6 +1,6 @@
-"""The `evaluate_gate` component's interface; its work is done by `launcher`."""
+"""The interface of the `evaluate_gate` component; the program is `launcher`."""
 
-# kfp reads this signature: its parameters look unused, are many, and have kfp's own types, `X | None` not among them.
+# kfp reads this signature: the function does not use its parameters, and kfp does not support `X | None`.
 # ruff: noqa: ARG001, D417, PLR0917, UP045
 # mypy: disable-error-code="valid-type, type-arg"
 
@@ -29,12 +29,12 @@ def evaluate_gate(
 
     Args:
         metric: Name of the metric.
-        threshold: What it is compared with. A value equal to it passes.
+        threshold: The limit. A value equal to it passes.
         direction: at_least = the metric must not be less than the threshold; at_most = not more.
-        required: Fail the step, with exit code 10, where the metric does not pass.
-        metrics: The metrics by name. They count before those of `artifact` and `job`.
+        required: Fail the step, with exit code 10, if the metric does not pass.
+        metrics: The metrics by name. They override those of `artifact` and `job`.
         job: The output `job` of a train or wait step, for its metrics.
-        artifact: The output `metrics` of a train or wait step. Its metrics count before those of `job`.
+        artifact: The output `metrics` of a train or wait step. Its metrics override those of `job`.
 
     Returns:
         decision: pass or fail.

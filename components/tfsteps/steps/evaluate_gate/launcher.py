@@ -1,4 +1,4 @@
-"""What the `evaluate_gate` component runs: one comparison."""
+"""The program of the `evaluate_gate` component: compares a metric with a threshold."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ _DIRECTIONS = ("at_least", "at_most")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Judge the metric that `argv` names and return the exit code; None = the process's own arguments."""
-    return program.run(_judge, argv, failed="The metric could not be judged")
+    """Compare the metric that `argv` names and return the exit code; None = the arguments of this process."""
+    return program.run(_compare, argv, failed="The metric could not be compared")
 
 
-def _judge(task: StepTask) -> StepResult:
+def _compare(task: StepTask) -> StepResult:
     inputs = task.parameters
     metric, direction = inputs.get("metric") or "", inputs.get("direction") or _DIRECTIONS[0]
     if direction not in _DIRECTIONS:
@@ -37,7 +37,7 @@ def _judge(task: StepTask) -> StepResult:
 
 
 def _metrics(task: StepTask, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return every metric that is known: of the output `job`, of the artifact, and as given, the later ones first."""
+    """Return the metrics of the inputs `job`, `artifact` and `metrics`; a later input overrides an earlier one."""
     job = inputs.get("job") or {}
     artifact = task.artifact("artifact")
     return {**(job.get("metrics") or {}), **(artifact.metadata if artifact else {}), **(inputs.get("metrics") or {})}
@@ -45,10 +45,10 @@ def _metrics(task: StepTask, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _value(metrics: Mapping[str, Any], metric: str) -> float:
     if not metric:
-        raise _wrong("metric", "", "is missing", "Name the metric to judge")
+        raise _wrong("metric", "", "is missing", "Name the metric to compare")
     if metric not in metrics:
         known = (
-            ", ".join(sorted(metrics)) or "none: connect `metrics`, `artifact` or `job` with what a train step wrote"
+            ", ".join(sorted(metrics)) or "none: connect `metrics`, `artifact` or `job` with outputs of a train step"
         )
         raise _wrong("metric", metric, "is not among the metrics", "Name one of them, or let the job write it", known)
     return _number(f"metrics.{metric}", metrics[metric])
@@ -57,7 +57,7 @@ def _value(metrics: Mapping[str, Any], metric: str) -> float:
 def _number(name: str, value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
         return float(value)
-    fix = "Give a number" if name == "threshold" else "Look at the job's log and curves for why it is none"
+    fix = "Write a number" if name == "threshold" else "Look for the cause in the job's log and curves"
     raise _wrong(name, "NaN" if value is None else value, "is not a number", fix)
 
 

@@ -1,1 +1,1 @@
-"""The `launch` component: creates one distributed TensorFlow job, or adopts it, and ends."""
+"""The `launch` component: creates one distributed TensorFlow job, or adopts it, and exits."""

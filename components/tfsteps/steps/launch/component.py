@@ -1,6 +1,6 @@
-"""The `launch` component's interface; its work is done by `launcher`."""
+"""The interface of the `launch` component; the program is `launcher`."""
 
-# kfp reads this signature: its parameters look unused, are many, and have kfp's own types, `X | None` not among them.
+# kfp reads this signature: the function does not use its parameters, and their types are kfp's.
 # ruff: noqa: ARG001
 # mypy: disable-error-code="valid-type, type-arg, untyped-decorator"
 
@@ -20,7 +20,7 @@ def launch(job: dsl.OutputPath(dict)) -> dsl.ContainerSpec:
     Inputs are those of `train`.
 
     Returns:
-        job: What a `wait` step needs: name, uid, system, namespace, run, task, attempt, created, the folders output,
-            model and logs, and spec, the whole job as JSON text.
+        job: The fields that a `wait` step needs: name, uid, system, namespace, run, task, attempt, created, the folders
+            output, model and logs, and spec, the whole job as JSON text.
     """
     return container_spec("tfsteps.steps.launch.launcher")

@@ -1,4 +1,4 @@
-"""What the `launch` component runs: creates or adopts the job, and leaves it to a `wait` step."""
+"""The program of the `launch` component: creates or adopts the job; a `wait` step follows it."""
 
 import pathlib
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tfsteps.steps.program import StepResult
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Launch the job that `argv` describes and return the exit code; None = the process's own arguments."""
+    """Launch the job that `argv` describes and return the exit code; None = the arguments of this process."""
     return program.run(_launch, argv, failed="The job could not be launched")
 
 
@@ -31,13 +31,13 @@ def _launch(task: StepTask) -> StepResult:
 
 
 def _begun(request: LaunchRequest) -> Status:
-    here = pathlib.Path.cwd()
+    base_dir = pathlib.Path.cwd()
     if request.system.outlives_launcher:
-        return begin(request.job, request.identity, request.system, base_dir=here)
-    from tfsteps.launcher import background  # noqa: PLC0415  start-up is measured, and pods have no use for it
+        return begin(request.job, request.identity, request.system, base_dir=base_dir)
+    from tfsteps.launcher import background  # noqa: PLC0415  pods start faster without it
 
     url = job_step.tensorboard_url()
-    return background.start(request.job, request.identity, request.system, base_dir=here, tensorboard_url=url)
+    return background.start(request.job, request.identity, request.system, base_dir=base_dir, tensorboard_url=url)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The `train` component's interface; its work is done by `launcher`."""
+"""The interface of the `train` component; the program is `launcher`."""
 
-# kfp reads this signature: its parameters look unused, are many, and have kfp's own types, `X | None` not among them.
+# kfp reads this signature: the function does not use its parameters, and kfp does not support `X | None`.
 # ruff: noqa: ARG001, D417, PLR0917, UP045
 # mypy: disable-error-code="valid-type, type-arg"
 
@@ -45,14 +45,14 @@ def train(
 ) -> dsl.ContainerSpec:
     """Run one distributed TensorFlow job and wait for its end. The step succeeds exactly when the job does.
 
-    Each input but the last four sets a field of the job, and overrides `spec`. One that is left out or empty changes
-    nothing.
+    Each input except the last four sets a field of the job, and overrides `spec`. An input that is left out or empty
+    changes nothing.
 
     Args:
-        spec: A whole job, with the fields of a job file. Empty = the other inputs describe it.
+        spec: A whole job, with the fields of a job file. Empty = the other inputs describe the job.
         name: Stem of the job's name: 1 to 63 lower-case letters, digits and '-'.
         image: Container image of every role; local runs do not use it.
-        command: Program and its first arguments. Empty = the image's entrypoint; local runs need one.
+        command: Program and its first arguments. Empty = the image's entrypoint; local runs require a command.
         args: Further arguments. An empty list removes those of `spec`.
         env: Environment variables, added to those of `spec`.
         chief: Number of chiefs: 0 or 1. 0 removes the chief of `spec`.
@@ -66,9 +66,9 @@ def train(
         backoff_limit: Restarts of the whole job before it counts as failed.
         deadlines: Limits of queue, pending, running, no_progress and total: seconds, or text such as 30m.
         metric_tags: Name of each metric and the tag of its scalar in the event files, such as {"loss": "train/loss"}.
-        data: Path or URI of the data, as the replicas see it. They read it from the variable TFSTEPS_DATA.
-        system: The job system. auto = in a pod the one that the cluster serves, else local.
-        run_id: Groups the jobs of a run. A pipeline fills it in; empty = taken from the output path.
+        data: Path or URI of the data, as the replicas see it. They get it in the environment variable TFSTEPS_DATA.
+        system: The job system. auto = in a pod the system that the cluster serves, else local.
+        run_id: Groups the jobs of a run. A pipeline sets it; empty = taken from the output path.
         task_config: Do not set. Kubeflow Pipelines fills it with the task's resources, node selector, tolerations,
             affinity, env and volumes, which the replicas get.
 
@@ -76,11 +76,11 @@ def train(
         job: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs, and
             the metrics.
         tensorboard_url: Address of the TensorBoard; empty = none is running.
-        failure: Why the job failed, in one sentence; empty = it did not.
+        failure: Why the job failed, in one sentence; empty = it did not fail.
         fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not
             fail.
         model: The model. metadata["path"] is its path as the replicas see it.
-        metrics: The metrics that the job names, as far as its event files have them.
+        metrics: The metrics that the job names and its event files contain.
         logs: Every line of every replica, with timestamps. metadata["path"] is the folder of the event files.
         report: The run report, a single HTML file.
     """

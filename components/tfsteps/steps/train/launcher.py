@@ -1,4 +1,4 @@
-"""What the `train` component runs: launches the job and waits for its end."""
+"""The program of the `train` component: launches the job and waits for its end."""
 
 import pathlib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tfsteps.steps.program import StepResult
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job that `argv` describes to its end and return the exit code; None = the process's own arguments."""
+    """Run the job that `argv` describes to its end and return the exit code; None = the arguments of this process."""
     return program.run(_train, argv, failed="The job could not be launched")
 
 
@@ -21,8 +21,8 @@ def _train(task: StepTask) -> StepResult:
     printer = job_step.printer(job)
     known = system.warnings(job)
     job_step.warn(printer, known)
-    here, url = pathlib.Path.cwd(), job_step.tensorboard_url()
-    status = launch(job, request.identity, system, base_dir=here, observers=[printer], tensorboard_url=url)
+    base_dir, url = pathlib.Path.cwd(), job_step.tensorboard_url()
+    status = launch(job, request.identity, system, base_dir=base_dir, observers=[printer], tensorboard_url=url)
     ignore_termination()
     job_step.warn(printer, status.warnings, known)
     return job_step.end(task, job, system, status)

@@ -1,1 +1,1 @@
-"""The pipeline `train_and_finalize`: a `train` step and the `cleanup` behind it, as one step of other pipelines."""
+"""The pipeline `train_and_finalize`: a `train` step followed by `cleanup`, as one step of other pipelines."""

@@ -1,7 +1,7 @@
-"""A `train` step that is cleaned up behind, as one component: legal in loops and conditions, its outputs usable.
+"""A `train` step followed by `cleanup`, as one component. It works in loops and conditions, and has outputs.
 
-Within a pipeline, each call makes an inner pipeline that has the given inputs and no others: the back end fails one of
-whose optional inputs any was left out.
+Within a pipeline, each call makes an inner pipeline that has exactly the inputs of the call, because the Kubeflow
+Pipelines back end fails an inner pipeline if one of its optional inputs is left out.
 """
 
 import copy
@@ -19,13 +19,13 @@ from tfsteps.steps.train.component import train
 
 
 class _InnerPipeline(BaseComponent):  # type: ignore[misc]  # kfp has no types
-    """A pipeline whose tasks have the inputs that they were given, and no others."""
+    """A pipeline that declares only the inputs of its call."""
 
     def __init__(self, pipeline: BaseComponent) -> None:
         super().__init__(pipeline.component_spec)
 
     def __call__(self, **inputs: Any) -> Any:
-        """Return the task of a pipeline with these inputs; None counts as left out."""
+        """Return the task of a pipeline with these inputs; an input that is None is left out."""
         values = {name: value for name, value in inputs.items() if value is not None}
         pruned = copy.copy(self)
         pruned.component_spec = copy.copy(self.component_spec)
@@ -43,7 +43,7 @@ class _InnerPipeline(BaseComponent):  # type: ignore[misc]  # kfp has no types
         return super(_InnerPipeline, pruned).__call__(**values)
 
     def execute(self, **_: Any) -> None:
-        """Do nothing: kfp asks this of its own components."""
+        """Do nothing; kfp requires this method."""
 
 
 def _parameters(component: LauncherComponent, names: Collection[str]) -> list[inspect.Parameter]:
@@ -82,9 +82,9 @@ def _train_and_finalize(*values: Any) -> Any:
 _train_and_finalize.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [*_parameters(train, _INPUTS), *_parameters(cleanup, ["on_end"])], return_annotation=Outputs
 )
-_train_and_finalize.__doc__ = f"""Run one distributed TensorFlow job, wait for its end, and remove what it left.
+_train_and_finalize.__doc__ = f"""Run one distributed TensorFlow job, wait for its end, and clean up after it.
 
-Inputs and outputs are those of `train`, without those that only a step has: use `spec` to place the replicas.
+Inputs and outputs are those of `train`, without `run_id` and `task_config`: use `spec` to place the replicas.
 
 Args:
 {_described(_INPUTS)}

@@ -1,6 +1,6 @@
-"""The `wait` component's interface; its work is done by `launcher`."""
+"""The interface of the `wait` component; the program is `launcher`."""
 
-# kfp reads this signature: its parameters look unused, are many, and have kfp's own types.
+# kfp reads this signature: the function does not use its parameters, and their types are kfp's.
 # ruff: noqa: ARG001
 # mypy: disable-error-code="valid-type, type-arg, untyped-decorator"
 
@@ -19,6 +19,6 @@ def wait(job: dict) -> dsl.ContainerSpec:
 
     Args:
         job: The output `job` of the launch step. The deadline `total` counts from the job's creation, the others
-            from when this step first sees it.
+            from the time when this step first sees the job.
     """
     return container_spec("tfsteps.steps.wait.launcher")

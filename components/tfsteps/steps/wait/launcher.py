@@ -1,4 +1,4 @@
-"""What the `wait` component runs: finds the job of a `launch` step again, and follows it to its end."""
+"""The program of the `wait` component: finds the job of a `launch` step, and follows it to its end."""
 
 import pathlib
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tfsteps.systems.base import LaunchError, Note, System
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Wait for the job that `argv` names and return the exit code; None = the process's own arguments."""
+    """Wait for the job that `argv` names and return the exit code; None = the arguments of this process."""
     return program.run(_wait, argv, failed="The job could not be waited for")
 
 
@@ -39,10 +39,10 @@ def _launched(task: StepTask) -> tuple[JobOutput, TrainingJob]:
     try:
         launched = msgspec.convert(task.parameters.get("job"), type=JobOutput)
         if not launched.spec:
-            raise _not_launched("is of a job that has ended: it comes from a train or wait step")
+            raise _not_launched("is the output of a train or wait step, and its job has ended")
         return launched, msgspec.json.decode(launched.spec, type=TrainingJob)
     except msgspec.DecodeError as error:  # a ValidationError is one
-        raise _not_launched(f"is not what a launch step wrote ({error})") from error
+        raise _not_launched(f"is not the output of a launch step ({error})") from error
 
 
 def _not_launched(wrong: str) -> SpecError:
@@ -52,17 +52,18 @@ def _not_launched(wrong: str) -> SpecError:
 
 def _ended(launched: JobOutput, job: TrainingJob, system: System, printer: Printer) -> Status:
     if not system.outlives_launcher:
-        from tfsteps.launcher import background  # noqa: PLC0415  start-up is measured, and pods have no use for it
+        from tfsteps.launcher import background  # noqa: PLC0415  pods start faster without it
 
         return background.follow(Attempt.of(launched.identity), [printer])
-    who, here = launched.identity, pathlib.Path.cwd()
-    first = first_status(job, who, system, system.places(job, who, here), job_step.tensorboard_url())
+    identity = launched.identity
+    paths = system.places(job, identity, pathlib.Path.cwd())
+    first = first_status(job, identity, system, paths, job_step.tensorboard_url())
     first.job, first.uid, first.namespace = launched.name, launched.uid, launched.namespace
     first.created = launched.created
     try:
         system.note(job, first.job, first.uid, Note.FOLLOWED)
     except LaunchError as error:
-        first.warnings.append(f"A finalizer behind the launch step may stop this job: {error}")
+        first.warnings.append(f"A finalizer after the launch step may stop this job: {error}")
     return resume(job, first, system, observers=[printer])
 
 
