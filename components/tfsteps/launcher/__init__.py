@@ -1,1 +1,1 @@
-"""What the process of a step does with a job: create or adopt it, follow it to its end, report it."""
+"""The launcher of a job: it creates or adopts the job, follows it to its end, and reports the result."""

@@ -158,7 +158,7 @@ def _line(stamp: str, source: str, text: bytes) -> LogLines:
 
 
 def _pass_on(attempt: Attempt) -> None:
-    """Signal the launcher. Its process id holds as long as it holds the attempt."""
+    """Signal the launcher. Its process id is valid as long as it holds the lock of the attempt."""
     status = attempt.status()
     if attempt.alive() and not status.state.terminal:
         with contextlib.suppress(ProcessLookupError):

@@ -117,7 +117,7 @@ class Clock:
         )
 
     def _follow_phase(self) -> None:
-        """Begin the deadline of the phase that the job has come to, and end those of phases that are over."""
+        """Start the deadline of the job's current phase, and end the deadlines of earlier phases."""
         if self._phase and self._phase not in self._since:
             if self._phase != "queue":
                 self._since.pop("queue", None)

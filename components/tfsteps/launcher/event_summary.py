@@ -51,7 +51,7 @@ class EventSummary(msgspec.Struct, kw_only=True):
 def set_metrics(status: Status, job: TrainingJob, handle: Handle) -> None:
     """Set the metrics of an ended job, and store the curves that this launcher cannot read for its report.
 
-    What has no value, and why, goes to the warnings.
+    A warning is added for each metric without a value.
     """
     tags, logs = job.outputs.metrics, status.logs
     try:

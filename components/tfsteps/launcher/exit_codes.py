@@ -36,7 +36,7 @@ _MEANINGS = {
 def exit_code(status: Status) -> ExitCode:
     """Return the exit code for a job that has ended.
 
-    The platform's fault is one that has not, and one that failed because a replica was evicted, pre-empted or lost.
+    PLATFORM: the job is lost or has not ended, or it failed because a replica was evicted, pre-empted or lost.
     """
     match status.state:
         case State.SUCCEEDED:

@@ -115,7 +115,7 @@ def _fault(status: Status, incarnation: Incarnation | None) -> Literal["user", "
 
 
 def taken_away(status: Status) -> bool:
-    """Tell whether the platform removed the replica that the failure summary blames, for example by eviction."""
+    """Return whether the platform removed the replica that the failure summary names, for example by eviction."""
     replica = next((r for r in status.replicas if status.failure and r.name == status.failure.replica), None)
     incarnation = _failed_incarnation(replica) if replica else None
     return incarnation is not None and incarnation.reason in _TAKEN

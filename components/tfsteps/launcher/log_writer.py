@@ -1,4 +1,4 @@
-"""The log of one attempt: every line saved in order, and the last ones of each replica at hand."""
+"""Writes the log of one attempt, and keeps the last lines of each replica in memory."""
 
 import contextlib
 import pathlib
@@ -11,15 +11,15 @@ from tfsteps.runs.store import open_private
 
 
 class LogWriter:
-    """Saves log lines; a disk that is full costs lines, never the job.
+    """Saves log lines. On a full disk lines are lost, and the job continues.
 
     Attributes:
-        lost: Lines that could not be saved.
-        error: Why, the first time; empty = nothing was lost.
+        lost: Number of lines that could not be saved.
+        error: The first error; empty = no line was lost.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        """Begin the file at `path`; one that is there is kept beside it, as `log.1`: all of it comes again."""
+        """Create the file at `path`. An existing file is renamed to `log.1`, because all lines are read again."""
         self.lost = 0
         self.error = ""
         with contextlib.suppress(FileNotFoundError):
@@ -37,8 +37,8 @@ class LogWriter:
         self.lost += len(lines.texts) - data[: self._save(data)].count(b"\n")
 
     def _save(self, data: bytes) -> int:
-        """Write as much as the disk takes, and return how much that was."""
-        if self._broken:  # the disk took a part of the line before: end that line first
+        """Write as many bytes as the disk has space for, and return their number."""
+        if self._broken:  # only a part of the previous line was written: end that line first
             data = b"\n" + data
         done = 0
         try:

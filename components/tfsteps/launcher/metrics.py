@@ -1,4 +1,4 @@
-"""The metrics of a job: the last value of each wanted curve in its event files."""
+"""The metrics of a job: the last value of each requested curve in its event files."""
 
 import difflib
 import math
@@ -17,8 +17,8 @@ def collect(logdir: str | os.PathLike[str], tags: Mapping[str, str]) -> tuple[di
     The last value is that of the highest step, and among equal steps the one written last.
 
     Args:
-        logdir: Folder of the event files; of a URI none is read. Empty = they are lost with the replicas.
-        tags: Tag by name of the metric: `<run>/<tag>`, or the tag alone where one run only has it.
+        logdir: Folder of the event files; a URI is not read. Empty = the files are lost with the replicas.
+        tags: Tag by name of the metric: `<run>/<tag>`, or the tag alone if only one run has it.
     """
     if not tags:
         return {}, []
@@ -54,28 +54,28 @@ def _last_values(logdir: str | os.PathLike[str]) -> tuple[list[Scalar], str]:
     if not last and reader.denied:
         return [], f"this user may not read {reader.denied}"
     if not last and not os.path.isdir(logdir):  # noqa: PTH112
-        return [], f"the folder of the event files, {os.fspath(logdir)}, is not there"
+        return [], f"the folder of the event files, {os.fspath(logdir)}, does not exist"
     return list(last.values()), ""
 
 
 def _matches(tag: str, scalars: Iterable[Scalar]) -> list[Scalar]:
-    """Return those named exactly `tag`, else those of every run whose tag it is."""
+    """Return the scalars named exactly `tag`, else the scalars with this tag in any run."""
     scalars = list(scalars)
     return [s for s in scalars if s.name == tag] or [s for s in scalars if s.tag == tag]
 
 
-def _why(tag: str, matches: list[Scalar], there: list[Scalar]) -> str:
+def _why(tag: str, matches: list[Scalar], scalars: list[Scalar]) -> str:
     if len(matches) == 1:
         return f"the last value of `{tag}` is {matches[0].value}, at step {matches[0].step}."
     if len({match.name for match in matches}) < len(matches):
         runs = _listed(f"`{match.run}`" for match in sorted(matches))
-        return f"`{tag}` means a curve in each of the runs {runs}; give one of them another tag."
+        return f"`{tag}` is a curve in each of the runs {runs}; give one of them another tag."
     if matches:
         runs = _listed(f"`{name}`" for name in sorted({match.name for match in matches}))
         return f"`{tag}` is in {len(matches)} runs; write one of {runs}."
-    if not there:
+    if not scalars:
         return f"no scalar was found in the event files for `{tag}`."
-    nearest = sorted({scalar.name for scalar in there}, key=lambda name: (-_likeness(tag, name), name))
+    nearest = sorted({scalar.name for scalar in scalars}, key=lambda name: (-_likeness(tag, name), name))
     return f"there is no `{tag}`, but {_listed(f'`{name}`' for name in nearest)}."
 
 

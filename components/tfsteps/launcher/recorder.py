@@ -12,7 +12,7 @@ from tfsteps.runs.store import Attempt
 from tfsteps.systems.base import LaunchError
 
 _SAVE_SECONDS = 0.2  # between two saved statuses, unless the job's state changes
-_TRANSITIONS = 100  # so many of the first are kept, and as many of the last
+_TRANSITIONS = 100  # this many of the first and of the last are kept
 
 
 class Observer(Protocol):

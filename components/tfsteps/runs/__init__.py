@@ -1,1 +1,1 @@
-"""What a run leaves, and how it is found: identity, events, status, the run folder and the log file."""
+"""The records of a run: identity, events, status, the run folder and the log file."""

@@ -1,4 +1,4 @@
-"""The states of a job and of its replicas, and the events that every job system tells them by."""
+"""The states of a job and of its replicas, and the events by which every job system reports them."""
 
 import enum
 from collections.abc import Iterable
@@ -9,18 +9,16 @@ import msgspec
 from tfsteps.spec import RoleName
 
 TICK_SECONDS = 0.5
-"""`events()` yields a Tick this often, so that deadlines are judged and stop requests are seen."""
-
+"""`events()` yields a Tick this often, so that deadlines and stop requests are checked."""
 
 PARTIAL_SECONDS = 1.0
-"""`events()` yields no more than one PartialLine in this time for each replica."""
-
+"""`events()` yields at most one PartialLine in this time for each replica."""
 
 _SHOWN_BYTES = 1024
 
 
 class State(enum.StrEnum):
-    """The closed set of states of a job. Every job system maps its own words to these."""
+    """The closed set of states of a job. Every job system maps its own states to these."""
 
     QUEUED = "queued"
     PENDING = "pending"
@@ -50,19 +48,19 @@ class ReplicaState(enum.StrEnum):
     RESTARTING = "restarting"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    STOPPED = "stopped"  # ended by the system because it was no longer needed, or by a stop: never a failure
-    UNKNOWN = "unknown"  # its launcher was killed: it may go on
+    STOPPED = "stopped"  # the system ended it because it was no longer needed or the job was stopped: not a failure
+    UNKNOWN = "unknown"  # the launcher was killed; the replica may still run
 
 
 class Replica(msgspec.Struct, frozen=True, order=True):
-    """Names one replica. `str()` gives `worker-1`, the prefix of its log lines."""
+    """The name of one replica. `str()` returns `worker-1`, the prefix of its log lines."""
 
     role: RoleName
     index: int
 
     @property
     def member(self) -> tuple[RoleName, int]:
-        """Its role and its index."""
+        """The role and the index."""
         return self.role, self.index
 
     def __str__(self) -> str:
@@ -76,19 +74,19 @@ class _Counted(Protocol):
 
 
 def replicas_of(roles: Iterable[tuple[RoleName, _Counted]]) -> list[Replica]:
-    """Return all replicas of some roles, by name and role, in their order."""
+    """Return the replicas of all roles; `roles` are pairs of role name and role, and their order is kept."""
     return [Replica(name, index) for name, role in roles for index in range(role.replicas)]
 
 
 class JobChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """The job is in `state` now.
+    """The job changed to `state`.
 
     Attributes:
         at: Seconds since the epoch.
         state: The new state.
         reason: One CamelCase word for programs, as in Kubernetes conditions; empty = none.
         message: One sentence for people; empty = none.
-        replica: Whose end is the cause; None = nobody's in particular.
+        replica: The replica that ended and so caused the change; None = no single replica.
     """
 
     at: float
@@ -99,21 +97,21 @@ class JobChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica is in `state` now.
+    """A replica changed to `state`.
 
     Attributes:
-        at: Seconds since the epoch: when it was seen, or, where nobody looked then, when the job system says it was.
-        replica: Which.
+        at: Seconds since the epoch: when the change was seen, or, if it happened earlier, the job system's time.
+        replica: The replica.
         state: The new state.
-        restarts: How often it was started again so far.
-        exit_code: As a shell counts: 128 + n for signal n; None while it runs, or not known.
+        restarts: Restarts of the replica so far.
+        exit_code: As in a shell: 128 + n for signal n; None while it runs, or not known.
         reason: OOMKilled, PortTaken, PeerLost, ...; empty = none.
-        container: Name of the container whose end this is, where it is not the program's.
+        container: Name of the container that ended; empty = the program's container.
         place: Where it runs: `pid 4711 port 40123`, or a pod's name; empty = not known.
-        cpu_seconds: CPU used by the incarnation that just ended; None = not known.
-        memory_bytes: Its peak memory; None = not known.
-        started: When the incarnation's program started, as the job system says; None = it does not.
-        incarnation: Which of the replica's incarnations it is, from 0, as LogLines names it; None = `restarts` tells.
+        cpu_seconds: CPU time of the incarnation that just ended; None = not known.
+        memory_bytes: Peak memory of that incarnation; None = not known.
+        started: When the incarnation's program started, from the job system; None = the system does not report it.
+        incarnation: Number of the incarnation within the replica, from 0, as in LogLines; None = equal to `restarts`.
     """
 
     at: float
@@ -131,17 +129,17 @@ class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogLines(msgspec.Struct, frozen=True):
-    """Consecutive lines of one replica: one event a block, for one a line would cost more than all else.
+    """Consecutive lines of one replica, as one event, because one event for each line would be too slow.
 
     Attributes:
-        at: Seconds since the epoch when they were read, or the last of them was printed.
-        replica: Who printed them.
-        texts: The bytes of each line as printed, without its end; any bytes at all. Empty = bytes of a line that has
-            not ended yet have come: the replica makes progress, and there is nothing to show.
-        stamps: When each was printed, as `log_file.stamp` writes times; empty = all of them `at`.
-        incarnation: Which of the replica's incarnations printed them, from 0; None = not known.
-        container: Name of the container that printed them, an init container or a sidecar; empty = the program's.
-        sidecar: Whether that runs beside the program: what it prints says nothing of the training.
+        at: Seconds since the epoch when the lines were read, or when the last one was printed.
+        replica: The replica that printed the lines.
+        texts: The bytes of each line as printed, without its newline; they need not be valid UTF-8. Empty = bytes of an
+            unfinished line were read: the replica makes progress, but there is no line to show.
+        stamps: When each line was printed, in the format of `log_file.stamp`; empty = `at` for all lines.
+        incarnation: Number of the incarnation that printed the lines, from 0; None = not known.
+        container: Name of the init container or sidecar that printed the lines; empty = the program's container.
+        sidecar: Whether that container is a sidecar; its output is no sign of training progress.
     """
 
     at: float
@@ -154,7 +152,7 @@ class LogLines(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """`worker-1`, or `worker-1/init-data` for another container than the program's: the prefix of the lines."""
+        """The prefix of the lines: `worker-1`, or `worker-1/init-data` for an init container or a sidecar."""
         return f"{self.replica}/{self.container}" if self.container else str(self.replica)
 
 
@@ -168,8 +166,8 @@ class PartialLine(msgspec.Struct, frozen=True):
 
     Attributes:
         at: Seconds since the epoch when it was read.
-        replica: Who prints it.
-        text: What a terminal would show of it: what follows the last carriage return, at most 1 KiB of it.
+        replica: The replica that prints the line.
+        text: The text that a terminal would show: at most 1 KiB after the last carriage return.
     """
 
     at: float
@@ -178,17 +176,17 @@ class PartialLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, at: float, replica: Replica, printed: bytes) -> "PartialLine":
-        """Return it for all that was `printed` since the last line end."""
+        """Return the event for the bytes `printed` since the last newline."""
         return cls(at, replica, printed.rstrip(b"\r").rpartition(b"\r")[2][:_SHOWN_BYTES])
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time goes on: every TICK_SECONDS, however much happens in between.
+    """Comes every TICK_SECONDS, however many other events there are.
 
     Attributes:
         at: Seconds since the epoch.
-        visible: Whether we would be told of a change of the job now: the job system answers.
-        readable: Whether we would be told of output now: nobody refuses us the log of a replica that runs.
+        visible: Whether changes of the job can be seen now: the job system answers requests.
+        readable: Whether output can be read now: the logs of running replicas are not refused.
     """
 
     at: float

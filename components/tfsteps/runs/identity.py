@@ -1,6 +1,6 @@
-"""Who a job belongs to: run, task and attempt, and the names and labels made of them.
+"""The identity of a job: run, task and attempt, and the names and labels derived from them.
 
-The same three values always give the same name, so a launcher that is run again meets its own job.
+The same three values always give the same name, so a restarted launcher finds and adopts its job.
 """
 
 import base64
@@ -13,7 +13,7 @@ import msgspec
 PREFIX = "tfsteps.dev/"
 RUN_ID, TASK, ATTEMPT = f"{PREFIX}run-id", f"{PREFIX}task", f"{PREFIX}attempt"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "tfsteps"}
-_HASH_LENGTH = 10  # base-32 characters: 50 bits, no collision among any number of jobs that one namespace can hold
+_HASH_LENGTH = 10  # base-32 characters: 50 bits, enough to avoid collisions within a namespace
 _LABEL_LENGTH = 63
 
 
@@ -21,9 +21,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt at one task of one run.
 
     Attributes:
-        run: The run: the pipeline run's id, the Workflow's uid, or what `--run-id` says. Not empty.
-        task: The task within the run, the same over retries. Not empty.
-        attempt: From 0; a retry after the job itself failed is a new one.
+        run: The run: the pipeline run's id, the Workflow's uid, or the value of `--run-id`. Not empty.
+        task: The task within the run, the same for all retries. Not empty.
+        attempt: Number of the attempt, from 0; a retry after the job itself failed is a new attempt.
         pipeline: The pipeline's name; empty outside of pipelines.
     """
 
@@ -34,46 +34,46 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def checked(cls, *, run: str, task: str, pipeline: str = "") -> "Identity":
-        """Return an identity made of names from outside. ValueError for one that cannot be a part of a path."""
+        """Return an identity made of untrusted names. ValueError if a name cannot be a part of a path."""
         for what, name in (("run id", run), ("task", task)):
             if problem := name_problem(name):
                 raise ValueError(f"{what} {name!r} {problem}")
         return cls(run=run, task=task, pipeline=pipeline)
 
     def job_name(self, stem: str, limit: int) -> str:
-        """Return the job object's name: `stem`, cut, and a hash of run, task and attempt, up to `limit` characters."""
+        """Return the job object's name: `stem` and a hash of run, task and attempt; `stem` is cut to fit `limit`."""
         room = limit - _HASH_LENGTH - 1
         return f"{stem[:room].rstrip('-')}-{short_hash(self.run, self.task, str(self.attempt))}"
 
     def selector(self) -> dict[str, str]:
-        """Return the labels that all attempts of the task have in common, and nothing else has."""
+        """Return the labels that select all attempts of the task, and nothing else."""
         return {**MANAGED_BY, RUN_ID: label_value(self.run), TASK: label_value(self.task)}
 
     def labels(self) -> dict[str, str]:
-        """Return the labels that everything made for this attempt carries."""
+        """Return the labels of every object that belongs to this attempt."""
         labels = {**self.selector(), ATTEMPT: str(self.attempt)}
         return labels | ({f"{PREFIX}pipeline": label_value(self.pipeline)} if self.pipeline else {})
 
 
 def name_problem(name: str) -> str:
-    """Return why `name` cannot be a run's id or a task's name, and what can; empty = it can.
+    """Return why `name` cannot be a run's id or a task's name, and how to correct it; empty = it can be used.
 
-    Both are parts of the output folder's path where `output_dir` has them.
+    Both names are parts of the output folder's path if `output_dir` contains them.
     """
     if not name.strip() or not name.isprintable():
-        return "cannot be used: give some printable text"
+        return "cannot be used: write printable text"
     if any(part in ("", ".", "..") for part in name.split("/")):
-        return "leads to another folder: give a name without `.`, `..` or nothing between its slashes"
+        return "leads to another folder: write a name without `.`, `..` or empty parts between its slashes"
     return ""
 
 
 def new_run_id() -> str:
-    """Return an id for a run that has none: ten base-32 characters, a letter first."""
+    """Return a random id for a run: ten base-32 characters, a letter first."""
     return secrets.choice("abcdefghijklmnop") + base64.b32encode(secrets.token_bytes(6)).decode().lower()[:9]
 
 
 def label_value(text: str) -> str:
-    """Return `text` as a label value: itself where Kubernetes allows it, else cleaned, cut, and a hash of the whole."""
+    """Return `text` as a label value: unchanged if Kubernetes allows it, else cleaned, cut, and with a hash of it."""
     if len(text) <= _LABEL_LENGTH and re.fullmatch(r"[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?", text, re.ASCII):
         return text
     clean = re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[: _LABEL_LENGTH - _HASH_LENGTH - 1].strip("-_.")
@@ -81,11 +81,11 @@ def label_value(text: str) -> str:
 
 
 def spec_hash(rendered: bytes) -> str:
-    """Return a short hash of a rendered job, by which a launcher tells its own object from another one of that name."""
+    """Return a short hash of a rendered job; it tells a launcher whether an object of the same name is its own."""
     return hashlib.sha256(rendered).hexdigest()[:16]
 
 
 def short_hash(*parts: str) -> str:
-    """Return ten base-32 characters that stand for `parts`."""
+    """Return a hash of `parts`: ten base-32 characters."""
     raw = hashlib.sha256("\0".join(parts).encode()).digest()
     return base64.b32encode(raw).decode().lower()[:_HASH_LENGTH]

@@ -1,4 +1,4 @@
-"""From the changes of replicas to their incarnations, for launchers and for commands that look at a job once. Pure."""
+"""Derives incarnations from the changes of replicas, for launchers and for commands that read a job once. Pure."""
 
 from collections.abc import Sequence
 
@@ -9,27 +9,27 @@ _UP = (ReplicaState.PENDING, ReplicaState.RUNNING)
 
 
 class Incarnations:
-    """Keeps the replicas of one job up to date."""
+    """Updates the replicas of one job from events."""
 
     def __init__(self, replicas: Sequence[ReplicaStatus]) -> None:
-        """Change `replicas` in place from now on."""
+        """Store `replicas`; `see` changes them in place."""
         self._replicas = {(replica.role, replica.index): replica for replica in replicas}
         self._starts: dict[tuple[str, int], float] = {}
 
     @property
     def started(self) -> float | None:
-        """When the last replica started for the first time, as the job system says; None = not all have, or unknown."""
+        """Latest first start of a replica, in seconds since the epoch, from the job system; None if any is missing."""
         return max(self._starts.values(), default=None) if len(self._starts) == len(self._replicas) else None
 
     def see(self, event: ReplicaChanged) -> None:
-        """Take in the change of a replica. KeyError if the job has no such replica."""
+        """Apply the change of a replica. KeyError if the job has no such replica."""
         name = event.replica.role, event.replica.index
         if event.started is not None:
             self._starts.setdefault(name, event.started)
-        _take(self._replicas[name], event)
+        _apply(self._replicas[name], event)
 
 
-def _take(replica: ReplicaStatus, event: ReplicaChanged) -> None:
+def _apply(replica: ReplicaStatus, event: ReplicaChanged) -> None:
     replica.state, replica.restarts = event.state, event.restarts
     if event.state is ReplicaState.RESTARTING:
         return

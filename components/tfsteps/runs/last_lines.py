@@ -1,4 +1,4 @@
-"""The last lines that a replica printed, back to its last traceback: enough to say why it ended, in bounded memory."""
+"""Keeps the last lines of each replica, back to its last traceback, in bounded memory, to explain why it ended."""
 
 import collections
 from collections.abc import Sequence
@@ -8,43 +8,43 @@ from tfsteps.text.tracebacks import HEADER, is_chained
 
 _RECENT = 40
 _WIDTH = 1000  # bytes of a line
-_MOST_LINES = 400  # since the traceback; a program that printed more after it went on, and ended for another reason
+_MOST_LINES = 400  # from the traceback on; a program that prints more survived that exception
 _MOST_BYTES = 64 << 10
 _MARK = HEADER.encode()
-_KEPT = 2  # incarnations whose last lines are at hand
+_KEPT = 2  # incarnations of a replica
 
 
 class Tail:
     """Keeps the last lines of one incarnation of a replica."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without lines."""
         self._recent: collections.deque[bytes] = collections.deque(maxlen=_RECENT)
         self._traceback: list[bytes] = []
-        self._room = 0  # bytes that `_traceback` may still take; 0 = there is none
+        self._room = 0  # free bytes of `_traceback`; 0 = no traceback is kept
         self._before = b""  # the last line that was not empty
 
     def add(self, texts: Sequence[bytes]) -> None:
-        """Take lines that were printed after those before."""
-        done = 0
+        """Add the next lines, in the order in which they were printed."""
+        start = 0
         if _MARK in b"\n".join(texts):
             for place in [n for n, text in enumerate(texts) if text.rstrip().endswith(_MARK)]:
-                self._go_on(texts[done:place])
+                self._append(texts[start:place])
                 if not (self._traceback and is_chained(self._before.decode(errors="replace"))):
                     self._traceback, self._room = [], _MOST_BYTES
-                done = place
-        self._go_on(texts[done:])
+                start = place
+        self._append(texts[start:])
 
     def lines(self) -> list[str]:
-        """Return the last lines, from the last traceback on if one is near enough to the end."""
-        kept = self._traceback if len(self._traceback) > len(self._recent) else self._recent
-        return [text.decode(errors="replace") for text in kept]
+        """Return the last lines, from the last traceback on if at most 400 lines and 64 KiB follow its header."""
+        lines = self._traceback if len(self._traceback) > len(self._recent) else self._recent
+        return [text.decode(errors="replace") for text in lines]
 
-    def _go_on(self, texts: Sequence[bytes]) -> None:
+    def _append(self, texts: Sequence[bytes]) -> None:
         if self._room:
-            some = list(map(_cut, texts[: _MOST_LINES + 1]))
-            self._traceback += some
-            self._room -= sum(map(len, some))
+            lines = list(map(_cut, texts[: _MOST_LINES + 1]))
+            self._traceback += lines
+            self._room -= sum(map(len, lines))
             if self._room <= 0 or len(self._traceback) > _MOST_LINES:
                 self._traceback, self._room = [], 0
         last = list(map(_cut, texts[-_RECENT:]))
@@ -53,14 +53,14 @@ class Tail:
 
 
 class Tails:
-    """Keeps the last lines of the last two incarnations of each replica, and of its other containers."""
+    """Keeps the last lines of the last two incarnations of each replica, and of its init containers and sidecars."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without lines."""
         self._tails: dict[str, dict[int, Tail]] = {}  # by source and incarnation
 
     def add(self, lines: LogLines) -> None:
-        """Take lines; those that name no incarnation are the newest one's."""
+        """Add lines; lines without an incarnation belong to the newest one."""
         tails = self._tails.setdefault(lines.source, {})
         newest = max(tails, default=0)
         number = newest if lines.incarnation is None else lines.incarnation
@@ -69,18 +69,18 @@ class Tails:
             del tails[min(tails)]
 
     def last_lines(self, source: str, incarnation: int) -> list[str]:
-        """Return the last lines of one incarnation, from 0, of `worker-1` or of its container `worker-1/init-data`.
+        """Return the last lines of an incarnation, counted from 0, of `worker-1` or its container `worker-1/init-data`.
 
-        Of a container beside the program, those up to that incarnation. Empty for one that printed nothing, or too
-        long ago.
+        For an init container or a sidecar, return the lines of its newest incarnation up to that one. Empty if the
+        incarnation printed nothing, or is not one of the last two.
         """
         tails = self._tails.get(source, {})
-        if "/" in source:  # an init container or a sidecar, which runs on while the program is started again
+        if "/" in source:  # an init container or a sidecar, which continues when the program restarts
             incarnation = max((number for number in tails if number <= incarnation), default=0)
         tail = tails.get(incarnation)
         return tail.lines() if tail else []
 
 
 def _cut(text: bytes) -> bytes:
-    """Return a line's beginning, but of one that a progress bar left before a traceback its end."""
+    """Return the start of a line, or only the traceback header if a long line, such as a progress bar, ends with it."""
     return _MARK if len(text) > _WIDTH and text.rstrip().endswith(_MARK) else text[:_WIDTH]

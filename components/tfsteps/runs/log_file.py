@@ -1,4 +1,4 @@
-"""The lines of a log file: `<UTC time> <replica>[/<container>] <line>`, written in blocks and read one by one."""
+"""Writes log files in blocks and reads them line by line: `<UTC time> <replica>[/<container>] <line>`."""
 
 import contextlib
 import datetime as dt
@@ -12,7 +12,7 @@ _LOG_LINE = re.compile(rb"((?:19|20)\d\d-[\d-]{5}T[\d:.]{15}Z) ([a-z]+-\d{1,9}(?
 
 
 def log_block(lines: LogLines) -> bytes:
-    """Return lines as the log file has them, the end of the last one included."""
+    """Return the lines in the format of the log file; each ends with a newline."""
     head = b" %b " % lines.source.encode()
     if lines.stamps:
         return b"".join([b"%b%b%b\n" % (at, head, text) for at, text in zip(lines.stamps, lines.texts, strict=True)])
@@ -21,7 +21,7 @@ def log_block(lines: LogLines) -> bytes:
 
 
 def stamp(at: float) -> bytes:
-    """Return a time, in seconds since the epoch, as the log file has it: `2026-11-21T08:00:01.500000Z`."""
+    """Return a time, in seconds since the epoch, in the format of the log file: `2026-11-21T08:00:01.500000Z`."""
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()
 
 
@@ -35,10 +35,10 @@ def times(lines: LogLines) -> Iterator[tuple[float, bytes]]:
 
 
 def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
-    """Yield (time stamp, source, text) of each whole line of a log file; a line still being written waits.
+    """Yield (time stamp, source, text) of each whole line of a log file.
 
-    The source is `worker-1`, or `worker-1/init-data` for another container than the program's. What a full disk or a
-    crash left of a line is passed over.
+    The source is `worker-1`, or `worker-1/init-data` for an init container or a sidecar. An unfinished last line stays
+    unread, and the next call can read it. A line that a full disk or a crash has damaged is skipped.
     """
     while True:
         at = lines.tell()
@@ -47,6 +47,6 @@ def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
             lines.seek(at)
             return
         match = _LOG_LINE.fullmatch(line)
-        with contextlib.suppress(ValueError):  # the 31st of February
+        with contextlib.suppress(ValueError):  # such as February 31
             if match and dt.datetime.fromisoformat(when := match[1].decode()):
                 yield when, match[2].decode(), match[3]

@@ -1,4 +1,4 @@
-"""Where a job's outputs go. Pure."""
+"""The output folders of a job. Pure."""
 
 import pathlib
 from typing import Self
@@ -9,7 +9,7 @@ from tfsteps.spec import TrainingJob, is_uri
 
 
 def join(folder: str, below: str = "") -> str:
-    """Return the folder `below` a path or URI, without trailing slashes; both slashes of a scheme stay."""
+    """Return the folder `below` a path or URI, without trailing slashes; the `://` of a URI is kept."""
     relative = pathlib.PurePosixPath(below)
     if not is_uri(folder):
         return str(folder / relative)
@@ -21,11 +21,11 @@ class OutputPaths(msgspec.Struct, frozen=True, kw_only=True):
     """The folders of one attempt, as the replicas see them: paths, or URIs such as `gs://bucket/folder`.
 
     Attributes:
-        output: Shared by all replicas and all attempts of the task.
-        model: Where the model goes.
-        logs: Where the event files go.
-        base_dir: Folder of the job file; programs start there locally.
-        kept: Whether what is written there outlives the replicas; False = it is lost with each replica's pod.
+        output: The output folder, shared by all replicas and all attempts of the task.
+        model: The folder of the model.
+        logs: The folder of the event files.
+        base_dir: The folder of the job file; programs of local jobs start there.
+        kept: Whether the files outlive the replicas; False = the files of a replica are lost with its pod.
     """
 
     output: str
@@ -36,7 +36,7 @@ class OutputPaths(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def below(cls, output: str, job: TrainingJob, base_dir: pathlib.Path, *, kept: bool = True) -> Self:
-        """Return the folders of a job whose output goes to the path or URI `output`."""
+        """Return the folders of a job below its output folder, the path or URI `output`."""
         model, logs = join(output, job.outputs.model), join(output, job.outputs.logs)
         return cls(output=join(output), model=model, logs=logs, base_dir=base_dir, kept=kept)
 
@@ -47,7 +47,7 @@ class OutputPaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unread_metrics(job: TrainingJob) -> list[str]:
-    """Return a warning for a job whose metrics cannot be read, because its event files are not on a file system."""
+    """Return a warning if the metrics of a job cannot be read because its event files are not on a file system."""
     if not (job.outputs.metrics and is_uri(job.output_dir or "")):
         return []
     scheme = str(job.output_dir).partition("://")[0]

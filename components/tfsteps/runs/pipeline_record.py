@@ -1,4 +1,4 @@
-"""How a pipeline ended that ran on this machine, for `tfsteps show`."""
+"""The record of a local pipeline run, for `tfsteps show`."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from tfsteps.runs.store import make_private, open_private, run_folder
 
 
 class PipelineRecord(msgspec.Struct, kw_only=True):
-    """How a pipeline ended that ran on this machine, kept beside its jobs, of which there may be none.
+    """How a pipeline that ran on this machine ended. It is stored in the run folder, even if the run has no jobs.
 
     Attributes:
         run: Id of the run.
-        pipeline: Its name.
+        pipeline: Name of the pipeline.
         state: succeeded, failed or cancelled.
-        message: Why it failed; empty = it did not.
-        created: When it was begun, in seconds since the epoch.
-        ended: When it had ended.
+        message: Why it failed; empty = it did not fail.
+        created: When it started, in seconds since the epoch.
+        ended: When it ended, in seconds since the epoch.
     """
 
     run: str
@@ -26,7 +26,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     ended: float
 
     def write(self) -> None:
-        """Write it. OSError if the disk does not take it."""
+        """Write the record to the run folder. OSError if that fails."""
         folder = run_folder(self.run)
         make_private(folder)
         with open_private(folder / "pipeline.json", "wb") as file:
@@ -34,7 +34,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
 
     @classmethod
     def read(cls, run: str) -> "PipelineRecord | None":
-        """Return that of a run; None if there is none that can be read."""
+        """Return the record of a run; None if it is missing or cannot be read."""
         try:
             return msgspec.json.decode((run_folder(run) / "pipeline.json").read_bytes(), type=cls)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The status of an attempt: what `status.json` holds, and what the outputs of a step are made of."""
+"""The status of an attempt: the content of `status.json`, and the source of a step's outputs."""
 
 from typing import Annotated, Literal
 
@@ -8,10 +8,8 @@ from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.spec import RoleName
 
-# Limits that a garbled file breaks and nothing else does: a process id of -1 would be every process.
+# Only a damaged file exceeds these limits. A process id of -1 would mean every process.
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 60)]
-
-
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 
 
@@ -20,15 +18,15 @@ class Incarnation(msgspec.Struct, kw_only=True):
 
     Attributes:
         started: Seconds since the epoch.
-        ended: None while it runs.
+        ended: Seconds since the epoch; None while it runs.
         state: running, succeeded, failed or stopped.
         exit_code: 128 + n for signal n; None while it runs, or not known.
         reason: OOMKilled, PeerLost, ...; empty = none.
-        container: Name of the container that ended it, where it is not the program's.
+        container: Name of the container that ended it; empty = the program's container.
         place: `pid 4711 port 40123`, or a pod's name.
-        cpu_seconds: None = not known.
-        memory_bytes: Peak; None = not known.
-        number: Which of the replica's incarnations it is, from 0: log lines are kept by that number.
+        cpu_seconds: CPU time; None = not known.
+        memory_bytes: Peak memory; None = not known.
+        number: Number of the incarnation within the replica, from 0; log lines are kept by this number.
     """
 
     started: float
@@ -68,15 +66,15 @@ class Transition(msgspec.Struct, kw_only=True):
 
 
 class FailureSummary(msgspec.Struct, kw_only=True):
-    """Why a job failed, for people in a hurry.
+    """Why a job failed, in short.
 
     Attributes:
         summary: One sentence.
-        replica: Who failed first, `worker-1`; empty = nobody in particular.
-        exit_code: Its exit code; None = not known.
-        meaning: What that code means.
-        exception: The last line of its traceback; empty = none seen.
-        frame: The last frame of its traceback, `train.py:41 in step`; empty = none seen.
+        replica: Name of the replica that failed first, `worker-1`; empty = no single replica.
+        exit_code: Exit code of that replica; None = not known.
+        meaning: Meaning of that exit code.
+        exception: Last line of its traceback; empty = none found.
+        frame: Last frame of its traceback, `train.py:41 in step`; empty = none found.
         tail: Its last lines, at most 20.
         fault: platform = the same job may succeed next time; user = something must be changed first.
     """
@@ -97,26 +95,26 @@ class Status(msgspec.Struct, kw_only=True):
     Attributes:
         identity: Run, task, attempt, pipeline.
         job: The job object's name in its system.
-        uid: Its uid there.
-        namespace: Its namespace; empty where there are none.
+        uid: The job object's uid in its system.
+        namespace: The job's namespace; empty if the system has no namespaces.
         system: The job system's name.
-        deciding: Name of the replica whose end is the job's.
-        state: Where it stands.
-        reason: Of that state.
-        message: Of that state.
-        created: When the launcher started it.
-        started: When all replicas had started.
-        ended: When it had ended.
+        decisive_replica: Name of the replica that decides how the job ends.
+        state: State of the job.
+        reason: Reason of that state, one CamelCase word; empty = none.
+        message: Message about that state, one sentence; empty = none.
+        created: When the launcher created the job.
+        started: When the last replica started.
+        ended: When the job ended.
         launcher: Process id of the launcher on this machine.
         output: The output folder.
         logs: The folder of the event files.
         model: The folder of the model.
-        metrics: By name; only those that were found.
-        tensorboard_url: Empty = none is up.
+        metrics: Metrics by name; only those that were found.
+        tensorboard_url: Address of the TensorBoard; empty = none is running.
         transitions: Every change of state.
         replicas: In the order chief, worker, ps, evaluator.
-        failure: None unless it failed.
-        warnings: What had no effect, or was lost.
+        failure: Why the job failed; None if it did not.
+        warnings: Settings without effect, and lost data.
         waiting: Names of the replicas that were pending when a deadline passed.
     """
 

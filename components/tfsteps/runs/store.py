@@ -1,16 +1,16 @@
-"""What a run leaves on disk: one folder an attempt, readable by any other process while it runs and after.
+"""The files of a run: one folder for each attempt, readable by other processes while the job runs and afterwards.
 
-<home>/runs/<run>/pipeline.json   how the pipeline ended, if it is one that ran on this machine
-<home>/runs/<run>/<task>/output/            what the job writes: shared by the attempts of the task
+<home>/runs/<run>/pipeline.json   how the pipeline ended, if it ran on this machine
+<home>/runs/<run>/<task>/output/            the outputs of the job, shared by the attempts of the task
 <home>/runs/<run>/<task>/<attempt>/
-    job.json      the job as it was understood
+    job.json      the job with its defaults
     status.json   a `Status`, replaced as a whole at every change
-    log           `<UTC time> <replica>[/<container>] <line>`, one a line, in the order they were read
-    log.1         what an earlier launcher of this attempt, now dead, had saved
-    curves.json   the curves of a job whose event files this machine cannot read, as they were read elsewhere
-    report.html   when it has ended
-    lock          held by the launcher while it lives
-    reserve       space for the last status on a full disk; removed then
+    log           `<UTC time> <replica>[/<container>] <line>`, in the order in which the lines were read
+    log.1         the log of an earlier launcher of this attempt, which was killed
+    curves.json   the curves, if the event files were read elsewhere because this machine cannot read them
+    report.html   the report, written after the job has ended
+    lock          locked by the launcher while it runs
+    reserve       keeps space for the last status on a full disk; the last write removes it
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from tfsteps.runs.identity import Identity, short_hash
 from tfsteps.runs.status import Status, Transition
 
 ABANDONED = "LauncherDied"
-"""Reason of a status whose launcher was killed: what became of a job that outlives its launcher is not known."""
+"""Reason of a status if the launcher was killed. The job's state is unknown then if it outlives its launcher."""
 
 _NAME_LENGTH = 200  # file systems take 255 bytes
 _LOCK_TRIES = 5
@@ -39,7 +39,7 @@ _RESERVE_STATUSES = 4  # the last status is longer than the first, in which no r
 
 
 class UnreadableError(OSError):
-    """A record is there but not whole: a full disk, a crash or an editor garbled it."""
+    """A record exists but is damaged, for example by a full disk, a crash or an editor."""
 
 
 def home() -> pathlib.Path:
@@ -58,12 +58,12 @@ class Attempt:
     """
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Name the folder; nothing is read or made."""
+        """Store the path; nothing is read or created."""
         self.folder = folder
 
     @classmethod
     def of(cls, identity: Identity) -> "Attempt":
-        """Return the folder for `identity`; it need not exist."""
+        """Return the attempt of `identity`; its folder need not exist."""
         return cls(_task_folder(identity) / str(identity.attempt))
 
     @property
@@ -73,12 +73,12 @@ class Attempt:
 
     @property
     def report(self) -> pathlib.Path:
-        """The HTML report, written at the end."""
+        """The HTML report, written after the job has ended."""
         return self.folder / "report.html"
 
     @property
     def curves(self) -> pathlib.Path:
-        """The curves that were read elsewhere; mostly there is no such file."""
+        """The curves that were read elsewhere; usually this file does not exist."""
         return self.folder / "curves.json"
 
     @property
@@ -87,7 +87,7 @@ class Attempt:
         return self.folder.parent / "output"
 
     def alive(self) -> bool:
-        """Tell whether a launcher holds this attempt."""
+        """Return whether a launcher holds the lock of this attempt."""
         try:
             with (self.folder / "lock").open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -98,13 +98,13 @@ class Attempt:
         return False
 
     def status(self) -> Status:
-        """Return the status; `lost` if it says that it goes on, and nobody holds the lock.
+        """Return the status; its state is `lost` if the recorded state is not terminal but no launcher holds the lock.
 
         Raises:
             FileNotFoundError: There is no such attempt.
-            UnreadableError: Its status is not whole.
+            UnreadableError: The status is damaged.
         """
-        held = self.alive()  # before reading: a launcher that ends in between has written its last status first
+        held = self.alive()  # before reading: a launcher writes its last status before it releases the lock
         try:
             status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -114,19 +114,19 @@ class Attempt:
         return status
 
     def _last_written(self) -> float:
-        """Return when the launcher wrote something last, in seconds since the epoch."""
+        """Return when the launcher last wrote the status or the log, in seconds since the epoch."""
         return max(path.stat().st_mtime for path in (self.folder / "status.json", self.log) if path.exists())
 
     def write(self, status: Status) -> None:
-        """Replace the status as a whole. OSError if the disk does not take it; the old one stays then."""
+        """Replace the status as a whole. OSError if that fails; the old status is kept then."""
         data = msgspec.json.encode(status)
         self._replace(data)
         if (self.folder / "reserve").exists():
-            with contextlib.suppress(OSError):  # the end may fit all the same
+            with contextlib.suppress(OSError):  # the last status may still fit
                 self._reserve(_RESERVE + _RESERVE_STATUSES * len(data))
 
     def write_last(self, status: Status) -> None:
-        """Replace the status for the last time, on a full disk in the space that was kept free for it."""
+        """Replace the status for the last time; free the reserved space first, for a full disk."""
         (self.folder / "reserve").unlink(missing_ok=True)
         self._replace(msgspec.json.encode(status))
 
@@ -142,25 +142,25 @@ class Attempt:
             raise
 
     def _reserve(self, size: int) -> None:
-        """Keep space free for the last status; it only grows, so that it seldom costs a write."""
+        """Reserve at least `size` bytes for the last status; grow in large steps, so that writes are rare."""
         with open_private(self.folder / "reserve", "ab") as file:
-            if (short := size - file.tell()) > 0:
-                file.write(bytes(short + _RESERVE))
+            if (missing := size - file.tell()) > 0:
+                file.write(bytes(missing + _RESERVE))
 
     def claim(self) -> IO[bytes]:
-        """Make the folder and take its lock, which ends with the returned file or this process.
+        """Create the folder and lock it, until the returned file is closed or this process ends.
 
         Raises:
-            BlockingIOError: Another launcher holds it.
+            BlockingIOError: Another launcher holds the lock.
         """
         make_private(self.folder)
         lock = open_private(self.folder / "lock", "ab")
-        for patience in range(_LOCK_TRIES, -1, -1):
+        for tries_left in range(_LOCK_TRIES, -1, -1):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except BlockingIOError:  # perhaps somebody who only looks whether it is held
-                if not patience:
+            except BlockingIOError:  # perhaps only `alive` of another process, which locks for a moment
+                if not tries_left:
                     lock.close()
                     raise
                 time.sleep(0.02)
@@ -169,12 +169,12 @@ class Attempt:
 
 
 def open_private(path: pathlib.Path, mode: str, buffering: int = -1) -> IO[bytes]:
-    """Open a binary file, one that nobody else may read if it is a new one."""
+    """Open a binary file; a new file is readable only by its owner."""
     return cast("IO[bytes]", open(path, mode, buffering, opener=lambda name, flags: os.open(name, flags, 0o600)))
 
 
 def _abandon(status: Status, at: float) -> None:
-    """Make the last status of a launcher that was killed at about `at` say what is known of its job now."""
+    """Change the last status of a launcher that was killed at about `at` to what is known of its job now."""
     local = status.system == "local"
     where = f" in namespace {status.namespace}" if status.namespace else ""
     rest = "its replicas were stopped too" if local else f"the job may go on{where}"
@@ -192,7 +192,7 @@ def _abandon(status: Status, at: float) -> None:
 
 
 def make_private(folder: pathlib.Path) -> None:
-    """Make a folder below `home`, and those between them: environment variables of a job may hold secrets."""
+    """Create a folder below `home`, and its parents, with mode 0700: environment variables may hold secrets."""
     home().parent.mkdir(parents=True, exist_ok=True)
     for path in (home(), *reversed([parent for parent in folder.parents if home() in parent.parents]), folder):
         path.mkdir(mode=0o700, exist_ok=True)
@@ -211,7 +211,7 @@ def run_folder(run: str) -> pathlib.Path:
 
 
 def attempts(run: str, task: str | None = None) -> list[Attempt]:
-    """Return every attempt of a run, or of one of its tasks, ordered by task and attempt; empty if there is none."""
+    """Return the attempts of a run, or of one of its tasks, ordered by task and attempt; empty if there are none."""
     root = run_folder(run)
     folders = [root / quote(task)] if task else sorted(root.iterdir()) if root.is_dir() else []
     result = []
@@ -227,13 +227,13 @@ def attempts(run: str, task: str | None = None) -> list[Attempt]:
 
 
 def next_attempt(run: str, task: str) -> int:
-    """Return the number of the attempt that comes next for a task: 0 if there was none, else one more than the last."""
+    """Return the number of the next attempt of a task: 0 if there was none, else one more than the last."""
     earlier = attempts(run, task)
     return int(earlier[-1].folder.name) + 1 if earlier else 0
 
 
 def quote(text: str) -> str:
-    """Return `text` as one folder name, readable where it can be, that `unquote` turns back unless it had to be cut."""
+    """Return `text` as a readable folder name; `urllib.parse.unquote` restores it unless it had to be cut."""
     quoted = re.sub(r"^\.", "%2E", urllib.parse.quote(text, safe=" @+=,~:"))
     if len(quoted) <= _NAME_LENGTH:
         return quoted

@@ -1,1 +1,1 @@
-"""Text from outside: streams and terminals, tracebacks, time zones."""
+"""Helpers for text: streams, terminals, tracebacks and time zones."""

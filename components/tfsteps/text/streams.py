@@ -1,4 +1,4 @@
-"""Standard streams that are always there, and take any text."""
+"""Standard streams that are always open and can print any text."""
 
 import contextlib
 import io
@@ -8,36 +8,37 @@ from typing import TextIO
 
 
 def ensure() -> None:
-    """Open /dev/null for each standard stream that the parent process has closed (`>&-`), and let all take any text.
+    """Open /dev/null for each standard stream that the parent process has closed (`>&-`), and allow any character.
 
-    Else the next file that is opened takes its number, and what is printed, by us or by a child, goes into that file.
-    What a stream's encoding lacks, as that of LANG=C does, is printed as an escape: no line ends a launcher.
+    Otherwise the next opened file gets the number of the closed stream, and output of this process or of a child is
+    written into that file. Characters that a stream cannot encode, for example with LANG=C, are printed as escapes
+    instead of raising UnicodeEncodeError.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  for the life of the process
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
-            with contextlib.suppress(OSError):  # it was a file, and is a pipe now: it does as it is told all the same
+            with contextlib.suppress(OSError):  # raised if a file was replaced by a pipe; the setting has effect anyway
                 stream.reconfigure(errors="backslashreplace")
 
 
 def read_input() -> str:
-    """Return all of standard input, which is UTF-8 whatever the locale says. UnicodeDecodeError if it is not."""
+    """Return all of standard input, read as UTF-8 in any locale. UnicodeDecodeError if it is not UTF-8."""
     return sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def encodable(text: str, stream: TextIO) -> str:
-    """Return `text` with escapes for what the stream's encoding lacks."""
+    """Return `text` with escapes for the characters that the stream cannot encode."""
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def takes_any(stream: TextIO) -> bool:
-    """Tell whether the stream's encoding has every character."""
+    """Return whether the stream can encode every character."""
     return (stream.encoding or "utf-8").lower().startswith("utf")

@@ -1,4 +1,4 @@
-"""Text of replicas and other strangers, made safe to show."""
+"""Makes text from replicas and other untrusted sources safe for terminals."""
 
 import re
 
@@ -6,22 +6,22 @@ import re
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)")
 _COLOUR = r"\x1b\[[0-9;:]*m"
 _COLOURS = re.compile(f"({_COLOUR})")
-# C0 and C1 controls but for the tab; marks that turn the direction of writing; line separators; parts of characters.
+# C0 and C1 controls except the tab; marks that change the text direction; line separators; surrogates.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _SUSPECT = re.compile(rb"[^\t\x20-\x7e]")
 _RESET = "\x1b[0m"
 
 
 def plain(text: str) -> str:
-    """Return one line without escape sequences and control characters, colours among them.
+    """Return one line without escape sequences, colours and control characters.
 
-    Of a line that was drawn over itself by carriage returns, as progress bars are, the last state counts.
+    If carriage returns overwrite the line, as in progress bars, only its last state is returned.
     """
     return _CONTROL.sub("", _ESCAPES.sub("", _last_state(text)))
 
 
 def shown(line: bytes) -> str:
-    """Return one line as a terminal may get it: colours pass, and end with it; other control characters are escaped."""
+    """Return one line for a terminal: colours are kept and reset at its end; other control characters are escaped."""
     text = line.decode(errors="backslashreplace")
     if not _SUSPECT.search(line):
         return text

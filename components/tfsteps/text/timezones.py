@@ -1,4 +1,4 @@
-"""Whether a text names a time zone, and which one was meant."""
+"""Checks names of time zones, and suggests a correct name."""
 
 import difflib
 import functools
@@ -9,9 +9,9 @@ _EXAMPLE = "Write a name such as `Europe/Berlin`, or `Etc/GMT-3` for +03:00"
 
 
 def fix(name: str) -> str:
-    """Return what to write in place of a name that is no time zone; empty = it is one.
+    """Return what to write instead of a name that is not a time zone; empty = the name is valid.
 
-    Where this machine has no zone data, every name passes: the scheduler has the last word.
+    Without time zone data on this machine, every name is accepted, and the scheduler checks it.
     """
     known = _known()
     if not known:

@@ -1,4 +1,4 @@
-"""The exception that ended a Python program, found in its last output: the line that explains it, and where."""
+"""Finds the exception that ended a Python program in its last output: the message that explains it, and the frame."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ import msgspec
 
 HEADER = "Traceback (most recent call last):"
 _LINES = 20
-_CONTEXT = 8  # lines of an excerpt before the line that explains
+_CONTEXT = 8  # lines of an excerpt before the explaining line
 _FRAME = re.compile(r'^(?P<indent>\s+)File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)(?:\s+\*+)?\s*$')
 _EXCEPTION = re.compile(r"^(?P<type>[^\W\d][\w.]*)(?::\s+(?P<message>.*)|:?)$")
 _INNER = re.compile(r"^(?P<type>[\w.]*(?:Error|Exception|Exit|Interrupt)): (?P<message>.*)$")
@@ -17,9 +17,9 @@ _CHAINED = {
 }
 _LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |/__autograph_generated_file")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
-# Lines of other threads: of TensorFlow (`2026-11-21 07:21:18.1: E tensor...`, `E0000 00:00:17.1 ...`) or of logging.
+# Log lines of other threads: TensorFlow (`2026-11-21 07:21:18.1: E tensor...`, `E0000 00:00:17.1 ...`) or `logging`.
 _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|[IWEF]\d{4} \d\d:\d\d:\d\d|[A-Z]+:\S)")
-# What TensorFlow and Keras put before the line that explains.
+# Lines that TensorFlow and Keras print before the explaining line.
 _WRAPPERS = re.compile(
     r"^(?:in user code:|Graph execution error:|Exception encountered when calling .*|\d+ root error\(s\) found\.?"
     r"|Detected at node .*|<stack traces unavailable>)?$"
@@ -27,12 +27,13 @@ _WRAPPERS = re.compile(
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """An exception, as people want to be told of it.
+    """A summary of an exception.
 
     Attributes:
-        exception: Its type and the first line of its message that explains; what it was chained to. Empty = none.
-        frame: The last frame of the user's own files, `train.py:41 in step`; empty = none is known.
-        excerpt: At most 20 lines: the traceback's last ones around that line; without an exception, the last of all.
+        exception: Its type, the explaining line of its message, and the chained exceptions; empty = none was found.
+        frame: The last frame in the user's own files, `train.py:41 in step`; empty = not known.
+        excerpt: At most 20 lines: the end of the traceback around the explaining line; without an exception, the last
+            lines of the output.
     """
 
     exception: str = ""
@@ -41,9 +42,9 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 def raised(lines: Sequence[str]) -> Raised:
-    """Return the exception of the last traceback in `lines`, which are the last ones of one process."""
+    """Return the exception of the last traceback in `lines`, the last output lines of one process."""
     starts = [number for number, line in enumerate(lines) if is_header(line)]
-    chain: list[tuple[str, str]] = []  # how it hangs on the exception that came later, and what it was
+    chain: list[tuple[str, str]] = []  # (relation to the later exception, exception), the last one first
     frame, shown, link, end = "", 0, "", len(lines)
     for start in reversed(starts):
         exception, where, at = _one(lines[start + 1 : end])
@@ -56,17 +57,17 @@ def raised(lines: Sequence[str]) -> Raised:
         end = start
     if not chain:
         return Raised(excerpt=list(lines[-_LINES:]))
-    text = ", ".join(f"{how} {what}".strip() for how, what in chain)
+    text = ", ".join(f"{relation} {exception}".strip() for relation, exception in chain)
     return Raised(text.rstrip(".: "), frame, _excerpt(lines, shown))
 
 
 def is_header(line: str) -> bool:
-    """Tell whether a traceback begins; what a progress bar left on the line before it does not matter."""
+    """Return whether a line is the header of a traceback; it may follow a progress bar on the same line."""
     return line.rstrip().endswith(HEADER)
 
 
 def is_chained(line: str) -> bool:
-    """Tell whether the traceback that follows belongs to the one before."""
+    """Return whether a line connects two chained tracebacks."""
     return line.strip() in _CHAINED
 
 
@@ -76,7 +77,7 @@ def _before(lines: Sequence[str]) -> str:
 
 
 def _one(block: Sequence[str]) -> tuple[str, str, int]:
-    """Return the exception, the frame, and the place of the line that explains, of what follows a header."""
+    """Return (exception, frame, index of the explaining line) of the lines that follow a header."""
     plain = [_COLOUR.sub("", line.rstrip()) for line in block]
     first = _first(plain)
     if first is None:
@@ -93,14 +94,14 @@ def _one(block: Sequence[str]) -> tuple[str, str, int]:
 
 
 def _first(lines: Sequence[str]) -> int | None:
-    """Return where the exception begins: the first line that is neither a frame's nor another thread's."""
+    """Return the index of the exception's first line: the first that belongs to no frame and to no other thread."""
     flush = [n for n, line in enumerate(lines) if line and not line[0].isspace() and not _LOGGED.match(line)]
     return next((n for n in flush if _EXCEPTION.match(lines[n])), flush[0] if flush else None)
 
 
 def _explaining(lines: Sequence[str], start: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a message that are neither empty nor a frame's, with their places."""
-    indent = -1  # of the frame whose source line may follow
+    """Yield (index, line) of the lines of a message that are not empty and do not belong to a frame."""
+    indent = -1  # indent of the last frame; its source line may follow
     for number, line in enumerate(lines[start:], start):
         if frame := _FRAME.match(line):
             indent = len(frame["indent"])
@@ -114,7 +115,7 @@ def _innermost(lines: Sequence[str]) -> str:
 
 
 def _excerpt(lines: Sequence[str], shown: int) -> list[str]:
-    """Return the last lines, or those around the line `shown` if it comes earlier."""
+    """Return the last lines, or the lines around the index `shown` if it is further from the end."""
     if len(lines) - shown + _CONTEXT <= _LINES:
         return list(lines[-_LINES:])
     start = max(shown - _CONTEXT, 0)

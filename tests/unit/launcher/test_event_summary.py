@@ -112,7 +112,7 @@ def test_what_cannot_be_read_is_not_said_to_be_empty(elsewhere, why):
     (warning,) = status.warnings
     assert warning.startswith(f"No value of loss, accuracy: the event files at {UNSEEN} could not be read: {why}")
     assert "could not be read when this report was written" in shown(attempt)
-    assert "No scalar" not in shown(attempt)
+    assert "contain no scalars" not in shown(attempt)
 
 
 def test_a_job_with_a_tensorboard_has_curves_without_metrics(logdir):
@@ -127,7 +127,7 @@ def test_a_job_with_a_tensorboard_has_curves_without_metrics(logdir):
 def test_a_volume_without_the_folder_has_no_event_files():
     _, status = ended(UNSEEN)
     set_metrics(status, job(), Elsewhere(None))
-    assert status.warnings == [f"No value of loss: the folder of the event files, {UNSEEN}, is not there."]
+    assert status.warnings == [f"No value of loss: the folder of the event files, {UNSEEN}, does not exist."]
 
 
 @pytest.mark.parametrize("narrow", ["train", "train/*"])
@@ -150,7 +150,7 @@ def test_files_that_this_user_may_not_read_are_not_said_to_be_empty(narrow, logd
     assert status.warnings == [f"No value of loss: this user may not read {path}."]
     text = shown(attempt)
     assert f"The launcher's user may not read {path}." in text
-    assert "No scalar" not in text
+    assert "contain no scalars" not in text
 
 
 def test_an_output_that_a_node_would_cut_goes_without_its_curves(logdir, monkeypatch):

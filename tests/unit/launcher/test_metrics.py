@@ -49,7 +49,7 @@ def test_found(logdir, tag, value):
     ("tag", "sentence"),
     [
         ("loss", "Metric m is not set: `loss` is in 2 runs; write one of `eval/loss`, `train/loss`."),
-        ("a/b", "Metric m is not set: `a/b` means a curve in each of the runs `.`, `a`; give one of them another tag."),
+        ("a/b", "Metric m is not set: `a/b` is a curve in each of the runs `.`, `a`; give one of them another tag."),
         ("bad", "Metric m is not set: the last value of `bad` is nan, at step 2."),
         ("acuracy", "Metric m is not set: there is no `acuracy`, but `eval/accuracy`, "),
         ("test/loss", "Metric m is not set: there is no `test/loss`, but `eval/loss`, `train/loss`, "),
@@ -71,7 +71,7 @@ def test_the_highest_step_wins_then_the_latest(tmp_path):
 def test_a_job_without_event_files(tmp_path):
     sentence = "Metric m is not set: no scalar was found in the event files for `loss`."
     assert metrics.collect(tmp_path, {"m": "loss"}) == ({}, [sentence])
-    sentence = f"No value of m: the folder of the event files, {tmp_path / 'none'}, is not there."
+    sentence = f"No value of m: the folder of the event files, {tmp_path / 'none'}, does not exist."
     assert metrics.collect(tmp_path / "none", {"m": "loss"}) == ({}, [sentence])
     assert metrics.collect(tmp_path / "none", {}) == ({}, [])
 
