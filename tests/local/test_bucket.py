@@ -71,7 +71,7 @@ def test_outputs_go_to_a_bucket_and_are_named_by_their_uri(bucket, tmp_path, mon
     assert "`outputs.metrics` stays empty: event files at s3:// are not read." in ran.stderr
     assert f"No value of loss: the event files are at {place}/logs, which cannot be read from here." in ran.stderr
     report = pathlib.Path(outputs["report"]).read_text()
-    assert f"The event files are at {place}/logs" in report
+    assert f"Reports do not read {place}/logs" in report
     assert f"<code>{place}/export</code>" in report
     shown = subprocess.run([COMMAND, "show", "r1"], capture_output=True, text=True, check=True)
     assert f"{place}/export" in shown.stdout

@@ -1,4 +1,4 @@
-"""Curves as SVG, and as data for the values that are shown on hover."""
+"""Draws curves as SVG, and returns their data for the values shown on hover."""
 
 import math
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from tfsteps.report.html import Html, number, tag
 _WIDTH, _HEIGHT = 380.0, 210.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 50.0, 12.0, 12.0, 26.0
 _COLOURS = 6
-_DOTTED = 24  # curves of so few points show each of them
-_BOUND = 1e300  # beyond it differences overflow, and below its inverse they vanish
+_DOTTED = 24  # a curve of at most this many points shows a dot for each
+_BOUND = 1e300  # differences of larger values overflow; values below its inverse are drawn as 0
 
 
 def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
-    """Return one chart; `place` is its place in the data, `runs` are all runs: each keeps its colour everywhere."""
+    """Return one chart. `place` is its index in `data`; `runs` are the runs of all charts, which fix their colours."""
     x, y = _scales(chart)
     svg = tag(
         "svg",
@@ -26,7 +26,7 @@ def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
         tag("g", class_="cursor"),
         viewBox=f"0 0 {number(_WIDTH)} {number(_HEIGHT)}",
         role="img",
-        aria_label=_said(chart),
+        aria_label=_description(chart),
         tabindex=0,
         data_chart=place,
     )
@@ -35,7 +35,7 @@ def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
 
 
 def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
-    """Return what hovering needs, in the order of `charts`: the plot's place, the scales, the points."""
+    """Return the data shown on hover, in the order of `charts`: the plot area, the scales and the points."""
     plot = [_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM]
     plots: list[dict[str, object]] = []
     for chart in charts:
@@ -61,7 +61,7 @@ class Scale(msgspec.Struct, frozen=True):
         return self.start + (_bounded(value) - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Return three to eight round values, or none where floating point is too coarse for them."""
+        """Return three to eight round values, or none if floating-point numbers are too coarse for them."""
         rough = (self.high - self.low) / 5
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next((unit * m for m in (1, 2, 5) if unit * m >= rough), unit * 10)
@@ -79,7 +79,7 @@ def _scales(chart: Chart) -> tuple[Scale, Scale]:
 
 
 def _spread(low: float, high: float, margin: float) -> tuple[float, float]:
-    """Return bounds around `low` and `high` that are apart, also when those are not."""
+    """Return bounds around `low` and `high`; the bounds differ even if `low` and `high` are equal."""
     if high - low <= max(abs(low), abs(high)) * 1e-12:
         apart = abs(low) * 0.05 or 1.0
         return low - apart, high + apart
@@ -99,7 +99,7 @@ def _grid(x: Scale, y: Scale) -> Html:
             tag("text", label(value), x=_LEFT - 8, y=at + 3.5, text_anchor="end"),
         ]
     for value in x.ticks():
-        if value == round(value):  # there are no half steps
+        if value == round(value):  # steps are whole numbers
             anchor = "end" if x.at(value) > _WIDTH - _RIGHT - 12 else "middle"
             parts.append(tag("text", label(value), x=x.at(value), y=_HEIGHT - 8, text_anchor=anchor))
     return tag("g", *parts, class_="grid")
@@ -129,8 +129,8 @@ def _legend(chart: Chart, runs: Sequence[str]) -> Html:
     return tag("ul", *items, class_="legend")
 
 
-def _said(chart: Chart) -> str:
-    """Return a chart in words, for those who cannot see it."""
+def _description(chart: Chart) -> str:
+    """Return a description of a chart for screen readers."""
     parts = [f"{_run(c.run)}: {_extent(c.points)}, last value {label(c.last.value)}" for c in chart.curves]
     return f"{chart.tag} by step. {'; '.join(parts)}"
 
@@ -152,7 +152,7 @@ def _run(run: str) -> str:
 
 
 def _short(value: float) -> float:
-    """Return `value` to seven digits, all that a 32-bit float holds."""
+    """Return `value` rounded to seven digits, the precision of a 32-bit float."""
     return float(f"{value:.7g}")
 
 

@@ -1,4 +1,4 @@
-"""The curves of a report: every scalar of the event files, thinned out until a page can hold them."""
+"""The curves of a report: the scalars of the event files, reduced to as many points as a page can hold."""
 
 import json
 import math
@@ -12,13 +12,13 @@ import msgspec
 from tfsteps.runs.store import open_private
 from tfsteps.tensorboard.event_files import POLL_BYTES, Scalar, ScalarReader
 
-_READ = 64 << 20  # of more than this the rest is left out
+_READ = 64 << 20  # bytes; the rest of longer event files is left out
 _TAGS = 40
 _RUNS = 12
-_KNOWN = 500  # curves that are kept while reading
+_KNOWN = 500  # curves kept while reading
 _POINTS = 8_000  # in the whole report
-_MOST, _FEWEST = 1_000, 20  # of one curve
-_CROWDED = 20_000  # points of one curve that are kept while reading
+_MOST, _FEWEST = 1_000, 20  # points of one curve
+_CROWDED = 20_000  # points of one curve kept while reading
 
 
 class Point(NamedTuple):
@@ -29,14 +29,14 @@ class Point(NamedTuple):
 
 
 class Curve(msgspec.Struct, kw_only=True):
-    """One run's values of one tag.
+    """The values of one tag in one run.
 
     Attributes:
-        run: Folder below the log folder; `.` = itself.
-        points: By step, each step once; finite values alone.
-        last: The last point of all.
-        bad: How many values were infinite or NaN.
-        first_bad: Step of the first of them; None = there were none.
+        run: Folder below the log folder; `.` = the log folder itself.
+        points: Finite values only, one for each step, ordered by step.
+        last: The last point; its value may be infinite or NaN.
+        bad: Number of infinite and NaN values.
+        first_bad: Step of the first infinite or NaN value; None = there is none.
     """
 
     run: str
@@ -47,7 +47,7 @@ class Curve(msgspec.Struct, kw_only=True):
 
 
 class Chart(msgspec.Struct, kw_only=True):
-    """All curves of one tag; `more` counts the runs left out."""
+    """The curves of one tag; `more` is the number of runs left out."""
 
     tag: str
     curves: list[Curve]
@@ -55,13 +55,13 @@ class Chart(msgspec.Struct, kw_only=True):
 
 
 class Charts(msgspec.Struct, kw_only=True):
-    """What the event files hold.
+    """The content of the event files.
 
     Attributes:
-        charts: The wanted tags first, then by name.
+        charts: The preferred tags first, then ordered by name.
         more: Names of the tags left out.
         cut: Whether the files were too long to be read to their end.
-        denied: Path of a file or folder that this user may not read; empty = all may be read.
+        denied: Path of a file or folder that this user may not read; empty = none.
     """
 
     charts: list[Chart] = []
@@ -71,7 +71,7 @@ class Charts(msgspec.Struct, kw_only=True):
 
 
 def gather(logdir: str | os.PathLike[str], preferred: Sequence[str] = ()) -> Charts:
-    """Return the curves below `logdir`, which need not exist; those that `wanted` names come first."""
+    """Return the curves below `logdir`, which need not exist; tags in `preferred` come first."""
     read, reader = _read(logdir)
     by_tag: dict[str, list[_Values]] = {}
     for values in read:
@@ -94,7 +94,7 @@ def save(charts: Charts, path: pathlib.Path) -> None:
 
 
 def saved(path: pathlib.Path) -> Charts | None:
-    """Return what `save` wrote; None where it wrote nothing, or the file is garbled."""
+    """Return the charts that `save` wrote; None if the file is missing or damaged."""
     try:
         return msgspec.convert(json.loads(path.read_bytes()), Charts)
     except (OSError, ValueError, RecursionError):  # msgspec's and JSON's errors are ValueErrors
@@ -102,14 +102,14 @@ def saved(path: pathlib.Path) -> Charts | None:
 
 
 def thin(points: Sequence[Point], limit: int) -> list[Point]:
-    """Return at most `limit` (4 or more) of `points`, with the first, the last and the extremes of each stretch."""
+    """Return at most `limit` (4 or more) of `points`: the first, the last, and the extremes of each section."""
     if len(points) <= limit:
         return list(points)
-    inner, buckets = points[1:-1], (limit - 2) // 2
+    inner, sections = points[1:-1], (limit - 2) // 2
     kept = [points[0]]
-    for number in range(buckets):
-        stretch = inner[number * len(inner) // buckets : (number + 1) * len(inner) // buckets]
-        low, high = min(stretch, key=_value), max(stretch, key=_value)
+    for number in range(sections):
+        section = inner[number * len(inner) // sections : (number + 1) * len(inner) // sections]
+        low, high = min(section, key=_value), max(section, key=_value)
         kept += sorted({low, high})
     return [*kept, points[-1]]
 
@@ -119,13 +119,13 @@ def _value(point: Point) -> float:
 
 
 class _Values:
-    """One curve while it is read, in bounded memory."""
+    """Collects one curve in bounded memory."""
 
     def __init__(self, scalar: Scalar) -> None:
         self.run, self.tag = scalar.run, scalar.tag
         self._scalars: list[tuple[int, float, float]] = []  # step, wall time, value
         self._last = (scalar.step, scalar.wall_time, scalar.value)
-        self._bad: list[int] = [0, scalar.step]  # how many, and the first step
+        self._bad: list[int] = [0, scalar.step]  # number of infinite and NaN values, and the first step
 
     def add(self, scalar: Scalar) -> None:
         entry = (scalar.step, scalar.wall_time, scalar.value)
@@ -149,12 +149,12 @@ class _Values:
         )
 
     def _points(self) -> list[Point]:
-        """Return one point a step, the one written last: a job that went on from a checkpoint repeats steps."""
+        """Return the last value of each step; a job that resumed from a checkpoint repeats steps."""
         return [Point(*point) for point in {step: (step, value) for step, _, value in sorted(self._scalars)}.values()]
 
 
 def _read(logdir: str | os.PathLike[str]) -> tuple[list[_Values], ScalarReader]:
-    """Return what the event files hold, and the reader, which knows what was left out."""
+    """Return the curves in the event files, and the reader, whose attributes say what was left out."""
     known: dict[tuple[str, str], _Values] = {}
     reader = ScalarReader(logdir)
     for _ in range(_READ // POLL_BYTES):

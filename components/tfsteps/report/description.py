@@ -1,4 +1,4 @@
-"""The job description as a report shows it."""
+"""The job description in a report."""
 
 import pathlib
 import re
@@ -15,13 +15,13 @@ _LONGEST = 100_000
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What job.json says.
+    """The content of job.json.
 
     Attributes:
-        text: As YAML; as it is where it cannot be read; empty if it is missing.
-        name: The job's name; empty if it cannot be read.
-        strategy: How the replicas work together; None if it cannot be read.
-        metrics: Tags of the wanted metrics.
+        text: The job as YAML; the unchanged text if it cannot be parsed; empty if the file is missing.
+        name: The job's name; empty if the file cannot be parsed.
+        strategy: The job's strategy; None if the file cannot be parsed.
+        metrics: Tags of the metrics that the job names.
     """
 
     text: str = ""
@@ -31,7 +31,7 @@ class Description(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, path: pathlib.Path) -> "Description":
-        """Read the file at `path`, which may be missing or hold anything."""
+        """Read the file at `path`, which may be missing or damaged."""
         try:
             raw = path.read_bytes()
         except FileNotFoundError:
@@ -55,7 +55,7 @@ class Description(msgspec.Struct, frozen=True):
 
 
 def _without_secrets(value: Any, name: str = "") -> Any:
-    """Return the description without the values of variables that sound secret: reports are passed on."""
+    """Return the description without values of variables whose names suggest a secret, because reports are shared."""
     if isinstance(value, dict):
         return {key: _without_secrets(item, str(key)) for key, item in value.items()}
     if isinstance(value, list):

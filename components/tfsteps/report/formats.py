@@ -1,4 +1,4 @@
-"""How times, sizes and states are said and shown everywhere in the report."""
+"""Formats times, sizes and states for the report."""
 
 import datetime as dt
 
@@ -27,7 +27,7 @@ _ICONS = {
 
 
 def icons() -> Html:
-    """Return the icons of all states, to be named by `icon`."""
+    """Return the definitions of the icons of all states, to which `icon` refers."""
     symbols = [
         tag("symbol", tag("path", d=path), id=f"icon-{state}", viewBox="0 0 16 16") for state, path in _ICONS.items()
     ]
@@ -35,7 +35,7 @@ def icons() -> Html:
 
 
 def icon(state: str, **attributes: str | float) -> Html:
-    """Return the icon of a state; its words always stand beside it."""
+    """Return the icon of a state, hidden from screen readers; show the state as text beside it."""
     return tag("svg", tag("use", href=f"#icon-{state}"), class_="icon", aria_hidden="true", **attributes)
 
 
@@ -55,7 +55,7 @@ def moment(at: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return `3m05s`; a clock that was set back makes no negative time."""
+    """Return `3m05s`; a negative time, after a clock was set back, counts as 0."""
     return UNKNOWN if seconds is None else format_duration(max(seconds, 0.0))
 
 
@@ -70,7 +70,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def outcome(replica: ReplicaStatus) -> str:
-    """Return what became of a replica: `failed, exit code 137, OOMKilled, 2 restarts`."""
+    """Return how a replica ended: `failed, exit code 137, OOMKilled, 2 restarts`."""
     parts = [replica.state.value]
     if replica.incarnations and replica.state is not ReplicaState.PENDING:
         parts += ended_with(replica.incarnations[-1])
@@ -78,6 +78,6 @@ def outcome(replica: ReplicaStatus) -> str:
 
 
 def ended_with(incarnation: Incarnation) -> list[str]:
-    """Return the exit code and the reason of an incarnation, where there are any."""
+    """Return the exit code and the reason of an incarnation, if there are any."""
     code = [f"exit code {incarnation.exit_code}"] if incarnation.exit_code is not None else []
     return code + ([incarnation.reason] if incarnation.reason else [])

@@ -1,4 +1,4 @@
-"""The graph of a job: its replicas, and who speaks to whom under its strategy."""
+"""The graph of a job: its replicas, and which of them communicate under its strategy."""
 
 import math
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from tfsteps.report.html import Html, number, tag
 from tfsteps.runs.status import ReplicaStatus
 from tfsteps.spec import Strategy
 
-_ROW = 6  # nodes in a row, as long as there are few
+_ROW = 6  # nodes in a row of a group of at most _FEW nodes
 _DENSE_ROW = 8
 _FEW = 12
 _PAD, _TITLE = 24.0, 26.0
 _APART = 76.0  # between groups
-_MOST_EDGES = 36  # drawn one by one; above that one line stands for all
+_MOST_EDGES = 36  # more edges are drawn as a single line
 _CHECKPOINTS = 116.0
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A replica's box; its upper left corner, width and height in pixels."""
+    """The box of a replica: its upper left corner, width and height in pixels."""
 
     replica: ReplicaStatus
     x: float
@@ -30,17 +30,17 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def middle(self) -> float:
-        """Horizontal middle."""
+        """Horizontal centre."""
         return self.x + self.width / 2
 
     @property
     def centre(self) -> float:
-        """Vertical middle."""
+        """Vertical centre."""
         return self.y + self.height / 2
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Replicas that belong together, in rows within a frame."""
+    """Replicas of the same kind, in rows within a frame."""
 
     title: str
     nodes: list[Node]
@@ -52,7 +52,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def centre(self) -> float:
-        """Vertical middle."""
+        """Vertical centre."""
         return self.y + self.height / 2
 
 
@@ -60,10 +60,10 @@ def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, decisive_replic
     """Return the graph of a job as SVG.
 
     Args:
-        replicas: Those to show.
-        strategy: How they work together.
-        decisive_replica: Name of the one whose end is the job's.
-        blamed: Name of the one that failed first; empty = none did.
+        replicas: The replicas to show.
+        strategy: The strategy of the job.
+        decisive_replica: Name of the replica that decides how the job ends; empty = none.
+        blamed: Name of the replica that failed first; empty = none.
     """
     by_role = {role: [r for r in replicas if r.role in role] for role in (("chief", "worker"), ("ps",), ("evaluator",))}
     training, serving, evaluating = by_role.values()
@@ -98,7 +98,7 @@ def _trainers_title(strategy: Strategy, count: int) -> str:
 
 
 def _group(title: str, replicas: Sequence[ReplicaStatus], x: float, y: float, *, title_below: bool = False) -> Group:
-    """Place `replicas` in rows, every other one from right to left: neighbours in order are neighbours in place."""
+    """Place `replicas` in rows. Every second row goes from right to left, so that consecutive replicas are adjacent."""
     few = len(replicas) <= _FEW
     width, height, gap = (138.0, 48.0, 24.0) if few else (120.0, 42.0, 14.0)
     most = _ROW if few else _DENSE_ROW
@@ -123,17 +123,17 @@ def _group(title: str, replicas: Sequence[ReplicaStatus], x: float, y: float, *,
 
 
 def _centred(group: Group, width: float) -> Group:
-    """Return `group` moved to the middle of `width`, if it is narrower."""
-    by = max(0.0, (width - group.width) / 2)
-    nodes = [msgspec.structs.replace(node, x=node.x + by) for node in group.nodes]
-    return msgspec.structs.replace(group, x=group.x + by, nodes=nodes)
+    """Return `group` centred within `width`, if it is narrower."""
+    shift = max(0.0, (width - group.width) / 2)
+    nodes = [msgspec.structs.replace(node, x=node.x + shift) for node in group.nodes]
+    return msgspec.structs.replace(group, x=group.x + shift, nodes=nodes)
 
 
 # --- edges
 
 
 def _ring(group: Group) -> Html:
-    """Return the ring through all nodes, in order, and back along the lower and left edge of the frame."""
+    """Return a line through all nodes in order, and back along the lower and left edge of the frame."""
     first, last = group.nodes[0], group.nodes[-1]
     spots = [(node.middle, node.centre) for node in group.nodes]
     below, left = last.y + last.height + 12, group.x + 11
@@ -152,7 +152,7 @@ def _to_servers(trainers: Group, servers: Group) -> list[Html]:
     top, bottom = servers.y + servers.height, trainers.y
     return [
         tag("path", d=f"M{number(x)} {number(top)}V{number(bottom)}", class_="edge trunk"),
-        tag("text", "variables and gradients, each with each", x=x + 14, y=(top + bottom) / 2 + 4, class_="said"),
+        tag("text", "variables and gradients, all to all", x=x + 14, y=(top + bottom) / 2 + 4, class_="edge-label"),
     ]
 
 
@@ -166,14 +166,14 @@ def _curve(server: Node, trainer: Node) -> Html:
 
 
 def _through_checkpoints(trainers: Group, evaluators: Group) -> list[Html]:
-    """Return the way from the trainers to the evaluator: it follows what they save."""
+    """Return the edges from the trainers to the evaluator, which reads the checkpoints that they save."""
     y = trainers.centre
     start, end = trainers.x + trainers.width, evaluators.x
     x = end - 36 - _CHECKPOINTS
     return [
         tag("path", d=f"M{number(start)} {number(y)}H{number(x - 2)}", class_="edge loose", marker_end="url(#arrow)"),
         tag("rect", x=x, y=y - 17, width=_CHECKPOINTS, height=34, rx=17, class_="store"),
-        tag("text", "checkpoints", x=x + _CHECKPOINTS / 2, y=y + 4.5, text_anchor="middle", class_="said"),
+        tag("text", "checkpoints", x=x + _CHECKPOINTS / 2, y=y + 4.5, text_anchor="middle", class_="edge-label"),
         tag(
             "path",
             d=f"M{number(x + _CHECKPOINTS)} {number(y)}H{number(end - 2)}",
@@ -214,7 +214,7 @@ def _drawing(groups: Sequence[Group], edges: Sequence[Html], decisive_replica: s
         role="group",
         aria_label="Graph of the replicas",
     )
-    note = f"The dot marks {decisive_replica}, whose end decides the job's." if decisive_replica else ""
+    note = f"The dot marks {decisive_replica}, which decides how the job ends." if decisive_replica else ""
     return tag("div", svg, tag("p", note, class_="note"), class_="graph")
 
 
@@ -229,11 +229,11 @@ def _node(node: Node, decisive_replica: str, blamed: str) -> Html:
     size = 16 if node.width > 120 else 14
     text = node.x + size + 18
     decides = replica.name == decisive_replica
-    description = f"{replica.name}: {outcome(replica)}." + (" It decides the job's end." if decides else "")
+    description = f"{replica.name}: {outcome(replica)}." + (" It decides how the job ends." if decides else "")
     kind = " blamed" if replica.name == blamed else ""
     return tag(
         "a",
-        tag("title", f"{description} Click for its log."),
+        tag("title", f"{description} Click to open the log."),
         tag("rect", x=node.x, y=node.y, width=node.width, height=node.height, rx=10),
         icon(replica.state, x=node.x + 10, y=node.centre - size / 2, width=size, height=size),
         tag("text", replica.name, x=text, y=node.centre - 4, class_="name"),
@@ -243,12 +243,12 @@ def _node(node: Node, decisive_replica: str, blamed: str) -> Html:
         else None,
         href=f"#{replica.name}",
         class_=f"node is-{replica.state}{kind}",
-        aria_label=f"{description} Open its log.",
+        aria_label=f"{description} Open the log.",
     )
 
 
 def _short(replica: ReplicaStatus) -> str:
-    """Return the state in a dozen characters."""
+    """Return the state, with the exit code of a failed replica, in at most 16 characters."""
     code = replica.incarnations[-1].exit_code if replica.incarnations else None
     if replica.state == "failed" and code is not None:
         return f"failed, exit {code}"

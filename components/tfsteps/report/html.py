@@ -1,11 +1,11 @@
-"""HTML and SVG from nested calls. Text is escaped unless it was made here, so nothing from outside becomes markup."""
+"""HTML and SVG from nested calls. Text that is not `Html` is escaped, so that untrusted text never becomes markup."""
 
 import html
 import re
 from collections.abc import Iterable
 
 _VOID = {"meta", "link", "path", "rect", "circle", "line", "use", "br"}
-# Shown, not obeyed: control characters become their pictures, what would reorder or break the text a replacement mark.
+# Control characters are shown as their pictures; marks that reorder or break text as the replacement character.
 _UNPRINTABLE = {
     **{code: 0x2400 + code for code in range(32) if code not in (9, 10)},
     127: 0x2421,
@@ -15,7 +15,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
@@ -28,9 +28,9 @@ def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
     """Return one element.
 
     Args:
-        name: As in HTML or SVG.
-        children: Markup, or text that is escaped here; None is left out.
-        attributes: `class_` stands for `class`, `data_x` for `data-x`; True has no value, None and False are left out.
+        name: Name of the element in HTML or SVG.
+        children: Markup, or text, which is escaped; None is left out.
+        attributes: `class_` means `class`, `data_x` means `data-x`; True = without a value; None and False = left out.
     """
     head = f"<{name}" + "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
@@ -39,12 +39,12 @@ def tag(name: str, /, *children: Child, **attributes: Attribute) -> Html:
 
 
 def join(children: Iterable[Child]) -> Html:
-    """Return `children` one after the other, escaped where they are text."""
+    """Return the concatenation of `children`; text is escaped."""
     return Html("".join(child if isinstance(child, Html) else escape(child) for child in children if child is not None))
 
 
 def escape(text: str) -> Html:
-    """Return `text` as markup that shows it, whatever it holds."""
+    """Return `text` as markup that shows it, including control characters and surrogates."""
     return Html(html.escape(_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).translate(_UNPRINTABLE)))
 
 
@@ -58,5 +58,5 @@ def _attribute(key: str, value: Attribute) -> str:
 
 
 def number(value: float) -> str:
-    """Return a coordinate, to a hundredth."""
+    """Return a coordinate with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

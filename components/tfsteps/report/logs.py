@@ -1,4 +1,4 @@
-"""The last log lines of each replica, made fit for a page."""
+"""The last log lines of each replica, shortened for a page."""
 
 import collections
 import pathlib
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
-_READ = 32 << 20  # of a longer log file only the end is looked at
+_READ = 32 << 20  # bytes; only the end of a longer log file is read
 _LINES = 200
 _WIDTH = 500
 _CHARACTERS = 200_000  # in the whole report
@@ -17,11 +17,11 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line.
+    """One log line.
 
     Attributes:
         at: Time of day, UTC, `12:00:05.123`.
-        text: Without colours; cut, with a note, where it is too long.
+        text: Text without colours; a longer line is cut and marked.
     """
 
     at: str
@@ -32,8 +32,8 @@ class Tail(msgspec.Struct, frozen=True):
     """The end of one replica's log.
 
     Attributes:
-        lines: The last ones, in order; empty = it said nothing, or too long ago.
-        earlier: Whether there are more before them.
+        lines: The last lines, in order; empty = it printed nothing, or its lines are too far from the end of the file.
+        earlier: Whether there are earlier lines.
     """
 
     lines: list[Line] = []
@@ -41,7 +41,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, Tail]:
-    """Return the end of the log of each of `replicas`, by name; empty ones if there is no log file."""
+    """Return the end of the log of each replica, by name; without lines if there is no log file."""
     kept: dict[str, collections.deque[tuple[bytes, bytes]]] = {
         name: collections.deque(maxlen=_LINES) for name in replicas
     }
@@ -62,13 +62,13 @@ def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, Tail]:
 
 
 def plain(text: str) -> str:
-    """Return a line as a terminal would leave it: no colours, and only what follows the last carriage return."""
+    """Return the text that a terminal would show of a line: without colours, after the last carriage return."""
     line = _ANSI.sub("", text).replace("\b", "")
     return line.rstrip("\r").rpartition("\r")[2]
 
 
 def _lines(log: pathlib.Path) -> Iterator[tuple[bytes, str, bytes]]:
-    """Yield (time stamp, replica, text) of the lines at the end of the file, but for one that a full disk cut."""
+    """Yield (time stamp, source, text) of the lines at the end of the file; skip lines damaged by a full disk."""
     with log.open("rb") as file:
         start = file.seek(0, 2) - _READ
         file.seek(max(start, 0))
@@ -81,7 +81,7 @@ def _lines(log: pathlib.Path) -> Iterator[tuple[bytes, str, bytes]]:
 
 
 def _fitting(lines: Sequence[tuple[bytes, bytes]], room: int, seen: int, *, whole: bool) -> Tail:
-    """Return as many of the last `lines` as have room."""
+    """Return as many of the last `lines` as fit in `room` characters."""
     fitting: list[Line] = []
     for stamp, text in reversed(lines):
         line = Line(stamp.decode(errors="replace")[11:23], _cut(plain(text.decode(errors="replace"))))

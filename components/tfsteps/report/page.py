@@ -1,4 +1,4 @@
-"""The page: what is known of an attempt, put together."""
+"""The page of the report: all parts of it."""
 
 import base64
 import contextlib
@@ -25,10 +25,10 @@ from tfsteps.spec import Strategy
 def write(attempt: Attempt) -> pathlib.Path:
     """Write the report of an attempt from its records, and return its path.
 
-    Parts that are missing (no log, no event files, no job description) are left out, and the report says so.
+    If a part is missing (the log, the event files, the job description), the report says so.
 
     Raises:
-        OSError: There is no status.json, or the disk does not take the report; an earlier one stays then.
+        OSError: There is no status.json, or the report cannot be written; an earlier report is kept then.
     """
     page = "<!DOCTYPE html>\n" + _page(attempt)
     new = attempt.report.with_suffix(".new")
@@ -82,7 +82,7 @@ def _page(attempt: Attempt) -> Html:
 
 
 def _curves(attempt: Attempt, logs: str, metric_tags: Sequence[str]) -> curves.Charts | None:
-    """Return the curves: those that the launcher was told of, else what the event files hold; None = not readable."""
+    """Return the curves saved by the launcher, else those in the event files; None = the files cannot be read."""
     if (saved := curves.saved(attempt.curves)) is not None:
         return saved
     return curves.gather(logs, metric_tags) if logs and pathlib.Path(logs).is_dir() else None
@@ -110,7 +110,7 @@ def _file(name: str) -> str:
 
 
 def _strategy(replicas: list[ReplicaStatus]) -> Strategy:
-    """Return the strategy that the roles suggest, for a job whose description cannot be read."""
+    """Return the strategy that the roles suggest, if the job description cannot be read."""
     if any(replica.role == "ps" for replica in replicas):
         return "parameter_server"
     training = sum(replica.role in ("chief", "worker") for replica in replicas)

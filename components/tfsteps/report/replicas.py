@@ -1,4 +1,4 @@
-"""One panel for each replica: its incarnations, and the end of its log."""
+"""A panel for each replica: its incarnations, and the end of its log."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ _INCARNATIONS = 60
 
 
 def notable(replicas: Sequence[ReplicaStatus], decisive_replica: str, limit: int = _MOST) -> list[ReplicaStatus]:
-    """Return at most `limit` of `replicas`, in their order: all that failed or were restarted before all others."""
+    """Return at most `limit` of `replicas`, in their order; failed and restarted replicas are kept before others."""
     ranked = sorted(
         replicas, key=lambda r: (r.state is not ReplicaState.FAILED, r.name != decisive_replica, -r.restarts)
     )
@@ -26,10 +26,10 @@ def panels(replicas: Sequence[ReplicaStatus], tails: Mapping[str, Tail], start: 
     """Return the panels.
 
     Args:
-        replicas: Whose.
+        replicas: The replicas.
         tails: Ends of their logs, by name.
-        start: When the job was created; times are shown from there.
-        opened: Name of the one whose panel is open; empty = none.
+        start: When the job was created, in seconds since the epoch; times are shown relative to it.
+        opened: Name of the replica whose panel is open; empty = none.
     """
     return tag(
         "div",
@@ -74,7 +74,7 @@ def _incarnations(incarnations: Sequence[Incarnation], start: float) -> Html | N
     if not incarnations:
         return None
     first = max(0, len(incarnations) - _INCARNATIONS)
-    heads = ["Start", "At", "Ran for", "State", "Exit code", "Reason", "CPU", "Peak memory", "Where"]
+    heads = ["Start", "At", "Duration", "State", "Exit code", "Reason", "CPU", "Peak memory", "Place"]
     rows = [_cells("td", _incarnation(place, incarnations[place], start)) for place in range(first, len(incarnations))]
     note = tag("p", f"{plural(first, 'earlier start')} not shown.", class_="note") if first else None
     table = tag("table", tag("thead", _cells("th", heads)), tag("tbody", *rows))
@@ -101,10 +101,11 @@ def _cells(kind: str, texts: Iterable[str]) -> Html:
 
 def _log(name: str, tail: Tail) -> Html:
     if not tail.lines:
-        note = "Its lines are too far from the end of the log file." if tail.earlier else "It printed nothing."
+        far = f"The lines of {name} are too far from the end of the log file."
+        note = far if tail.earlier else f"{name} printed nothing."
         return tag("p", note, class_="note")
     lines = [part for line in tail.lines for part in (tag("i", line.at), f" {line.text}\n")]
     count = plural(len(tail.lines), "line")
-    note = f"Last {count} of its log, times in UTC" if tail.earlier else f"Its whole log, {count}, times in UTC"
+    note = f"Last {count} of the log, times in UTC" if tail.earlier else f"Whole log, {count}, times in UTC"
     label = f"Log of {name}"
     return tag("div", tag("p", note, class_="note"), tag("pre", *lines, tabindex=0, role="region", aria_label=label))

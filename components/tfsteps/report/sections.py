@@ -1,4 +1,4 @@
-"""The parts of the page that are words and numbers."""
+"""The parts of the page that are text and numbers."""
 
 import urllib.parse
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from tfsteps.spec import is_uri
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
 _RED = "#c62f35"
 _ADVICE = {
-    "platform": "The platform's fault: the same job may succeed when it is run again.",
-    "user": "Running it again will not help before something is changed.",
+    "platform": "The platform failed: the same job may succeed when it is run again.",
+    "user": "Retrying will not help: fix the program or the job file first.",
 }
 
 
@@ -27,7 +27,7 @@ def title(status: Status, name: str) -> str:
 
 
 def favicon(status: Status) -> str:
-    """Return a dot of the state's colour as a data URL."""
+    """Return the icon of the page, a dot in the state's colour, as a data URL."""
     colour = _COLOURS.get(status.state, _RED if status.state.terminal else "#68737f")
     dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
     svg = tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9")
@@ -47,7 +47,7 @@ def contents(parts: Sequence[tuple[str, str]]) -> Html:
 
 
 def headline(status: Status, name: str) -> Html:
-    """Return the verdict, what it is about, and the numbers that matter most."""
+    """Return the final state, the identity of the job, and the most important numbers."""
     identity = status.identity
     about = [
         ("Run", identity.run),
@@ -78,7 +78,7 @@ def _sentence(status: Status) -> str | None:
 
 
 def _tiles(status: Status) -> list[tuple[str, str, str]]:
-    """Return (what, value, remark) of the numbers on top."""
+    """Return (label, value, remark) of the numbers at the top of the page."""
     incarnations = [incarnation for replica in status.replicas for incarnation in replica.incarnations]
     cpu = [incarnation.cpu_seconds for incarnation in incarnations if incarnation.cpu_seconds is not None]
     memory = [incarnation.memory_bytes for incarnation in incarnations if incarnation.memory_bytes is not None]
@@ -89,18 +89,18 @@ def _tiles(status: Status) -> list[tuple[str, str, str]]:
     return [
         *[(metric, charts.label(value), "metric") for metric, value in status.metrics.items()],
         ("Duration", duration(length), ""),
-        ("Until all had started", duration(wait), "" if wait is not None else "they never had"),
+        ("Start-up time", duration(wait), "until all started" if wait is not None else "not all started"),
         ("Replicas", str(len(status.replicas)), f"{failed} failed" if failed else ""),
-        ("Restarts", str(restarts), "summed over all replicas" if restarts else ""),
+        ("Restarts", str(restarts), "of all replicas" if restarts else ""),
         ("CPU time", duration(sum(cpu)) if cpu else UNKNOWN, ""),
         ("Peak memory", size(max(memory, default=None)), "of one replica" if memory else ""),
     ]
 
 
-def _tile(what: str, value: str, remark: str) -> Html:
+def _tile(label: str, value: str, remark: str) -> Html:
     return tag(
         "li",
-        tag("span", what, class_="what"),
+        tag("span", label, class_="what"),
         tag("b", value),
         tag("span", remark, class_="quiet") if remark else None,
         class_="metric" if remark == "metric" else None,
@@ -113,14 +113,14 @@ def _list(items: Sequence[tuple[str, str]], kind: str) -> Html:
 
 
 def failure(status: Status) -> Html | None:
-    """Return why the job failed; None if it did not."""
+    """Return why the job failed; None if it did not fail."""
     summary = status.failure
     if summary is None:
         return None
     link = tag("a", f"Open the log of {summary.replica}", href=f"#{summary.replica}") if summary.replica else None
     lines = "\n".join(plain(line) for line in summary.tail)
-    tail = tag("pre", lines, tabindex=0, role="region", aria_label="Its last lines") if summary.tail else None
-    heading = tag("p", f"Its last {plural(len(summary.tail), 'line')}:", class_="note") if summary.tail else None
+    tail = tag("pre", lines, tabindex=0, role="region", aria_label="Last log lines") if summary.tail else None
+    heading = tag("p", f"Last {plural(len(summary.tail), 'log line')}:", class_="note") if summary.tail else None
     return tag(
         "div",
         tag("p", plain(summary.summary), class_="summary"),
@@ -139,41 +139,41 @@ def _findings(summary: FailureSummary) -> list[tuple[str, str]]:
         ("Exit code", code if summary.exit_code is not None else summary.meaning),
         ("Exception", plain(summary.exception)),
         ("Raised at", summary.frame),
-        ("What next", _ADVICE.get(summary.fault, summary.fault)),
+        ("What to do", _ADVICE.get(summary.fault, summary.fault)),
     ]
     return [(term, text) for term, text in findings if text]
 
 
 def warnings(status: Status, hidden: int) -> Html | None:
-    """Return what had no effect or was lost, and how many replicas are `hidden`; None if there is nothing to say."""
-    left_out = [f"{plural(hidden, 'replica')} not shown; those that failed or were restarted are."] if hidden else []
+    """Return the warnings of the status, and the number of `hidden` replicas; None if there are no warnings."""
+    left_out = [f"{plural(hidden, 'replica')} not shown; failed and restarted replicas come first."] if hidden else []
     items = [tag("li", text) for text in status.warnings + left_out]
     return tag("ul", *items, class_="warnings") if items else None
 
 
 def curves(scalar_charts: Charts | None, logs: str) -> Html:
-    """Return all charts, or the sentence that says why there are none; None = the event files could not be read."""
+    """Return all charts, or a sentence that says why there are none; None = the event files could not be read."""
     if is_uri(logs):
-        return tag("p", f"The event files are at {logs}, which reports do not read; TensorBoard does.", class_="note")
+        return tag("p", f"Reports do not read {logs}; use TensorBoard to see these event files.", class_="note")
     if scalar_charts is None:
-        unread = f"The event files are at {logs}, which could not be read when this report was written."
+        unread = f"The event files at {logs} could not be read when this report was written."
         return tag("p", unread if logs else "Event files were not kept: the job has no `output_dir`.", class_="note")
     if not scalar_charts.charts:
         denied = f"The launcher's user may not read {scalar_charts.denied}." if scalar_charts.denied else ""
-        return tag("p", denied or f"No scalar was found in event files below {logs}.", class_="note")
+        return tag("p", denied or f"The event files below {logs} contain no scalars.", class_="note")
     notes = []
     if scalar_charts.more:
         names = ", ".join(scalar_charts.more[:20]) + (", …" if len(scalar_charts.more) > 20 else "")
         notes.append(tag("p", f"{plural(len(scalar_charts.more), 'more tag')} not shown: {names}.", class_="note"))
     if scalar_charts.cut:
-        notes.append(tag("p", "The event files are long; the curves show their first part.", class_="note"))
+        notes.append(tag("p", "The curves show only the first part of the event files.", class_="note"))
     runs = sorted({curve.run for chart in scalar_charts.charts for curve in chart.curves})
     figures = [charts.figure(chart, place, runs) for place, chart in enumerate(scalar_charts.charts)]
     return tag("div", tag("div", *figures, class_="charts"), *notes)
 
 
 def outputs(status: Status, attempt: Attempt) -> Html:
-    """Return where everything is."""
+    """Return a table of the metrics and of the paths and addresses of all outputs."""
     url = status.tensorboard_url
     safe = url.startswith(("http://", "https://"))
     places: list[tuple[str, str]] = [
@@ -183,7 +183,7 @@ def outputs(status: Status, attempt: Attempt) -> Html:
         ("Whole log", str(attempt.log)),
         ("TensorBoard", tag("a", url, href=url, rel="noreferrer") if safe else url),
     ]
-    rows = [tag("tr", tag("th", what, scope="row"), tag("td", tag("code", where))) for what, where in places if where]
+    rows = [tag("tr", tag("th", label, scope="row"), tag("td", tag("code", place))) for label, place in places if place]
     metrics = [
         tag("tr", tag("th", metric, scope="row"), tag("td", tag("code", f"{value:.7g}")))
         for metric, value in status.metrics.items()

@@ -1,4 +1,4 @@
-"""The timeline of a job: its states, and below them each replica with one bar an incarnation."""
+"""The timeline of a job: its states, and below them a row for each replica with a bar for each incarnation."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from tfsteps.report.html import Html, number, tag
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 
 _TICKS = 8
-_LAST_TICK = 0.95  # nearer to the end its words have no room
+_LAST_TICK = 0.95  # share of the width; labels further right do not fit
 _BARS = 60  # of one replica
 _STATES = 200
 _DAY = 86400.0
@@ -17,28 +17,28 @@ _STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600
 
 
 class Extent(msgspec.Struct, frozen=True):
-    """From when the timeline goes, in seconds since the epoch, and how long, in seconds; never empty."""
+    """Start of the timeline, in seconds since the epoch, and its length in seconds, greater than 0."""
 
     start: float
     length: float
 
     @property
     def end(self) -> float:
-        """The last moment."""
+        """End of the timeline, in seconds since the epoch."""
         return self.start + self.length
 
     def share(self, at: float) -> float:
-        """Return where a moment is, from 0 to 100."""
+        """Return the position of a time on the timeline, in percent, from 0 to 100."""
         return 100 * max(0.0, min(1.0, (at - self.start) / self.length))
 
     def place(self, start: float, end: float) -> str:
-        """Return the CSS that puts something from `start` to `end`."""
+        """Return the CSS of an element that reaches from `start` to `end`."""
         left = self.share(start)
         return f"left:{number(left)}%;width:{number(max(0.0, self.share(end) - left))}%"
 
 
 def extent(status: Status) -> Extent:
-    """Return the time from the creation of the job to the last thing that is known of it."""
+    """Return the time from the creation of the job to its last recorded event."""
     incarnations = [incarnation for replica in status.replicas for incarnation in replica.incarnations]
     known = [incarnation.started for incarnation in incarnations] + [
         incarnation.ended for incarnation in incarnations if incarnation.ended is not None
@@ -99,8 +99,8 @@ def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
 
 def _bar(replica: ReplicaStatus, place: int, whole: Extent) -> Html:
     incarnation = replica.incarnations[place]
-    again = f", start {place + 1} of {len(replica.incarnations)}" if len(replica.incarnations) > 1 else ""
-    tip = "\n".join([f"{replica.name}{again}", *details(incarnation, whole.start)])
+    count = f", start {place + 1} of {len(replica.incarnations)}" if len(replica.incarnations) > 1 else ""
+    tip = "\n".join([f"{replica.name}{count}", *details(incarnation, whole.start)])
     text = ", ".join([incarnation.state.value, *ended_with(incarnation)])
     return tag(
         "a",
@@ -109,12 +109,12 @@ def _bar(replica: ReplicaStatus, place: int, whole: Extent) -> Html:
         style=whole.place(incarnation.started, incarnation.ended if incarnation.ended is not None else whole.end),
         class_=f"bar is-{incarnation.state}",
         data_tip=tip,
-        aria_label=f"{tip.replace(chr(10), '. ')}. Open its log.",
+        aria_label=f"{tip.replace(chr(10), '. ')}. Open the log.",
     )
 
 
 def details(incarnation: Incarnation, start: float) -> list[str]:
-    """Return what is known of one incarnation, a line each; times since `start`."""
+    """Return lines that describe one incarnation; times are relative to `start`."""
     ended = "still running" if incarnation.ended is None else f"ran {duration(incarnation.ended - incarnation.started)}"
     used = [f"CPU {duration(incarnation.cpu_seconds)}"] if incarnation.cpu_seconds is not None else []
     used += [f"memory {size(incarnation.memory_bytes)} at peak"] if incarnation.memory_bytes is not None else []

@@ -56,7 +56,7 @@ def test_states_are_said_in_words():
     failed = ReplicaStatus(role="worker", index=0, state=ReplicaState.FAILED, restarts=2)
     read = Reader(graph([failed], "single", "worker-0", ""))
     (link,) = [attrs for tag, attrs in read.tags if tag == "a"]
-    assert link["aria-label"] == "worker-0: failed, 2 restarts. It decides the job's end. Open its log."
+    assert link["aria-label"] == "worker-0: failed, 2 restarts. It decides how the job ends. Open the log."
     assert link["class"] == "node is-failed"
     assert "failed" in read.text
 
