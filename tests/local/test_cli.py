@@ -439,7 +439,7 @@ def test_the_starter_job_trains_and_goes_on_where_it_stopped():
     job.write_text(job.read_text().replace('[--epochs, "5"]', '[--epochs, "6"]'))
     again = tfsteps("run", str(job), "--run-id", "r1")
     assert again.returncode == ExitCode.SUCCEEDED
-    assert "[worker-1] goes on from step 100" in again.stdout
+    assert "[worker-1] resumes from step 100" in again.stdout
     assert "[worker-0] step 120 loss" in again.stdout
     assert "step 80 " not in again.stdout
 
@@ -489,4 +489,4 @@ def test_no_id_leads_out_of_the_output_folder(option, tmp_path):
     job = script("true", more="output_dir: runs/{run_id}/{task}")
     done = tfsteps("run", job, option, "../../x")
     assert done.returncode == ExitCode.USAGE
-    assert f"error: {option} '../../x' leads to another folder: give a name without `.`, `..`" in done.stderr
+    assert f"error: {option} '../../x' leads to another folder: write a name without `.`, `..`" in done.stderr

@@ -154,7 +154,7 @@ def test_what_is_there_is_not_submitted_again(place, image, folder, since):
     file = workflow(folder, "overlap", "true")
     code, out, err = tfsteps("submit", file, "--namespace", place, "--every", "1h")
     assert (code, out) == (2, "")
-    assert f"CronWorkflow overlap is in {place} already; delete it, or choose another --name" in err
+    assert f"CronWorkflow overlap already exists in {place}; delete it or choose another --name" in err
 
 
 def test_nothing_is_created_where_one_part_is_refused(cluster, place, image, folder, since):
@@ -163,7 +163,7 @@ def test_nothing_is_created_where_one_part_is_refused(cluster, place, image, fol
     file.write_text(text)
     cluster.kubectl("create", "configmap", "half", "-n", place)
     code, _, err = tfsteps("submit", file, "--namespace", place, "--every", "1h", "--scheduler", "cronjob")
-    assert (code, f"ConfigMap half is in {place} already" in err) == (2, True)
+    assert (code, f"ConfigMap half already exists in {place}" in err) == (2, True)
     assert "half" not in cluster.kubectl("get", "serviceaccounts,roles,cronjobs", "-n", place, "-o", "name")
 
 

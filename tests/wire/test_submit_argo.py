@@ -72,8 +72,8 @@ def test_a_second_call_creates_what_the_first_left_out(store, workflow):
     code, out, _ = tfsteps("submit", workflow, *CRON_JOB)
     assert (code, store.plurals) == (0, PARTS)
     assert out.splitlines()[:3] == [
-        "ServiceAccount nightly is already in ml",
-        "Role nightly is already in ml",
+        "ServiceAccount nightly already exists in ml",
+        "Role nightly already exists in ml",
         "RoleBinding nightly created in ml",
     ]
     assert tfsteps("submit", workflow, *CRON_JOB)[0] == 0
@@ -89,7 +89,7 @@ def test_another_object_of_that_name_is_refused(store, workflow, change):
         there["metadata"]["deletionTimestamp"] = "2026-11-24T00:00:00Z"
     code, out, err = tfsteps("submit", workflow, "--every", "1h" if change == "another" else "6h")
     assert (code, out) == (2, "")
-    assert "CronWorkflow nightly is in ml already; delete it, or choose another --name" in err
+    assert "CronWorkflow nightly already exists in ml; delete it or choose another --name" in err
 
 
 def test_a_missing_claim_is_reported_before_anything_is_created(store, workflow):
@@ -160,7 +160,7 @@ def test_a_cluster_that_is_not_there_ends_a_lint_that_asks_it(workflow, monkeypa
 def test_a_run_is_never_taken_for_an_earlier_one(store, workflow):
     assert tfsteps("submit", workflow, "--name", "once")[0] == 0
     code, _, err = tfsteps("submit", workflow, "--name", "once")
-    assert (code, "Workflow once is in ml already" in err) == (2, True)
+    assert (code, "Workflow once already exists in ml" in err) == (2, True)
 
 
 @pytest.mark.parametrize("context", [(), ("--context", "test")])

@@ -78,7 +78,7 @@ def test_a_second_try_meets_the_workflow_of_the_first(run):
 def test_a_workflow_of_somebody_else_is_left_alone(run):
     there = Answer(body={"metadata": {**META, "ownerReferences": [{"uid": "j-2"}]}})
     code, lines, asked = run(refusal(409, "AlreadyExists"), got=there)
-    assert (code, lines) == (2, [f"there is a Workflow {JOB} in ns already; delete it or rename"])
+    assert (code, lines) == (2, [f"a Workflow {JOB} already exists in ns; delete it or choose another name"])
     assert {each.method for each in asked} == {"POST", "GET"}
 
 
@@ -108,4 +108,4 @@ def test_what_is_refused_is_not_tried_again(run):
     code, lines, _ = run(refusal(403, "Forbidden", "no rights"))
     assert (code, lines) == (2, ["the Workflow cannot be created in ns: no rights"])
     code, lines, _ = run(Answer(201, {"metadata": META}), lists=refusal(403, "Forbidden", "no rights"))
-    assert (code, lines[-1]) == (2, "Workflows may not be watched in ns: no rights; grant get, list and watch")
+    assert (code, lines[-1]) == (2, "no permission to watch Workflows in ns: no rights; grant get, list and watch")

@@ -1,4 +1,4 @@
-"""Compiled pipelines: read from a file or made of a program, told apart by what is in them, and checked."""
+"""Compiled pipelines: reads them from files or compiles programs, detects their engine, and checks them."""
 
 import contextlib
 import enum
@@ -20,12 +20,12 @@ from tfsteps.engines.authoring import authoring
 from tfsteps.spec.problems import Problem, SpecError
 from tfsteps.text.streams import read_input
 
-_MODULE = "tfsteps_pipeline"  # a program keeps its own name only where nothing else of that name is imported
+_MODULE = "tfsteps_pipeline"  # name of a program's module if another module has the program's own name
 _KINDS = "a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows"
 
 
 class Engine(enum.StrEnum):
-    """What `--engine` takes."""
+    """The values of `--engine`."""
 
     KFP = "kfp"
     ARGO = "argo"
@@ -36,11 +36,11 @@ class Compiled(msgspec.Struct, frozen=True):
     """A compiled pipeline.
 
     Attributes:
-        source: What messages call it.
-        text: As it was read or written.
-        documents: The YAML documents in it.
-        engine: What it is for: kfp or argo.
-        pipeline: What the program made it of, for local runs; None if it was read.
+        source: Name of the pipeline in messages.
+        text: The compiled text.
+        documents: The YAML documents in the text.
+        engine: The engine of the pipeline: kfp or argo.
+        pipeline: The pipeline object of the program, for local runs; None if the pipeline was read from a file.
     """
 
     source: str
@@ -55,11 +55,12 @@ class Compiled(msgspec.Struct, frozen=True):
         return authoring(self.engine).title(self.documents[0])
 
     def check(self, engine: Engine | None = None, parameters: Mapping[str, str] | None = None) -> None:
-        """Print the warnings. Raise SpecError with everything that its engine refuses, but inputs yet to be given.
+        """Print the warnings. Raise SpecError with everything that the engine refuses, except missing inputs.
 
         Args:
-            engine: Who runs it; None = what it is compiled for. LOCAL has no warnings: they are about clusters.
-            parameters: Arguments of a manifest that are given in place of its own, by name.
+            engine: The engine that runs it; None = the engine of the pipeline. LOCAL has no warnings, which are about
+                clusters.
+            parameters: Arguments that replace those of a manifest, by name.
         """
         engine = engine or self.engine
         for warning in self.warnings(engine):
@@ -69,11 +70,11 @@ class Compiled(msgspec.Struct, frozen=True):
             raise LintError(self.source, problems)
 
     def problems(self, engine: Engine | None = None, text: str | None = None) -> list[str]:
-        """Return a sentence for everything that fails on its engine although it compiles.
+        """Return a sentence for everything that compiles but fails on the engine.
 
         Args:
-            engine: Who runs it; None = what it is compiled for.
-            text: The pipeline with its arguments; None = as it is.
+            engine: The engine that runs it; None = the engine of the pipeline.
+            text: The pipeline with its arguments; None = the compiled text.
         """
         try:
             return authoring(engine or self.engine).problems(self.text if text is None else text)
@@ -83,22 +84,22 @@ class Compiled(msgspec.Struct, frozen=True):
             ]
 
     def warnings(self, engine: Engine | None = None) -> list[str]:
-        """Return a sentence for everything that may be meant, or fails on some versions of its engine only."""
+        """Return a sentence for everything that may be a mistake, or fails only on some versions of the engine."""
         try:
             return authoring(engine or self.engine).warnings(self.text)
         except (AttributeError, KeyError, TypeError, ValueError):
-            return []  # `problems` says that it does not have the shape of a compiled pipeline
+            return []  # `problems` reports that it does not have the shape of a compiled pipeline
 
     def missing_arguments(self) -> list[str]:
-        """Return a sentence for each argument that has to be given at submission."""
+        """Return a sentence for each argument that must be set at submission."""
         return authoring(self.engine).missing_arguments(self.text)
 
 
 class LintError(SpecError):
-    """What a lint found: sentences that name the place and the fix themselves."""
+    """The problems of a lint, as sentences that contain the place and the fix."""
 
     def __init__(self, source: str, sentences: list[str]) -> None:
-        """Keep the sentences."""
+        """Store each sentence as a problem."""
         super().__init__([Problem(path=(), wrong=sentence, fix="") for sentence in sentences], source)
 
     def _lines(self) -> list[str]:
@@ -106,15 +107,15 @@ class LintError(SpecError):
 
 
 def obtain(file: str, name: str | None) -> Compiled:
-    """Return the pipeline `name` of the program `file`, compiled, or the compiled one in it.
+    """Return the compiled pipeline in `file`; if `file` is a program, compile its pipeline `name`.
 
     Raises:
-        CommandError: It is neither.
+        CommandError: `file` is neither.
     """
     if pathlib.Path(file).suffix == ".py":
         return compile_program(file, name)
     if name:
-        raise CommandError(f"--pipeline {name} chooses among those of a program; {file!r} is compiled already")
+        raise CommandError(f"--pipeline {name} requires a program; {file!r} is already compiled")
     return read(file)
 
 
@@ -124,13 +125,13 @@ def read(file: str) -> Compiled:
         text = read_input() if file == "-" else pathlib.Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(
-            f"{file!r} cannot be read: {error}; give a compiled pipeline, as `tfsteps compile` writes them"
+            f"{file!r} cannot be read: {error}; give a compiled pipeline, such as `tfsteps compile` writes"
         ) from error
     return understood("stdin" if file == "-" else file, text)
 
 
 def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
-    """Return `text` as the pipeline that it is. CommandError if it is none."""
+    """Return the compiled pipeline in `text`. CommandError if `text` is not a compiled pipeline."""
     try:
         documents = [document for document in manifests.documents(text) if document is not None]
     except yaml.YAMLError as error:
@@ -150,7 +151,7 @@ def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
 
 
 def compile_program(file: str, name: str | None) -> Compiled:
-    """Return the pipeline `name` of the program in `file`, compiled; None = its only one.
+    """Compile the pipeline `name` of the program in `file`; None = its only pipeline.
 
     Raises:
         CommandError: The program cannot be read, fails, or has no such pipeline.
@@ -169,13 +170,13 @@ def _choose(file: str, pipelines: Mapping[str, Any], name: str | None) -> str:
         )
     chosen = name or (pathlib.Path(file).stem.replace("-", "_") if len(pipelines) > 1 else next(iter(pipelines)))
     if chosen not in pipelines:
-        why = f"has no pipeline {name!r}" if name else "has several pipelines"
-        raise CommandError(f"{file!r} {why}; choose with --pipeline: {', '.join(pipelines)}")
+        wrong = f"has no pipeline {name!r}" if name else "has several pipelines"
+        raise CommandError(f"{file!r} {wrong}; choose with --pipeline: {', '.join(pipelines)}")
     return chosen
 
 
 def _run(file: pathlib.Path) -> types.ModuleType:
-    """Import a program, its own folder first on the path as if it were started."""
+    """Import a program, with its folder first in `sys.path`, as when it is run."""
     name = file.stem if file.stem.isidentifier() and not _taken(file.stem) else _MODULE
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -183,7 +184,7 @@ def _run(file: pathlib.Path) -> types.ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.absolute().parent))
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # ours is for the pipeline
+        with contextlib.redirect_stdout(sys.stderr):  # stdout is for the compiled pipeline
             spec.loader.exec_module(module)
     except FileNotFoundError as error:
         if file.exists():

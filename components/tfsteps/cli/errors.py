@@ -19,23 +19,23 @@ class CommandError(Exception):
     """A command that cannot be carried out.
 
     Attributes:
-        code: What the process exits with.
+        code: Exit code of the process.
     """
 
     def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
-        """Take a message that names the object, the value, and the next step."""
+        """Store the message, which names the object, the value and the next step, and the exit code."""
         self.code = code
         super().__init__(message)
 
 
 class Group(TyperGroup):
-    """The commands, with errors as messages instead of tracebacks."""
+    """The group of all commands; it prints errors as messages instead of tracebacks."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was chosen."""
+        """Run the chosen command and turn its errors into a message and an exit code."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a failure can still be reported
+            sys.stdout.flush()  # inside `try`, so that a failure is reported
         except SpecError as error:
             say(str(error))
             raise typer.Exit(ExitCode.USAGE) from error
@@ -45,7 +45,7 @@ class Group(TyperGroup):
         except LaunchError as error:
             say(f"error: {error}")
             raise typer.Exit(ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
-        except UnicodeEncodeError as error:  # whatever is printed is escaped
+        except UnicodeEncodeError as error:  # of a file name; printed text is escaped
             say(f"error: {error.object!r} cannot name a file in this locale; set LC_ALL=C.UTF-8")
             raise typer.Exit(ExitCode.USAGE) from error
         except BrokenPipeError as error:

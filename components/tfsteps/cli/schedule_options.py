@@ -1,4 +1,4 @@
-"""The options of a command that say when, and how fire times are shown."""
+"""The schedule options of a command, and the display of fire times."""
 
 import datetime as dt
 import itertools
@@ -17,30 +17,30 @@ SHOWN = 10
 
 ScheduleFile = Annotated[
     str | None,
-    typer.Option("--schedule", metavar="FILE", help="Run it by the schedule in this file, YAML or JSON."),
+    typer.Option("--schedule", metavar="FILE", help="Run it on the schedule in this YAML or JSON file."),
 ]
 CronText = Annotated[
-    str | None, typer.Option("--cron", metavar="CRON", help="Run it by a cron expression of five fields.")
+    str | None, typer.Option("--cron", metavar="CRON", help="Run it on a cron expression of five fields.")
 ]
 Interval = Annotated[
-    str | None, typer.Option("--every", metavar="DURATION", help="Run it again and again: 90m, 6h, 1d.")
+    str | None, typer.Option("--every", metavar="DURATION", help="Run it at this interval: 90m, 6h, 1d.")
 ]
 Timezone = Annotated[str | None, typer.Option(metavar="ZONE", help="IANA time zone of --cron.", show_default="UTC")]
 
 
 def chosen(file: str | None, cron: str | None, every: str | None, timezone: str | None) -> Schedule | None:
-    """Return the schedule that the options mean; None for none.
+    """Return the schedule of the options; None if none of them is set.
 
     Raises:
-        SpecError: It is wrong.
+        SpecError: The schedule is not valid.
         CommandError: The options contradict one another, or the file cannot be read.
     """
     options = {"--schedule": file, "--cron": cron, "--every": every}
     used = [option for option, value in options.items() if value is not None]
     if len(used) > 1:
-        raise CommandError(f"{' and '.join(used)} cannot all hold; leave one out")
+        raise CommandError(f"{' and '.join(used)} cannot be combined; keep one of them")
     if timezone is not None and cron is None:
-        raise CommandError("--timezone is that of --cron; add that, or write `timezone:` into the schedule's file")
+        raise CommandError("--timezone requires --cron; add --cron, or write `timezone:` in the schedule file")
     if file is not None:
         try:
             return schedule.load(file)
@@ -53,13 +53,12 @@ def chosen(file: str | None, cron: str | None, every: str | None, timezone: str 
 
 
 def print_fires(when: Schedule, fires: Iterator[int]) -> None:
-    """Print the next runs to standard error: in the schedule's zone, and in UTC."""
+    """Print the start times of the next runs to standard error, in the schedule's time zone and in UTC."""
     times = list(itertools.islice(fires, SHOWN))
     if not times:
-        say("no run will ever start: its `end` has passed, or nothing comes before it")
+        say("no run will ever start: the schedule's `end` has passed, or no run is due before it")
         return
-    what = "next runs" if when.cron else "next runs if it is created now"
-    say(f"{what}:")
+    say("next runs:" if when.cron else "next runs if the schedule is created now:")
     zones = [when.zone] if when.timezone == "UTC" else [when.zone, dt.UTC]
     rows = [[_shown(at, zone) for zone in zones] for at in times]
     for line in columns(rows):

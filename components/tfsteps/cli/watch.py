@@ -1,4 +1,4 @@
-"""How a command waits and watches: the live view on a terminal, plain lines anywhere else."""
+"""Output of commands that wait or watch: the live view on a terminal, plain lines elsewhere."""
 
 import contextlib
 import sys
@@ -16,10 +16,10 @@ POLL_SECONDS = 0.2
 
 @contextlib.contextmanager
 def observer(*, final: bool = True) -> Iterator[Observer]:
-    """Yield the live view where standard output is a terminal, else a printer of plain lines.
+    """Yield the live view if standard output is a terminal, else a printer of plain lines.
 
     Args:
-        final: Leave the table of an ended job on the terminal.
+        final: Whether the table of an ended job stays on the terminal.
     """
     if not sys.stdout.isatty():
         yield Printer()
@@ -34,12 +34,12 @@ class Changes:
     """Passes statuses on to observers, each status only if it has changed."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        """Call `changed` of `observers`, and nothing else: log lines are printed by `tfsteps logs`."""
+        """Store the observers. Only their `changed` is called; `tfsteps logs` prints log lines."""
         self._observers = observers
         self._last: dict[object, bytes] = {}
 
     def report(self, status: Status) -> None:
-        """Pass a status on, unless it is the same as the last one of its job."""
+        """Pass a status to the observers, unless it equals the last status of its job."""
         job, encoded = (status.uid, status.identity), msgspec.json.encode(status)
         if self._last.get(job) != encoded:
             self._last[job] = encoded
@@ -48,25 +48,25 @@ class Changes:
 
 
 def wait(waiting_for: Callable[[], str], say: Callable[[str], None], hint: str = "", hint_seconds: float = 0.0) -> None:
-    """Wait until there is nothing left to wait for.
+    """Wait until `waiting_for` returns an empty line.
 
     Args:
-        waiting_for: Returns a line that says what is waited for; empty = nothing any more.
-        say: Prints that line whenever it has changed, and the hint.
-        hint: What to do if it takes long; empty = nothing.
-        hint_seconds: How long that is.
+        waiting_for: Returns a line that says what the command waits for; empty = the wait is over.
+        say: Prints that line whenever it changes, and the hint.
+        hint: What to do if the wait takes longer than `hint_seconds`; empty = no hint.
+        hint_seconds: Time before the hint is printed, in seconds.
     """
-    begun, last = time.monotonic(), ""
+    start, last = time.monotonic(), ""
     while line := waiting_for():
         if line != last:
             say(line)
             last = line
-        if hint and time.monotonic() - begun > hint_seconds:
+        if hint and time.monotonic() - start > hint_seconds:
             say(hint)
             hint = ""
         time.sleep(POLL_SECONDS)
 
 
 def print_now(line: str) -> None:
-    """Print a line to standard output at once, also into a pipe."""
+    """Print a line to standard output and flush it, also into a pipe."""
     print(line, flush=True)

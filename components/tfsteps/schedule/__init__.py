@@ -1,7 +1,7 @@
-"""When a pipeline is to run: one `Schedule`, written for each scheduler in its own words.
+"""Schedules of pipelines: one `Schedule`, converted to the object of each scheduler.
 
-`kubeflow`, `argo` and `cronjob` each refuse what their scheduler cannot express, write what it takes, and tell when it
-will fire. `submitter` runs in the pod of a CronJob.
+`kubeflow`, `argo` and `cronjob` each report what their scheduler cannot express, build its objects, and compute its
+fire times. `submitter` runs in the pod of a CronJob.
 """
 
 from tfsteps.schedule.parse import from_plain, load, parse

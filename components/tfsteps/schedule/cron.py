@@ -1,7 +1,7 @@
 """Cron expressions of five fields: minute, hour, day of month, month, day of week.
 
-They mean what Argo and Kubernetes take them to mean (robfig/cron v3), and Sunday is 7 too. A day must match both day
-fields if one of them is `*`, either if both are restricted; `*/2` restricts.
+They have the meaning that they have in Argo and Kubernetes (robfig/cron v3); Sunday may also be written as 7. If one of
+the day fields is `*`, a day must match both; if both are restricted, a day must match one of them. `*/2` restricts.
 """
 
 import re
@@ -26,11 +26,11 @@ _EXAMPLE = "Write something like `0 9 * * 1-5`"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _PIECE = re.compile(r"(?P<first>[*?]|\w+)(-(?P<last>\w+))?(/(?P<step>[0-9]{1,3}))?", re.ASCII)
-_RUN = 3  # numbers in a row from which a range is shorter than a list
+_RUN = 3  # consecutive numbers; from this many on a range is shorter than a list
 
 
 class _Bounds(msgspec.Struct, frozen=True):
-    """The least and the greatest number of a field, and its names; Sunday is 0, and 7 where a range ends there."""
+    """The smallest and the greatest number of a field, and its names; Sunday is 0, or 7 as the end of a range."""
 
     label: str
     low: int
@@ -50,7 +50,7 @@ _WEEKDAY = _Bounds("day of week", 0, 6, {name: number for number, name in enumer
 
 
 class Field(msgspec.Struct, frozen=True):
-    """The numbers that match, and whether the field stands for no restriction at all (`*`)."""
+    """The numbers that match; `star` = the field does not restrict anything (`*`)."""
 
     values: frozenset[int]
     star: bool = False
@@ -67,10 +67,10 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the expression in `text`, or that of a macro such as `@daily`.
+        """Return the cron expression in `text`, which may be a macro such as `@daily`.
 
         Raises:
-            RefusedError: It is none.
+            RefusedError: `text` is not a cron expression.
         """
         words = text.split()
         if words and words[0].startswith("@"):
@@ -78,11 +78,11 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
         if len(words) != 5:
             raise RefusedError(f"has {len(words)} fields, not five", _count(words), ALLOWED)
         bounds = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
-        fields = [_field(word, each) for word, each in zip(words, bounds, strict=True)]
+        fields = [_field(word, field_bounds) for word, field_bounds in zip(words, bounds, strict=True)]
         return cls(minute=fields[0], hour=fields[1], day=fields[2], month=fields[3], weekday=fields[4])
 
     def text(self) -> str:
-        """Return the expression in the five fields that robfig/cron v3 reads, Sunday as 0."""
+        """Return the expression as the five fields of robfig/cron v3, with Sunday as 0."""
         fields = (
             _text(self.minute.values, _MINUTE),
             _text(self.hour.values, _HOUR),
@@ -93,15 +93,15 @@ class Cron(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(fields)
 
     def with_seconds(self) -> str:
-        """Return the expression in the six fields that robfig/cron v1.2 reads: seconds first.
+        """Return the expression as the six fields of robfig/cron v1.2, seconds first.
 
-        There `*/2` in a day field counts as unrestricted; `text` never writes it.
+        In v1.2 `*/2` in a day field counts as unrestricted; `text` never writes it.
         """
         return f"0 {self.text()}"
 
     @property
     def any_day(self) -> bool:
-        """Whether it fires on every day, of every month."""
+        """Whether it fires on every day of the year."""
         every_day = len(self.day.values) == 31 and len(self.weekday.values) == 7
         either = not (self.day.star or self.weekday.star)
         one = either and (len(self.day.values) == 31 or len(self.weekday.values) == 7)
@@ -172,11 +172,11 @@ def _refusal(piece: str, bounds: _Bounds, wrong: str) -> RefusedError:
     return RefusedError(f"is not a cron expression: the {bounds.label} {piece[:20]!r} {wrong}", fix)
 
 
-# --- written out
+# --- as text
 
 
 def _text(values: Iterable[int], bounds: _Bounds) -> str:
-    """Return minutes or hours, where `*` and `*/n` mean nothing but their numbers."""
+    """Return the text of minutes or hours; in these fields `*` and `*/n` only mean their numbers."""
     numbers = sorted(values)
     for step in range(1, bounds.high):
         if numbers == list(range(bounds.low, bounds.high + 1, step)) and len(numbers) > 1:

@@ -1,7 +1,7 @@
-"""A schedule as a Kubernetes CronJob that submits a Workflow: for Argo installations older than 3.6, or without crons.
+"""A schedule as a Kubernetes CronJob that submits a Workflow: for Argo older than 3.6, or without CronWorkflows.
 
-Each of its Jobs creates one Workflow that it owns, and waits for its end. So the CronJob's own rules hold for the
-Workflows: two that must not overlap do not, one that is replaced goes with its Job, and history is kept or not.
+Each Job of the CronJob creates and owns one Workflow, and waits for its end. Therefore concurrency and history of the
+CronJob apply to the Workflows: if the CronJob replaces or deletes a Job, its Workflow is deleted too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,18 +21,18 @@ __all__ = ["NAME", "NAME_LENGTH", "fires", "objects", "problems"]
 
 NAME = "a Kubernetes CronJob"
 _FOLDER, _FILE = "/etc/tfsteps", "workflow.json"
-_LEAST_INTERVAL = 60.0  # Jobs are named after the minute
-_LEAST_DEADLINE = 10.0  # CronJobs are looked at that often: below it a run may never start
+_LEAST_INTERVAL = 60.0  # the names of Jobs contain the minute
+_LEAST_DEADLINE = 10.0  # Kubernetes checks CronJobs this often; with a shorter deadline a run may never start
 _TRIES = 3
 
 
 def problems(schedule: Schedule) -> list[Problem]:
-    """Return what a CronJob cannot express of `schedule`."""
+    """Return a problem for each field of `schedule` that a CronJob cannot express."""
     return list(_problems(schedule))
 
 
 def fires(schedule: Schedule, now: float) -> Iterator[int]:
-    """Yield when its runs start, in seconds since the epoch."""
+    """Yield the start times of the runs, in seconds since the epoch."""
     return fire_times(schedule, now)
 
 
@@ -45,21 +45,21 @@ def objects(
     image: str = IMAGE,
     service_account: str = "",
 ) -> list[dict[str, Any]]:
-    """Return what is to be created, in that order; for a schedule without problems.
+    """Return the objects to create, in this order; call it only for a schedule without problems.
 
     Args:
-        schedule: When.
+        schedule: The schedule.
         workflow: The Workflow object.
-        name: Of the CronJob and all that comes with it.
-        namespace: Of all of them.
-        image: Which holds tfsteps.
-        service_account: One that may create, get, list and watch Workflows; empty = one is made, with a Role for that.
+        name: Name of the CronJob and of the objects created with it.
+        namespace: Namespace of all objects.
+        image: Image that contains tfsteps.
+        service_account: ServiceAccount that may create, get, list and watch Workflows; empty = create one with a Role.
     """
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "tfsteps"}
     metadata = {"name": name, "namespace": namespace, "labels": labels}
-    found = [] if service_account else _account(metadata)
+    dependents = [] if service_account else _account(metadata)
     data = {_FILE: msgspec.json.encode(workflow).decode()}
-    found.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    dependents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     cron = schedule.expression
     spec = {
         "schedule": cron.text() if cron else f"@every {int(schedule.interval or 0)}s",
@@ -67,11 +67,11 @@ def objects(
         **policies(schedule),
         "jobTemplate": {"metadata": {"labels": labels}, "spec": _job(name, image, service_account or name)},
     }
-    return [*found, {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}]
+    return [*dependents, {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}]
 
 
 def _account(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a ServiceAccount that may do what the Jobs do."""
+    """Return a ServiceAccount with the permissions that the Jobs need, its Role and its RoleBinding."""
     name, group = metadata["name"], "rbac.authorization.k8s.io"
     rule = {"apiGroups": ["argoproj.io"], "resources": ["workflows"], "verbs": ["create", "get", "list", "watch"]}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": metadata["namespace"]}
@@ -89,7 +89,7 @@ def _account(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _job(name: str, image: str, service_account: str) -> dict[str, Any]:
-    """Return the Job that submits: tried again after what was not the Workflow's fault, and only then."""
+    """Return the spec of the submitting Job; it is retried unless the Workflow failed or was refused."""
     final = {"containerName": "submit", "operator": "In", "values": [int(ExitCode.USAGE), int(ExitCode.FAILED)]}
     return {
         "backoffLimit": _TRIES,
@@ -136,11 +136,11 @@ def _problems(schedule: Schedule) -> Iterator[Problem]:
     yield from catch_up(schedule, NAME)
     for field, text in (("start", schedule.start), ("end", schedule.end)):
         if text:
-            fix = "Leave it out and create or delete the CronJob then, or use an Argo CronWorkflow"
-            yield problem((field,), f"is not known to {NAME}", fix, text)
+            fix = "Leave it out and create or delete the CronJob at that time, or use an Argo CronWorkflow"
+            yield problem((field,), f"is not supported by {NAME}", fix, text)
     if schedule.interval and schedule.interval < _LEAST_INTERVAL:
         wrong, fix = f"is too short for {NAME}", "Write 1m or more, or use an Argo CronWorkflow"
         yield problem(("interval",), wrong, fix, f"{schedule.interval:g}s", "from 1m")
     if schedule.starting_deadline and schedule.starting_deadline < _LEAST_DEADLINE:
-        wrong, fix = f"is too short for {NAME}: no run might ever start", "Write 10s or more"
+        wrong, fix = f"is too short for {NAME}: runs might never start", "Write 10s or more"
         yield problem(("starting_deadline",), wrong, fix, f"{schedule.starting_deadline:g}s", "from 10s")

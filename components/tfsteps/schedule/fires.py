@@ -1,11 +1,11 @@
-"""When a cron expression fires: the same instants as robfig/cron, which every scheduler here is built on.
+"""Fire times of cron expressions: the same times as robfig/cron, the library of every supported scheduler.
 
-Its answer where clocks change is not that of cron(8), so its way through the fields is followed step by step: an hour
-that comes twice fires twice, one that is left out does not fire.
+Around clock changes robfig/cron differs from cron(8), so this module repeats its algorithm step by step: an hour that
+occurs twice fires twice, and an hour that is skipped does not fire.
 
-No library gives these instants. Of the 1,500 cases of `tests/schedule`, most of them close to a clock change,
-cronsim 2.8 differs in 5 from robfig/cron v3 and in 15 from v1.2: robfig/cron does not look at the day again when an
-hour leads over a midnight that does not exist. With its month, day and hour steps replaced, 4 still differ.
+No Python library computes these times. Of the 1,500 cases of `tests/schedule`, most of them close to a clock change,
+cronsim 2.8 differs in 5 from robfig/cron v3 and in 15 from v1.2: robfig/cron does not check the day again after an hour
+step over a midnight that does not exist. With its month, day and hour steps replaced, 4 still differ.
 """
 
 import calendar
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.types import Schedule
 
-_YEARS = 5  # robfig/cron gives up after them
+_YEARS = 5  # robfig/cron stops its search after this time
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -28,13 +28,13 @@ def fire_times(
     *,
     adjusts_midnight: bool = True,
 ) -> Iterator[int]:
-    """Yield when the runs of a schedule start that is created at `now`, in seconds since the epoch.
+    """Yield the start times of the runs of a schedule, in seconds since the epoch.
 
     Args:
         schedule: The schedule.
-        now: Seconds since the epoch.
-        cron: Its expression as it is written for a scheduler; None = as its author wrote it.
-        zone: Where that scheduler reads it; None = the schedule's.
+        now: When the schedule is created, in seconds since the epoch.
+        cron: The expression written for a scheduler; None = the expression of the schedule.
+        zone: The time zone in which the scheduler reads it; None = the schedule's time zone.
         adjusts_midnight: As in `next_fire`.
     """
     expression = cron or schedule.expression
@@ -50,19 +50,19 @@ def fire_times(
 
 
 def next_fire(cron: Cron, after: int, zone: zoneinfo.ZoneInfo, *, adjusts_midnight: bool = True) -> int | None:
-    """Return the first instant after `after` at which `cron` fires in `zone`; None if there is none in five years.
+    """Return the first time after `after` at which `cron` fires, in seconds since the epoch; None = not in five years.
 
     Args:
         cron: The expression.
         after: Seconds since the epoch.
-        zone: Where its fields are read.
+        zone: The time zone of its fields.
         adjusts_midnight: Whether a search steps over days without a midnight, as robfig/cron v3 does and v1.2 does not.
     """
     return _Search(cron, after + 1, zone, adjusts_midnight).result()
 
 
 class _Search:
-    """One search: the instant that was reached, and whether it stands at the beginning of what is looked at next."""
+    """One search. `_at` is the current time; `_added` = it was moved, so that all smaller fields are at their start."""
 
     def __init__(self, cron: Cron, start: int, zone: zoneinfo.ZoneInfo, adjusts_midnight: bool) -> None:
         self._cron, self._zone, self._adjusts_midnight = cron, zone, adjusts_midnight
@@ -72,7 +72,7 @@ class _Search:
 
     def result(self) -> int | None:
         while self._wall().year <= self._last_year:
-            # Each step ends early when its field begins anew, for then the ones before it must be looked at again.
+            # A step returns False when its field wraps around: the larger fields must be checked again.
             if self._month() and self._day() and self._hour() and self._minute() and self._second():
                 return self._at
         return None
@@ -124,19 +124,19 @@ class _Search:
         return second == 0
 
     def _begin(self) -> bool:
-        """Tell whether a field was moved on before, so that the ones behind it stand at their beginning."""
-        before, self._added = self._added, True
-        return before
+        """Return whether a field was already moved, so that all smaller fields are at their start; note the move."""
+        moved, self._added = self._added, True
+        return moved
 
     def _matches(self, wall: dt.datetime) -> bool:
         day, weekday = self._cron.day, self._cron.weekday
         of_month, of_week = wall.day in day.values, wall.isoweekday() % 7 in weekday.values
         return of_month and of_week if day.star or weekday.star else of_month or of_week
 
-    # --- clocks, as Go's time package has them
+    # --- wall clock times, computed as in Go's time package
 
     def _wall(self) -> dt.datetime:
-        """Return what the clocks show."""
+        """Return the wall clock time at `_at`."""
         return dt.datetime.fromtimestamp(self._at, self._zone).replace(tzinfo=None, fold=0)
 
     def _offset(self, instant: int) -> int:
@@ -144,13 +144,13 @@ class _Search:
         return int(offset.total_seconds()) if offset else 0
 
     def _instant(self, wall: dt.datetime) -> int:
-        """Return when the clocks show `wall`; for times that come twice or never, what Go's `time.Date` returns."""
+        """Return the time at which clocks show `wall`; as Go's `time.Date` if that occurs twice or never."""
         shown = calendar.timegm(wall.timetuple())
         if offset := self._offset(shown):
             offset = offset if self._offset(shown - offset) == offset else self._offset(shown - offset)
         return shown - offset
 
     def _settled(self, wall: dt.datetime) -> dt.datetime:
-        """Return what the clocks show at `_instant(wall)`: another time if `wall` is left out."""
+        """Move to `_instant(wall)` and return its wall clock time, which differs from `wall` if clocks skip `wall`."""
         self._at = self._instant(wall)
         return self._wall()

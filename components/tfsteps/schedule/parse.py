@@ -1,4 +1,4 @@
-"""From a text, a file or plain data to a `Schedule`, or to everything that is wrong with it."""
+"""Reads a `Schedule` from text, a file or plain data, and reports every problem in it."""
 
 import os
 import pathlib
@@ -37,7 +37,7 @@ def load(path: str | os.PathLike[str]) -> Schedule:
 
 
 def parse(text: str, source: str = "schedule") -> Schedule:
-    """Return the schedule in a YAML or JSON text; `source` is what messages call it.
+    """Return the schedule in a YAML or JSON text; messages name it `source`.
 
     Raises:
         SpecError: With every problem of the text.
@@ -47,12 +47,12 @@ def parse(text: str, source: str = "schedule") -> Schedule:
     try:
         document = yaml_text.parse(text, source)
     except SpecError as error:
-        raise SpecError([_of_schedule(each) for each in error.problems], source) from error
+        raise SpecError([_of_schedule(text_problem) for text_problem in error.problems], source) from error
     return _schedule(document)
 
 
 def _of_schedule(problem: Problem) -> Problem:
-    """Return what is wrong with a text in the words of schedules instead of jobs."""
+    """Return a problem of a text with the word "schedule" in place of "job"."""
     wrong, fix = (text.replace("job", "schedule") for text in (problem.wrong, problem.fix))
     if "empty" in wrong:
         fix = "Start with `cron:` or `interval:`"
@@ -81,14 +81,14 @@ def _schedule(document: Document) -> Schedule:
     return schedule
 
 
-# --- what the types do not say
+# --- rules that the types do not express
 
 
 def _rules(schedule: Schedule) -> Iterator[Problem]:
     if schedule.cron is None and schedule.interval is None:
         yield problem(("cron",), "is missing, and so is `interval`", "Write `cron: 0 9 * * 1-5`, or `interval: 6h`")
     if schedule.cron is not None and schedule.interval is not None:
-        yield problem(("interval",), "stands beside `cron`", "Keep one of them", f"{schedule.interval:g}s")
+        yield problem(("interval",), "cannot be combined with `cron`", "Keep one of them", f"{schedule.interval:g}s")
     yield from _whole(("interval",), schedule.interval)
     yield from _whole(("starting_deadline",), schedule.starting_deadline)
     zone = _zone(schedule.timezone)
@@ -102,7 +102,7 @@ def _rules(schedule: Schedule) -> Iterator[Problem]:
 
 def _whole(path: Path, value: float | None) -> Iterator[Problem]:
     if value is not None and (value < 1 or value != int(value)):
-        yield problem(path, "is not in whole seconds", "Write something like `90m`", f"{value:g}s")
+        yield problem(path, "is not a whole number of seconds", "Write something like `90m`", f"{value:g}s")
 
 
 def _zone(name: str) -> zoneinfo.ZoneInfo | Problem:
@@ -119,7 +119,7 @@ def _cron(text: str) -> Iterator[Problem]:
         yield problem(path, error.wrong, error.fix, shown(text), error.allowed)
         return
     if fires.next_fire(cron, int(time.time()), zoneinfo.ZoneInfo("UTC")) is None:
-        yield problem(path, "never fires: there is no such day", "Choose a day that the month has", shown(text))
+        yield problem(path, "never fires: there is no such day", "Choose a day that exists in the month", shown(text))
 
 
 def _limits(schedule: Schedule, zone: zoneinfo.ZoneInfo) -> Iterator[Problem]:
@@ -128,6 +128,6 @@ def _limits(schedule: Schedule, zone: zoneinfo.ZoneInfo) -> Iterator[Problem]:
         try:
             instants |= {name: seconds(text, zone)} if text else {}
         except ValueError as error:
-            yield problem((name,), f"is not in the calendar: {error}", "Write another one", shown(text))
+            yield problem((name,), f"is not a valid date or time: {error}", "Correct it", shown(text))
     if len(instants) == 2 and instants["end"] <= instants["start"]:
-        yield problem(("end",), f"is not after `start`, {schedule.start}", "Write a later one", shown(schedule.end))
+        yield problem(("end",), f"is not after `start`, {schedule.start}", "Write a later time", shown(schedule.end))

@@ -1,6 +1,6 @@
 """`python -m tfsteps.schedule.submitter FILE`: creates the Workflow in FILE and waits for its end. Runs in a Job's pod.
 
-The Workflow has the name of the Job, which owns it: the pod that tries again meets it again, and it goes with the Job.
+The Workflow has the name of the Job, so a retried pod finds it. The Job owns the Workflow: both are deleted together.
 """
 
 import os
@@ -28,24 +28,24 @@ class SubmitError(Exception):
     """A Workflow that could not be created or followed.
 
     Attributes:
-        code: What the process exits with.
+        code: Exit code of the process.
     """
 
     def __init__(self, message: str, code: ExitCode) -> None:
-        """Keep `code` beside the message."""
+        """Store the message and the exit code."""
         self.code = code
         super().__init__(message)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Submit, wait, and return the exit code: 0 succeeded, 2 refused, 10 the Workflow failed, 13 try again."""
-    # Process 1 of a container hears no signal that it has no handler for. The Workflow goes with the Job, not with us.
+    """Submit, wait, and return the exit code: 0 succeeded, 2 refused, 10 the Workflow failed, 13 retry."""
+    # PID 1 ignores signals without a handler. The Workflow is deleted with the Job, not when this process ends.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(ExitCode.CANCELLED))
     try:
         workflow = msgspec.json.decode(pathlib.Path(arguments[0]).read_bytes(), type=dict[str, Any])
         api = Api(find())
         metadata = create(api, owned(workflow, os.environ[JOB_NAME], os.environ[JOB_UID]))
-        _say(f"Workflow {metadata['name']} is there")
+        _say(f"Workflow {metadata['name']} exists")
         return follow(api, metadata, _say)
     except (SubmitError, AccessError, ApiError) as error:
         _say(str(error))
@@ -53,17 +53,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def owned(workflow: Mapping[str, Any], job: str, uid: str) -> dict[str, Any]:
-    """Return `workflow` under the name of the Job that owns it."""
+    """Return `workflow` with the name of the Job, and the Job as its owner."""
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid}
     kept = {key: value for key, value in workflow["metadata"].items() if key in {"labels", "annotations"}}
     return {**workflow, "metadata": {**kept, "name": job, "ownerReferences": [owner]}}
 
 
 def create(api: Api, workflow: Mapping[str, Any]) -> dict[str, Any]:
-    """Create a Workflow, or find that it is there from an earlier try; return its metadata.
+    """Create a Workflow, or find the one that an earlier pod of the Job created; return its metadata.
 
     Raises:
-        SubmitError: The cluster refuses it, or one of that name is another's.
+        SubmitError: The cluster refuses it, or a Workflow of this name has another owner.
     """
     metadata, where = workflow["metadata"], api.access.namespace
     try:
@@ -75,7 +75,7 @@ def create(api: Api, workflow: Mapping[str, Any]) -> dict[str, Any]:
     existing = dict(api.get(WORKFLOWS, where, metadata["name"], allowed=True)["metadata"])
     if not _owners(metadata) or _owners(existing) != _owners(metadata):
         raise SubmitError(
-            f"there is a Workflow {metadata['name']} in {where} already; delete it or rename", ExitCode.USAGE
+            f"a Workflow {metadata['name']} already exists in {where}; delete it or choose another name", ExitCode.USAGE
         )
     return existing
 
@@ -85,10 +85,10 @@ def _owners(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def follow(api: Api, metadata: Mapping[str, Any], say: Callable[[str], None]) -> ExitCode:
-    """Wait until a Workflow has ended, telling each phase; return the exit code.
+    """Wait until a Workflow has ended, report each phase to `say`, and return the exit code.
 
     Raises:
-        SubmitError: It was deleted, or may not be watched.
+        SubmitError: The Workflow was deleted, or may not be watched.
     """
     seen: queue.Queue[Seen] = queue.Queue()
     Watch(
@@ -107,22 +107,23 @@ def follow(api: Api, metadata: Mapping[str, Any], say: Callable[[str], None]) ->
             status = item.get("status") or {}
             if status.get("phase", "") not in {"", phase}:
                 phase = status["phase"]
-                say(f"Workflow {metadata['name']} {phase}" + (f": {why}" if (why := status.get("message")) else ""))
+                message = status.get("message")
+                say(f"Workflow {metadata['name']} {phase}" + (f": {message}" if message else ""))
     finally:
         api.stopping.set()
     return _ENDED[phase]
 
 
 def _workflow(seen: Seen, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return our Workflow as it is now."""
+    """Return the current state of the Workflow. SubmitError if it was deleted, or may not be watched."""
     match seen:
         case Listed(items=[item]) | Changed(item=item) if item["metadata"]["uid"] == metadata["uid"]:
             return item
         case Refused(error=error, retryable=False):
-            message = f"Workflows may not be watched in {metadata['namespace']}: {error}; grant get, list and watch"
+            message = f"no permission to watch Workflows in {metadata['namespace']}: {error}; grant get, list and watch"
             raise SubmitError(message, ExitCode.USAGE)
         case Refused(error=error):
-            message = f"Workflow {metadata['name']} goes on, but cannot be watched any more: {error}"
+            message = f"Workflow {metadata['name']} continues, but can no longer be watched: {error}"
             raise SubmitError(message, ExitCode.PLATFORM)
         case Listed() | Changed() | Deleted():
             raise SubmitError(f"Workflow {metadata['name']} was deleted", ExitCode.FAILED)

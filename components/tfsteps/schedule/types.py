@@ -1,4 +1,4 @@
-"""The types of a schedule. Every default is said here once."""
+"""The types of a schedule, with all defaults."""
 
 import datetime as dt
 import zoneinfo
@@ -15,7 +15,7 @@ Instant = Annotated[
     str,
     Meta(
         pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
-        description="a date, or a date and time; without Z or an offset it is meant in `timezone`",
+        description="a date, or a date and time; without Z or an offset it is in `timezone`",
         examples=["2026-12-01", "2026-12-01T06:00:00Z"],
     ),
 ]
@@ -23,11 +23,11 @@ Count = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """How many ended runs are kept; left out: as many as the scheduler keeps by itself.
+    """How many ended runs are kept. Left out: the scheduler's default.
 
     Attributes:
-        successful: Of those that succeeded.
-        failed: Of those that did not.
+        successful: Number of succeeded runs to keep.
+        failed: Number of failed runs to keep.
     """
 
     successful: Count | None = None
@@ -35,21 +35,21 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """When something is to run. Either `cron` or `interval` is given.
+    """When something runs. Set either `cron` or `interval`.
 
     Attributes:
-        cron: Five fields: minute, hour, day of month, month, day of week (Sunday is 0 or 7, names are known), with
+        cron: Five fields: minute, hour, day of month, month, day of week (Sunday is 0 or 7, names are allowed), with
             lists, ranges and steps; or @hourly, @daily, @weekly, @monthly, @yearly.
-        interval: Time between the starts of two runs, in whole seconds; the first comes one interval after the
+        interval: Time between the starts of two runs, in whole seconds; the first run starts one interval after the
             schedule is created, or after `start`.
-        timezone: The IANA name of the zone in which `cron`, `start` and `end` are read.
-        start: No run before it. Left out: from when the schedule is created.
-        end: No run at it or later. Left out: for ever.
-        catch_up: Start every run that was missed, one after another: in an outage, or since a `start` in the past.
-            false: the newest at most.
-        concurrency: What happens when a run is due and the last one has not ended: it is left out or waits (forbid),
-            starts beside it (allow), or in its place (replace).
-        starting_deadline: How late a run may start, in whole seconds. Left out: as the scheduler has it.
+        timezone: The IANA name of the time zone of `cron`, `start` and `end`.
+        start: No run starts before this time. Left out: the creation of the schedule.
+        end: No run starts at this time or later. Left out: no end.
+        catch_up: Start every run that was missed in an outage or since a `start` in the past, one after another.
+            false: at most the newest missed run.
+        concurrency: What happens when a run is due and the last one has not ended: forbid = the run is skipped or
+            waits; allow = both run at once; replace = the last run is stopped and the new one starts.
+        starting_deadline: How late a run may start, in whole seconds. Left out: the scheduler's default.
         history: How many ended runs are kept.
     """
 
@@ -75,34 +75,34 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def starts(self) -> int | None:
-        """Seconds since the epoch of `start`."""
+        """`start` in seconds since the epoch; None if it is left out."""
         return seconds(self.start, self.zone) if self.start else None
 
     @property
     def ends(self) -> int | None:
-        """Seconds since the epoch of `end`."""
+        """`end` in seconds since the epoch; None if it is left out."""
         return seconds(self.end, self.zone) if self.end else None
 
     def origin(self, now: float) -> int:
-        """Return the second after which runs are looked for, or from which an interval counts, if it is created `now`.
+        """Return the time after which cron runs start, or from which an interval counts, for a schedule created `now`.
 
-        A `start` that has passed counts only where runs are caught up with.
+        In seconds since the epoch. A `start` in the past has an effect only with `catch_up`.
         """
         if self.starts is None or (self.starts <= now and not self.catch_up):
             return int(now)
         return self.starts - 1 if self.cron else self.starts
 
     def ended(self, at: int) -> bool:
-        """Tell whether no run may start at the second `at`."""
+        """Return whether the schedule has ended at `at`, so that no run starts then."""
         return self.ends is not None and at >= self.ends
 
 
 def seconds(instant: str, zone: zoneinfo.ZoneInfo) -> int:
-    """Return the seconds since the epoch of an `Instant`. ValueError for a day or an hour that no calendar has."""
+    """Return an `Instant` in seconds since the epoch. ValueError if the date or time does not exist."""
     moment = dt.datetime.fromisoformat(instant)
     return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp())
 
 
 def utc(instant: int) -> str:
-    """Return seconds since the epoch as RFC 3339 has them: `2026-12-01T06:00:00Z`."""
+    """Return seconds since the epoch in the format of RFC 3339: `2026-12-01T06:00:00Z`."""
     return dt.datetime.fromtimestamp(instant, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

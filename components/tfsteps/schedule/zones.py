@@ -1,4 +1,4 @@
-"""Time zones that never change their clocks, and cron expressions moved from one such zone to another."""
+"""Time zones with a fixed offset, and the conversion of cron expressions between them."""
 
 import datetime as dt
 import zoneinfo
@@ -8,11 +8,11 @@ import msgspec
 from tfsteps.schedule.cron import Cron, Field
 
 _DAY_MINUTES = 24 * 60
-_WEEKS = 10 * 53  # ten years: nobody knows more, and no summer time is shorter than a week
+_WEEKS = 10 * 53  # ten years, one check a week: no period of daylight saving time is shorter than a week
 
 
 def fixed_offset(zone: zoneinfo.ZoneInfo, now: float) -> int | None:
-    """Return the minutes that a zone's clocks are ahead of UTC; None if they change within ten years of `now`."""
+    """Return a zone's offset from UTC in minutes, positive to the east; None if it changes in ten years from `now`."""
     first = dt.datetime.fromtimestamp(now, dt.UTC)
     moments = (first + dt.timedelta(weeks=week) for week in range(_WEEKS))
     offsets = {moment.astimezone(zone).utcoffset() for moment in moments}
@@ -28,12 +28,12 @@ def moved(cron: Cron, minutes: int) -> Cron | None:
     hours, of_hour = frozenset(hour for hour, _ in pairs), frozenset(minute for _, minute in pairs)
     if len(hours) * len(of_hour) != len(pairs):
         return None
-    there = msgspec.structs.replace(cron, hour=Field(hours), minute=Field(of_hour))
+    result = msgspec.structs.replace(cron, hour=Field(hours), minute=Field(of_hour))
     if days == {0} or cron.any_day:
-        return there
+        return result
     if len(days) > 1 or not (cron.day.star and cron.month.star):
-        return None  # the first of a month would become the last of the one before
+        return None  # the first day of a month would become the last day of another month
     (day,) = days
     return msgspec.structs.replace(
-        there, weekday=Field(frozenset((weekday + day) % 7 for weekday in cron.weekday.values))
+        result, weekday=Field(frozenset((weekday + day) % 7 for weekday in cron.weekday.values))
     )

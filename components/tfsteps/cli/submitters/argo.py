@@ -27,7 +27,7 @@ from tfsteps.schedule import Schedule, argo, cronjob, submitter
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.system import SPEC_HASH
 
-_PATIENCE_SECONDS = 5.0  # somebody is waiting at the terminal
+_PATIENCE_SECONDS = 5.0  # short, because a user waits at the terminal
 _TEMPLATES = {"WorkflowTemplate", "ClusterWorkflowTemplate"}
 _RESOURCES = {
     resource.kind: resource
@@ -44,10 +44,10 @@ _RESOURCES = {
 
 
 def submit(submission: Submission) -> int:
-    """Create what was asked for and return the exit code.
+    """Create the objects of a submission and return the exit code.
 
     Raises:
-        SpecError: The schedule cannot be expressed, or the Workflow fails with these arguments.
+        SpecError: The schedule cannot be expressed, or the Workflow would fail with these arguments.
         CommandError: Anything else.
     """
     _check(submission)
@@ -79,7 +79,7 @@ def submit(submission: Submission) -> int:
             raise CommandError(str(error), error.code) from error
 
 
-# --- what is created
+# --- the objects
 
 
 def _objects(submission: Submission) -> list[dict[str, Any]]:
@@ -87,7 +87,7 @@ def _objects(submission: Submission) -> list[dict[str, Any]]:
     if manifest["kind"] == "CronWorkflow":
         if submission.when:
             raise CommandError(
-                f"{submission.compiled.source} has its own schedule; submit a Workflow to use another one"
+                f"{submission.compiled.source} has its own schedule; submit a Workflow to use another schedule"
             )
         return [manifest]
     when = submission.when
@@ -119,14 +119,14 @@ def _refuse(problems: list[Any]) -> None:
 
 
 def _check(submission: Submission) -> None:
-    """Check the Workflow with its arguments: nothing more will be given."""
+    """Check the Workflow with all of its arguments. LintError if it has problems or warnings."""
     text = yaml.safe_dump(_manifest(submission))
     if problems := [*lint.problems(text), *lint.warnings(text)]:
         raise LintError(submission.compiled.source, problems)
 
 
 def _manifest(submission: Submission) -> dict[str, Any]:
-    """Return the manifest with its name, namespace and arguments; a template as a Workflow of its own."""
+    """Return the manifest with its name, namespace and arguments; convert a template to a Workflow."""
     manifest = copy.deepcopy(_single(submission.compiled))
     metadata = manifest["metadata"] = dict(manifest.get("metadata") or {})
     if manifest["kind"] in _TEMPLATES:
@@ -140,7 +140,7 @@ def _manifest(submission: Submission) -> dict[str, Any]:
     spec = manifest["spec"].get("workflowSpec", manifest["spec"])
     if submission.service_account and not (submission.when and submission.scheduler is Scheduler.CRONJOB):
         spec["serviceAccountName"] = submission.service_account
-    _give(spec, submission.parameters)
+    _set_arguments(spec, submission.parameters)
     return manifest
 
 
@@ -150,8 +150,8 @@ def _single(compiled: Compiled) -> dict[str, Any]:
     return compiled.documents[0]
 
 
-def _give(spec: dict[str, Any], values: dict[str, str]) -> None:
-    """Put the arguments in; where another template says what there is, all names are taken."""
+def _set_arguments(spec: dict[str, Any], values: dict[str, str]) -> None:
+    """Set the arguments of a Workflow; if it refers to a template, which declares them, accept all names."""
     arguments = spec.setdefault("arguments", {}) if values else spec.get("arguments") or {}
     known = {parameter["name"]: parameter for parameter in arguments.get("parameters") or []}
     if "workflowTemplateRef" in spec:
@@ -172,7 +172,7 @@ def _give(spec: dict[str, Any], values: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def _cluster(context: str) -> Iterator[Api]:
-    """Yield the API of the cluster; what it refuses ends the command."""
+    """Yield the API of the cluster; raise CommandError if it refuses a request."""
     try:
         yield Api(find(context), patience=_PATIENCE_SECONDS)
     except AccessError as error:
@@ -182,9 +182,9 @@ def _cluster(context: str) -> Iterator[Api]:
 
 
 def _marked(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with the hash of its content, by which a second call recognizes it; a Workflow as it is.
+    """Return an object with an annotation of its hash, by which a second call recognizes it; a Workflow is unchanged.
 
-    Submitting a Workflow again means another run, which needs another name.
+    Submitting a Workflow again means another run, which requires another name.
     """
     if item["kind"] == WORKFLOWS.kind:
         return item
@@ -194,9 +194,9 @@ def _marked(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _create(api: Api, objects: list[dict[str, Any]], default: str) -> tuple[dict[str, Any], list[str]]:
-    """Create all objects, or none: the cluster is asked about each before.
+    """Create all objects, after a dry run of each; return the metadata of the last one, and the lines to print.
 
-    Nothing is printed meanwhile: standard output may be closed. Return the last one's metadata, and what to print.
+    Nothing is printed before the end, because standard output may be closed.
     """
     placed = [(manifest, manifest["metadata"].get("namespace", default)) for manifest in objects]
     for item, namespace in placed:
@@ -206,7 +206,7 @@ def _create(api: Api, objects: list[dict[str, Any]], default: str) -> tuple[dict
     try:
         for item, namespace in placed:
             created, new = _create_one(api, item, namespace)
-            report.append(f"{item['kind']} {created['name']} {'created' if new else 'is already'} in {namespace}")
+            report.append(f"{item['kind']} {created['name']} {'created' if new else 'already exists'} in {namespace}")
     except (ApiError, CommandError):
         for line in report:
             say(line)
@@ -219,26 +219,26 @@ def _create(api: Api, objects: list[dict[str, Any]], default: str) -> tuple[dict
 def _create_one(
     api: Api, item: dict[str, Any], namespace: str, *, dry_run: bool = False
 ) -> tuple[dict[str, Any], bool]:
-    """Create an object, unless an earlier call has; return its metadata and whether it is new."""
+    """Create an object, unless an earlier call has created it; return its metadata and whether it is new."""
     what = f"{item['kind']} {item['metadata'].get('name', '')}".strip()
     try:
         return api.create(_RESOURCES[item["kind"]], namespace, item, dry_run=dry_run)["metadata"], True
     except ApiError as error:
         if error.reason == "AlreadyExists":
-            if there := _same(api, item, namespace):
-                return there, False
-            raise CommandError(f"{what} is in {namespace} already; delete it, or choose another --name") from error
+            if existing := _same(api, item, namespace):
+                return existing, False
+            raise CommandError(f"{what} already exists in {namespace}; delete it or choose another --name") from error
         if error.unavailable:
             raise
         raise CommandError(f"{what} cannot be created in {namespace}: {error}") from error
 
 
 def _same(api: Api, item: dict[str, Any], namespace: str) -> dict[str, Any] | None:
-    """Return the metadata of the object with this name if it was made from `item`; None = not, or that is not known."""
+    """Return the metadata of the existing object if it was created from `item`; None = another object, or unknown."""
     mark = (item["metadata"].get("annotations") or {}).get(SPEC_HASH)
     try:
-        there: dict[str, Any] = api.get(_RESOURCES[item["kind"]], namespace, item["metadata"]["name"])["metadata"]
+        existing: dict[str, Any] = api.get(_RESOURCES[item["kind"]], namespace, item["metadata"]["name"])["metadata"]
     except ApiError:
         return None
-    same = mark and (there.get("annotations") or {}).get(SPEC_HASH) == mark and "deletionTimestamp" not in there
-    return there if same else None
+    same = mark and (existing.get("annotations") or {}).get(SPEC_HASH) == mark and "deletionTimestamp" not in existing
+    return existing if same else None

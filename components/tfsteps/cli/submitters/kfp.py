@@ -1,4 +1,4 @@
-"""Submits to Kubeflow Pipelines, by its own client: a run, or a recurring run."""
+"""Submits to Kubeflow Pipelines with its own client: a run, or a recurring run."""
 
 import contextlib
 import io
@@ -39,10 +39,10 @@ _ENDED = {
 
 
 def submit(submission: Submission) -> int:
-    """Create what was asked for and return the exit code.
+    """Create the run or the recurring run and return the exit code.
 
     Raises:
-        SpecError: The schedule cannot be expressed, or the run fails with these arguments.
+        SpecError: The schedule cannot be expressed, or the run would fail with these arguments.
         CommandError: Anything else.
     """
     now = time.time()
@@ -68,7 +68,7 @@ def submit(submission: Submission) -> int:
 
 
 def _missing(submission: Submission, arguments: dict[str, Any]) -> list[str]:
-    """Return warnings about what pods name, where the cluster of the kubeconfig is known to be that of the API."""
+    """Return warnings about missing objects; empty if the kubeconfig may be for another cluster than the API."""
     if (submission.host or os.environ.get("KF_PIPELINES_ENDPOINT")) and not submission.context:
         return []
     try:
@@ -79,7 +79,7 @@ def _missing(submission: Submission, arguments: dict[str, Any]) -> list[str]:
     if submission.service_account:
         named.append(Reference(ACCOUNTS, submission.service_account))
     messages: list[str] = []
-    with contextlib.suppress(ApiError):  # the API of Kubeflow Pipelines may be reached where that of Kubernetes is not
+    with contextlib.suppress(ApiError):  # Kubeflow Pipelines may be reachable where Kubernetes is not
         messages.extend(references.missing(api, submission.namespace or references.KFP_NAMESPACE, named))
     return messages
 
@@ -90,7 +90,7 @@ def _inputs(submission: Submission) -> dict[str, Any]:
 
 
 def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> tuple[Any, Any, str]:
-    """Create the run or the recurring run; return it, its experiment, and what the client has printed.
+    """Create the run or the recurring run; return it, its experiment, and the output of the client.
 
     The client prints the experiment's address before the run is created, and standard output may be closed.
     """
@@ -102,7 +102,7 @@ def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> t
 
 
 def _arguments(submission: Submission, now: float) -> dict[str, Any]:
-    """Return what the client is told beside the pipeline itself."""
+    """Return the arguments of the client, without the pipeline."""
     arguments = {
         "experiment": submission.experiment,
         "job_name": submission.name or f"{submission.compiled.name} {local_time(now)}",
@@ -125,7 +125,7 @@ def _when(when: Schedule, server_timezone: str, now: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _package(submission: Submission) -> Iterator[str]:
-    """Yield a file of the compiled pipeline, as the client wants one."""
+    """Yield the path of a temporary file with the compiled pipeline, because the client requires a file."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "pipeline.yaml")
         file.write_text(submission.compiled.text, encoding="utf-8")
@@ -134,16 +134,16 @@ def _package(submission: Submission) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _client(submission: Submission) -> Iterator[Any]:
-    """Yield the client; what the server refuses ends the command."""
+    """Yield the client; raise CommandError if the server refuses a request."""
     try:
-        import kfp  # noqa: PLC0415  half a second, and not always installed
+        import kfp  # noqa: PLC0415  takes half a second, and is not always installed
         import kfp_server_api  # type: ignore[import-untyped]  # noqa: PLC0415
         import urllib3.exceptions  # noqa: PLC0415
     except ImportError as error:
         raise CommandError(f"Kubeflow's client is not installed ({error}); install tfsteps[kfp]") from error
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # that it speaks to version 2 alone
+            warnings.simplefilter("ignore", FutureWarning)  # says that the client only supports version 2
             client = kfp.Client(host=submission.host or None, kube_context=submission.context or None)
         yield client
     except kfp_server_api.ApiException as error:
@@ -152,12 +152,12 @@ def _client(submission: Submission) -> Iterator[Any]:
     except (urllib3.exceptions.HTTPError, TimeoutError) as error:
         message = f"Kubeflow Pipelines cannot be reached: {error}; give --host, or set KF_PIPELINES_ENDPOINT"
         raise CommandError(message, ExitCode.PLATFORM) from error
-    except ValueError as error:  # its own checks
+    except ValueError as error:  # from the checks of the client
         raise CommandError(f"Kubeflow's client refused: {error}") from error
 
 
 def _wait(client: Any, run_id: str) -> ExitCode:
-    """Wait for a run's end; the client's own waiting never ends for one that was cancelled."""
+    """Wait for a run's end; the client's own function never returns for a cancelled run."""
     failures = 0
     while (state := _state(client, run_id)) not in _ENDED:
         failures = 0 if state else failures + 1
@@ -171,7 +171,7 @@ def _wait(client: Any, run_id: str) -> ExitCode:
 
 
 def _state(client: Any, run_id: str) -> str:
-    """Return the state of a run; empty if the server does not say."""
+    """Return the state of a run; empty if the server does not answer."""
     import kfp_server_api  # noqa: PLC0415
     import urllib3.exceptions  # noqa: PLC0415
 
@@ -186,4 +186,4 @@ def _state(client: Any, run_id: str) -> str:
 
 
 def _page(client: Any) -> str:
-    return str(client._get_url_prefix())  # noqa: SLF001  what its own links begin with
+    return str(client._get_url_prefix())  # noqa: SLF001  the client has no public function for this

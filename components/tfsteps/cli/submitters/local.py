@@ -10,8 +10,8 @@ def submit(submission: Submission) -> int:
     """Run the pipeline to its end and return the exit code.
 
     Raises:
-        CommandError: It cannot be run here.
-        SpecError: It fails with these arguments.
+        CommandError: The options do not apply to local runs.
+        SpecError: The pipeline would fail with these arguments.
     """
     if submission.when:
         raise CommandError(

@@ -1,4 +1,4 @@
-"""The objects that a pipeline's pods name, looked for before it is submitted: without one a step stays Pending."""
+"""Checks before a submission whether the objects that a pipeline's pods refer to exist; else a step stays Pending."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from tfsteps.systems.kubernetes.preflight.references import (
 )
 
 KFP_NAMESPACE = "kubeflow"
-"""Of the runs of an installation of Kubeflow Pipelines for a single user, which names none."""
+"""Namespace of runs in a single-user installation of Kubeflow Pipelines, whose API does not return one."""
 
 _MOUNTS = (
     ("pvcMount", "pvcName", CLAIMS),
@@ -28,9 +28,9 @@ _MOUNTS = (
 
 
 def missing(api: Api, namespace: str, references: Iterable[Reference]) -> Iterator[str]:
-    """Yield a warning for each object that is certainly not in a namespace. What may not be read is passed over.
+    """Yield a warning for each object that does not exist in a namespace. Objects that cannot be read are skipped.
 
-    Not an error: a step of the pipeline may create the object, and pods wait for one that is created later.
+    This is not an error: a step of the pipeline may create the object, and pods wait until it exists.
 
     Raises:
         ApiError: The cluster does not answer.
@@ -40,18 +40,18 @@ def missing(api: Api, namespace: str, references: Iterable[Reference]) -> Iterat
             api.get(resource, namespace, name, once=True)
         except ApiError as error:
             if error.missing:
-                who = "pods that run as it are refused" if resource == ACCOUNTS else "steps that use it stay Pending"
+                effect = "pods that run as it are refused" if resource == ACCOUNTS else "steps that use it stay Pending"
                 where = f"{resource.kind} {namespace}/{name} is missing on {api.access.name}"
-                yield f"{where}: {who} until it is created; create it, or correct its name"
+                yield f"{where}: {effect} until it is created; create it, or correct its name"
             elif error.unavailable:
                 raise
 
 
 def of_argo(manifest: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield what the pods of a manifest refer to, but for names that are known only when it runs.
+    """Yield the objects that the pods of a manifest refer to, except names that are known only when it runs.
 
     Args:
-        manifest: A Workflow, CronWorkflow or template. Its arguments are those that it has in it.
+        manifest: A Workflow, CronWorkflow or template, with its arguments.
     """
     spec = manifest["spec"].get("workflowSpec", manifest["spec"])
     parameters = (spec.get("arguments") or {}).get("parameters") or []
@@ -82,11 +82,11 @@ def _items(node: Mapping[str, Any], field: str) -> list[Mapping[str, Any]]:
 
 
 def of_kfp(documents: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield what the pods of a compiled pipeline refer to, as far as a constant or an input says the name.
+    """Yield the objects that the pods of a compiled pipeline refer to by a constant or by an input of the pipeline.
 
     Args:
         documents: The pipeline, and its options for Kubernetes.
-        parameters: The values of the pipeline's inputs, by name; those that are left out are at their defaults.
+        parameters: The values of the pipeline's inputs, by name; inputs that are left out have their defaults.
     """
     pipeline, *_ = documents = list(documents)
     inputs = pipeline.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
@@ -101,7 +101,7 @@ def of_kfp(documents: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any]
 
 
 def _name(mount: Mapping[str, Any], field: str, values: Mapping[str, Any]) -> str:
-    """Return the name that a mount has; empty = another task gives it."""
+    """Return the name of the object of a mount; empty = it is an output of another task."""
     source = mount.get(f"{field}Parameter") or {}
     constant = (source.get("runtimeValue") or {}).get("constant") or mount.get(field) or mount.get("constant")
     parameter = str(source.get("componentInputParameter") or "").removeprefix("pipelinechannel--")

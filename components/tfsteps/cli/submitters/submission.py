@@ -1,4 +1,4 @@
-"""What is submitted, and how: the same for every engine, and what they have in common."""
+"""The options of a submission, and functions for the submitters of all engines."""
 
 import enum
 import pathlib
@@ -17,18 +17,18 @@ from tfsteps.text.streams import takes_any
 
 
 class Scheduler(enum.StrEnum):
-    """What `--scheduler` takes."""
+    """The values of `--scheduler`."""
 
     CRONWORKFLOW = "cronworkflow"
     CRONJOB = "cronjob"
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `tfsteps submit`, which says what each means. Empty = not given.
+    """The options of `tfsteps submit`, as described in its help. Empty = not set.
 
     Attributes:
-        parameters: Inputs by name, as they were typed.
-        folder: Where local steps start.
+        parameters: Inputs by name, as text.
+        folder: Working directory of local steps.
     """
 
     compiled: Compiled
@@ -50,7 +50,13 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_names(supplied: Iterable[str], known: Iterable[str], missing: Iterable[str]) -> None:
-    """Raise CommandError for inputs that a pipeline does not have, or needs and has not got."""
+    """Raise CommandError for an input that the pipeline does not have, or a required input that is not set.
+
+    Args:
+        supplied: Names of the inputs that are set.
+        known: Names of all inputs of the pipeline.
+        missing: Names of its required inputs.
+    """
     names = list(known)
     for name in supplied:
         if name not in names:
@@ -58,14 +64,14 @@ def check_names(supplied: Iterable[str], known: Iterable[str], missing: Iterable
             fix = f"write {guess}" if guess else f"it has {', '.join(names) or 'none'}"
             raise CommandError(f"--param {name}: the pipeline has no such input; {fix}")
     if lacking := [name for name in missing if name not in set(supplied)]:
-        raise CommandError(f"the pipeline needs {', '.join(lacking)}; add --param {lacking[0]}=VALUE")
+        raise CommandError(f"the pipeline requires {', '.join(lacking)}; add --param {lacking[0]}=VALUE")
 
 
 def typed(parameters: Mapping[str, str], inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return inputs of a pipeline of Kubeflow Pipelines as values of their types.
+    """Return the inputs of a pipeline of Kubeflow Pipelines, converted to their types.
 
     Raises:
-        CommandError: One is unknown, missing, or not of its type.
+        CommandError: An input is unknown, missing, or not of its type.
     """
     needed = [
         name
@@ -110,7 +116,7 @@ def print_yaml(documents: list[dict[str, Any]]) -> None:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes what stands in several places out in each."""
+    """Writes repeated values in full instead of as YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

@@ -265,12 +265,12 @@ def test_templates_and_crons_of_ones_own(write):
 
 REFUSALS = {
     ("-p", "wat=x"): "--param wat: the pipeline has no such input; write what",
-    (): "the pipeline needs what; add --param what=VALUE",
+    (): "the pipeline requires what; add --param what=VALUE",
     ("-p", "what"): "--param 'what' has no value; write --param NAME=VALUE",
     ("-p", "what=1", "-p", "what=2"): "--param what is given twice",
     ("-p", "what=x", "--cron", "0 0 2 * * 0"): "options: cron: '0 0 2 * * 0' has 6 fields",
-    ("-p", "what=x", "--cron", "@daily", "--every", "1h"): "--cron and --every cannot all hold",
-    ("-p", "what=x", "--every", "1h", "--timezone", "UTC"): "--timezone is that of --cron",
+    ("-p", "what=x", "--cron", "@daily", "--every", "1h"): "--cron and --every cannot be combined",
+    ("-p", "what=x", "--every", "1h", "--timezone", "UTC"): "--timezone requires --cron",
     ("-p", "what=x", "--schedule", "none.yaml"): "schedule 'none.yaml' cannot be read",
     ("-p", "what=x", "--every", "1h", "--wait"): "--wait is for one run",
     ("-p", "what=x", "--every", "30s", "--scheduler", "cronjob"): "interval: 30s is too short for a Kubernetes CronJob",
@@ -314,7 +314,7 @@ def test_inputs_of_kubeflow_as_values(nightly):
     texts = ["n=3", "mode=3", "lr=1", "deep=false", "sizes=[2]", 'options={"a": 1}']
     (arguments,), _ = submitted(nightly, *[part for text in texts for part in ("-p", text)])
     assert arguments["params"] == given
-    assert "the pipeline needs n" in refused("submit", nightly, "--dry-run")
+    assert "the pipeline requires n" in refused("submit", nightly, "--dry-run")
 
 
 def test_this_machine_keeps_no_schedules(nightly):

@@ -1,4 +1,4 @@
-"""Train a small classifier on all workers of a job; as its evaluator, score each checkpoint that they save."""
+"""Train a small classifier on all workers of a job; the evaluator scores each checkpoint."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ MODEL = os.environ.get("TFSTEPS_MODEL_DIR", f"{OUTPUT}/model")
 CHECKPOINTS = f"{OUTPUT}/checkpoints"
 STEPS_PER_EPOCH = 20
 BATCH = 64
-IDLE_SECONDS = 300  # without a new checkpoint: then the evaluator gives up
+IDLE_SECONDS = 300  # the evaluator exits after this time without a new checkpoint
 
 
 def task():
@@ -43,7 +43,7 @@ def points(seed, first, last):
 
 def train(last):
     """Train until step `last`, on all workers."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else of TensorFlow; waits for every worker
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other TensorFlow call; waits for every worker
     with strategy.scope():
         model, step = build()
         optimizer = keras.optimizers.Adam(0.02)
@@ -64,11 +64,11 @@ def train(last):
 
     chief = task()[0] == "chief" or task() == ("worker", 0)
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
-    # Every worker has to save, but the chief's copy alone is kept; all restore from the chief's.
+    # Every worker has to save, but only the chief's checkpoint is kept; all workers restore it.
     manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else tempfile.mkdtemp(), max_to_keep=5)
     if latest := tf.train.latest_checkpoint(CHECKPOINTS):
         checkpoint.restore(latest)
-        print(f"goes on from step {int(step.numpy())}", flush=True)
+        print(f"resumes from step {int(step.numpy())}", flush=True)
 
     first = int(step.numpy())
     data = strategy.distribute_datasets_from_function(lambda context: points(context.input_pipeline_id, first, last))
@@ -86,13 +86,13 @@ def train(last):
     if chief:
         model.export(MODEL, verbose=False)
         print(f"exported to {MODEL}", flush=True)
-    time.sleep(0.5)  # the others may still be reading the last message
+    time.sleep(0.5)  # other workers may still be reading the last message
     sys.stdout.flush()
-    os._exit(0)  # the usual way out is slow when another worker has gone
+    os._exit(0)  # a normal exit is slow after another worker has exited
 
 
 def evaluate(last):
-    """Score each new checkpoint until that of step `last`. It builds no strategy: it is not in TF_CONFIG's cluster."""
+    """Score each new checkpoint up to step `last`, without a strategy: the evaluator is not in TF_CONFIG's cluster."""
     model, step = build()
     checkpoint = tf.train.Checkpoint(model=model, step=step)
     x, y = next(iter(points(1000, 0, 1)))
@@ -101,7 +101,7 @@ def evaluate(last):
             try:
                 checkpoint.restore(path).expect_partial()  # the optimizer is not needed
             except tf.errors.OpError:
-                continue  # a newer one has taken its place
+                continue  # it was deleted after a newer checkpoint was saved
             accuracy = tf.reduce_mean(tf.cast(tf.argmax(model(x), 1, tf.int32) == y, tf.float32))
             tf.summary.scalar("accuracy", accuracy, step=step)
             writer.flush()

@@ -1,7 +1,7 @@
-"""Train a Keras 3 model with `model.fit` on all workers of a job; save a checkpoint each epoch, go on after a restart.
+"""Train a Keras 3 model with `model.fit` on all workers of a job; save a checkpoint each epoch, resume after a restart.
 
 Keras 3 does not support several workers by itself: its `fit` fails under MultiWorkerMirroredStrategy. `Distributed` and
-`train` work around that by public methods alone; the losses are those of one process with all the data.
+`train` work around that with public methods only; the losses are those of one process with all the data.
 """
 
 import argparse
@@ -25,7 +25,7 @@ BATCH = 64
 class Distributed(keras.Model):
     """Any Keras model, for `fit` and `evaluate` on several workers.
 
-    Keras averages what a step returns along an axis that its scalars do not have: here they have one.
+    Keras averages the results of a step along an axis that scalars do not have, so the steps return vectors.
     """
 
     def __init__(self, network):
@@ -43,9 +43,9 @@ class Distributed(keras.Model):
 
 
 class Save(keras.callbacks.Callback):
-    """Saves a checkpoint after each epoch on every worker, for that is one operation of all; writes scalars.
+    """Saves a checkpoint after each epoch, on every worker, because all workers take part in it; writes scalars.
 
-    Keras' own BackupAndRestore and ModelCheckpoint would write one file from every worker.
+    With Keras' own BackupAndRestore and ModelCheckpoint, every worker would write to the same file.
     """
 
     def __init__(self, manager, epoch, writer):
@@ -63,14 +63,14 @@ class Save(keras.callbacks.Callback):
 
 
 def is_chief():
-    """Tell whether this process writes checkpoints, event files and the model: the chief, or worker 0 without one."""
+    """Return whether this process writes checkpoints, event files and the model: the chief, otherwise worker 0."""
     config = json.loads(os.environ.get("TF_CONFIG", "{}"))
     task = config.get("task", {"type": "worker", "index": 0})
     return task["type"] == "chief" or ("chief" not in config.get("cluster", {}) and task["index"] == 0)
 
 
 def points(seed, first=0):
-    """Return batches without end of points in the plane and on which side of a circle they lie: put your data here."""
+    """Return endless batches of points in the plane and on which side of a circle they lie: put your data here."""
 
     def batch(number):
         x = tf.random.stateless_uniform([BATCH, 2], seed=[seed, tf.cast(number, tf.int32)], minval=-1, maxval=1)
@@ -80,22 +80,22 @@ def points(seed, first=0):
 
 
 def train(epochs):
-    """Train for `epochs`, those before a restart included."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else of TensorFlow; waits for every worker
+    """Train for `epochs`, including those before a restart."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other TensorFlow call; waits for every worker
     with strategy.scope():
         network = keras.Sequential([keras.Input([2]), keras.layers.Dense(32, "relu"), keras.layers.Dense(2)])
         optimizer = keras.optimizers.Adam(0.02)
         optimizer.build(network.trainable_variables)
         epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
-    model = Distributed(network)  # outside of the scope: else `fit` tries to average the first batch, and fails
+    model = Distributed(network)  # outside the scope; inside it `fit` tries to average the first batch and fails
 
     chief = is_chief()
     checkpoint = tf.train.Checkpoint(network=network, optimizer=optimizer, epoch=epoch)
-    # Every worker has to save, but the chief's copy alone is kept; all restore from the chief's.
+    # Every worker has to save, but only the chief's checkpoint is kept; all workers restore it.
     manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else tempfile.mkdtemp(), max_to_keep=2)
     if latest := tf.train.latest_checkpoint(CHECKPOINTS):
         checkpoint.restore(latest)
-        print(f"goes on after epoch {int(epoch.numpy())}", flush=True)
+        print(f"resumes after epoch {int(epoch.numpy())}", flush=True)
 
     first = int(epoch.numpy())
     seen = first * STEPS_PER_EPOCH
@@ -123,16 +123,16 @@ def train(epochs):
 
 
 def leave(strategy):
-    """Meet every worker once more, then end at once: the usual way out is slow when the first one has gone."""
+    """Wait for every worker, then exit at once: a normal exit is slow after another worker has exited."""
 
-    def meet():
+    def barrier():
         return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones([])))
 
     try:
-        tf.function(meet)()
+        tf.function(barrier)()
     except tf.errors.OpError:
-        print("the others have gone already", flush=True)  # their work is saved
-    time.sleep(0.5)  # the others may still be reading the last message
+        print("other workers have already exited", flush=True)  # their work is saved
+    time.sleep(0.5)  # other workers may still be reading the last message
     sys.stdout.flush()
     os._exit(0)
 

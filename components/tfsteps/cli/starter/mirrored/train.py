@@ -1,4 +1,4 @@
-"""Train a small classifier on all workers of a job, save a checkpoint each epoch, go on from it after a restart."""
+"""Train a small classifier on all workers of a job; save a checkpoint each epoch and resume from it after a restart."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ BATCH = 64
 
 
 def is_chief() -> bool:
-    """Tell whether this process writes checkpoints, event files and the model: the chief, or worker 0 without one."""
+    """Return whether this process writes checkpoints, event files and the model: the chief, otherwise worker 0."""
     config = json.loads(os.environ.get("TF_CONFIG", "{}"))
     task = config.get("task", {"type": "worker", "index": 0})
     return task["type"] == "chief" or ("chief" not in config.get("cluster", {}) and task["index"] == 0)
@@ -39,8 +39,8 @@ def points(pipeline: int, first: int, last: int) -> tf.data.Dataset:
 
 
 def train(epochs: int) -> None:
-    """Train for `epochs`, those before a restart included."""
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before anything else of TensorFlow; waits for every worker
+    """Train for `epochs`, including those before a restart."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()  # before any other TensorFlow call; waits for every worker
     with strategy.scope():
         model = keras.Sequential([keras.Input([2]), keras.layers.Dense(32, "relu"), keras.layers.Dense(2)])
         optimizer = keras.optimizers.Adam(0.02)
@@ -67,12 +67,12 @@ def train(epochs: int) -> None:
     compiled_step = tf.function(train_step)
     chief = is_chief()
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
-    # Every worker has to save, but the chief's copy alone is kept; all restore from the chief's.
+    # Every worker has to save, but only the chief's checkpoint is kept; all workers restore it.
     manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else tempfile.mkdtemp(), max_to_keep=2)
     latest = tf.train.latest_checkpoint(CHECKPOINTS)
     if latest:
         checkpoint.restore(latest)
-        print(f"goes on from step {int(step.numpy())}", flush=True)
+        print(f"resumes from step {int(step.numpy())}", flush=True)
 
     first, last = int(step.numpy()), epochs * STEPS_PER_EPOCH
     iterator = iter(
@@ -96,16 +96,16 @@ def train(epochs: int) -> None:
 
 
 def leave(strategy: tf.distribute.Strategy) -> None:
-    """Meet every worker once more, then end at once: the usual way out is slow when the first one has gone."""
+    """Wait for every worker, then exit at once: a normal exit is slow after another worker has exited."""
 
-    def meet() -> tf.Tensor:
+    def barrier() -> tf.Tensor:
         return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", tf.ones([])))
 
     try:
-        tf.function(meet)()
+        tf.function(barrier)()
     except tf.errors.OpError:
-        print("the others have gone already", flush=True)  # their work is saved
-    time.sleep(0.5)  # the others may still be reading the last message
+        print("other workers have already exited", flush=True)  # their work is saved
+    time.sleep(0.5)  # other workers may still be reading the last message
     sys.stdout.flush()
     os._exit(0)
 

@@ -1,6 +1,6 @@
-"""Train a small classifier with parameter servers; save a checkpoint each epoch, go on from it after a restart.
+"""Train a small classifier with parameter servers; save a checkpoint each epoch and resume from it after a restart.
 
-Keras 3 does not support ParameterServerStrategy: the model is a `tf.Module`. Workers compute at their own pace, so that
+Keras 3 does not support ParameterServerStrategy, so the model is a `tf.Module`. Workers are not synchronized, so
 results differ a little from run to run.
 """
 
@@ -17,7 +17,7 @@ STEPS_PER_EPOCH = 20
 BATCH = 64
 RATE = 0.5
 
-tf.get_logger().setLevel("ERROR")  # each save warns that its function is traced again
+tf.get_logger().setLevel("ERROR")  # each save warns about a retraced function
 
 
 class Classifier(tf.Module):
@@ -35,7 +35,7 @@ class Classifier(tf.Module):
 
 
 def points():
-    """Return batches without end of points and on which side of a circle they lie: put your data here."""
+    """Return endless batches of points and on which side of a circle they lie: put your data here."""
 
     def batch(number):
         x = tf.random.stateless_uniform([BATCH, 2], seed=[0, tf.cast(number, tf.int32)], minval=-1, maxval=1)
@@ -45,7 +45,7 @@ def points():
 
 
 def coordinate(resolver, epochs):
-    """Be the chief: make the variables on the ps, have steps done by the workers, save, export."""
+    """Run the chief: create the variables on the ps, schedule steps on the workers, save checkpoints, export."""
     strategy = tf.distribute.ParameterServerStrategy(resolver)  # waits for every ps and worker
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
@@ -53,7 +53,7 @@ def coordinate(resolver, epochs):
         epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(model=model, epoch=epoch), CHECKPOINTS, max_to_keep=2)
     if manager.restore_or_initialize():
-        print(f"goes on after epoch {int(epoch.numpy())}", flush=True)
+        print(f"resumes after epoch {int(epoch.numpy())}", flush=True)
 
     @tf.function
     def train_step(iterator):
@@ -69,7 +69,7 @@ def coordinate(resolver, epochs):
     with tf.summary.create_file_writer(LOGS).as_default() as writer:
         for number in range(int(epoch.numpy()) + 1, epochs + 1):
             losses = [coordinator.schedule(train_step, args=(iterator,)) for _ in range(STEPS_PER_EPOCH)]
-            coordinator.join()  # steps of a lost worker are done again by another one
+            coordinator.join()  # another worker repeats the steps of a lost worker
             loss = sum(coordinator.fetch(losses)) / STEPS_PER_EPOCH
             epoch.assign(number)
             tf.summary.scalar("loss", loss, step=number)
@@ -78,7 +78,7 @@ def coordinate(resolver, epochs):
             print(f"epoch {number} loss {float(loss):.4f}", flush=True)
     tf.saved_model.save(model, MODEL)
     print(f"exported to {MODEL}", flush=True)
-    os._exit(0)  # the usual way out prints that the servers cannot be reached: they end with the chief
+    os._exit(0)  # a normal exit prints errors, because the servers end with the chief
 
 
 def main(epochs):

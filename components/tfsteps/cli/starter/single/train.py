@@ -1,4 +1,4 @@
-"""Train a small classifier with Keras' `fit` in one process; go on from the last epoch after a restart."""
+"""Train a small classifier with Keras' `fit` in one process; resume from the last epoch after a restart."""
 
 import argparse
 import os
@@ -24,13 +24,13 @@ def points():
 
 
 def train(epochs):
-    """Train for `epochs`, those before a restart included."""
+    """Train for `epochs`, including those before a restart."""
     model = keras.Sequential([keras.Input([2]), keras.layers.Dense(32, "relu"), keras.layers.Dense(2)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.05), loss, metrics=["accuracy"])
     callbacks = [
         keras.callbacks.TensorBoard(LOGS, write_graph=False),
-        keras.callbacks.BackupAndRestore(f"{OUTPUT}/backup"),  # safe for one process; not for several
+        keras.callbacks.BackupAndRestore(f"{OUTPUT}/backup"),  # safe only for a single process
     ]
     model.fit(points(), epochs=epochs, verbose=2, callbacks=callbacks)
     model.export(MODEL, verbose=False)

@@ -1,4 +1,4 @@
-"""Train a small classifier as TensorFlow 1 does, by the API that TensorFlow 2 keeps of it; go on after a restart."""
+"""Train a small classifier with the TensorFlow 1 API, `tensorflow.compat.v1`; resume after a restart."""
 
 import argparse
 import functools
@@ -14,9 +14,9 @@ MODEL = os.environ.get("TFSTEPS_MODEL_DIR", f"{OUTPUT}/model")
 BATCH = 64
 STEPS_PER_CHECKPOINT = 50
 
-tf.logging.set_verbosity(tf.logging.ERROR)  # each name of TensorFlow 1 warns that it is old
+tf.logging.set_verbosity(tf.logging.ERROR)  # each name of TensorFlow 1 prints a deprecation warning
 
-# Workers look every 30 s whether worker 0 has made the variables: too seldom for a short job.
+# By default workers check only every 30 s whether worker 0 has initialized the variables.
 session_manager.SessionManager.__init__ = functools.partialmethod(
     session_manager.SessionManager.__init__, recovery_wait_secs=1
 )
@@ -36,7 +36,7 @@ def classify(x):
 
 
 def work(server, cluster, index, steps, config):
-    """Be a worker until all of them together have done `steps`; worker 0 also saves, and writes event files."""
+    """Run a worker until all workers together have done `steps`; worker 0 also saves and writes event files."""
     worker = f"/job:worker/task:{index}"
     with tf.device(tf.train.replica_device_setter(worker_device=worker, cluster=cluster)):
         x, y = points(index)
@@ -75,12 +75,12 @@ def export():
 
 
 def main(steps):
-    """Work as a worker; as a ps serve until the job ends."""
+    """Train as a worker; as a ps serve until the job ends."""
     tf.disable_eager_execution()
     tf_config = json.loads(os.environ["TF_CONFIG"])
     role, index = tf_config["task"]["type"], tf_config["task"]["index"]
     cluster = tf.train.ClusterSpec(tf_config["cluster"])
-    # A worker waits for the ps and itself alone, so that one that is restarted finds its way back.
+    # A worker waits only for the ps and itself, so that it can rejoin after a restart.
     config = tf.ConfigProto(device_filters=["/job:ps", f"/job:{role}/task:{index}"])
     server = tf.train.Server(cluster, job_name=role, task_index=index, config=config)
     if role == "ps":
