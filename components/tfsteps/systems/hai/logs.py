@@ -1,11 +1,11 @@
-"""The log of a rank: parses the platform's answers into lines, each once and in order, and reports of its agent.
+"""The log of a rank: parses the platform's answers into lines and reports of the agent, each once and in order.
 
-HAI keeps what a rank prints in a few files, which it overwrites in turn, and stamps each line. A request names a line,
-`last_seen`, by its time stamp and its offset in its file; the answer is what follows it. The answer ends within a line
-more often than not, and its own `last_seen` is the last line that begins in it, ended or not.
+HAI stores the output of a rank in a few files, which it overwrites in turn, and adds a time stamp to each line. A
+request names a line, `last_seen`, by its time stamp and its offset in its file; the answer contains the text after it.
+The answer usually ends within a line; its own `last_seen` is the last line that begins in it, complete or not.
 
-So a request names a whole line before the last one that was taken, and the answer begins with lines that are known.
-Where it does not, lines were overwritten, or the clock was set back: the whole log is read, and the place looked for.
+Therefore a request names a whole line before the last line read, so that the answer begins with known lines. If it does
+not, lines were overwritten or the clock was set back: the whole log is read again, and the last known line is searched.
 """
 
 import datetime as dt
@@ -20,60 +20,60 @@ import msgspec
 from tfsteps.systems.hai.ranks.wire import MARK
 
 NOTHING_YET = "还没产生日志"
-"""The platform's answer if a log does not exist yet."""
+"""The platform's answer if there is no log yet."""
 
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{6})\] ")
 _STAMP_LENGTH = len("[2026-01-02 03:04:05.000001] ")
-_WITHIN = re.compile(rf"[^\n]{_STAMP.pattern}")  # a stamp that does not begin a line
+_WITHIN = re.compile(rf"[^\n]{_STAMP.pattern}")  # a stamp that is not at the start of a line
 _CUT = re.compile(r"\.\.\.\([^\n()]* \d+\W已被截断\)$", re.MULTILINE)  # the end of a line that the server has cut
-_REPLACED = "\ufffd"  # in place of one to three bytes that are not UTF-8
+_REPLACED = "\ufffd"  # replaces one to three bytes that are not UTF-8
 _BAR, _IMAGE = "[HFAI_PRINT:TQDM]", "[HFAI_PRINT:IMAGE]"
-_FILE_BYTES = 1 << 20  # less than a file of a log has; HAI's have 2 MiB
-_NOWHERE = 1 << 40  # an offset behind the end of every file
-_COMPARED = 300  # characters by which lines are compared
-_QUARTER_SECONDS = 900  # clocks are a multiple of it ahead of UTC, or behind
+_FILE_BYTES = 1 << 20  # less than the size of a log file; HAI's files have 2 MiB
+_NOWHERE = 1 << 40  # an offset after the end of every file
+_COMPARED = 300  # lines are compared by this many characters
+_QUARTER_SECONDS = 900  # every offset from UTC is a multiple of this
 _ZONE_SECONDS = 15 * 3600
 _NAMED = 5  # replicas in a warning
-_GAP = "lines may be missing here: HAI had overwritten the one before when the log was read again"
-_BEGINNING = "its beginning is missing: HAI had overwritten it when the log was read"
+_GAP = "lines may be missing here: HAI overwrote earlier lines before the log was read again"
+_BEGINNING = "its beginning is missing: HAI overwrote it before the log was read"
 
 LATE_SECONDS = 60.0
-"""A report that is read later than this gets the time of its line, by the clock of the rank."""
+"""A report that is read later than this gets the time stamp of its line, from the clock of the rank."""
 
 Report = dict[str, Any]
 Seen = Mapping[str, Any]
 Ask = Callable[[Seen | None], Mapping[str, Any]]
 Entry = tuple[bytes, bytes | Report]
-"""The time as `log_file.stamp` writes it, empty = not known; and a line, or a report of the agent."""
+"""The time in the format of `log_file.stamp`, empty = not known; and a line, or a report of the agent."""
 
 
 class RankLog:
-    """How far the log of one rank has been read.
+    """The position up to which the log of one rank has been read.
 
     Attributes:
-        last_seen: The line to name to the platform; None = from the beginning.
-        rest: What the last answer had of a line that has not ended yet; empty = nothing.
+        last_seen: The line that the next request names; None = from the beginning.
+        rest: The start of an unfinished last line; empty = there is none.
         incomplete: Whether an entry says that lines may be missing.
     """
 
     def __init__(self) -> None:
-        """Begin before the first line."""
+        """Start before the first line."""
         self.last_seen: Seen | None = None
         self.rest = b""
         self.incomplete = False
-        self._length = (0, True)  # of the line that `last_seen` names, as `_size` has it
-        self._taken: list[int] = []  # marks of the lines behind it that were taken
-        self._last = ""  # time stamp of the last of them
-        self._before: Seen | None = None  # the platform's `last_seen` in the answer before
-        self._final = ""  # a line without an end that was taken because the rank has ended
+        self._length = (0, True)  # `_size` of the line that `last_seen` names
+        self._taken: list[int] = []  # marks of the lines after it that were already read
+        self._last = ""  # time stamp of the last line read
+        self._before: Seen | None = None  # the platform's `last_seen` in the previous answer
+        self._final = ""  # an unfinished line that was read because the rank has ended
         self._ahead: int | None = None  # seconds by which the rank's clock is ahead of UTC; None = not known
 
     def read(self, ask: Ask, *, whole: bool = False) -> list[Entry]:
-        """Return what is new: lines and reports of the agent, in order.
+        """Return the new lines and reports of the agent, in order.
 
         Args:
             ask: Requests the log after a line, None = the whole log; called up to three times.
-            whole: The rank has ended: an unfinished last line counts as a line.
+            whole: Whether the rank has ended, so that an unfinished last line counts as a line.
         """
         page = self._joined(ask, _Page(ask(self.last_seen)), whole=whole)
         first = page.find(self._taken, anywhere=not self.last_seen) if page else None
@@ -96,13 +96,13 @@ class RankLog:
             self._move(page, lines, asked)
         return entries
 
-    # --- the place to go on from
+    # --- the position to continue from
 
     def _move(self, page: "_Page", lines: Sequence[str], asked: Seen | None) -> None:
-        """Name the last line that can be named before the last of `lines`, which were taken."""
+        """Set `last_seen` to the last line before the end of `lines`, which were read, that a request can name."""
         server = page.seen
         if server and asked and server.get("id") != asked.get("id") and page.follows(asked, self._length):
-            server = {**server, "id": asked.get("id")}  # the newer task has printed nothing yet
+            server = {**server, "id": asked.get("id")}  # the newer task has no output yet
         places = itertools.chain(page.places(server), page.place(self._before))
         last = len(lines) - 1
         for i, seen in places:
@@ -117,7 +117,7 @@ class RankLog:
     def _joined(self, ask: Ask, page: "_Page", *, whole: bool) -> "_Page | None":
         """Return a page in which a line that continues in the next file is joined; None if that is not possible.
 
-        The platform leaves out what a file has before its first stamp, unless it is asked for what is newer than that.
+        The platform omits the text of a file before its first stamp, unless the request names an earlier time.
         """
         seen = page.seen
         if not self.last_seen or not seen or not page.doubtful:
@@ -126,7 +126,7 @@ class RankLog:
             return page
         if seen.get("id") != self.last_seen.get("id") or len(page.text) > _FILE_BYTES:
             return None  # more than one line may be cut
-        if page.at is None:  # the newer file has one line so far: what is before that cannot be asked for yet
+        if page.at is None:  # the newer file has one line so far: the text before it cannot be requested yet
             return None if whole else page.without_last(seen)
         if seen["offset"] == 0:
             return page
@@ -152,8 +152,8 @@ class RankLog:
             at = self._time(stamp) or at
             text = line[stamp.end() :] if stamp else line
             if text == "\r" and following[_STAMP_LENGTH:].startswith(MARK):
-                continue  # the agent's: it ends a line that the program may have left without an end
-            entries += [(at, what) for what in _parsed(text)]
+                continue  # printed by the agent, to end an unfinished line of the program
+            entries += [(at, part) for part in _parsed(text)]
         return entries
 
     def _time(self, stamp: re.Match[str] | None) -> bytes:
@@ -167,19 +167,19 @@ class _Page:
     """An answer of the platform.
 
     Attributes:
-        text: All of it; empty = there is nothing.
-        lines: The whole lines, each with its time stamp, but for the rest of a line whose beginning is gone.
-        rest: What follows the last line's end.
+        text: The whole text; empty = no output.
+        lines: The whole lines, each with its time stamp; the first has none if its beginning was overwritten.
+        rest: The text after the last newline.
         seen: The platform's `last_seen`.
-        at: Where in `text` the line begins that it names; None = it is not to be seen.
+        at: Position in `text` of the line that `seen` names; None = the line is not in `text`.
     """
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
-        """Take an answer apart."""
+        """Parse an answer."""
         text = str(answer.get("data") or "")
         self.text = "" if text == NOTHING_YET else text
         *lines, self.rest = self.text.split("\n")
-        # The platform puts an empty line between the tasks of a chain, or ends one that has begun so.
+        # The platform prints an empty line between the tasks of a chain, which may also end an unfinished time stamp.
         self.lines = [line for line in lines if not _begins_stamp(line)]
         self.seen: Seen | None = answer.get("last_seen")
         self.at = self._at(_shown(self.seen))
@@ -190,12 +190,12 @@ class _Page:
 
     @property
     def doubtful(self) -> bool:
-        """Whether one of the lines may be two: it has a stamp within, or the server has cut it."""
+        """Whether a line may be two lines: it has a stamp within, or the server has cut it."""
         return bool(_WITHIN.search(self.text) or _CUT.search(self.text))
 
     @property
     def begins(self) -> bool:
-        """Whether this can be the beginning of a log: the agent tells of its own first."""
+        """Whether this can be the beginning of a log, which starts with the agent's report `begun`."""
         if self.lines and not _stamp(self.lines[0]):
             return False
         first = self.text.find(MARK)
@@ -206,12 +206,12 @@ class _Page:
 
     @property
     def ended(self) -> int:
-        """How many lines can be taken: not a last one that may be the agent's."""
+        """How many lines can be read; a last line that the agent may have printed is not counted."""
         return len(self.lines) - (self.lines[-1:] != [] and self.lines[-1][_STAMP_LENGTH:] == "\r")
 
     @property
     def ahead(self) -> int | None:
-        """By how many seconds the rank's clock is ahead of UTC: the file's own time is that of its last line."""
+        """Seconds by which the rank's clock is ahead of UTC: last stamp minus `mtime` of the file; None = not known."""
         seen = self.seen
         if not seen or self.at is None or not isinstance(mtime := seen.get("mtime"), int | float):
             return None
@@ -220,7 +220,7 @@ class _Page:
         return ahead if abs(ahead) <= _ZONE_SECONDS else None
 
     def find(self, taken: Sequence[int], *, anywhere: bool) -> int | None:
-        """Return where the lines begin that follow those that were `taken`; None if these are not there."""
+        """Return the index of the first line after the `taken` lines; None if the page does not contain them."""
         marks = [_mark(line) for line in self.lines[: len(taken)]]
         if marks == taken:
             return len(taken)
@@ -231,13 +231,13 @@ class _Page:
         return None
 
     def later(self, stamp: str) -> int:
-        """Return where the lines begin that are later than `stamp`."""
+        """Return the index of the first line that is later than `stamp`."""
         return next((i for i in range(len(self.lines), 0, -1) if "" < _stamp(self.lines[i - 1]) <= stamp), 0)
 
     # --- places: offsets in files
 
     def follows(self, seen: Seen, length: tuple[int, bool]) -> bool:
-        """Tell whether what stands before `at` follows a line, of some length, in the same file."""
+        """Return whether the text before `at` directly follows the line `seen`, of this length, in the same file."""
         if self.at is None or not self.seen:
             return False
         least, exact = _size(self.text[: self.at])
@@ -245,12 +245,12 @@ class _Page:
         return more == 0 if exact and length[1] else 0 <= more < _FILE_BYTES
 
     def places(self, seen: Seen | None) -> Iterator[tuple[int, Seen]]:
-        """Yield lines before the one that `seen` names, the last one first, each with what names it."""
+        """Yield (index, `last_seen` of the line) of the lines before the one that `seen` names, the last one first."""
         if self.at is None or not seen:
             return
-        behind = sum(not _begins_stamp(line) for line in self.text[self.at :].split("\n")[:-1])
+        later = sum(not _begins_stamp(line) for line in self.text[self.at :].split("\n")[:-1])
         offset = seen["offset"]
-        for i in range(len(self.lines) - behind - 1, -1, -1):
+        for i in range(len(self.lines) - later - 1, -1, -1):
             size, exact = _size(self.lines[i] + "\n")
             offset -= size
             if not exact or offset < 0 or not (stamp := _stamp(self.lines[i])):
@@ -258,17 +258,17 @@ class _Page:
             yield i, {**seen, "timestamp": stamp.replace(" ", "T"), "offset": offset}
 
     def place(self, seen: Seen | None) -> Iterator[tuple[int, Seen]]:
-        """Yield the line that `seen` names, if it is among these."""
+        """Yield (index, `seen`) of the line that `seen` names, if the page contains it."""
         stamp = _shown(seen)[1:-2]
         for i in range(len(self.lines) - 1, -1, -1):
             if seen and _stamp(self.lines[i]) == stamp:
                 yield i, seen
                 return
 
-    # --- lines that are cut over two files
+    # --- lines split over two files
 
     def without_last(self, seen: Seen) -> "_Page | None":
-        """Return it up to the line whose rest is not to be seen, as one that has not ended; None if that is nowhere."""
+        """Return the page up to the split line, as an unfinished line; None if there is no such line."""
         lines = self.text.split("\n")
         for i in range(len(lines) - 1, -1, -1):
             if _shown(seen) in lines[i] or _CUT.search(lines[i]):
@@ -276,39 +276,39 @@ class _Page:
         return None
 
     def joined(self, newer: "_Page") -> "_Page | None":
-        """Return it with all of the `newer` file in place of what it has of that; None if they do not fit."""
+        """Return the page with the whole `newer` file in place of the part it has; None if they do not fit together."""
         rest, *others = newer.text.split("\n")
-        if _stamp(rest):  # no line is cut; or it is left out again, where all of the newer file has one stamp
+        if _stamp(rest):  # no line is split; or its rest is omitted again, if the newer file has only one stamp
             return self if f"[{_stamp(rest)}] " < _shown(self.seen) else None
         if len(others) < 2:
             return None
         if f"\n{others[0][:_COMPARED]}" in f"\n{self.text}":
-            return self  # the line that is cut is the one that was named
+            return self  # the split line is the one that the request named
         stamp, following = others[0][:_STAMP_LENGTH], others[1][:_STAMP_LENGTH]
         heads: list[str] = []
         for match in re.finditer(re.escape(f"\n{following}"), self.text):  # more than one line may have this stamp
             end = match.start()
             begin = self.text.rfind("\n", 0, end) + 1
-            there = self.text.rfind(stamp, begin + 1, end)
-            if there > 0:
-                heads.insert(0, self.text[:there] + rest)
-            elif _CUT.search(self.text[begin:end]):  # before its rest, or before it can be told
+            position = self.text.rfind(stamp, begin + 1, end)
+            if position > 0:
+                heads.insert(0, self.text[:position] + rest)
+            elif _CUT.search(self.text[begin:end]):  # the server cut the line, perhaps before the split
                 heads.append(self.text[:end])
         return _Page({"data": "\n".join([heads[0], *others]), "last_seen": newer.seen}) if heads else None
 
 
 def event_time(stamp: bytes, now: float, late: float = LATE_SECONDS) -> float:
-    """Return when an agent told something: `now`, unless it is read more than `late` seconds after it was told."""
+    """Return the time of an agent's report: `now`, or its stamp if it is read more than `late` seconds later."""
     at = dt.datetime.fromisoformat(stamp.decode()).timestamp() if stamp else now
     return at if now - at > late else now
 
 
 def gaps(names: Iterable[str]) -> list[str]:
-    """Return the warning that names the replicas whose log may lack lines; empty = none may."""
+    """Return a warning that names the replicas with an incomplete log; empty = all logs are complete."""
     names = list(names)
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    lines = "where its lines `(log incomplete: ...)` say so: " + ", ".join(names[:_NAMED]) + more
-    return [f"The log may lack lines, {lines}."] if names else []
+    replicas = ", ".join(names[:_NAMED]) + more
+    return [f"Log lines may be missing, as the lines `(log incomplete: ...)` say: {replicas}."] if names else []
 
 
 def _stamp(line: str) -> str:
@@ -318,13 +318,13 @@ def _stamp(line: str) -> str:
 
 
 def _shown(seen: Seen | None) -> str:
-    """Return the beginning of the line that the platform names; empty = it names none."""
+    """Return the start of the line that `seen` names; empty = it names no line."""
     timestamp = (seen or {}).get("timestamp")
     return f"[{dt.datetime.fromisoformat(timestamp).isoformat(' ', 'microseconds')}] " if timestamp else ""
 
 
 def _begins_stamp(text: str) -> bool:
-    """Tell whether a line ends before the end of its time stamp."""
+    """Return whether a line ends within its time stamp."""
     return len(text) < _STAMP_LENGTH and "[0000-00-00 00:00:00.000000]".startswith(re.sub(r"\d", "0", text))
 
 
@@ -333,7 +333,7 @@ def _mark(line: str) -> int:
 
 
 def _size(text: str) -> tuple[int, bool]:
-    """Return how many bytes a text has in its file at the least, and whether these are all."""
+    """Return the minimum number of bytes of a text in its file, and whether this number is exact."""
     whole = _CUT.sub("", text)
     replaced = whole.count(_REPLACED)
     return len(whole.encode()) - 2 * replaced, not replaced and whole == text
@@ -341,7 +341,7 @@ def _size(text: str) -> tuple[int, bool]:
 
 @functools.lru_cache(256)
 def _utc(second: str, ahead: int) -> bytes:
-    """Return a second of a clock as it is called in UTC; empty if there is none such."""
+    """Return a second of the rank's clock in UTC; empty if it is not a valid time."""
     try:
         return (dt.datetime.fromisoformat(second) - dt.timedelta(seconds=ahead)).isoformat().encode()
     except (ValueError, OverflowError):
@@ -354,7 +354,7 @@ def _unfinished(line: str) -> bytes:
 
 
 def _parsed(text: str) -> Iterator[bytes | Report]:
-    """Yield the text of a line, what an agent tells by it, or both, one after the other."""
+    """Yield the text of a line, the agent's report in it, or both in this order."""
     text = text.removesuffix("\r")
     before, mark, rest = text.partition(MARK)
     report = _report(rest) if mark else None

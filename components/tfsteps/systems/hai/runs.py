@@ -1,4 +1,4 @@
-"""The tasks of all runs on one HAI Platform, selected by their tags, whoever started them."""
+"""The tasks of all runs on one HAI Platform, selected by their tags."""
 
 import datetime as dt
 import json
@@ -35,7 +35,7 @@ class Plan(msgspec.Struct, frozen=True):
     """The parts of a task's plan for its ranks that commands need.
 
     Attributes:
-        replicas: Of each rank, in order.
+        replicas: The replica of each rank, in order.
         env: The variables that all ranks share.
     """
 
@@ -63,12 +63,12 @@ class HaiRun(msgspec.Struct, frozen=True):
 
     @property
     def workflow(self) -> str:
-        """The name of its Workflow; empty = none."""
+        """The name of the task's Workflow; empty = none."""
         return schema.workflow(self.task)[1]
 
     @property
     def chain(self) -> str:
-        """The id of its chain."""
+        """The id of the task's chain."""
         return str(self.task["chain_id"])
 
 
@@ -80,7 +80,7 @@ class HaiRuns:
     """
 
     def __init__(self, client: Client) -> None:
-        """Keep the client; no request is sent."""
+        """Store the client; no request is sent."""
         self.client = client
 
     @property
@@ -94,7 +94,7 @@ class HaiRuns:
         Tasks with the tag of tfsteps but without a plan are skipped.
 
         Raises:
-            ApiError: They cannot be listed.
+            ApiError: The tasks cannot be listed.
         """
         tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
         planned = [(task, plan) for task in self.client.tagged(tag, pods=True) if (plan := Plan.of(task))]
@@ -102,7 +102,7 @@ class HaiRuns:
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def look(self, job: HaiRun) -> list[Event]:
-        """Return the events of a task so far, in order, by its ranks' logs; for an ended task, the end is the last.
+        """Return the events of a task so far, in order, from its ranks' logs; the last one of an ended task is its end.
 
         Raises:
             ApiError: The platform does not answer, or refuses.
@@ -127,18 +127,18 @@ class HaiRuns:
 
         for position, job in enumerate(jobs):
             threading.Thread(target=read, args=(position, job), daemon=True).start()
-        going = len(jobs)
-        while going:
+        unfinished = len(jobs)
+        while unfinished:
             match news.get():
                 case _, None:
-                    going -= 1
+                    unfinished -= 1
                 case _, Exception() as error:
                     raise error
                 case position, event:
                     yield position, event
 
     def refreshed(self, job: HaiRun) -> HaiRun:
-        """Return the present state of a task; if the platform has no such task, the last one as `lost`.
+        """Return the current state of a task; if the platform no longer has it, the last state as `lost`.
 
         Raises:
             ApiError: The platform does not answer, or refuses.
@@ -170,8 +170,8 @@ def stop_task(client: Client, task: Task) -> None:
 
 
 def _status(task: Task, plan: Plan, now: float) -> Status:
-    """Return the status of a task by the list of tasks, without its ranks' logs, which have more details."""
-    seen, env = verdict(task), plan.env
+    """Return the status of a task from the list of tasks; its ranks' logs have more details."""
+    current, env = verdict(task), plan.env
     replicas = [ReplicaStatus(role=replica.role, index=replica.index) for replica in plan.replicas]
     for pod in task.get("_pods_") or []:
         rank, state = int(pod.get("job_id", -1)), str(pod.get("status") or "").removesuffix("_terminating")
@@ -190,11 +190,11 @@ def _status(task: Task, plan: Plan, now: float) -> Status:
         uid=str(task["chain_id"]),
         system=schema.NAME,
         decisive_replica=str(plan.replicas[0]),
-        state=seen.state,
-        reason=seen.reason,
-        message=seen.message,
+        state=current.state,
+        reason=current.reason,
+        message=current.message,
         created=schema.created(task) or _seconds(task.get("created_at")) or now,
-        ended=(_seconds(task.get("end_at")) or now) if seen.state.terminal else None,
+        ended=(_seconds(task.get("end_at")) or now) if current.state.terminal else None,
         output=env.get("TFSTEPS_OUTPUT_DIR", ""),
         logs=env.get("TFSTEPS_LOG_DIR", ""),
         model=env.get("TFSTEPS_MODEL_DIR", ""),
@@ -203,7 +203,7 @@ def _status(task: Task, plan: Plan, now: float) -> Status:
 
 
 def _seconds(text: Any) -> float | None:
-    """Return a time of the platform's tables, which have no zone, in seconds since the epoch; None = none."""
+    """Return a time of the platform's tables in seconds since the epoch; it is read as UTC. None = no time."""
     try:
         return dt.datetime.fromisoformat(str(text)).replace(tzinfo=dt.UTC).timestamp()
     except ValueError:

@@ -1,7 +1,7 @@
 """The state of a job, from the newest task of its chain. Pure.
 
-A chain is one job: pre-empted or restarted, it continues as a new task of the chain, and the old one is `finished`. So
-`chain_status` shows whether it has ended; only then does `worker_status` of the newest task show how.
+A chain of tasks is one job: after pre-emption or a restart it continues as a new task of the chain, and the old task is
+`finished`. `chain_status` shows whether the job has ended; `worker_status` of the newest task then shows how.
 """
 
 import datetime as dt
@@ -15,9 +15,9 @@ from tfsteps.systems.kubernetes.job_kind import Verdict
 STOP, INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 1, 16, 32, 128, 256, 512
 MANUAL_STOP, HOOK_RESTART, MANUAL_SUCCEEDED, MANUAL_FAILED = 1024, 2048, 4096, 8192
 _REQUEUED = {  # bits of stop_code after which HAI queues a task again
-    INTERRUPT: ("Interrupted", "HAI took the nodes away, and has queued the task again."),
+    INTERRUPT: ("Interrupted", "HAI took the nodes away and queued the task again."),
     UNSCHEDULABLE: ("Unschedulable", "The pods did not start in time on their nodes; HAI has queued the task again."),
-    HOOK_RESTART: ("HookRestart", "A check of the hardware failed; HAI has queued the task again."),
+    HOOK_RESTART: ("HookRestart", "A hardware check failed; HAI has queued the task again."),
 }
 _ENDED_BY_STOP = MANUAL_STOP | INTERRUPT | UNSCHEDULABLE | HOOK_RESTART
 _FAILED = {
@@ -26,7 +26,7 @@ _FAILED = {
     INIT_FAILED: ("InitFailed", "A pod ended before HAI's manager of the task had started, or could not be started."),
 }
 _RUNNING = ("running", "succeeded")
-_ROUNDS = 2  # tasks in a row whose pods did not start, after which the image is the likely cause
+_ROUNDS = 2  # after this many tasks in a row whose pods did not start, the image is the likely cause
 _ROUNDING_SECONDS = 2.0  # HAI measures the timeout in whole seconds
 
 
@@ -46,12 +46,12 @@ def verdict(task: Mapping[str, Any]) -> Verdict:
 
 
 def requeued(task: Mapping[str, Any]) -> Verdict:
-    """Return why a chain was queued again: the end of the task before its newest one."""
+    """Return why a chain was queued again, from the end of the task before its newest one."""
     codes = [int(code) for code in task.get("stop_code_list") or []][:-1]
     for bit, (reason, message) in _REQUEUED.items():
         if codes and codes[-1] & bit:
             return Verdict(State.RESTARTING, reason, _unschedulable(task, codes) if bit == UNSCHEDULABLE else message)
-    return Verdict(State.RESTARTING, "Resumed", "The task waits for nodes to go on.")
+    return Verdict(State.RESTARTING, "Resumed", "The task waits for nodes to continue.")
 
 
 def _unschedulable(task: Mapping[str, Any], codes: list[int]) -> str:
@@ -60,7 +60,7 @@ def _unschedulable(task: Mapping[str, Any], codes: list[int]) -> str:
     if rounds < _ROUNDS:
         return message
     image = _schema(task, "resource").get("image") or "of the task"
-    hint = f"HAI also counts pods that are still being made: check that the nodes can pull the image {image}"
+    hint = f"HAI also counts pods that are still being created: check that the nodes can pull the image {image}"
     return f"{message} This happened {rounds} times in a row. {hint}."
 
 
@@ -74,10 +74,10 @@ def _scheduled(task: Mapping[str, Any]) -> Verdict:
 
 
 def _finished(task: Mapping[str, Any]) -> Verdict:
-    """Return the end of a chain; one that was stopped to be resumed later is suspended."""
+    """Return the end of a chain; a chain that `tfsteps suspend` stopped is suspended."""
     ended = _ended(task)
     if PAUSED in labels(task) and (ended.state is State.CANCELLED or task.get("worker_status") == "stopped"):
-        return Verdict(State.SUSPENDED, "Paused", "`tfsteps resume` lets it go on.")
+        return Verdict(State.SUSPENDED, "Paused", "`tfsteps resume` continues it.")
     return ended
 
 
@@ -94,7 +94,7 @@ def _ended(task: Mapping[str, Any]) -> Verdict:
         case "stopped" if code & _ENDED_BY_STOP:
             return _stopped()
         case "stopped":
-            return _taken_away(task, code)
+            return _ended_by_platform(task, code)
     return Verdict(State.FAILED, "UnknownEnd", f"HAI says that the task ended as {status!r} (stop code {code}).")
 
 
@@ -106,25 +106,25 @@ def _failed(code: int) -> Verdict:
     for bit, (reason, message) in _FAILED.items():
         if code & bit:
             return Verdict(State.FAILED, reason, message)
-    requeues = code & (_ENDED_BY_STOP ^ MANUAL_STOP)  # only a stop keeps HAI from queueing such a task again
+    requeues = code & (_ENDED_BY_STOP ^ MANUAL_STOP)  # HAI queues such a task again unless it was stopped
     if requeues or (code & MANUAL_STOP and not code & FAILED):
         return _stopped()
     return Verdict(State.FAILED, "ReplicaFailed", "A rank failed, and HAI ended the task.")
 
 
-def _taken_away(task: Mapping[str, Any], code: int) -> Verdict:
-    """Return the end of a task that was not stopped. Its stop code is that of a normal end, or none."""
+def _ended_by_platform(task: Mapping[str, Any], code: int) -> Verdict:
+    """Return the end of a task that no user stopped. Its stop code is `STOP` or 0."""
     if _timed_out(task):
         return Verdict(State.FAILED, "Timeout", "HAI ended the run: its `timeout` had passed.")
     if code & STOP:
         message = "A pod was deleted, or its node was drained or lost, and HAI ended the task; or the user is inactive."
         return Verdict(State.LOST, "PodDeleted", message)
-    message = "HAI ended the task before it started: its manager could not be made, or the user is inactive."
+    message = "HAI ended the task before it started: its manager could not be created, or the user is inactive."
     return Verdict(State.LOST, "StartFailed", message)
 
 
 def _timed_out(task: Mapping[str, Any]) -> bool:
-    """Tell whether the newest task of a chain has run for its whole `timeout`."""
+    """Return whether the newest task of a chain has run for its whole `timeout`."""
     limit = float(_schema(task, "options").get("timeout") or 0)
     try:
         begin, end = (dt.datetime.fromisoformat(str(task.get(name))) for name in ("begin_at", "end_at"))
@@ -134,7 +134,7 @@ def _timed_out(task: Mapping[str, Any]) -> bool:
 
 
 def _schema(task: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-    """Return a part of the schema that a task was created with; empty where the platform does not show it."""
+    """Return a part of the schema of a task; empty if the platform does not return it."""
     try:
         return dict(task["config_json"]["schema"][part])
     except (KeyError, TypeError, ValueError):

@@ -38,7 +38,7 @@ def test_what_the_ranks_need_of_the_platform_cannot_be_set(name):
         assert "is set by HAI on each rank" in at_job.wrong
         assert "Remove it" in at_job.fix
     assert ("secret" in str(at_job)) is False
-    assert ("name it TFSTEPS_HAI_TOKEN" in at_job.fix) == (name == "MARSV2_USER_TOKEN")
+    assert ("use TFSTEPS_HAI_TOKEN" in at_job.fix) == (name == "MARSV2_USER_TOKEN")
 
 
 @pytest.mark.parametrize("name", ["TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET", "TF_CONFIG"])

@@ -1,4 +1,4 @@
-"""One rank: starts and ends the user's program on the coordinator's commands."""
+"""The agent of one rank: starts and stops the user's program on the coordinator's commands."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.2
 _RETRY_SECONDS = 0.5
-_ANSWER_SECONDS = 10.0  # for the coordinator to accept the connection, and to welcome this rank
+_ANSWER_SECONDS = 10.0  # timeout for the coordinator to accept the connection and to send a welcome
 _LEAVE_SECONDS = 10.0
-_REMEMBER_SECONDS = 5.0  # for the manager to take a number that the program wants to be remembered, at the end
-_SUSPENDED_REMEMBER_SECONDS = 3.0  # the same in a suspension, of which 10 seconds are left at the most
+_REMEMBER_SECONDS = 5.0  # timeout for the manager to store the program's number, after the program has ended
+_SUSPENDED_REMEMBER_SECONDS = 3.0  # the same in a suspension, which lasts at most 10 more seconds
 _LONGEST = 1 << 20  # bytes of a line from the coordinator: the addresses of 10,000 ranks
 _OURS = ("TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET")
 
 
 class Agent:
-    """One rank: its program, and its connection to the coordinator."""
+    """The program of one rank, and the connection to the coordinator."""
 
     def __init__(self, plan: dict[str, Any], rank: int, folder: str) -> None:
-        """Find the replica of this rank. `folder` is the rank's, with the modules for the program."""
+        """Determine the replica of this rank. `folder` belongs to this rank and contains the program's modules."""
         self._plan = plan
         self._rank = rank
         self._role, self._index = replicas(plan)[rank]
@@ -55,7 +55,7 @@ class Agent:
         self._woken, self._wake = os.pipe()
 
     def run(self) -> int:
-        """Obey the coordinator until it sends an exit code; return that."""
+        """Execute the coordinator's commands until it sends an exit code, and return the code."""
         say(event="begun", replica=self._name, id=os.environ.get("MARSV2_TASK_ID", ""), host=socket.gethostname())
         line, messages = self._join()
         selector = selectors.DefaultSelector()
@@ -66,7 +66,7 @@ class Agent:
                 if "exit" in message:
                     return self._leave(int(message["exit"]))
                 self._obey(message)
-            self._look_after()
+            self._check()
             ready = [key.fileobj for key, _ in selector.select(_POLL_SECONDS)]
             if self._woken in ready:
                 os.read(self._woken, 1)
@@ -76,10 +76,10 @@ class Agent:
             except ConnectionError:
                 return self._orphaned()
 
-    def _look_after(self) -> None:
-        """Report the program's number; kill one that was asked to end long enough ago; show that a server lives.
+    def _check(self) -> None:
+        """Report the program's number, kill a program after its grace period, and print a line for a silent ps.
 
-        A parameter server prints nothing, and the platform regards a silent rank as hung.
+        A parameter server prints nothing, and the platform regards a rank without output as hung.
         """
         self._report_number()
         if self._stop_asked and time.monotonic() > self._kill_at:
@@ -90,16 +90,16 @@ class Agent:
 
     def _report_number(self) -> None:
         """Report the number that the program stored by `remember`, if it is new."""
-        with contextlib.suppress(OSError, ValueError):  # usually there is none
+        with contextlib.suppress(OSError, ValueError):  # most programs store no number
             number = int(self._remember_file.read_text())
             if number != self._remembered:
                 self._remembered = number
                 self._manager.report("set_whole_life_state", whole_life_state=number)
 
     def _join(self) -> tuple[Line, list[dict[str, Any]]]:
-        """Return the connection to the coordinator, which may come up later, and what it has sent already.
+        """Return the connection to the coordinator, which may start later, and the messages received so far.
 
-        Until it has welcomed this rank, every error is retried: another program may have its address.
+        Every error is retried until the coordinator sends a welcome: another program may have its address.
         """
         port = free_port()
         while True:
@@ -108,7 +108,7 @@ class Agent:
             time.sleep(_RETRY_SECONDS)
 
     def _welcomed(self, port: int) -> tuple[Line, list[dict[str, Any]]]:
-        """Connect, and send the address of this rank's TensorFlow. OSError if the peer is not the coordinator."""
+        """Connect, and send the address of TensorFlow on this rank. OSError if the peer is not the coordinator."""
         coordinator = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         line = Line(socket.create_connection(coordinator, _ANSWER_SECONDS), _LONGEST)
         listen_address = address(line.connection.getsockname()[0], port)
@@ -147,7 +147,7 @@ class Agent:
         say(event="started", replica=self._name, pid=self._program.pid)
 
     def _wait(self, pid: int) -> None:
-        """Wait for the program's end, in a thread: the first end must be reported first, for peers fail with it."""
+        """Wait in a thread for the program's end, to report it quickly: peers fail soon after the first failure."""
         _, status, usage = os.wait4(pid, 0)
         self._ends.append((status, usage))
         os.write(self._wake, b"!")
@@ -203,7 +203,7 @@ class Agent:
         return code
 
     def _orphaned(self) -> int:
-        """End this rank because rank 0 is gone: normally the platform ends the task."""
+        """End this rank because rank 0 has ended; normally the platform ends the task."""
         self._signal(signal.SIGTERM)
         time.sleep(_LEAVE_SECONDS)
         self._kill()
@@ -217,8 +217,8 @@ def main(folder: str, restart_policy: Callable[[dict[str, Any]], Any]) -> int:
     CHAIN_ID, MARSV2_*.
 
     Args:
-        folder: Of this rank alone: where this package was unpacked. It is removed.
-        restart_policy: The class of `restart_policy.py`, which travels with this package.
+        folder: The folder of this rank, in which this package was unpacked. It is removed.
+        restart_policy: The class in `restart_policy.py`, which is in the same zip file.
     """
     plan = json.loads(os.environ["TFSTEPS_PLAN"])
     rank = int(os.environ.get("RANK") or os.environ["MARSV2_RANK"])

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _POLL_SECONDS = 0.05
-_SETTLE_SECONDS = 1.0  # in which others may succeed together with the deciding replica
-_LEAVE_SECONDS = 60.0  # for the platform to end the pods, once they may go
+_SETTLE_SECONDS = 1.0  # other replicas may succeed this long after the decisive one
+_LEAVE_SECONDS = 60.0  # time for the platform to end the pods after the coordinator has reported
 
 
 class Coordinator:
     """Sends every rank its commands: start, stop, exit. Runs on rank 0."""
 
     def __init__(self, plan: dict[str, Any], restart_policy: Callable[[dict[str, Any]], Any]) -> None:
-        """Listen at once, for the first connections. `restart_policy` creates a `RestartPolicy` from the plan."""
+        """Open the port for the ranks. `restart_policy` creates a `RestartPolicy` from the plan."""
         self._plan = plan
         self._restart_policy = restart_policy(plan)
         self._ranks = replicas(plan)
@@ -35,21 +35,21 @@ class Coordinator:
         self._addresses: dict[int, str] = {}
         self._running: set[int] = set()
         self._done: set[int] = set()  # ranks whose program has succeeded
-        self._again: list[tuple[set[int], float]] = []  # ranks that restart once all have ended; the pause
+        self._again: list[tuple[set[int], float]] = []  # (ranks that restart after all of them have ended, delay)
         self._timers: list[tuple[float, set[int]]] = []
         self._phase = "active"
         self._end_at = self._servers_end_at = self._sigterm_at = 0.0
         self._flag = Flag()
 
     def run(self) -> None:
-        """Run as long as this process. An internal error ends the process: no rank would end without a coordinator."""
+        """Run until the process ends. An internal error ends the process, because ranks wait for the coordinator."""
         try:
-            self._go()
+            self._loop()
         except Exception:  # noqa: BLE001
             traceback.print_exc()
             os._exit(1)
 
-    def _go(self) -> None:
+    def _loop(self) -> None:
         while True:
             for rank, message in self._listener.receive(_POLL_SECONDS):
                 if "ended" in message:
@@ -63,11 +63,11 @@ class Coordinator:
         return len(self._addresses) == len(self._ranks)
 
     def _joined(self, rank: int, address: str) -> None:
-        """Register a rank; start all once all have joined. A rank whose connection broke before that joins again."""
-        again = self._complete
+        """Register a rank; start all ranks after the last has joined. After a lost connection a rank joins again."""
+        was_complete = self._complete
         self._addresses[rank] = address
         if self._complete:
-            self._start({rank} & self._running if again else set(range(len(self._ranks))))
+            self._start({rank} & self._running if was_complete else set(range(len(self._ranks))))
 
     def _start(self, ranks: set[int]) -> None:
         cluster: dict[str, list[str]] = {}
@@ -78,7 +78,7 @@ class Coordinator:
             self._running.add(rank)
             self._listener.send(rank, start=cluster)
 
-    # --- judging
+    # --- ends of programs
 
     def _ended(self, rank: int, code: int, *, stopped: bool) -> None:
         if rank not in self._running:
@@ -89,10 +89,10 @@ class Coordinator:
             if code == 0:
                 self._done.add(rank)
             self._decide(rank, code)
-        self._go_on()
+        self._continue()
 
     def _decide(self, rank: int, code: int) -> None:
-        """Decide what follows from an end that was not requested."""
+        """Apply the restart policy to a program that ended by itself."""
         succeeded = {self._ranks[done] for done in self._done}
         decision = self._restart_policy.judge(self._ranks[rank], code, succeeded)
         if decision.action == "succeed":
@@ -106,29 +106,29 @@ class Coordinator:
             self._again = [waiting for waiting in self._again if not waiting[0] <= group]
             self._again.append((group, decision.delay))
 
-    def _fail(self, rank: int, code: int, reason: str, what: str) -> None:
-        """End that rank with its program's exit code: the platform ends all ranks once one has failed."""
-        say(event="failed", replica=self._name(rank), reason=reason, message=f"{what}.")
+    def _fail(self, rank: int, code: int, reason: str, message: str) -> None:
+        """End the failed rank with its program's exit code; the platform then ends all ranks."""
+        say(event="failed", replica=self._name(rank), reason=reason, message=f"{message}.")
         self._phase, self._end_at = "failing", time.monotonic() + _LEAVE_SECONDS
         self._stop(set(self._running))
         self._listener.send(rank, exit=code)
 
     def _finish(self) -> None:
-        """Let the other replicas end: servers never end by themselves, the rest gets some time."""
+        """Wait for the other replicas to end; parameter servers never end by themselves and are stopped earlier."""
         self._phase, now = "finishing", time.monotonic()
         self._end_at = now + self._plan["finish"]
         self._servers_end_at = now + _SETTLE_SECONDS
 
-    # --- going on
+    # --- next actions
 
-    def _go_on(self) -> None:
-        """Do what waits for the end of a group of programs."""
+    def _continue(self) -> None:
+        """Do what was waiting for the end of a group of programs."""
         if self._phase == "active":
             ready = [waiting for waiting in self._again if not waiting[0] & self._running]
             self._again = [waiting for waiting in self._again if waiting not in ready]
             self._timers += [(time.monotonic() + pause, group) for group, pause in ready]
         elif self._phase == "finishing" and not self._running & self._of("worker"):
-            self._stop(self._of("ps"))  # those of between-graph jobs must outlive the workers
+            self._stop(self._of("ps"))  # in between-graph replication they must outlive the workers
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -148,17 +148,17 @@ class Coordinator:
 
     def _finishing(self, now: float) -> None:
         if now > self._servers_end_at and self._plan["strategy"] == "parameter_server":
-            self._stop(self._of("ps", "worker"))  # these workers serve the chief
+            self._stop(self._of("ps", "worker"))  # in this strategy workers only serve the chief
         if now > self._end_at:
             self._stop(set(self._running))
         if not self._running:
             self._leave(0)
 
     def _suspend(self) -> None:
-        """Pass the notice on: a file appears on every rank at once, and some seconds later SIGTERM comes.
+        """Forward the suspension notice: every rank creates a file at once, and sends SIGTERM some seconds later.
 
-        Not if a program has attached the platform's flag: the platform sends no SIGTERM, and such a program relies on
-        that on every rank. The answer to the manager has the pods live for the whole time.
+        No SIGTERM is sent if a program has attached the platform's flag: the platform sends none either, and such a
+        program relies on that on every rank. The answer to the manager keeps the pods for the whole notice period.
         """
         self._phase, self._end_at = "suspending", 0.0
         self._sigterm_at = math.inf if self._flag.polled else time.monotonic() + self._plan["sigterm_delay"]
@@ -167,7 +167,7 @@ class Coordinator:
             self._listener.send(rank, notice=True)
 
     def _suspending(self, now: float) -> None:
-        """Once all programs have left, the platform need not wait: it ends the pods, and queues the task again."""
+        """Report when all programs have ended, so that the platform ends the pods and queues the task again."""
         if now > self._sigterm_at:
             self._sigterm_at = math.inf
             for rank in self._running:
@@ -180,7 +180,7 @@ class Coordinator:
             self._leave(128 + signal.SIGTERM)
 
     def _leave(self, code: int) -> None:
-        """Tell every rank to exit, this one last."""
+        """Send every rank the command to exit, rank 0 last."""
         self._phase = "left"
         for rank in reversed(range(len(self._ranks))):
             self._listener.send(rank, exit=code)

@@ -12,15 +12,15 @@ from typing import Any
 from .wire import Line, secret, whose
 
 _LONGEST = 4096  # bytes of a line from a rank; its messages have less than 300
-_GREETING_SECONDS = 10.0  # from the connection to a complete greeting
-_UNGREETED = 256  # connections without a greeting, beside one for each rank; above that the oldest is closed
-_SHARE = 0.5  # of the file descriptors of this process, for such connections: the rank's own agent needs some
-_SEND_SECONDS = 5.0  # timeout for a rank that does not read
+_GREETING_SECONDS = 10.0  # limit from the connection to a complete greeting
+_UNGREETED = 256  # connections without a greeting, beside one for each rank; above this the oldest is closed
+_SHARE = 0.5  # share of this process's file descriptors for such connections; the rank's agent needs the others
+_SEND_SECONDS = 5.0  # timeout if a rank does not read
 _ACCEPT_PAUSE_SECONDS = 0.05
 
 
 class Listener:
-    """Accepts the connections of the ranks, and carries their messages.
+    """Accepts the connections of the ranks, and receives and sends messages.
 
     The first message of a connection is its greeting: `rank`, `secret`, `task`, `address`. Connections with a
     wrong, late or missing greeting are closed, and so is a connection that sends an unexpected message.
@@ -37,15 +37,15 @@ class Listener:
         self._selector.register(self._server, selectors.EVENT_READ)
         self._ranks = ranks
         self._most = min(_UNGREETED + ranks, int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * _SHARE))
-        self._ungreeted: dict[Line, float] = {}  # until when each may greet, the oldest first
+        self._ungreeted: dict[Line, float] = {}  # time limit of each greeting, the oldest connection first
         self._rank_of: dict[Line, int] = {}
         self._lines: dict[int, Line] = {}
 
     def receive(self, seconds: float) -> list[tuple[int, dict[str, Any]]]:
-        """Wait for messages, at most some seconds; return each with its rank, greetings too.
+        """Wait at most `seconds` for messages; return each with its rank, including greetings.
 
-        A rank that greets again takes the place of its earlier connection, of which only the other end may know that
-        it is broken. Agents do so only until they have been welcomed.
+        A new greeting of a rank replaces its earlier connection, which may be broken without notice to this side.
+        Agents greet again only until they have received a welcome.
         """
         received = []
         for key, _ in self._selector.select(seconds):
@@ -66,7 +66,7 @@ class Listener:
     def _accept(self) -> None:
         try:
             connection, _ = self._server.accept()
-        except OSError:  # no file descriptor is free, or the other side is gone: do not spin
+        except OSError:  # no free file descriptor, or the peer has closed the connection; avoid a busy loop
             time.sleep(_ACCEPT_PAUSE_SECONDS)
             return
         connection.settimeout(_SEND_SECONDS)
@@ -112,5 +112,5 @@ class Listener:
 
 
 def _is_end(message: dict[str, Any]) -> bool:
-    """Tell whether a message says how a program has ended, which is all that a rank that has greeted sends."""
+    """Return whether a message reports the end of a program, the only message of a rank after its greeting."""
     return type(message.get("ended")) is int and isinstance(message.get("stopped"), bool)

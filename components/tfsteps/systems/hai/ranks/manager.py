@@ -1,4 +1,4 @@
-"""Reports to the task's manager, in the platform's own form."""
+"""Sends reports to the task's manager, in the platform's format."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PROTOCOL = 2  # of pickle: the manager's Python may be older than that of the r
 
 
 class Manager:
-    """Delivers reports in its own thread, and retries until the manager answers: it starts after the ranks."""
+    """Delivers reports in its own thread, and retries until the manager answers, because it starts after the ranks."""
 
     def __init__(self) -> None:
-        """Connect to nothing yet."""
+        """Start without reports; the first report starts the thread."""
         self._pending: dict[str, dict[str, Any]] = {}  # by source, in order
         self._changed = threading.Condition()
         self._started = False
@@ -34,7 +34,7 @@ class Manager:
                 threading.Thread(target=self._run, daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all reports are delivered, at most some seconds; tell whether they are."""
+        """Wait at most `seconds` until all reports are delivered; return whether they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending, seconds)
 
@@ -54,7 +54,7 @@ class Manager:
 
 
 def _answered(report: dict[str, Any]) -> bool:
-    """Send a report; tell whether the manager has answered. The content of the answer is not used."""
+    """Send a report; return whether the manager has answered. The content of the answer is not used."""
     user, task = os.environ.get("MARSV2_USER", "").replace("_", "-"), os.environ.get("MARSV2_TASK_ID", "")
     body = pickle.dumps(report, _PROTOCOL)
     try:

@@ -1,4 +1,4 @@
-"""For the training program: whether it is about to be suspended, how to leave, and what to remember."""
+"""For training programs: detect a suspension, exit after a checkpoint, and store a number for the next run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _LARGEST = 2**31 - 1  # HAI keeps 32 bits
 
 
 def suspended() -> bool:
-    """Tell whether HAI has announced that it will take the nodes away, 10 seconds after that at the latest."""
+    """Return whether HAI has announced that it takes the nodes away, at most 10 seconds after the notice."""
     return pathlib.Path(os.environ["TFSTEPS_SUSPEND_FILE"]).exists()
 
 
 def leave() -> NoReturn:
-    """End this process now that its checkpoint is saved. The task goes on from there when it gets nodes again."""
+    """Exit at once; call it after saving a checkpoint. The task resumes from it when HAI grants nodes again."""
     os._exit(0)
 
 
 def remembered() -> int:
-    """Return the number that this rank remembered last, else the one that an earlier run of the task did; 0 = none."""
+    """Return the number that this rank stored last, else the number stored by an earlier run of the task; 0 = none."""
     try:
         return int(pathlib.Path(os.environ["TFSTEPS_REMEMBER_FILE"]).read_text())
     except FileNotFoundError:
@@ -30,14 +30,14 @@ def remembered() -> int:
 
 
 def remember(number: int) -> None:
-    """Keep a whole number for the next run of the task: HAI's whole-life state.
+    """Store a whole number for the next run of the task, as HAI's whole-life state.
 
-    Returns at once. The rank's wrapper sends the latest number to HAI's manager, within 0.2 s, and tries again until
-    it answers; when the program has ended, for 5 s more (3 s in a suspension).
+    Returns at once. The rank's wrapper sends the latest number to HAI's manager within 0.2 s, and retries until the
+    manager answers; after the program has ended, for 5 s more (3 s in a suspension).
 
     Raises:
-        TypeError: It is not a whole number.
-        ValueError: It has more than 32 bits.
+        TypeError: `number` is not a whole number.
+        ValueError: `number` has more than 32 bits.
         OSError: The rank's temporary folder cannot be written.
     """
     value = operator.index(number)
