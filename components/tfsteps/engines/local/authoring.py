@@ -1,4 +1,4 @@
-"""Pipelines of Kubeflow Pipelines that run on this machine: only what fails here is a problem."""
+"""Checks of pipelines of Kubeflow Pipelines that run on this machine: only local failures are problems."""
 
 from tfsteps.engines.authoring import Authoring
 

@@ -1,4 +1,4 @@
-"""Forks launchers from a process that has their modules loaded, so that a step starts in milliseconds. Needs no kfp.
+"""Forks launchers from a process that has loaded their modules, so that a step starts in milliseconds. Needs no kfp.
 
 That process is the fork server of `multiprocessing`; it starts with the first step and ends with this process.
 """
@@ -16,30 +16,30 @@ from multiprocessing.connection import Connection
 
 LAUNCHERS = [f"tfsteps.steps.{step}.launcher" for step in ("train", "launch", "wait", "cleanup", "evaluate_gate")]
 _FORKSERVER = multiprocessing.get_context("forkserver")
-_SERVER_LOST = 255  # what multiprocessing reports when the server was killed
+_SERVER_LOST = 255  # exit code that multiprocessing reports if the server was killed
 _LOCK = threading.Lock()
-"""Held where a process is started or its exit code is read: a start reads those of all others, and one read wins."""
+"""Guards process starts and reads of exit codes: a start also reads the exit codes of all others, each only once."""
 
 
 def can_fork(command: Sequence[str]) -> bool:
-    """Tell whether `command` starts one of our launchers."""
+    """Return whether `command` starts a launcher of tfsteps."""
     return any(list(command[:3]) == ["python", "-m", launcher] for launcher in LAUNCHERS)
 
 
 class Forked:
-    """A launcher that the server forked, in a session of its own.
+    """A launcher forked by the server, in its own session.
 
     Attributes:
-        output: The pipe that its standard output and error go to.
+        output: The pipe of its standard output and error.
     """
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: str, guard: int) -> None:
         """Start the launcher that `command` names.
 
         Args:
-            command: One that `can_fork` accepts.
-            env: Its whole environment.
-            cwd: Where it starts.
+            command: A command for which `can_fork` is True.
+            env: The whole environment.
+            cwd: The working directory.
             guard: The guard's pipe.
 
         Raises:
@@ -54,11 +54,11 @@ class Forked:
                 self._process.start()
 
     def ended(self) -> bool:
-        """Tell whether it has ended; it need not have been waited for."""
+        """Return whether it has ended, without reaping it."""
         return bool(multiprocessing.connection.wait([self._process.sentinel], 0))
 
     def wait(self) -> tuple[int, int]:
-        """Wait for its end, kill the rest of its group, and return its id and its exit code, -n for signal n."""
+        """Wait for its end, kill the rest of its group, and return its process id and exit code, -n for signal n."""
         multiprocessing.connection.wait([self._process.sentinel])
         with _LOCK:
             code = self._process.exitcode
@@ -71,7 +71,7 @@ class Forked:
         return self._process.pid, -signal.SIGKILL if code == _SERVER_LOST else code
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, SIGKILL to its whole group; does nothing once it has ended. Safe in a signal handler."""
+        """Send a signal, SIGKILL to its whole group; do nothing if it has ended. Safe in a signal handler."""
         assert self._process.pid
         if self.ended():
             return
@@ -83,7 +83,7 @@ class Forked:
 
 @contextlib.contextmanager
 def _empty_main() -> Iterator[None]:
-    """Hide the main module: multiprocessing would import it in each child, and run code without a `__main__` guard."""
+    """Hide the main module: multiprocessing would import it in each child and run code without a `__main__` guard."""
     program = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -93,13 +93,13 @@ def _empty_main() -> Iterator[None]:
 
 
 def _run(command: list[str], env: Mapping[str, str], cwd: str, output: Connection, registry: Connection) -> None:
-    """Turn this fork into the step."""
+    """Run the step in this forked process."""
     os.setsid()
     with registry, output:
         os.write(registry.fileno(), f"+ {os.getpid()}\n".encode())
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the server lives as long as anybody holds its pipe
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the server runs as long as a process holds its pipe open
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)

@@ -1,4 +1,7 @@
-"""What the fork server of `preload` imports: everything a launcher needs, used once. Importing it starts a session."""
+"""The fork server of `preload` imports this module, which imports and uses all modules of a launcher.
+
+The import starts a new session.
+"""
 
 import contextlib
 import importlib

@@ -1,4 +1,4 @@
-"""Runs a pipeline on this machine for a person: live view, TensorBoard, and a summary of the results."""
+"""Runs a pipeline on this machine with a live view, TensorBoard, and a summary of the results."""
 
 import contextlib
 import pathlib
@@ -35,67 +35,67 @@ def run_here(
 ) -> int:
     """Run a pipeline on this machine to its end and return the exit code: 0 only if it succeeded.
 
-    Ctrl-C stops it. The run's folder is that of `tfsteps runs`, so that `tfsteps show` and `logs` know its jobs.
+    Ctrl-C stops it. The run is recorded in the folder of all runs, so that `tfsteps show` and `logs` find its jobs.
 
     Args:
-        pipeline: What `@dsl.pipeline` made.
-        arguments: Its inputs; those left out have their defaults.
-        images: Images, besides the bundle's own, whose programs are installed here.
-        cwd: Where the steps' commands start, as an image has its working directory; None = the current folder.
-        keep_tensorboard: When the pipeline has ended, keep TensorBoard up until Ctrl-C.
+        pipeline: The result of `@dsl.pipeline`.
+        arguments: Inputs by name; inputs that are left out have their defaults.
+        images: Images, besides the one of tfsteps, whose programs are installed on this machine.
+        cwd: Working directory of the steps' commands, in place of the image's; None = the current folder.
+        keep_tensorboard: Whether TensorBoard runs on after the end of the pipeline, until Ctrl-C.
     """
     streams.ensure()
     run_id = new_run_id()
     root = store.home() / "pipelines" / run_id
     out = Printer()
     out.say(f"run {run_id}")
-    began = time.time()
+    created = time.time()
     try:
         check(pipeline, {IMAGE, *images})
     except PipelineError as error:
-        _record(run_id, pipeline.name, began, error)
-        out.say(f"{pipeline.name} cannot run here: {error}")
+        _record(run_id, pipeline.name, created, error)
+        out.say(f"{pipeline.name} cannot run on this machine: {error}")
         return error.exit_code
     store.make_private(root)  # the inputs of steps may hold secrets
     with contextlib.suppress(KeyboardInterrupt), _tensorboard(run_id) as board:
         env = {TENSORBOARD_URL: board.url} if board else {}
-        code, why, steps = _run(
+        code, verdict, steps = _run(
             pipeline, arguments, pipeline_root=root, run_id=run_id, images={IMAGE, *images}, cwd=cwd, env=env
         )
-        took = duration(time.time() - began)
+        elapsed = duration(time.time() - created)
         if not (board and keep_tensorboard):
             _forget_tensorboard(run_id)
-        out.say("\n".join([*_results(run_id, steps), f"{pipeline.name} {why} after {took}"]))
+        out.say("\n".join([*_results(run_id, steps), f"{pipeline.name} {verdict} after {elapsed}"]))
         if board and keep_tensorboard:
             _keep(board)
             _forget_tensorboard(run_id)
         return code
-    out.say(f"{pipeline.name} cancelled")  # before or after its steps
+    out.say(f"{pipeline.name} cancelled")  # Ctrl-C before or after the steps
     return ExitCode.CANCELLED
 
 
 def _run(pipeline: Any, arguments: Mapping[str, Any], **options: Any) -> tuple[int, str, list[Step]]:
-    """Return the exit code, the result as text, and the steps that ended; record the end."""
-    began = time.time()
+    """Run the pipeline and record its end; return the exit code, the result as text, and the steps that ended."""
+    created = time.time()
     with _observer() as (observer, say):
         try:
             steps = run(pipeline, arguments, observer=observer, say=say, **options)
-            _record(options["run_id"], pipeline.name, began)
+            _record(options["run_id"], pipeline.name, created)
             return 0, "succeeded", steps  # noqa: TRY300
         except PipelineError as error:
-            _record(options["run_id"], pipeline.name, began, error)
+            _record(options["run_id"], pipeline.name, created, error)
             verdict = "cancelled" if error.exit_code == ExitCode.CANCELLED else f"failed: {error}"
             return error.exit_code, verdict, error.steps
 
 
-def _record(run_id: str, name: str, began: float, error: PipelineError | None = None) -> None:
-    """Record how the pipeline ended, for `tfsteps show`; on a full disk it is only printed."""
+def _record(run_id: str, name: str, created: float, error: PipelineError | None = None) -> None:
+    """Record how the pipeline ended, for `tfsteps show`; if that fails, the result is only printed."""
     cancelled = error and error.exit_code == ExitCode.CANCELLED
     state = State.CANCELLED if cancelled else State.FAILED if error else State.SUCCEEDED
     message = str(error) if error else ""
     with contextlib.suppress(OSError):
         PipelineRecord(
-            run=run_id, pipeline=name, state=state, message=message, created=began, ended=time.time()
+            run=run_id, pipeline=name, state=state, message=message, created=created, ended=time.time()
         ).write()
 
 
@@ -122,7 +122,7 @@ def _results(run_id: str, steps: list[Step]) -> list[str]:
 
 @contextlib.contextmanager
 def _tensorboard(run_id: str) -> Iterator[TensorBoard | None]:
-    """Yield a TensorBoard over all jobs of the run; None, with a warning, if none can be started."""
+    """Yield a TensorBoard for all jobs of the run; None, with a warning, if it cannot be started."""
     board = TensorBoard(store.run_folder(run_id))
     with contextlib.ExitStack() as stack:
         try:
@@ -141,7 +141,7 @@ def _forget_tensorboard(run_id: str) -> None:
 
 
 def _keep(board: TensorBoard) -> None:
-    """Keep TensorBoard up until a signal comes."""
+    """Keep TensorBoard running until a signal arrives."""
     signals: list[bool] = []
     with on_termination(lambda: signals.append(True)):
         Printer().say(f"TensorBoard stays up at {board.url}; Ctrl-C ends it")

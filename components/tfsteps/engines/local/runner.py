@@ -29,7 +29,7 @@ from tfsteps.systems.local import finalizer
 from tfsteps.systems.local.guard import Guard
 from tfsteps.systems.local.pipeline_lock import PipelineLock
 
-_NOT_LOCAL = (  # kfp.local ends with an IndexError where it meets one
+_NOT_LOCAL = (  # kfp.local fails with an IndexError for these placeholders
     dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER,
     dsl.PIPELINE_JOB_CREATE_TIME_UTC_PLACEHOLDER,
     dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER,
@@ -37,7 +37,7 @@ _NOT_LOCAL = (  # kfp.local ends with an IndexError where it meets one
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step that was run: its task's name, its exit code, how many seconds it took, the folder of its outputs."""
+    """A step that has ended: name of its task, exit code, duration in seconds, and folder of its outputs."""
 
     name: str
     exit_code: int
@@ -49,12 +49,12 @@ class PipelineError(Exception):
     """A pipeline that did not succeed.
 
     Attributes:
-        exit_code: That of the step that failed; 12 if the run was stopped; 2 if nothing was started.
-        steps: Those that ended, in that order.
+        exit_code: Exit code of the failed step; 12 if the run was cancelled; 2 if nothing was started.
+        steps: The steps that ended, in this order.
     """
 
     def __init__(self, message: str, exit_code: int, steps: Sequence[Step] = ()) -> None:
-        """Keep `exit_code` and `steps` beside the message."""
+        """Store the message, the exit code and the steps."""
         self.exit_code = exit_code
         self.steps = list(steps)
         super().__init__(message)
@@ -72,44 +72,44 @@ def run(
     observer: Observer | None = None,
     say: Callable[[str], None] | None = None,
 ) -> list[Step]:
-    """Run a pipeline to its end and return its steps in the order they ended, those that were tried again too.
+    """Run a pipeline to its end and return its steps, including retries, in the order in which they ended.
 
-    SIGTERM, SIGINT and SIGHUP end the step that runs, and with it the pipeline.
+    SIGTERM, SIGINT and SIGHUP stop the running steps, and so the pipeline.
 
     Args:
-        pipeline: What `@dsl.pipeline` made.
-        arguments: Its inputs; those left out have their defaults.
+        pipeline: The result of `@dsl.pipeline`.
+        arguments: Inputs by name; inputs that are left out have their defaults.
         pipeline_root: Folder for the steps' outputs.
-        run_id: Id of the run, under which `tfsteps show` finds its jobs; empty = a new one.
-        images: The images whose programs are installed here. A step with any other image is refused.
-        cwd: Where the steps' commands start, as an image has its working directory; None = the current folder.
-        env: Variables for every step.
+        run_id: Id of the run, by which `tfsteps show` finds its jobs; empty = a new id.
+        images: Images whose programs are installed on this machine. A step with another image is refused.
+        cwd: Working directory of the steps' commands, in place of the image's; None = the current folder.
+        env: Environment variables for every step.
         observer: Receives the jobs' states and lines; called from several threads, one at a time.
-        say: Receives the lines that are not passed to `observer`; None = they are printed.
+        say: Receives the lines that are not passed to `observer`; None = print them.
 
     Raises:
-        PipelineError: A step failed, the run was stopped, or a step cannot run here.
+        PipelineError: A step failed, the run was cancelled, or a step cannot run on this machine.
     """
     check(pipeline, images)
     run_id = run_id or new_run_id()
     if problem := name_problem(run_id):
         raise PipelineError(f"run id {run_id!r} {problem}", ExitCode.USAGE)
     say = say or Printer().say
-    with _jobs(run_id, say), PipelineLock() as lifeline, Guard() as guard:
-        variables = {**(env or {}), **lifeline.env, RUN_ID: run_id}
+    with _jobs(run_id, say), PipelineLock() as lock, Guard() as guard:
+        variables = {**(env or {}), **lock.env, RUN_ID: run_id}
         start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard)
         steps = _Steps(variables, start, observer, say)
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
-        except (_Stopped, RuntimeError) as error:  # the latter is kfp's, and names the failed task alone
+        except (_Stopped, RuntimeError) as error:  # kfp's RuntimeError contains only the name of the failed task
             raise steps.failure() or error from error
     return steps.ended
 
 
 @contextlib.contextmanager
 def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
-    """At the end of the block, wait until the jobs that `launch` steps left have ended: their lifeline is cut."""
+    """At the end of the block, wait for the jobs of `launch` steps: they stop when the pipeline's lock is released."""
     others = {attempt.folder for attempt in _alive(run_id)}
     try:
         yield
@@ -126,11 +126,11 @@ def _alive(run_id: str) -> list[Attempt]:
 
 
 class _Stopped(Exception):  # noqa: N818  not an error
-    """A signal came: no further step is started."""
+    """A signal arrived: no further step is started."""
 
 
 class _Steps:
-    """The steps of one run: those that ended, and those that run."""
+    """The ended and the running steps of one run."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class _Steps:
         return code
 
     def stop(self) -> None:
-        """Ask every running step to end, and start no other. Called from the signal handler."""
+        """Stop every running step, and start no other step. Called from the signal handler."""
         self._stopped = True
         for process in tuple(self._running):
             process.terminate()
@@ -173,7 +173,7 @@ class _Steps:
             raise _Stopped
 
     def failure(self) -> PipelineError | None:
-        """Return the first failure that no later try corrected; None if every step succeeded."""
+        """Return the first failure of a step whose last try failed; None if every step succeeded."""
         if self._stopped:
             return PipelineError("the pipeline was cancelled", ExitCode.CANCELLED, self.ended)
         last = {step.name: step for step in self.ended}
@@ -188,7 +188,7 @@ class _Steps:
     def _process(self, command: list[str], env: Mapping[str, str]) -> Iterator[Process]:
         if self._stopped:
             raise _Stopped
-        self._starting += 1  # from here on a signal waits until there is a process to pass it on to
+        self._starting += 1  # from now on a signal waits until there is a process to forward it to
         try:
             process = self._start(command, env)
             self._running.add(process)
@@ -207,7 +207,7 @@ class _Steps:
 
     def _follower(self, task: ExecutorInput) -> Follower:
         match task.parameters.get("job"):
-            case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # it waits for another task's
+            case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # a `wait` step, for this job
                 identity = Identity(run=run, task=name, attempt=attempt)
             case _:
                 first_attempt = task.identity(self._env)
@@ -221,12 +221,12 @@ class _Steps:
 
 
 def check(pipeline: Any, images: Collection[str]) -> None:
-    """Raise PipelineError for a pipeline that has a step which cannot run here, before any of them does."""
+    """Raise PipelineError if a step of the pipeline cannot run on this machine, before any step runs."""
     spec = pipeline.pipeline_spec
     text = str(spec)
     for placeholder in _NOT_LOCAL:
         if placeholder in text:
-            raise PipelineError(f"{placeholder} has no value without a back end; leave it out here", ExitCode.USAGE)
+            raise PipelineError(f"{placeholder} has no value in local runs; leave it out", ExitCode.USAGE)
     for name, executor in spec.deployment_spec["executors"].items():
         container = utils.struct_to_executor_spec(executor).container
         step = name.removeprefix("exec-")
@@ -234,7 +234,7 @@ def check(pipeline: Any, images: Collection[str]) -> None:
             raise PipelineError(
                 f"step {step}: image {container.image!r} cannot run without containers; use "
                 f"{' or '.join(sorted(images))}, add `--installed {container.image}` (in Python: `images=`) if its "
-                "programs are installed here, or run the pipeline on a cluster",
+                "programs are installed on this machine, or run the pipeline on a cluster",
                 ExitCode.USAGE,
             )
         if container.image and ARGUMENT not in container.args:

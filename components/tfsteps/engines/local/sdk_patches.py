@@ -1,7 +1,7 @@
-"""Patches of kfp.local: tasks are run by tfsteps, kfp.local prints nothing, and four of its faults are corrected.
+"""Patches of kfp.local: tfsteps runs its tasks, it prints nothing, and four of its faults are corrected.
 
-kfp.local selects a task handler by the exact type of the runner, and has none for containers as processes. Therefore,
-during a run, the handler for subprocesses is replaced.
+kfp.local selects a task handler by the exact type of the runner, and has none for containers as processes. Therefore
+the handler for subprocesses is replaced during a run.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from kfp.local.orchestrator.enhanced_dag_orchestrator import ConditionEvaluator
 from kfp.local.status import Status as TaskStatus
 
 _executor_input_to_dict: Any = executor_input_utils.executor_input_to_dict
-_OURS = "tfsteps."  # modules that our steps run
-_GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")  # no pipelines of their own
+_OURS = "tfsteps."  # prefix of the modules of steps of tfsteps
+_GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")  # groups that are not inner pipelines
 _nested_folder: Any = task_spec_utils.get_nested_pipeline_resource_name
 _iteration: Any = task_spec_utils.create_parameter_loop_iteration_task_spec
 _warn_local_only_noops: Any = task_executor._warn_local_only_noops  # noqa: SLF001  see `_warn_of_no_effect`
@@ -34,7 +34,7 @@ def patched(
     """Make kfp.local run its tasks with `run_step`, and print nothing."""
 
     class Handler:
-        """What kfp.local makes for each task."""
+        """Replaces the handler that kfp.local creates for each task."""
 
         def __init__(self, full_command: list[str], env_vars: Mapping[str, str] | None = None, **_: Any) -> None:
             self._command, self._env = full_command, env_vars or {}
@@ -65,7 +65,7 @@ def patched(
 
 
 def _without_nulls(executor_input: Any, component_spec: Any) -> Any:
-    """Do what kfp.local does, for the inputs that were given: it ends with a TypeError at an integer that was not."""
+    """Call kfp.local's function without the inputs that are not set: an unset integer raises a TypeError there."""
     values = executor_input.inputs.parameter_values
     for name in [name for name, value in values.items() if value.WhichOneof("kind") in {None, "null_value"}]:
         del values[name]
@@ -73,23 +73,23 @@ def _without_nulls(executor_input: Any, component_spec: Any) -> Any:
 
 
 def _folder(task_name: str, pipeline_resource_name: str) -> str:
-    """Do what kfp.local does, which gives loop iterations a folder of their own, for inner pipelines too."""
+    """Return a separate folder for each inner pipeline too; kfp.local does so only for loop iterations."""
     folder: str = _nested_folder(task_name, pipeline_resource_name)
     inner = folder == pipeline_resource_name and not _GROUP.fullmatch(task_name)
     return f"{folder}/{task_name}" if inner else folder
 
 
 def _channel_value(channel: str, store: Any) -> Any:
-    """Do what kfp.local does, for outputs of any name: it knows only `Output`, and takes other conditions for false."""
+    """Resolve outputs of any name; kfp.local resolves only `Output`, and evaluates conditions on others as false."""
     task, _, key = channel.removeprefix("pipelinechannel--").rpartition("-")
     try:
         return store.get_task_output(task, key)
-    except ValueError:  # no such task: it names an input
+    except ValueError:  # there is no such task: the channel is an input
         return _resolve_channel(channel, store)
 
 
 def _loop_iteration(loop: Any, item: Any, name: str) -> Any:
-    """Do what kfp.local does, but leave alone what a loop is given of other tasks: it puts the item there too."""
+    """Call kfp.local's function, then restore the loop's inputs from other tasks, which it replaces by the item."""
     iteration = _iteration(loop, item, name)
     for parameter, source in loop.inputs.parameters.items():
         if source.HasField("task_output_parameter") and parameter != loop.parameter_iterator.item_input:
@@ -98,13 +98,13 @@ def _loop_iteration(loop: Any, item: Any, name: str) -> Any:
 
 
 def _warn_of_no_effect(task_name: str, task_spec: Any, container: Any) -> None:
-    """Do what kfp.local does, but for our steps: they have resources by default, which nobody has set."""
+    """Call kfp.local's function, except for steps of tfsteps, whose resources are defaults that no user has set."""
     if not (container.command and container.command[-1].startswith(_OURS)):
         _warn_local_only_noops(task_name, task_spec, container)
 
 
 class _Warnings(logging.Handler):
-    """Passes on kfp's warnings, such as a condition that it cannot evaluate; its errors repeat a step's output."""
+    """Prints kfp's warnings, such as a condition that it cannot evaluate, but not its errors, which repeat output."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)

@@ -21,34 +21,34 @@ from tfsteps.systems.local.guard import WRAPPER, Guard
 
 _POLL_SECONDS = 0.2
 _READ = 1 << 16
-_MAX_LINE = 1 << 20  # longer lines come out in pieces
+_MAX_LINE = 1 << 20  # longer lines are split
 _REPLICA_LINE = re.compile(rb"\[(chief|worker|ps|evaluator)-(\d+)/?([^\]]*)\] (.*)", re.DOTALL)
 
 
 class Child(Protocol):
-    """A step's process, however it was started.
+    """The process of a step, forked or spawned.
 
     Attributes:
-        output: The pipe that its standard output and error go to.
+        output: The pipe of its standard output and error.
     """
 
     output: int
 
     def ended(self) -> bool:
-        """Tell whether it has ended; it need not have been waited for."""
+        """Return whether it has ended, without reaping it."""
 
     def wait(self) -> tuple[int, int]:
-        """Wait for its end, kill the rest of its group, and return its id and its exit code, -n for signal n."""
+        """Wait for its end, kill the rest of its group, and return its process id and exit code, -n for signal n."""
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, SIGKILL to its whole group; does nothing once it has ended. Safe in a signal handler."""
+        """Send a signal, SIGKILL to its whole group; do nothing if it has ended. Safe in a signal handler."""
 
 
 class Spawned:
-    """A child that is a program of its own."""
+    """A child process that executes another program."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: int) -> None:
-        """Start `command`. OSError if not even that is possible."""
+        """Start `command`. OSError if it cannot be started."""
         self._popen = subprocess.Popen(
             [*WRAPPER, *command],
             stdin=guard,
@@ -56,7 +56,7 @@ class Spawned:
             stderr=subprocess.STDOUT,
             env=env,
             cwd=cwd,
-            start_new_session=True,  # Ctrl-C is for the pipeline, which passes it on
+            start_new_session=True,  # Ctrl-C signals only the pipeline, which forwards it
         )
         assert self._popen.stdout
         self.output = self._popen.stdout.fileno()
@@ -66,7 +66,7 @@ class Spawned:
 
     def wait(self) -> tuple[int, int]:
         os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        self.send(signal.SIGKILL)  # before it is reaped: until then nobody else can get its id
+        self.send(signal.SIGKILL)  # before it is reaped: until then its id cannot be reused
         assert self._popen.stdout
         self._popen.stdout.close()
         return self._popen.pid, self._popen.wait()
@@ -77,10 +77,10 @@ class Spawned:
 
 
 class Process:
-    """A running step. Its output is read by `lines`, its end by `wait`; it is killed with its pipeline."""
+    """A running step. `lines` reads its output, `wait` its end; it is killed if its pipeline is killed."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: pathlib.Path, guard: Guard) -> None:
-        """Start `command` with `env` laid over this process's environment. OSError if not even that is possible."""
+        """Start `command` with this process's environment, updated by `env`. OSError if it cannot be started."""
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])  # noqa: PTH120
         whole = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **env}
         self._guard = guard
@@ -91,7 +91,7 @@ class Process:
         )
 
     def lines(self) -> Iterator[list[bytes]]:
-        """Yield the lines that came, several times a second, until the output or the process has ended."""
+        """Yield the new lines several times a second, until the output or the process has ended."""
         file = self._child.output
         rest, over = b"", False
         while not over:
@@ -104,32 +104,32 @@ class Process:
             yield lines
 
     def wait(self) -> int:
-        """Return the exit code as a shell counts, 128 + n for signal n, and leave nothing of the process's group."""
+        """Wait for the end, kill the rest of the process group, and return the exit code, 128 + n for signal n."""
         pid, code = self._child.wait()
         self._guard.forget(pid)
         return code if code >= 0 else 128 - code
 
     def terminate(self) -> None:
-        """Ask the process to end; a launcher ends its job then, and kills it when asked again. Signal-safe."""
+        """Send SIGTERM; a launcher then stops its job, and kills it at the second SIGTERM. Safe in a signal handler."""
         self._child.send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process and everything in its group."""
+        """Kill the process and its group."""
         self._child.send(signal.SIGKILL)
 
 
 class Follower:
-    """Shows an observer a step's replicas: their lines out of its output, their states out of the records."""
+    """Passes the replicas of a step to an observer: lines from the step's output, states from the records."""
 
     def __init__(self, attempt: Attempt, observer: Observer | None, say: Callable[[str], None]) -> None:
-        """Follow the attempt that the step is about to make, if it makes one; None = say every line as it is."""
+        """Follow `attempt`, which need not exist yet. Without an observer, `say` gets every line unchanged."""
         self._attempt = attempt
         self._observer = observer
         self._say = say
         self._seen: tuple[int, int] | None = None
 
     def see(self, lines: list[bytes]) -> None:
-        """Pass on some lines, and what changed in the records."""
+        """Pass lines to the observer, and the status if it has changed."""
         for line in lines:
             match = _REPLICA_LINE.fullmatch(line) if self._observer else None
             if match and self._observer:

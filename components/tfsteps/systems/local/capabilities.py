@@ -1,4 +1,4 @@
-"""What processes of this machine can do of what a job may ask for."""
+"""The features of a job that processes of this machine support."""
 
 import os
 from collections.abc import Mapping

@@ -21,15 +21,15 @@ def stop(identity: Identity, scope: Scope) -> list[str]:
     """Stop the unfinished jobs of a run, wait until they have ended, and return their names.
 
     Args:
-        identity: The finalizer's.
-        scope: siblings = those whose tasks have the finalizer's parent folder; run = all.
+        identity: Identity of the finalizer's task.
+        scope: siblings = jobs of tasks with the same parent folder as the finalizer's task; run = all jobs.
 
     Raises:
-        LaunchError: A launcher does not end, or is another user's.
+        LaunchError: A launcher does not end, or belongs to another user.
     """
-    here = _parent(identity.task)
-    every = [attempt for attempt in store.attempts(identity.run) if attempt.alive()]
-    attempts = [attempt for attempt in every if scope == "run" or _parent(attempt.status().identity.task) == here]
+    parent = _parent(identity.task)
+    alive = [attempt for attempt in store.attempts(identity.run) if attempt.alive()]
+    attempts = [attempt for attempt in alive if scope == "run" or _parent(attempt.status().identity.task) == parent]
     names = [attempt.status().job for attempt in attempts]
     for attempt in attempts:
         _ask(attempt)
@@ -41,7 +41,7 @@ def until_ended(attempts: Iterable[Attempt]) -> None:
     """Wait until the launchers of `attempts` have stopped their jobs and ended; signal them again after 30 s.
 
     Raises:
-        LaunchError: One does not end, or is another user's.
+        LaunchError: A launcher does not end, or belongs to another user.
     """
     left, began, hurried = list(attempts), time.monotonic(), False
     while left := [attempt for attempt in left if attempt.alive()]:
@@ -56,7 +56,7 @@ def until_ended(attempts: Iterable[Attempt]) -> None:
 
 
 def _ask(attempt: Attempt) -> None:
-    """Signal the launcher. Its process id is valid while it holds the attempt."""
+    """Send SIGTERM to the launcher. Its process id is valid while it holds the lock of the attempt."""
     status = attempt.status()
     if status.state.terminal or not attempt.alive():
         return  # it is writing its report
@@ -64,8 +64,8 @@ def _ask(attempt: Attempt) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(status.launcher, signal.SIGTERM)
     except PermissionError as error:
-        who = f"{status.job}: its launcher, pid {status.launcher}, is another user's"
-        raise LaunchError(f"{who}; stop it as that user", retryable=False) from error
+        wrong = f"{status.job}: its launcher, pid {status.launcher}, belongs to another user"
+        raise LaunchError(f"{wrong}; stop it as that user", retryable=False) from error
 
 
 def _parent(task: str) -> str:

@@ -21,7 +21,7 @@ for each in $live; do kill -s KILL -- "-$each"; done
 """
 
 WRAPPER = ["/bin/sh", "-c", 'echo "+ $$" >&0 && exec "$@" </dev/null', "tfsteps"]
-"""Put before a command, with the guard's pipe as standard input: registers the process, then executes the command."""
+"""Prefix of a command whose standard input is the guard's pipe: registers the process, then executes the command."""
 
 
 class Guard:

@@ -38,7 +38,7 @@ class LocalSystem:
         return store.next_attempt(run, task)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
-        """Return what a local run does not support."""
+        """Return a problem for each feature that a local run does not support."""
         return capabilities.problems(job, self.capabilities)
 
     def warnings(self, job: TrainingJob) -> list[str]:
@@ -102,7 +102,7 @@ class LocalSystem:
     def _commands(
         self, job: TrainingJob, identity: Identity, places: OutputPaths, free_ports: Callable[[int], list[int]]
     ) -> dict[Replica, Command]:
-        """Return what to start for each replica, on ports that `free_ports` chooses."""
+        """Return the command of each replica, with ports from `free_ports`."""
         replicas = replicas_of(job.roles.items())
         members = [replica for replica in replicas if replica.role != "evaluator"]
         port_of = dict(zip(members, free_ports(len(members)), strict=True))
@@ -139,7 +139,7 @@ def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dic
 
 
 def _environment(role: ResolvedRole, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's environment, what a local run needs, the job's and the role's variables, and our own."""
+    """Return the caller's environment, overridden by the variables of a local run, the job, the role and tfsteps."""
     env = dict(os.environ)
     env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", os.defpath)])  # noqa: PTH120
     env.setdefault("PYTHONUNBUFFERED", "1")
@@ -157,7 +157,7 @@ def _working_dir(path: str | None, base_dir: pathlib.Path) -> pathlib.Path:
 
 
 def _other_folders(job: TrainingJob) -> list[Use]:
-    """Return the absolute working folders that do not exist here: replicas start in the job file's folder."""
+    """Return the absolute working folders that do not exist on this machine; replicas use the job file's folder."""
     return [
         Use((*path, "working_dir"))
         for path, part in job_and_roles(job)

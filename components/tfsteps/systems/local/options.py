@@ -1,4 +1,4 @@
-"""What a job file may say below `systems: {local: ...}`."""
+"""The options of a job file below `systems: {local: ...}`."""
 
 from typing import Literal
 

@@ -26,7 +26,7 @@ _MOST_CHUNKS = 10_000  # limit of waiting chunks: each is an object
 _SAME_TIME_SECONDS = 0.1
 _REWIND = 1 << 20
 _LINGER_SECONDS = 1.0
-_SWITCH_SECONDS = 0.0005  # the interpreter lets a thread wait ten times as long for one that computes: a full pipe
+_SWITCH_SECONDS = 0.0005  # the interpreter's default is ten times as long, in which a pipe may become full
 
 
 class _Chunk(Generic[_T]):
@@ -77,7 +77,7 @@ class Collector(Generic[_T]):
 
     def add(self, owner: _T, pipe: int) -> Source[_T]:
         """Start to collect from a pipe."""
-        with contextlib.suppress(OSError):  # a limit of the user's
+        with contextlib.suppress(OSError):  # the user's limit is reached
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, self._pipe_bytes)
         source = Source(owner, pipe)
         with self._changed:
@@ -91,7 +91,7 @@ class Collector(Generic[_T]):
         os.eventfd_write(self._wake, 1)
 
     def take(self) -> tuple[_T, float, bytes] | None:
-        """Return (owner, time in seconds since the epoch, bytes) in the order they came; no bytes = the owner's end.
+        """Return (owner, time in seconds since the epoch, bytes) in the order of arrival; no bytes = the owner's end.
 
         None if nothing waits.
         """
@@ -176,7 +176,7 @@ class Collector(Generic[_T]):
         return moved > 0
 
     def _leaves_space(self, file: int) -> bool:
-        """Tell whether the disk has room for the waiting bytes and for the log of them."""
+        """Return whether the disk has space for the waiting bytes and for their log."""
         if self._unread < _MEMORY:
             return True
         disk = os.fstatvfs(file)

@@ -24,7 +24,7 @@ class PipelineLock:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """The variables for the pipeline's steps."""
+        """The environment variables of the pipeline's steps."""
         return {_VARIABLE: f"/proc/{os.getpid()}/fd/{self._file.fileno()}"}
 
     def __exit__(self, *_: object) -> None:
@@ -32,7 +32,7 @@ class PipelineLock:
 
 
 def at_end(act: Callable[[], None]) -> None:
-    """Call `act` from a thread once the pipeline of this process has ended; never without a pipeline."""
+    """Call `act` after the pipeline of this process has ended, usually in a thread; never without a pipeline."""
     path = os.environ.get(_VARIABLE)
     if not path:
         return

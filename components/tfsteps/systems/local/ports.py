@@ -35,7 +35,7 @@ def free_ports(count: int) -> list[int]:
 def serving(ports: Collection[int], *, reached: bool) -> set[int]:
     """Return those of `ports` on which a process of this machine listens.
 
-    The kernel is asked; a test connection would not do, because a program may accept it as a peer.
+    The kernel reports the listeners; a test connection is no alternative, because a program may accept it as a peer.
 
     Args:
         ports: Which ports to look for.

@@ -17,10 +17,10 @@ MAX_LINE = 1 << 20
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start for one replica.
+    """The command of one replica.
 
     Attributes:
-        replica: Which.
+        replica: The replica.
         argv: Program and arguments.
         env: The whole environment.
         cwd: The folder to start in.
@@ -37,7 +37,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a process ended: exit code as a shell counts (128 + n for signal n), CPU seconds, peak resident bytes."""
+    """How a process ended: exit code as in a shell (128 + n for signal n), CPU seconds, peak resident bytes."""
 
     exit_code: int
     cpu_seconds: float
@@ -48,7 +48,7 @@ class Process:
     """A running replica.
 
     Attributes:
-        command: What was started.
+        command: The command of the replica.
         pid: The process id, also that of its session and group.
         exit_fd: Readable when the process has ended.
         out_fd: Its standard output and error.
@@ -77,7 +77,7 @@ class Process:
         self._over = False  # it has been reaped: its id may be reused
 
     def lines(self, data: bytes) -> list[bytes]:
-        """Return the lines that are whole with the `data` that it has printed; the beginning of the next is kept.
+        """Return the lines that are complete after `data`, its next output; keep the start of an unfinished line.
 
         `data` is shorter than MAX_LINE.
         """
@@ -87,7 +87,7 @@ class Process:
             return []
         *whole, rest = bytes(self._rest).split(b"\n")
         returns = b"\r" in self._rest
-        if self._cut and whole and not whole[0]:  # nothing but its end was missing
+        if self._cut and whole and not whole[0]:  # only the newline of the split line was missing
             del whole[0]
         pieces = [*_pieces(whole[0]), *whole[1:]] if whole else []  # the first alone has more than `data`
         *full, rest = _pieces(rest)
@@ -100,11 +100,11 @@ class Process:
 
     @property
     def rest(self) -> bytes:
-        """What it has printed since the last line end."""
+        """The output since the last newline."""
         return bytes(self._rest)
 
     def ended(self) -> Ended | None:
-        """Return how it ended, once; None while it runs. Remaining processes of its session are killed."""
+        """Return once how it ended; None while it runs. Remaining processes of its session are killed."""
         if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
         self.kill()  # before it is reaped: until then its id cannot be reused
@@ -131,14 +131,14 @@ class Process:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End every process of its session, those in groups of their own too."""
+        """Kill every process of its session, including those in other process groups."""
         self._signal(signal.SIGKILL)
         for pid in self._session():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
 
     def memory(self) -> int:
-        """Return the resident bytes of its session now."""
+        """Return the current resident memory of its session, in bytes."""
         total = 0
         for pid in self._session():
             with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ class ReplicaProcess:
     """One replica over all its incarnations."""
 
     def __init__(self, replica: Replica) -> None:
-        """Begin without a process."""
+        """Start without a process."""
         self.replica = replica
         self.state = ReplicaState.PENDING
         self.process: Process | None = None
@@ -27,7 +27,7 @@ class ReplicaProcess:
 
     @property
     def place(self) -> str:
-        """Its process and port, `pid 4711 port 40123`; empty = it does not run."""
+        """The process and the port, `pid 4711 port 40123`; empty = it does not run."""
         if self.process is None:
             return ""
         port = self.process.command.port
@@ -35,12 +35,12 @@ class ReplicaProcess:
 
     @property
     def up(self) -> bool:
-        """Whether its program runs, or has succeeded."""
+        """Whether the program runs, or has succeeded."""
         runs = self.process is not None and self.state in (ReplicaState.PENDING, ReplicaState.RUNNING)
         return runs or self.state is ReplicaState.SUCCEEDED
 
     def end_state(self, ended: Ended) -> ReplicaState:
-        """Return the state that an end of its process means."""
+        """Return the state of the replica after the end of its process."""
         if ended.exit_code == 0:
             return ReplicaState.SUCCEEDED
         return ReplicaState.STOPPED if self.stop_asked else ReplicaState.FAILED

@@ -98,7 +98,7 @@ class LocalJob:
         self._order = itertools.count()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    # --- what launch sees
+    # --- the methods of a handle
 
     def events(self) -> Iterator[Event]:
         """Start the replicas, then yield events until all have ended."""
@@ -275,7 +275,7 @@ class LocalJob:
     # --- deciding
 
     def _judge(self, slot: ReplicaProcess, exit_code: int) -> None:
-        """Decide on an end that was not requested, once it is clear which replica failed first."""
+        """Apply the restart policy to an end that was not requested, after it is clear which replica failed first."""
         if exit_code and slot.reason == "PortTaken" and self._port_tries < _PORT_TRIES:
             self._port_tries += 1
             members = frozenset(replica for replica, command in self._commands.items() if command.port)
@@ -340,7 +340,7 @@ class LocalJob:
     # --- ending
 
     def _finish(self) -> None:
-        """Let the other replicas end: servers never end by themselves, the rest gets some time."""
+        """Wait for the other replicas to end; parameter servers never end by themselves and are stopped earlier."""
         self._phase = _Phase.FINISHING
         if self._job.effective_strategy == "parameter_server":
             for slot in self._running():
@@ -349,7 +349,7 @@ class LocalJob:
         self._after(self._options.finish, self._end_all)
 
     def _end_servers(self) -> None:
-        """End the parameter servers once no worker runs: those of between-graph jobs must outlive the workers."""
+        """Stop the parameter servers after the last worker: in between-graph replication they must outlive workers."""
         if self._phase is _Phase.FINISHING and not any(slot.replica.role == "worker" for slot in self._running()):
             for slot in self._running():
                 if slot.replica.role == "ps":
@@ -388,7 +388,7 @@ class LocalJob:
         wake, self._wake_write = self._wake_write, -1
         os.close(wake)
 
-    # --- telling
+    # --- events
 
     def _tell(self, state: State, reason: str = "", message: str = "") -> None:
         if (state, reason, message) != self._last_state:

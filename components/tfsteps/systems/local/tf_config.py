@@ -12,7 +12,7 @@ def tf_config(cluster: Mapping[str, Sequence[str]], replica: Replica) -> str:
     An evaluator gets the cluster, but is not part of it: a parameter-server chief would wait for it for ever.
 
     Args:
-        cluster: For each role its `host:port` addresses, by index; without the evaluator's.
+        cluster: The `host:port` addresses of each role, by index; without the evaluator.
         replica: The replica.
     """
     return json.dumps({"cluster": dict(cluster), "task": {"type": replica.role, "index": replica.index}})

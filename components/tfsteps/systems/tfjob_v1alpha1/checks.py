@@ -1,4 +1,4 @@
-"""What a TfJob cannot do, and what is different in one. Pure."""
+"""Problems and warnings for jobs as TfJobs. Pure."""
 
 from collections.abc import Iterator
 
@@ -6,29 +6,29 @@ from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
 
 _PATH = ("systems", "tfjob-v1alpha1")
-_JOB_LIMIT = 6  # restarts of one replica, the default of a Kubernetes Job, which the operator leaves as it is
+_JOB_LIMIT = 6  # restarts of one replica: the default of a Kubernetes Job, which the operator does not change
 
 
 def problems(job: TrainingJob, options: TfJobOptions) -> list[Problem]:
-    """Return which values and combinations a TfJob cannot have."""
+    """Return a problem for each value and combination that a TfJob cannot have."""
     return [*_default_ps(job, options), *_tensorboard(job, options), *_scheduler(options)]
 
 
 def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:
-    """Return what is different in a TfJob."""
+    """Return a sentence for each field with another effect in a TfJob."""
     sentences = []
     if options.default_ps and job.volumes:
         sentences.append(
-            "`default_ps`: the operator's own program has none of the job's volumes, and saves nothing there."
+            "`default_ps`: the operator's own program has no access to the job's volumes and saves nothing there."
         )
     if any(role.restart == "exit_code" and name != "evaluator" for name, role in job.resolved_roles().items()):
         sentences.append(
-            "`restart: exit_code`: only of the deciding replica are codes 1 to 127 final; others start again."
+            "`restart: exit_code`: exit codes 1 to 127 are final only for the decisive replica; others restart."
         )
     if job.effective_backoff_limit > _JOB_LIMIT:
-        sentences.append(f"`backoff_limit`: a replica is started again {_JOB_LIMIT} times at the most.")
+        sentences.append(f"`backoff_limit`: a replica is restarted at most {_JOB_LIMIT} times.")
     if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-        sentences.append("`tensorboard.keep_for` and `idle` have no effect: it is there for as long as the TfJob is.")
+        sentences.append("`tensorboard.keep_for` and `idle` have no effect: TensorBoard exists as long as the TfJob.")
     return sentences
 
 
@@ -36,9 +36,10 @@ def _default_ps(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
     path = (*_PATH, "default_ps")
     if options.default_ps and options.api == "kubeflow.org":
         fix = "Remove it, or write `api: tensorflow.org`"
-        yield Problem(path=path, value="true", wrong="is not in tf-operator 0.1.0: PS needs a template", fix=fix)
+        wrong = "is not supported by tf-operator 0.1.0: PS requires a template"
+        yield Problem(path=path, value="true", wrong=wrong, fix=fix)
     if options.default_ps and not job.roles.ps:
-        yield Problem(path=path, value="true", wrong="has no role `ps` to run", fix="Add `ps: {}`, or remove it")
+        yield Problem(path=path, value="true", wrong="requires the role `ps`", fix="Add `ps: {}`, or remove it")
 
 
 def _tensorboard(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
@@ -46,15 +47,15 @@ def _tensorboard(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
         return
     if options.api == "kubeflow.org":
         fix = "Remove it, or write `systems.tfjob-v1alpha1.api: tensorflow.org`"
-        yield Problem(path=("tensorboard",), wrong="is not possible: tf-operator 0.1.0 has none", fix=fix)
+        yield Problem(path=("tensorboard",), wrong="is not supported by tf-operator 0.1.0", fix=fix)
     elif not (is_uri(job.output_dir or "") or any(not volume.empty_dir for volume in job.volumes)):
-        wrong = "has nothing to read: the event files are gone with the replicas' pods"
-        fix = "Mount a claim with `volumes: [{pvc: ..., mount: ...}]`, or let `output_dir` be a gs:// address"
+        wrong = "has no event files to read: they are lost with the replicas' pods"
+        fix = "Mount a claim with `volumes: [{pvc: ..., mount: ...}]`, or set `output_dir` to a gs:// address"
         yield Problem(path=("tensorboard",), wrong=wrong, fix=fix)
 
 
 def _scheduler(options: TfJobOptions) -> Iterator[Problem]:
     if options.scheduler_name and options.api == "tensorflow.org":
         fix = "Write `pod: {spec: {schedulerName: ...}}`, or `api: kubeflow.org`"
-        path, wrong = (*_PATH, "scheduler_name"), "is a field of kubeflow.org alone"
+        path, wrong = (*_PATH, "scheduler_name"), "is supported only with kubeflow.org"
         yield Problem(path=path, value=options.scheduler_name, wrong=wrong, fix=fix)

@@ -1,7 +1,7 @@
-"""How a job's roles become a TfJob's replica types, and the names that follow from it. Pure.
+"""Maps a job's roles to the replica types of a TfJob, and computes the names of its objects. Pure.
 
-A TfJob has MASTER, WORKER and PS, and its MASTER decides. Without a chief, worker 0 decides: it is the MASTER then, and
-the WORKERs are the workers from 1 on. An evaluator has no type; it is a Kubernetes Job of ours beside the TfJob.
+A TfJob has MASTER, WORKER and PS, and its MASTER decides how the job ends. Without a chief, worker 0 decides, so it is
+the MASTER, and the WORKERs start at worker 1. A TfJob has no type for an evaluator: tfsteps creates a Kubernetes Job.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from tfsteps.spec import RoleName, TrainingJob
 
 Api = Literal["tensorflow.org", "kubeflow.org"]
 Type = Literal["MASTER", "WORKER", "PS"]
-CUT = 40  # characters of the job's name that the operator keeps in the names it makes
-_NAME = 63  # of a Job, a Service and a pod's host
-_RUNTIME_ID = 4  # characters, as the operator's own; the job's name is what makes the others' names unique
-_SUFFIX = len("-12345")  # of a Job's pods
+CUT = 40  # the operator cuts the job's name to this many characters in other names
+_NAME = 63  # limit of the names of a Job, a Service and a pod's host
+_RUNTIME_ID = 4  # characters, as the operator's own ids have; the job's name makes other names unique
+_SUFFIX = len("-12345")  # of the names of a Job's pods
 
 
 class Part(msgspec.Struct, frozen=True):
     """The replicas of one type.
 
     Attributes:
-        type: Theirs.
-        role: Whose they are.
-        replicas: How many.
+        type: The type.
+        role: The role of the replicas.
+        replicas: The number of replicas.
         first: Index in the role of the type's task 0.
     """
 
@@ -37,10 +37,10 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts(job: TrainingJob, api: Api) -> list[Part]:
-    """Return what a TfJob of `job` consists of; the evaluator is no part of it."""
+    """Return the parts of the TfJob of `job`; the evaluator is not one of them."""
     chief, worker, ps = job.roles.chief, job.roles.worker, job.roles.ps
     result = [Part("MASTER", "chief", 1)] if chief else []
-    if worker and (chief or api == "kubeflow.org"):  # there the job says that WORKER 0 decides
+    if worker and (chief or api == "kubeflow.org"):  # in kubeflow.org the TfJob can name WORKER 0 as decisive
         result.append(Part("WORKER", "worker", worker.replicas))
     elif worker:
         rest = [Part("WORKER", "worker", worker.replicas - 1, first=1)] if worker.replicas > 1 else []
@@ -49,17 +49,17 @@ def parts(job: TrainingJob, api: Api) -> list[Part]:
 
 
 def decisive_type(job: TrainingJob, api: Api) -> Type:
-    """Return the type whose replica 0 decides."""
+    """Return the type of the decisive replica, which has index 0."""
     return "WORKER" if api == "kubeflow.org" and not job.roles.chief else "MASTER"
 
 
 def runtime_id(name: str) -> str:
-    """Return the RuntimeId of the job called `name`: set by us, all names that the operator makes are known."""
+    """Return the RuntimeId of the job `name`. tfsteps sets it to know the names of all objects in advance."""
     return short_hash(name)[:_RUNTIME_ID]
 
 
 def name_limit(job: TrainingJob, api: Api) -> int:
-    """Return how long the job's name may be, so that no name is cut."""
+    """Return the maximum length of the job's name, so that no derived name is cut."""
     tails = [f"-{part.type}-{'x' * _RUNTIME_ID}-{part.replicas - 1}" for part in parts(job, api)]
     return min(CUT, _NAME - _SUFFIX - max(map(len, [*tails, "-evaluator"])))
 

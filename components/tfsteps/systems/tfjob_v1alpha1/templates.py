@@ -1,4 +1,4 @@
-"""The parts of a TfJob: the pods of its types, its TensorBoard, and the Kubernetes Job of an evaluator. Pure."""
+"""The parts of a TfJob: the pod templates of its types, its TensorBoard, and the evaluator's Kubernetes Job. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _CORRECTED = "TFSTEPS_TF_CONFIG"
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The inputs of all templates of one TfJob; `name` is the TfJob's."""
+    """The inputs of all templates of one TfJob; `name` is the name of the TfJob."""
 
     job: TrainingJob
     identity: Identity
@@ -37,7 +37,7 @@ class Context(msgspec.Struct, frozen=True):
         return layout.hosts(self.job, self.options.api, self.name, self.options.tf_port)
 
     def pod(self, name: RoleName, env: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the pod template of a role, with more variables."""
+        """Return the pod template of a role, with the additional variables `env`."""
         role = self.job.resolved_roles()[name]
         pod = pod_template(
             self.job, name, role, self.identity, self.places, gpu_label=self.options.gpu_label, more_env=env
@@ -50,8 +50,8 @@ class Context(msgspec.Struct, frozen=True):
 def replica(context: Context, part: Part) -> dict[str, Any]:
     """Return the pod template of the replicas of one type.
 
-    The operator's TF_CONFIG calls the decisive task `master`, which TensorFlow 2 refuses, and the operator appends it
-    to `env`: so a shell sets the correct one before the program.
+    The operator appends its own TF_CONFIG to `env`, which calls the decisive task `master`. TensorFlow 2 refuses that
+    name, so a shell sets the correct TF_CONFIG and then runs the program.
     """
     role = context.job.resolved_roles()[part.role]
     config = tf_config(part.role, context.hosts()).replace("$(TFSTEPS_INDEX)", "INDEX")
@@ -77,7 +77,7 @@ def replica_spec(context: Context, part: Part) -> dict[str, Any]:
 
 
 def tensorboard(context: Context) -> dict[str, Any]:
-    """Return `spec.tensorboard`: it sees the volumes that the deciding replica sees."""
+    """Return `spec.tensorboard`; it mounts the same volumes as the decisive replica."""
     pod = context.pod(context.job.decisive_replica[0], [])
     fields = {
         "logDir": context.places.tensorboard(context.job),

@@ -1,6 +1,6 @@
-"""What a TrainJob of Trainer 2.0 cannot say. Pure.
+"""Features of a job that a TrainJob of Trainer 2.0 cannot express. Pure.
 
-All replicas share one pod template, that of the runtime, and a TrainJob overrides few of its fields.
+All replicas share one pod template, from the runtime, and a TrainJob can override only a few of its fields.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from tfsteps.systems.features import Use, job_and_roles
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
 
 SPEC = ("serviceAccountName", "nodeSelector", "tolerations", "volumes", "schedulingGates")
-"""Fields of a pod's spec that `podSpecOverrides` knows, beside those of its container."""
+"""Fields of a pod's spec that `podSpecOverrides` supports, beside those of its container."""
 
 _CONTAINER = ("name", "image", "command", "args", "workingDir", "env", "resources", "volumeMounts")
 OVERRIDABLE = f"{', '.join(SPEC)}, and of its container {', '.join(_CONTAINER[1:])}"
@@ -18,7 +18,7 @@ _SHARED = ("image", "working_dir", "resources", "volumes", "node_selector", "tol
 
 
 def differences(job: TrainingJob) -> Iterator[Use]:
-    """Yield the fields of roles that are not those of the first role."""
+    """Yield the fields of roles that differ from the first role."""
     roles = dict(job.roles.items())
     for field in _SHARED:
         values = {name: getattr(role, field) or getattr(job, field) for name, role in roles.items()}
@@ -41,10 +41,10 @@ def other_patches(job: TrainingJob) -> Iterator[Use]:
 
 
 def success_problems(job: TrainingJob) -> list[Problem]:
-    """Return why not all workers can decide: all replicas are one Job."""
+    """Return a problem if `success: all_workers` is set and there are other roles: all replicas are one Job."""
     others = [name for name, _ in job.roles.items() if name in ("ps", "evaluator")]
     if job.success != "all_workers" or not others:
         return []
-    wrong = f"would have to wait for the {others[0]} too, for all replicas are one Job"
+    wrong = f"would also wait for the {others[0]}, because all replicas are one Job"
     fix = "Write `success: chief`, or use --system jobset"
     return [Problem(path=("success",), value=job.success, wrong=wrong, fix=fix)]

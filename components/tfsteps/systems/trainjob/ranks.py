@@ -1,4 +1,4 @@
-"""Roles as ranks: the arguments of the runtimes' command, `task.sh`. Pure."""
+"""Maps roles to ranks: the arguments of `task.sh`, the command of the runtimes. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -19,19 +19,19 @@ def arguments(job: TrainingJob) -> tuple[str, list[str]]:
 
 
 def _roles(job: TrainingJob, programs: Mapping[RoleName, Sequence[str]]) -> str:
-    """Return `chief=1:4 worker=2:3`; without programs of their own `chief=1 worker=2`."""
+    """Return `chief=1:4 worker=2:3`, with the number of words of each program; `chief=1 worker=2` without programs."""
     words = {name: f":{len(program)}" for name, program in programs.items()}
     return " ".join(f"{name}={role.replicas}{words.get(name, '')}" for name, role in job.roles.items())
 
 
 def counts(roles: str) -> dict[RoleName, int]:
-    """Return how many replicas each role has, from the value of TFSTEPS_ROLES."""
+    """Return the number of replicas of each role, from the value of TFSTEPS_ROLES."""
     pairs = [word.split(":")[0].split("=") for word in roles.split()]
     return {cast("RoleName", name): int(count) for name, count in pairs}
 
 
 def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
-    """Return a role's command line, with its own variables before it."""
+    """Return a role's command line, preceded by `env` and the role's variables if it has any."""
     variables = [
         f"{key}={value if isinstance(value, str) else f'$({_variable(name, key)})'}" for key, value in role.env.items()
     ]
@@ -40,12 +40,12 @@ def _program(job: TrainingJob, name: RoleName, role: Role) -> list[str]:
 
 
 def sources(name: RoleName, role: Role, template: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a role's own variables that come from the cluster, under names that include the role.
+    """Yield the variables of a role that come from objects of the cluster, under names that include the role.
 
     Args:
-        name: The role.
+        name: The name of the role.
         role: The role.
-        template: The pod template that the role would have alone.
+        template: The pod template of a job with this role only.
     """
     names = {key for key, value in role.env.items() if isinstance(value, EnvSource)}
     env = template["spec"]["containers"][0]["env"]

@@ -1,6 +1,6 @@
 """The runtimes of TrainJobs: the fields of a job that only a runtime can set. Pure.
 
-manifests/trainjob-runtimes is written from here, by `make golden`.
+`make golden` writes manifests/trainjob-runtimes from this module.
 """
 
 import pathlib
@@ -17,18 +17,18 @@ CONTAINER = "node"  # Trainer looks for a container of this name, in a replicate
 _LABEL = "trainer.kubeflow.org/"
 _MIRRORED, _SERVERS = "tensorflow-multi-worker-mirrored", "tensorflow-parameter-server"
 _RESTARTS = ("never", "on_failure", "exit_code")
-_NO_LIMIT = 1_000_000  # a runtime serves jobs of any backoff limit: tfsteps counts
+_NO_LIMIT = 1_000_000  # a runtime serves jobs with any backoff limit; tfsteps counts the restarts
 _TASK = pathlib.Path(__file__).with_name("task.sh")
 
 
 def runtime_name(job: TrainingJob) -> str:
-    """Return the name of the runtime for a job: by its strategy, its success policy and its restart policy."""
+    """Return the name of the runtime for a job, from its strategy, success policy and restart policy."""
     restart = next((role.restart for _, role in job.roles.items() if role.restart), job.restart)
     return _name(_SERVERS if job.roles.ps else _MIRRORED, job.success == "all_workers", restart)
 
 
 def runtimes() -> Iterator[dict[str, Any]]:
-    """Yield every ClusterTrainingRuntime that `runtime_name` may name."""
+    """Yield every ClusterTrainingRuntime that `runtime_name` can return."""
     for kind, all_workers in ((_MIRRORED, False), (_MIRRORED, True), (_SERVERS, False)):
         for restart in _RESTARTS:
             yield {
@@ -50,11 +50,11 @@ def _name(kind: str, all_workers: bool, restart: str) -> str:
 
 
 def _node(restart: str, *, alone: bool) -> dict[str, Any]:
-    """Return the replicated job whose index is the rank of a replica. Rank 0 is the decisive one.
+    """Return the replicated job. The completion index of a pod is its rank, and rank 0 is the decisive replica.
 
     Args:
         restart: As in a job file.
-        alone: Whether the success of rank 0 ends the job, else all ranks must succeed.
+        alone: Whether the success of rank 0 ends the job; otherwise all ranks must succeed.
     """
     spec: dict[str, Any] = {
         "completionMode": "Indexed",
@@ -73,7 +73,7 @@ def _node(restart: str, *, alone: bool) -> dict[str, Any]:
 
 
 def _container() -> dict[str, Any]:
-    """Return the container: its command sets TF_CONFIG, which Trainer does not."""
+    """Return the container. Its command sets TF_CONFIG, because Trainer does not."""
     fields = {
         "TFSTEPS_JOB": "metadata.labels['jobset.sigs.k8s.io/jobset-name']",
         "TFSTEPS_NAMESPACE": "metadata.namespace",

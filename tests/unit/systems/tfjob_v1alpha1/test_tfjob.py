@@ -287,11 +287,11 @@ def test_what_is_refused(fields, path):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"restart": "exit_code"}, "only of the deciding replica"),
+        ({"restart": "exit_code"}, "only for the decisive replica"),
         ({"backoff_limit": 9, "roles": {**CHIEF, "worker": {"restart": "on_failure"}}}, "6 times"),
         (
             {"roles": CHIEF | WORKERS | PS, "volumes": [{"pvc": "a", "mount": "/a"}], **v1alpha1(default_ps=True)},
-            "none of the job's volumes",
+            "no access to the job's volumes",
         ),
         ({"tensorboard": {"idle": "1h"}, "output_dir": "gs://bucket/{run_id}"}, "idle` have no effect"),
     ],
