@@ -63,7 +63,7 @@ golden: $(STAMP) ## update golden and generated files
 bench: $(STAMP) ## measure; writes benchmarks/results.json
 	$(BIN)/python -m benchmarks
 
-faults: $(STAMP) ## the whole fault matrix, of which CI runs a choice (a cluster; ten minutes); writes docs/faults.md
+faults: $(STAMP) ## the whole fault matrix, of which CI runs a part (a cluster; ten minutes); writes docs/operate/faults.md
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
 	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} FAULTS=all $(BIN)/pytest -q tests/faults $(ARGS)
 

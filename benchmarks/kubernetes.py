@@ -219,7 +219,7 @@ def _ends(site: Site, pairs: int) -> Iterator[Row]:
     what = "job object turns terminal -> the step's process exits (last lines read, outputs, report, pods deleted)"
     yield Row("end_to_exit_ms", what, ours * 1e3, "ms", 100, pairs, bare * 1e3, ratio)
     yield Row("end_to_exit_ratio", "the same over a bare watch on the same object", ratio, "x", 2, pairs)
-    what = "CPU of the launcher when its job object is there"
+    what = "CPU of the launcher until its job object exists"
     yield Row("start_to_created_cpu_s", what, statistics.median(each[2] for each in measured), "s", 0.15, pairs)
 
 
@@ -310,7 +310,7 @@ def _until(condition: Callable[[], bool], site: Site, task: str, seconds: float 
 def _stops(site: Site, runs: int) -> Row:
     with proxied(site, "stop") as (proxy, where):
         measured = [_stop(site, proxy, where, f"stop{i}") for i in range(runs)]
-    what = "SIGTERM -> the DELETE is at the API server's door"
+    what = "SIGTERM -> the DELETE arrives at the API server"
     return Row("sigterm_to_delete_ms", what, statistics.median(measured) * 1e3, "ms", 20, runs)
 
 

@@ -55,13 +55,15 @@ def rows(*, quick: bool = False) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         after, threads, mebibytes = _measure(replicas, pathlib.Path(name))
     what = f"of a job of {replicas} replicas whose logs are followed over TLS, and which end all at once"
-    yield Row("replicas_end_told_s", f"from the job's end to the launcher's last word, {what}", after, "s", 1, 1)
+    yield Row(
+        "replicas_end_reported_s", f"from the job's end to the last line of the launcher, {what}", after, "s", 1, 1
+    )
     yield Row("replicas_threads", f"the most threads of the launcher, {what}", threads, "", 100, 1)
     yield Row("replicas_memory_mib", f"the most memory of the launcher, {what}", mebibytes, "MiB", 64, 1)
 
 
 def _measure(replicas: int, folder: pathlib.Path) -> tuple[float, int, float]:
-    """Return how long after the job's end the launcher said so, its most threads, and its most memory in MiB."""
+    """Return how long after the job's end the launcher reported it, its most threads, and its most memory in MiB."""
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(replicas, folder, theirs), daemon=True)
     server.start()

@@ -152,7 +152,7 @@ def test_replicas_open_by_keyboard_too(show):
     assert not page.one("#chief-0 pre").is_displayed()
 
 
-def test_an_incarnation_says_how_it_ended(show):
+def test_an_incarnation_shows_how_it_ended(show):
     page = show(finished.failed())
     bars = page.all(".timeline .bar[href='#worker-0']")
     assert len(bars) == 3

@@ -42,7 +42,7 @@ def test_a_change_where_a_mutant_is_adds_the_mutants_cases(mutant):
         assert {case.name for case in mutant.chosen()} <= choice.at_risk([PACKAGE / edit.file])
 
 
-def test_what_nobody_knows_the_cases_of_adds_all():
+def test_a_file_without_known_cases_selects_all_cases():
     beside = (PACKAGE / MUTANTS[0].edits[0].file).with_name("no_mutant_edits_this.py")
     assert choice.at_risk([beside]) == set(CASES)
     assert choice.at_risk([choice.HERE / "proxy.py"]) == set(CASES)

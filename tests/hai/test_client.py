@@ -123,7 +123,7 @@ def test_a_name_is_taken_only_by_unfinished_tasks(client):
 
 
 @pytest.mark.parametrize("token", ["other", "old"])
-def test_a_wrong_token_is_not_tried_again_and_not_told(server, token):
+def test_a_wrong_token_is_not_retried_and_not_printed(server, token):
     server.platform.tokens["old"] = None
     with pytest.raises(ApiError, match="check the token in MARSV2_USER_TOKEN") as error:
         client_of(server, token=f"{token}").create_task(schema())

@@ -93,7 +93,7 @@ def end_program(commands):
     (folder / "end").touch()
 
 
-def test_the_machine_that_launched_it_finds_it_on_hai_without_being_told(left):
+def test_the_machine_that_launched_a_task_finds_it_on_hai_without_an_option(left):
     code, out, _ = left.run("show", "r1")
     assert code == 0
     assert "running" in out
@@ -136,7 +136,7 @@ def test_followed_from_another_machine_to_its_end(left):
     assert "succeeded" in shown.splitlines()[-1]
 
 
-def test_the_same_run_is_not_started_beside_itself_and_adopted_when_told(left):
+def test_a_running_run_is_refused_and_adopted_with_the_option(left):
     again = ("run", str(left.file), "--system", "hai", "--run-id", "r1")
     for home in ("here", "elsewhere"):
         code, _, err = left.run(*again, home=home)

@@ -138,7 +138,7 @@ def test_lines_that_were_overwritten_are_a_gap_and_what_follows_comes(chain):
     assert texts(log.read(chain.ask())) == [b"more"]
 
 
-def test_a_log_whose_beginning_was_overwritten_before_it_is_read_says_so(chain, monkeypatch):
+def test_a_log_whose_beginning_was_overwritten_is_marked_as_incomplete(chain, monkeypatch):
     monkeypatch.setattr(logs, "_FILE_BYTES", 2_500)
     rank, log = Rank(chain.folder(), 0, size=5_000), RankLog()
     printed(rank, BEGUN)
@@ -217,7 +217,7 @@ def read(*lines):
     return rest
 
 
-def test_what_an_agent_tells_is_no_line_and_what_is_before_it_is_one():
+def test_a_report_of_an_agent_is_no_line_and_the_text_before_it_is_one():
     ended = {"event": "ended", "code": 3}
     mark = '::tfsteps::{"event": "ended", "code": 3}\n'
     assert read(f"{_AT}50%{mark}") == [b"50%", ended]

@@ -250,7 +250,7 @@ def test_a_rank_tries_again_until_it_has_found_the_coordinator(start):
             assert process.wait(60) == 143, "what comes after that is the end of the coordinator"
 
 
-def test_a_rank_that_fails_ends_with_its_code_and_rank_0_says_whose_it_was(start):
+def test_a_failed_rank_exits_with_its_code_and_rank_0_names_the_rank(start):
     script = "[ $TFSTEPS_INDEX = 1 ] && exit 9; exec sleep 60"
     processes, _ = start(roles={"worker": {"replicas": 2}}, command=["sh", "-c", script])
     assert processes[1].wait(60) == 9
@@ -262,7 +262,7 @@ def test_a_rank_that_fails_ends_with_its_code_and_rank_0_says_whose_it_was(start
     assert [each["event"] for each in second] == ["begun", "started", "ended"]
 
 
-def test_a_program_that_is_not_there_is_said_to_be_missing(start):
+def test_a_missing_program_is_reported(start):
     codes, said, _ = ends(start(roles={"worker": {}}, command=["no-such-program"])[0])
     assert codes == [127]
     assert "no-such-program could not be started" in said[0]

@@ -87,7 +87,7 @@ def test_a_preempted_task_goes_on_from_its_checkpoint_with_the_same_result(envir
     assert sum(replica.restarts for replica in launcher.status.replicas) == 0
 
 
-def test_every_rank_is_told_of_a_suspension_by_sigterm_and_a_file(environment):
+def test_every_rank_gets_sigterm_and_a_file_at_a_suspension(environment):
     script = (
         "import signal, sys, time, tfsteps_suspend\n"
         "def leave(*_):\n  print('saved', tfsteps_suspend.suspended(), flush=True); tfsteps_suspend.leave()\n"
@@ -163,7 +163,7 @@ def test_a_failed_check_of_the_hardware_queues_it_again(environment):
     assert texts(launcher) == ["up", "up", "end"]
 
 
-def test_an_interruption_shorter_than_a_look_is_told(environment, gate):
+def test_an_interruption_shorter_than_a_poll_is_reported(environment, gate):
     file, until_then = gate
     launcher = environment.launch({**_WORKERS, **until_then})
     until(lambda: launcher.started() and texts(launcher).count("up") == 2)
@@ -239,7 +239,7 @@ def test_resumed_while_its_ranks_are_being_ended(environment, system, capsys):
     launcher.ends(12, State.CANCELLED)
 
 
-def test_a_pause_that_takes_too_long_says_so(environment, system, monkeypatch):
+def test_a_pause_that_takes_too_long_is_reported(environment, system, monkeypatch):
     monkeypatch.setattr("tfsteps.systems.hai.job_system._PAUSE_SECONDS", 1.0)
     launcher = environment.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
@@ -402,7 +402,7 @@ def test_no_node_is_free(environment):
     [({"image": "registry.local/own/image:1", "queue": "small"}, ""), ({}, "超过 0")],
     ids=["image", "quota"],
 )
-def test_what_the_platform_refuses_is_said_in_its_words(environment, job, words):
+def test_a_refusal_is_reported_with_the_platforms_message(environment, job, words):
     environment.platform.quota = 0
     launcher = environment.launch({**_WORKER, **_LONG, **job})
     assert launcher.wait() == 2

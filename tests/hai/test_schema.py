@@ -125,7 +125,7 @@ def test_what_the_platform_would_refuse_is_refused_here(fields, path, words):
     assert words in found
 
 
-def test_what_has_no_effect_is_said():
+def test_fields_without_effect_are_warnings():
     said = "\n".join(
         rules.warnings(job(resources={"cpu": 2, "memory": "4Gi"}, service_account="x", annotations={"a": "b"}))
     )

@@ -60,7 +60,7 @@ def test_it_runs_when_all_programs_have_started_again_and_not_before():
 
 
 @pytest.mark.parametrize("end", [{}, {"status": "finished", "worker": "succeeded"}], ids=["runs again", "has ended"])
-def test_an_interruption_that_no_look_met_is_told(end):
+def test_an_interruption_between_two_polls_is_reported(end):
     following = Following()
     following.task(0)
     following.started(1)
@@ -124,7 +124,7 @@ def test_the_agents_explain_a_failure_but_not_what_the_platform_did(code, reason
     assert following.replica[-1] is (ReplicaState.FAILED if code == 129 else ReplicaState.STOPPED)
 
 
-def test_a_rank_s_exit_code_explains_a_failure_before_the_manager_where_rank_0_said_nothing():
+def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_reported_none():
     following = Following()
     following.task(0)
     following.started(1)

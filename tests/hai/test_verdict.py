@@ -75,7 +75,7 @@ def _ran(length):
         ({"chain_status": "", "worker_status": "queued"}, State.UNKNOWN, "UnknownStatus"),
     ],
 )
-def test_what_a_task_says(task, state, reason):
+def test_the_verdict_of_a_task(task, state, reason):
     found = verdict(task)
     assert (found.state, found.reason) == (state, reason)
 

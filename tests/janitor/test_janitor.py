@@ -190,7 +190,7 @@ def test_parameter_servers_of_plain_jobs_end_with_a_chief_that_has_succeeded(sta
     assert stage.has(job)
 
 
-def test_every_right_is_needed_and_every_need_is_granted(passes, stage):
+def test_every_granted_permission_is_needed_and_every_needed_one_is_granted(passes, stage):
     asked = stage.requests()
     assert [each for each in asked if each[0] in (401, 403)] == []
     rules = yaml.safe_load((ROOT / "manifests/janitor/base/janitor-role.yaml").read_text())["rules"]
@@ -200,7 +200,7 @@ def test_every_right_is_needed_and_every_need_is_granted(passes, stage):
     assert {tuple(permission) for _, *permission in asked} == granted
 
 
-def test_without_the_right_to_look_elsewhere(passes, stage):
+def test_without_permission_for_other_namespaces(passes, stage):
     code, said = stage.sweep("--once", "-A")
     assert code == 13
     assert said.startswith("tfjobs cannot be listed: ")

@@ -76,7 +76,7 @@ def test_held_replicas_run_another_command_without_init_containers(environment):
     assert launcher.lines() == [("chief-0", "trained")]
 
 
-def test_a_pause_by_the_platform_is_said_and_runs_into_the_stall_deadline(environment):
+def test_a_pause_by_the_platform_is_reported_and_counts_for_no_progress(environment):
     limits = {"deadlines": {"no_progress": "20s", "total": "2m"}}
     launcher = environment.launch(
         {**WORKER, **sh("echo up; exec sleep 600"), **limits, "queue": "research", "annotations": {MAX_DURATION: "2"}}

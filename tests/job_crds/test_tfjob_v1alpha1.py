@@ -77,7 +77,7 @@ def test_an_operator_that_is_started_again_fails_ended_jobs_and_we_go_by_their_s
     assert environment.system.kind.verdict(stored(environment)).state is State.SUCCEEDED
 
 
-def test_what_nothing_can_be_made_of_is_said(environment):
+def test_an_invalid_pod_template_ends_the_job(environment):
     launcher = environment.launch(
         {"roles": {"chief": {}}, **sh("true"), "pod": {"spec": {"containers": [{"name": "side"}]}}}
     )

@@ -140,7 +140,7 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
     assert gone.stderr.startswith("error: run 'busy' is unknown")
 
 
-def test_a_job_whose_launcher_was_killed_is_gone_on_with(terminal, home):
+def test_adopt_continues_a_job_whose_launcher_was_killed(terminal, home):
     job = terminal.job(code := f"echo ready; {HELD}; echo end")
     with terminal.started("run", job, "--run-id", "left") as launcher:
         read_until(launcher, "ready")

@@ -41,7 +41,7 @@ def test_launched_again_it_is_the_same_job(tmp_path):
     assert other.uid != first.uid, "another job"
 
 
-def test_what_it_cannot_do_is_said_here(tmp_path, monkeypatch):
+def test_a_launch_that_cannot_work_is_refused_at_once(tmp_path, monkeypatch):
     with pytest.raises(SpecError, match="command"):
         start(tmp_path, command=[])
     home = tmp_path / "a-file"

@@ -287,7 +287,7 @@ def test_stop_waits_and_a_second_stop_kills():
     assert not any(map(alive, pids))
 
 
-def test_stop_after_the_launcher_was_killed_says_that_the_job_is_lost():
+def test_stop_after_the_launcher_was_killed_reports_the_job_as_lost():
     with started("run", script("echo ready; exec sleep 600"), "--run-id", "r1") as process:
         read_until(process, "ready")
         pids = replicas("r1")
@@ -325,7 +325,7 @@ def test_logs_and_show_follow_until_the_job_has_ended():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("output", ["text", "json"])
-def test_a_signal_cancels_the_job_and_says_so(number, output):
+def test_a_signal_cancels_the_job_and_is_reported(number, output):
     with started("run", script("echo ready; exec sleep 600"), "--run-id", "r1", "--output", output) as process:
         until(lambda: store.attempts("r1") and b"ready" in store.attempts("r1")[0].log.read_bytes())
         pids = replicas("r1")
@@ -363,7 +363,7 @@ def test_ctrl_c_on_a_terminal_ends_the_live_view_and_gives_the_terminal_back():
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l"), "the cursor is back"
 
 
-def test_a_closed_terminal_ends_the_job_and_its_record_says_so():
+def test_a_closed_terminal_ends_the_job_and_is_recorded():
     pid, terminal = pty.fork()
     if not pid:
         os.execv(COMMAND, [COMMAND, "run", script("echo ready; exec sleep 600"), "--run-id", "r1"])
@@ -476,7 +476,7 @@ def test_commands_about_local_runs_import_no_client(command):
     assert not imported & {"urllib3", "http", "ssl", "psutil", "rich"}
 
 
-def test_help_imports_what_reads_words_and_files_and_nothing_else():
+def test_help_imports_only_the_parsers_of_options_and_files():
     """What the others of these take beside them is small; how long it takes depends on the machine."""
     ours = {"tfsteps", "typer", "msgspec", "yaml"}
     small = {"annotated_doc", "shellingham", "typing_extensions", "cython_runtime"}

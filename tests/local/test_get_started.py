@@ -54,7 +54,7 @@ def test_a_page(page, tmp_path):
         ("{chief: {}, ps: {}, worker: {}}", "ClusterCoordinator.create_per_worker_dataset"),
     ],
 )
-def test_fit_of_keras_3_fails_as_the_page_and_the_readme_say(roles, error):
+def test_fit_of_keras_3_fails_as_documented(roles, error):
     """If this fails, Keras has learned it: change the table of docs/get-started/keras.md, and README's known limits."""
     result = run_job(f"name: fit\ncommand: [python, keras_fit.py]\nroles: {roles}\nenv: {{TF_CPP_MIN_LOG_LEVEL: 2}}\n")
     assert result.status.state is State.FAILED

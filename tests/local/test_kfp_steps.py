@@ -297,7 +297,7 @@ def test_nothing_to_clean_up(tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"scope": "all"}, {"on_end": "burn"}, {"system": "abacus"}])
-def test_cleanup_is_told_something_wrong(given, tmp_path):
+def test_cleanup_with_wrong_inputs(given, tmp_path):
     @dsl.pipeline(name="wrong")
     def wrong():
         cleanup(**given)

@@ -72,7 +72,7 @@ def test_every_variable_is_there():
         ("[./standin.py]", 126, "ermission denied"),
     ],
 )
-def test_a_wrong_command_fails_with_its_own_words(command, code, said):
+def test_a_wrong_command_fails_with_its_own_message(command, code, said):
     result = run_job(f"name: wrong\nroles: {{worker: {{}}}}\ncommand: {command}")
     assert result.status.state is State.FAILED
     assert result.status.failure.exit_code == code

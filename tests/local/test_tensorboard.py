@@ -94,7 +94,7 @@ def test_a_port_that_is_taken_is_named(tmp_path):
             pass
 
 
-def test_a_missing_installation_says_what_to_install(tmp_path, monkeypatch):
+def test_a_missing_installation_is_an_error_that_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(TensorBoardError, match=r"not installed.*pip install"), TensorBoard(tmp_path):
         pass

@@ -117,7 +117,7 @@ def test_a_replica_that_hangs_passes_the_no_progress_deadline():
     assert State.RUNNING in result.watcher.states
 
 
-def test_a_frozen_worker_is_told_by_its_peers():
+def test_a_frozen_worker_is_detected_by_its_peers():
     text = f"{TWO_WORKERS}env: {ENV}, EPOCHS: 999, STEP_SLEEP: 0.05}}\nsystems: {{local: {{grace: 1s}}}}\n"
     result = run_job(text, (r"\[worker-0\].*epoch 1 ", kill("worker-1", signal.SIGSTOP)))
     assert (result.status.state, result.status.reason) == (State.FAILED, "PeerLost")
@@ -142,7 +142,7 @@ def test_a_port_that_was_taken_meanwhile_costs_no_restart(monkeypatch):
 
 
 @pytest.mark.shows("memory", "local")
-def test_out_of_memory_is_told_from_other_kills():
+def test_out_of_memory_is_distinguished_from_other_kills():
     text = "name: oom\nroles: {worker: {resources: {memory: 700Mi}}}\ncommand: [python, oom.py]\n"
     result = run_job(text)
     assert result.status.state is State.FAILED
@@ -165,7 +165,7 @@ def test_an_error_in_the_program_is_explained_not_its_echo_in_the_peers():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
-def test_a_full_output_disk_fails_the_job_and_says_so(tmp_path):
+def test_a_full_output_disk_fails_the_job_and_is_reported(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12k", "tmpfs", str(disk)], check=True)

@@ -255,7 +255,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("name", "code", "says"), ENDS, ids=[name for name, *_ in ENDS])
-def test_with_the_rights_of_the_manifests(name, code, says, life):
+def test_the_permissions_of_the_manifests_suffice(name, code, says, life):
     ended, said = life[name]
     assert ended == code, said
     assert re.search(says, said), said
@@ -267,7 +267,7 @@ def test_nothing_was_refused(life, stage):
     assert [each for each in asked if each[0] in (401, 403)] == []
 
 
-def test_every_right_is_needed_and_every_need_is_granted(life, stage):
+def test_every_granted_permission_is_needed_and_every_needed_one_is_granted(life, stage):
     used = {tuple(permission) for launcher in stage.launchers for _, *permission in launcher.requests()}
     assert used == granted()
 

@@ -83,7 +83,7 @@ def ours(cron, zone, after, *, adjusts_midnight):
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_the_libraries_fire_when_we_say(ask, version):
+def test_start_times_equal_those_of_the_libraries(ask, version):
     given = [(text, zone, after, Cron.parse(text)) for text, zone, after in cases()]
     questions = [
         {"Version": version, "Cron": cron.text() if version == 3 else cron.with_seconds(), "Zone": zone, "After": after,

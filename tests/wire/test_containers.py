@@ -93,7 +93,7 @@ SPEC = {"initContainers": [{"name": INIT}]}
 LOGS = {INIT: [b"downloading", b"Traceback (most recent call last):", b"OSError: no such bucket"]}
 
 
-def test_a_failed_init_container_says_why_the_job_failed():
+def test_a_failed_init_container_explains_the_failure():
     item = replica("Failed", [ended(INIT, 3)], [WAITING], **SPEC)
     status, printed, attempt, _ = follow(item, "Failed", LOGS)
     assert [line for line in printed if line.startswith("[")] == [
@@ -109,7 +109,7 @@ def test_a_failed_init_container_says_why_the_job_failed():
     assert [line.text for line in lines] == [f"[{INIT}] {line.decode()}" for line in LOGS[INIT]]
 
 
-def test_an_init_container_that_fails_again_and_again_says_why_the_job_does_not_start(tmp_path):
+def test_an_init_container_that_fails_repeatedly_explains_why_the_job_does_not_start(tmp_path):
     crashing = {"name": INIT, "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
     crashing["lastState"] = {"terminated": {**ENDED, "exitCode": 1, "reason": "OOMKilled"}}
     item = replica("Pending", [crashing], [WAITING], **SPEC, restartPolicy="OnFailure")
@@ -126,7 +126,7 @@ def test_a_sidecar_that_fails_a_pod_whose_program_succeeded_is_named():
     assert (status.failure.exit_code, status.failure.tail) == (7, ["bye"])
 
 
-def test_what_the_program_says_is_not_pushed_out_by_its_sidecar(tmp_path):
+def test_the_programs_last_lines_are_not_displaced_by_its_sidecar(tmp_path):
     chatty = [b"GET /healthz %d" % number for number in range(500)]
     item = replica("Failed", [], [ended("tensorflow", 1), ended("istio-proxy", 0)])
     status, *_ = follow(item, "Failed", {"tensorflow": [b"ValueError: x"], "istio-proxy": chatty})
@@ -162,7 +162,7 @@ def test_a_sidecar_that_goes_on_does_not_hold_up_the_end(item, name, tmp_path, m
     }
 
 
-def test_an_image_of_a_sidecar_that_is_missing_is_said(tmp_path):
+def test_a_missing_image_of_a_sidecar_is_reported(tmp_path):
     missing = {"name": "proxy", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
     *_, seen = follow(replica("Pending", [], [up("tensorflow"), missing]), "Failed", {})
     assert any("no such image" in event.message for event in seen if isinstance(event, JobChanged))

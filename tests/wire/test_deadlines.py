@@ -160,7 +160,7 @@ def test_time_in_which_the_log_cannot_be_read_is_not_without_progress(follow):
 
 
 @pytest.mark.parametrize("ahead", [0, 3 * HOURS, -15 * MINUTES, -2e9])
-def test_the_age_of_an_adopted_job_is_told_by_the_servers_clock_alone(ahead, follow):
+def test_the_age_of_an_adopted_job_is_taken_from_the_servers_clock_alone(ahead, follow):
     cluster = Cluster(age=2 * HOURS, ahead=ahead)
     status = follow(cluster, {"total": "1h"}, lambda _: None, ahead)
     assert (status.reason, cluster.deleted.is_set()) == ("DeadlineExceeded", True)
@@ -187,7 +187,7 @@ def test_a_new_job_has_no_age():
         assert KubernetesJob(api, TFJob(), item, job(), None).age == 0
 
 
-def test_an_unfinished_line_is_told_and_ticks_go_on_beside_a_flood_of_lines():
+def test_an_unfinished_line_is_reported_and_ticks_continue_during_a_flood_of_lines():
     stamp = stamped(time.time()).encode()
     flood = [b"".join(stamp + b" line %d\n" % number for number in range(part, part + 50)) for part in range(200)]
     paced = [each for part in flood for each in (part, 0.02)]

@@ -70,13 +70,13 @@ def test_the_best_that_is_served(served, expected, because):
     assert choice.reason.startswith(because)
 
 
-def test_only_what_this_version_knows():
+def test_only_kinds_of_this_version_are_chosen():
     assert chosen(BATCH | JOBSET | T9K, ["kubeflow", "jobs"])[0] == Choice(
         "jobs", "the cluster serves jobs.batch and none of tfjobs.kubeflow.org"
     )
 
 
-def test_two_requests_tell():
+def test_discovery_needs_two_requests():
     assert chosen(BATCH | KUBEFLOW | JOBSET)[1] == ["/apis", "/apis/kubeflow.org/v1"]
     assert chosen(BATCH | NOTEBOOKS | JOBSET)[1] == ["/apis", "/apis/kubeflow.org/v1", "/apis/jobset.x-k8s.io/v1alpha2"]
 
@@ -98,7 +98,7 @@ def test_two_requests_tell():
         ),
     ],
 )
-def test_a_cluster_that_does_not_say_gets_tfjobs(broken, because):
+def test_a_cluster_that_does_not_answer_gets_tfjobs(broken, because):
     served = BATCH | JOBSET | (KUBEFLOW if "kubeflow.org/v1" in broken else {})
     choice, _ = chosen(served, broken=broken)
     assert choice.system == "kubeflow"
@@ -122,7 +122,7 @@ def test_operators_for_tensorflow_come_first_and_plain_jobs_last():
 
 
 @pytest.mark.parametrize("served", [BATCH | KUBEFLOW, BATCH])
-def test_a_step_in_a_pod_takes_what_fits_and_says_so(served, monkeypatch, capsys):
+def test_a_step_in_a_pod_chooses_the_served_system_and_prints_it(served, monkeypatch, capsys):
     with serve(cluster(served)) as server:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
         monkeypatch.setattr(access, "find", lambda _context="": server.access())
@@ -134,7 +134,7 @@ def test_a_step_in_a_pod_takes_what_fits_and_says_so(served, monkeypatch, capsys
     assert said.endswith("; the input `system` overrides")
 
 
-def test_a_pod_that_has_no_token_gets_tfjobs_whose_error_tells(monkeypatch, capsys):
+def test_a_pod_without_a_token_gets_tfjobs_and_their_error(monkeypatch, capsys):
     def nothing(_context=""):
         raise AccessError("there is no token")
 

@@ -174,12 +174,12 @@ def test_a_cluster_without_such_jobs(monkeypatch):
     assert clean_up(refusal(404, "", "404 page not found"), monkeypatch)[0] == []
 
 
-def test_rights_that_are_missing(monkeypatch):
+def test_missing_permissions(monkeypatch):
     with pytest.raises(LaunchError, match=r"needs to list and delete tfjobs\.kubeflow\.org and pods in namespace ns"):
         clean_up(refusal(403, "Forbidden"), monkeypatch)
 
 
-def test_siblings_that_cannot_be_told(monkeypatch):
+def test_siblings_that_cannot_be_identified(monkeypatch):
     monkeypatch.setattr(access, "in_cluster", lambda: True)
     with pytest.raises(LaunchError, match="may not get its own pod"):
         clean_up([], monkeypatch, scope="siblings")

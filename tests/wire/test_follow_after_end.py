@@ -299,7 +299,7 @@ def of_jobs(item, index):
         (end(137, 2, 9, "OOMKilled"), "worker-0 failed with exit code 137 (OOMKilled)."),
     ],
 )
-def test_a_message_that_only_says_that_a_replica_failed_says_which_and_how(state, message):
+def test_a_message_about_a_failed_replica_names_it_and_its_exit_code(state, message):
     pods = [of_jobs(replica("worker-0", "p0", "Failed", container(state)), 0)]
     recorded, _ = first_look(IndexedJobs(), jobs(), pods)
     assert (recorded.reason, recorded.message) == ("ReplicaFailed", message)
@@ -313,7 +313,7 @@ GONE = {
 
 
 @pytest.mark.parametrize(("pods", "names"), GONE.values(), ids=GONE)
-def test_pods_that_are_gone_are_said_to_be(pods, names):
+def test_missing_pods_are_reported(pods, names):
     item = ended_job("Failed")
     recorded, _ = first_look(TFJob(), item, pods)
     unknown = f"No pod is left of {names}, so it is not known which replica failed and with which exit code."
@@ -321,7 +321,7 @@ def test_pods_that_are_gone_are_said_to_be(pods, names):
     assert facts(recorded) == facts(shown(TFJob(), item, pods))
 
 
-def test_pods_that_cannot_be_listed_are_not_said_to_be_gone(monkeypatch):
+def test_pods_that_cannot_be_listed_are_not_reported_as_missing(monkeypatch):
     monkeypatch.setattr(job_module, "DRAIN_SECONDS", 0.5)
     recorded, seen = first_look(TFJob(), ended_job("Failed"), [], refuse=99)
     assert recorded.message == SAID

@@ -58,7 +58,7 @@ def test_lines_belong_to_the_program_that_was_started_last_also_on_another_node(
     assert [(event.incarnation, event.restarts, event.exit_code) for event in failed] == [(0, 0, 3), (2, 1, 3)]
 
 
-def test_a_launcher_that_comes_late_says_when_the_ranks_printed_and_when_their_programs_ended():
+def test_a_late_launcher_reports_the_times_of_the_ranks_lines_and_ends():
     log = printed({"event": "begun"}, {"event": "started"}, "a line", {"event": "ended", "code": 3})
     utc = 1767225600.0 - 8 * 3600  # of the lines, on a platform whose clock is eight hours ahead
     seen = {"id": 1, "timestamp": "2026-01-01T00:00:00", "offset": 0, "mtime": utc + 3}

@@ -69,7 +69,7 @@ def ends(seen):
     ]
 
 
-def test_a_pod_that_was_gone_before_its_end_was_told():
+def test_a_pod_that_was_deleted_before_its_end_was_reported():
     evicted = pod("evicted by the API")
     seen = follow(
         events(0.2, ("MODIFIED", tfjob("Failed"))),

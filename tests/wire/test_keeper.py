@@ -125,7 +125,7 @@ UNKEPT = {
 
 
 @pytest.mark.parametrize(("cluster", "why"), UNKEPT.values(), ids=UNKEPT)
-def test_a_job_that_cannot_be_kept_is_deleted_and_the_message_says_why(cluster, why):
+def test_a_job_that_cannot_be_kept_is_deleted_and_the_message_gives_the_reason(cluster, why):
     end = stopped(cluster)
     assert (end.state, cluster.job) == (State.CANCELLED, None)
     assert "could not be kept for a retry" in end.message

@@ -185,7 +185,7 @@ def test_a_pod_is_evicted_before_its_workflow_was_seen(labels, leaves):
         api.stopping.set()
 
 
-def test_who_may_not_look_says_so():
+def test_a_refused_watch_of_the_workflow_is_a_warning():
     with serve([refusal(403, "Forbidden", "you may not look")]) as server:
         pipeline = find_pipeline(Api(server.access(), patience=0.5), POD)
         until(lambda: pipeline.warnings)

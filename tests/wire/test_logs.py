@@ -166,7 +166,7 @@ def test_a_restart_brings_the_rest_of_the_earlier_incarnation_first():
         assert found.texts == [b"first life", b"its last word", b"second life"]
 
 
-def test_a_restart_that_is_told_of_late_brings_all_of_the_earlier_incarnation():
+def test_a_restart_reported_late_yields_the_whole_earlier_incarnation():
     with reading(lives(told=None)) as (_, found, log):
         until(lambda: found.texts)
         log.tell(1, ended=True)
@@ -195,7 +195,7 @@ DELETED = "the pod was deleted before its log could be read"
     ("answers", "lost"),
     [([refusal(404)], DELETED), ([Answer(parts=[line(1, "one")]), refusal(404)], ""), (["reset"], DELETED)],
 )
-def test_what_a_deleted_pod_has_lost_is_said_once(answers, lost):
+def test_lines_lost_with_a_deleted_pod_are_reported_once(answers, lost):
     with reading(answers) as (server, found, log):
         until(lambda: len(server.asked) > len(answers))
         log.gone()
@@ -224,14 +224,14 @@ def test_a_server_that_was_started_again_may_not_know_the_pod_or_us_for_a_moment
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_a_lasting_refusal_ends_it_and_is_told(status, monkeypatch):
+def test_a_lasting_refusal_ends_the_log_and_is_reported(status, monkeypatch):
     monkeypatch.setattr(logs, "_REFUSED_SECONDS", 0.5)
     with reading([refusal(status, "", "never")]) as (_, found, _log):
         until(lambda: found.closed)
         assert found.closed == ["never"]
 
 
-def test_a_refusal_after_the_end_of_the_container_is_told_at_once():
+def test_a_refusal_after_the_end_of_the_container_is_reported_at_once():
     with reading([Answer(parts=[line(1, "one")]), refusal(403, "Forbidden", "you may not read logs")]) as (
         _,
         found,
@@ -256,7 +256,7 @@ def test_an_earlier_incarnation_whose_log_is_gone_does_not_keep_us_from_the_next
     assert found.incomplete
 
 
-def test_a_restart_that_nobody_has_told_of_yet_brings_the_rest_of_the_earlier_incarnation_first():
+def test_an_unreported_restart_yields_the_rest_of_the_earlier_incarnation_first():
     def script(asked):
         if asked.query.get("previous"):
             lines = [line(1, "first life"), line(2, "its last word")]
@@ -315,7 +315,7 @@ def test_a_line_of_the_kubelet_itself_is_shown_once_and_the_log_goes_on():
 
 
 @pytest.mark.parametrize("said", logs._NO_LOG)
-def test_what_the_kubelet_says_of_a_log_that_is_gone_is_no_line(said):
+def test_the_kubelets_message_about_a_lost_log_is_no_line(said):
     with reading([Answer(parts=[*WHOLE, said + b"of this pod"])]) as (_, found, log):
         until(lambda: len(found.texts) == 3)
         log.gone()
@@ -324,7 +324,7 @@ def test_what_the_kubelet_says_of_a_log_that_is_gone_is_no_line(said):
         assert found.closed == [""]
 
 
-def test_lines_that_the_node_has_dropped_are_told_where_they_lack():
+def test_lines_that_the_node_dropped_are_reported_at_their_place():
     lines = [line(i, f"line {i}") for i in range(40)]
     with reading(node(lines, cuts=[20], lost=25)) as (_, found, log):
         until(lambda: len(found.texts) == 36)

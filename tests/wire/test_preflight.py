@@ -120,7 +120,7 @@ def test_a_cluster_without_the_operator(monkeypatch):
     assert not caught.value.retryable
 
 
-def test_all_findings_are_said_at_once(monkeypatch):
+def test_all_findings_are_reported_at_once(monkeypatch):
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
     cluster = Cluster(resourcequotas=Answer(200, {"items": [quota]}))
     said = findings(cluster, monkeypatch, service_account="bob", **SECRET)
@@ -142,7 +142,7 @@ LAUNCHER = (
 )
 
 
-def test_exactly_the_needed_rights_suffice(monkeypatch):
+def test_exactly_the_needed_permissions_suffice(monkeypatch):
     assert findings(Cluster(LAUNCHER), monkeypatch) == ""
 
 
@@ -158,7 +158,7 @@ def test_exactly_the_needed_rights_suffice(monkeypatch):
         ((*LAUNCHER[1:], rule(["*"], "", ["tfjobs"])), "create tfjobs"),
     ],
 )
-def test_rights_that_are_lacking(rules, lacking, monkeypatch):
+def test_missing_permissions(rules, lacking, monkeypatch):
     said = findings(Cluster(rules), monkeypatch)
     assert lacking in said
     assert "in namespace ns this launcher may not: " in said
@@ -195,7 +195,7 @@ def test_who_keeps_the_pods_need_not_delete_them(monkeypatch):
     assert findings(Cluster(rules), monkeypatch, on_end="keep") == ""
 
 
-def test_a_right_that_no_rule_lists_may_still_be_had(monkeypatch):
+def test_a_permission_that_no_rule_lists_may_still_be_granted(monkeypatch):
     cluster = Cluster(LAUNCHER[1:])
     allowed = Answer(201, {"status": {"allowed": True}})
     with serve(lambda asked: allowed if asked.path == ACCESS else cluster(asked)) as server:
@@ -208,7 +208,7 @@ def test_a_right_that_no_rule_lists_may_still_be_had(monkeypatch):
 
 
 @pytest.mark.parametrize("trouble", [refusal(403), refusal(404), refusal(500), "reset"])
-def test_reviews_that_are_not_answered_say_nothing(trouble, monkeypatch):
+def test_failed_reviews_give_no_finding(trouble, monkeypatch):
     cluster = Cluster()
     with serve(lambda asked: trouble if "selfsubject" in asked.path else cluster(asked)) as server:
         start(server, monkeypatch)

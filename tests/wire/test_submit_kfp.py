@@ -101,7 +101,7 @@ def test_a_run_that_is_waited_for(program, state):
     assert backend.created["runs"]["display_name"].startswith("nightly 20")
 
 
-def test_what_the_server_refuses_is_said(program):
+def test_a_refusal_of_the_server_is_reported(program):
     def script(asked):
         return refusal(403, "Forbidden") if asked.method == "POST" else Backend()(asked)
 

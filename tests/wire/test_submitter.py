@@ -69,7 +69,7 @@ def test_the_exit_code_is_the_workflows_end(run, phase):
     assert asked[0].path.split("/")[-2:] == ["ns", "workflows"], "it is made where the Job is"
 
 
-def test_a_second_try_meets_the_workflow_of_the_first(run):
+def test_a_second_try_finds_the_workflow_of_the_first(run):
     there = Answer(body={"metadata": META})
     code, lines, _ = run(refusal(409, "AlreadyExists"), got=there, lists=listed(standing("Succeeded")))
     assert (code, lines[-1]) == (0, f"Workflow {JOB} Succeeded")

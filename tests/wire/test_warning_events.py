@@ -43,7 +43,7 @@ def warning(message=QUOTA, reason="FailedCreatePod", kind="TFJob", name="job", a
         ([], None),
     ],
 )
-def test_which_warning_says_why(found, expected):
+def test_the_warning_event_that_explains_missing_pods(found, expected):
     newest = warning_events.newest(found, "job", 0.0)
     assert (newest and newest.reason) == expected
 
@@ -80,7 +80,7 @@ def said(monkeypatch, answers, *about_pods, first=0.2, looks=0):
     return [(str(each.state), each.reason) for each in seen if isinstance(each, JobChanged)], asked
 
 
-def test_what_keeps_pods_from_being_made_is_said_until_they_are_made(monkeypatch):
+def test_the_reason_for_missing_pods_is_reported_until_they_exist(monkeypatch):
     states, _ = said(monkeypatch, [listed(warning(at=LATER)), listed()], 0.5, ("ADDED", pod("running")), looks=2)
     assert states == [("pending", ""), ("pending", "FailedCreatePod"), ("running", ""), ("failed", "TFJobFailed")]
 

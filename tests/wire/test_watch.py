@@ -151,7 +151,7 @@ def test_at_the_end_of_its_time_everything_is_listed_again(monkeypatch):
 
 
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_first_refusal_is_the_last_word_where_it_is_to_be_believed(status):
+def test_a_first_refusal_ends_the_watch_if_it_is_certain(status):
     with watching([refusal(status, "No", "you may not look")], believe_first_refusal=True) as (server, seen):
         until(lambda: seen)
         assert seen == [Refused("you may not look", status, retryable=False)]
@@ -188,7 +188,7 @@ def test_an_outage_is_longer_than_our_patience(monkeypatch):
         assert [type(each) for each in seen] == [Listed, Listed]
 
 
-def test_where_only_the_watch_is_refused_the_lists_tell_what_changes():
+def test_if_only_the_watch_is_refused_lists_yield_the_changes():
     with watching(by_kind([listed(1), listed(2, item(2))], [refusal(403)]), patience=0.5) as (server, seen):
         until(lambda: len(watches(server)) > 4)
         assert {type(each) for each in seen} == {Listed}
@@ -258,13 +258,13 @@ def test_an_event_that_is_none_is_not_believed(wrong):
         assert [type(each) for each in seen] == [Listed, Listed]
 
 
-def test_while_watches_are_answered_with_nothing_the_lists_tell_what_changes():
+def test_while_watches_return_nothing_lists_yield_the_changes():
     with watching(by_kind([listed(1), listed(2), listed(3, item(3))], [Answer(body=b"")])) as (_, seen):
         until(lambda: len(seen) >= 3)
         assert seen[2].items
 
 
-def test_a_watch_that_fails_by_itself_says_so():
+def test_a_watch_that_fails_internally_reports_it():
     def put(seen):
         if isinstance(seen, Listed):
             raise KeyError("oops")

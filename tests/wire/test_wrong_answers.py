@@ -128,7 +128,7 @@ def outside(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_the_job_ends_right_once_answers_are_right_again(seed, outside, monkeypatch):
+def test_the_job_ends_correctly_after_the_wrong_answers(seed, outside, monkeypatch):
     cluster = Cluster(seed, wrong_answers=4)
     died = []
     monkeypatch.setattr(threading, "excepthook", died.append)

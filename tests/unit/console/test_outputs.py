@@ -64,7 +64,7 @@ def test_json_is_json_in_any_encoding(encoding, monkeypatch):
     assert json.loads(out.buffer.getvalue().decode(encoding)) == {"task": "tü✓"}
 
 
-def test_a_path_that_the_locale_lacks_is_an_error_that_says_so():
+def test_a_path_that_the_locale_cannot_encode_is_a_clear_error():
     command = [COMMAND, "run", "-", "--no-tensorboard"]
     job = JOB.replace("name: umlaut", "name: umlaut\noutput_dir: ✓").encode()
     result = subprocess.run(command, input=job, capture_output=True, env=os.environ | ASCII, check=False)

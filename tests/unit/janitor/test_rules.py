@@ -115,7 +115,7 @@ def test_who_is_not_due_costs_no_question():
         assert due(TFJob(), item, NOW, why_abandoned=asked, has_pods=asked) is None
 
 
-def test_what_a_job_says_of_itself():
+def test_the_retention_policy_of_a_job_is_read_from_its_annotations():
     described = {"name": "a", "image": "i", "roles": {"worker": {}}, "on_end": "keep", "keep_for": "1h"}
     noted = annotations(spec.from_plain({**described, "deadlines": {"total": "1d"}}))
     assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy(
@@ -124,12 +124,12 @@ def test_what_a_job_says_of_itself():
 
 
 @pytest.mark.parametrize("text", ["-inf", "inf", "nan", "-1", "1e999", "soon", "", "1h"])
-def test_what_is_no_length_of_time_is_not_said(text):
+def test_an_annotation_that_is_no_duration_counts_as_absent(text):
     noted = {"tfsteps.dev/deadline": text, "tfsteps.dev/keep-for": text}
     assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy()
 
 
-def test_what_a_job_says_when_nothing_is_set():
+def test_the_retention_policy_of_a_job_without_annotations():
     noted = annotations(spec.from_plain({"name": "a", "image": "i", "roles": {"worker": {}}}))
     assert retention_policy({"metadata": {"annotations": noted}}) == RetentionPolicy(deadline=7 * 86400)
     assert retention_policy({"metadata": {}}) == RetentionPolicy()

@@ -177,7 +177,7 @@ def test_pods_that_a_launcher_would_have_deleted():
     assert count.due == 1
 
 
-def test_a_dry_run_only_says_it():
+def test_a_dry_run_only_prints_what_would_be_deleted():
     with cluster(jobs=[job("a")]) as server:
         said, count = swept(server, dry_run=True)
     assert deleted(server) == []
@@ -220,7 +220,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("refused", "says"), FAILURES.values(), ids=FAILURES)
-def test_what_fails_is_said_and_the_rest_goes_on(refused, says):
+def test_a_failure_is_reported_and_the_pass_continues(refused, says):
     with cluster(jobs=[job("a"), job("b")], workflow=refused.get("workflow", ENDED), refused=refused) as server:
         said, count = swept(server)
     assert says in said

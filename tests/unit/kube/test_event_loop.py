@@ -46,7 +46,7 @@ def test_a_task_goes_on_when_its_socket_has_something_to_read(loop, pair):
     until(lambda: heard[-1] == "end")
 
 
-def test_a_silent_socket_is_waited_for_as_long_as_was_said(loop, pair):
+def test_a_silent_socket_is_awaited_until_its_timeout(loop, pair):
     told = []
 
     async def listen():
@@ -107,7 +107,7 @@ def test_calls_come_later_in_their_order(loop):
     until(lambda: called == [0.0, 0.1, 0.2])
 
 
-def test_what_a_task_raises_is_told(loop):
+def test_an_exception_of_a_task_is_reported(loop):
     told = []
 
     async def fail():

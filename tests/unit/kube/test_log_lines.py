@@ -159,7 +159,7 @@ def test_a_log_without_any_possible_time_comes_once():
     assert position.take(b"".join(data)) is None
 
 
-def test_what_the_node_puts_in_without_a_time_is_shown_and_told():
+def test_lines_of_the_node_without_a_time_are_shown_and_reported():
     (_, first), (_, second), (_, third) = nanoseconds(3)
     position = Position()
     lines = position.take(first + b"failed to watch\n" + second + b"\n" + third)
@@ -199,7 +199,7 @@ def test_a_line_that_is_too_long_comes_in_the_same_pieces_each_time(over, size):
     assert take() == []
 
 
-def test_times_are_told_in_utc():
+def test_times_are_reported_in_utc():
     block = b"2026-11-21T05:45:01.123456789+05:45 a\n" * 2 + b"2026-11-21T00:00:01.100000000+00:00 b\n"
     assert Position().take(block) == Lines(
         [b"a", b"a", b"b"], [b"2026-11-21T00:00:01.123456Z"] * 2 + [b"2026-11-21T00:00:01.100000Z"]

@@ -86,7 +86,7 @@ def test_deadlines(limits, events, expected):
     assert follower.passed(30) == expected
 
 
-def test_what_was_said_last_is_told():
+def test_the_last_message_is_in_the_deadline_message():
     follower = Follower(pending=5)
     follower.see(job(State.PENDING), job(State.PENDING, reason="Unschedulable", message="worker-0: no room"))
     assert follower.tick(0.5) is None

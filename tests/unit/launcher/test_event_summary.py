@@ -106,7 +106,7 @@ def test_nothing_is_run_for_what_no_pod_could_read(logs):
         (Elsewhere(None, printed=[]), "Expected `object`, got `array`"),
     ],
 )
-def test_what_cannot_be_read_is_not_said_to_be_empty(elsewhere, why):
+def test_unreadable_files_are_not_reported_as_empty(elsewhere, why):
     attempt, status = ended(UNSEEN)
     set_metrics(status, job({**LOSS, "accuracy": "accuracy"}), elsewhere)
     (warning,) = status.warnings
@@ -131,7 +131,7 @@ def test_a_volume_without_the_folder_has_no_event_files():
 
 
 @pytest.mark.parametrize("narrow", ["train", "train/*"])
-def test_files_that_this_user_may_not_read_are_not_said_to_be_empty(narrow, logdir, monkeypatch):
+def test_files_without_read_permission_are_not_reported_as_empty(narrow, logdir, monkeypatch):
     """As root, who runs tests in containers, nothing is refused: so the two calls that would be are."""
     (path,) = map(str, logdir.glob(narrow))
 

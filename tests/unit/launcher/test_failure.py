@@ -146,7 +146,7 @@ def test_restarts_are_counted_and_earlier_failures_do_not_hide_the_last():
     assert found.summary == "worker-0 failed with exit code 7 after 2 restarts: the program ended with an error."
 
 
-def test_a_job_that_failed_without_a_failed_replica_says_what_is_known():
+def test_a_failure_summary_without_a_failed_replica():
     ended = incarnation(5, 143, ReplicaState.STOPPED)
     found = failure_summary(
         status([ended], reason="DeadlineExceeded", message="Deadline `total` passed after 5s."), printed()

@@ -93,7 +93,7 @@ def test_long_files_are_read_to_their_end(tmp_path, monkeypatch):
     assert metrics.collect(tmp_path, {"m": "loss"}) == ({"m": 199.0}, [])
 
 
-def test_event_files_at_a_uri_are_not_said_to_be_empty():
+def test_event_files_at_a_uri_are_not_reported_as_empty():
     found, missing = metrics.collect("s3://bucket/run/logs", {"loss": "loss", "accuracy": "eval/accuracy"})
     assert found == {}
     assert missing == [

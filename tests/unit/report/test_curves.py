@@ -82,7 +82,7 @@ def test_memory_is_bounded_while_reading(tmp_path, monkeypatch):
     assert curve.points[-1] == curve.last == (899, 899.0)
 
 
-def test_files_too_long_are_cut_and_say_so(tmp_path, monkeypatch):
+def test_files_too_long_are_cut_and_marked(tmp_path, monkeypatch):
     monkeypatch.setattr(event_files, "POLL_BYTES", 1000)
     write(tmp_path, [(step, step) for step in range(900)])
     assert curves.gather(tmp_path).cut

@@ -52,7 +52,7 @@ def test_nodes_do_not_touch():
         assert all(abs(x - a) >= width + 10 or abs(y - b) >= height + 10 for a, b, _, _ in boxes[:i])
 
 
-def test_states_are_said_in_words():
+def test_states_are_named_in_text():
     failed = ReplicaStatus(role="worker", index=0, state=ReplicaState.FAILED, restarts=2)
     read = Reader(graph([failed], "single", "worker-0", ""))
     (link,) = [attrs for tag, attrs in read.tags if tag == "a"]

@@ -39,7 +39,7 @@ def test_many_replicas_share_the_room(tmp_path):
     assert all(len(tail.lines) >= 5 and tail.earlier for tail in found.values())
 
 
-def test_a_long_line_is_cut_and_says_so(tmp_path):
+def test_a_long_line_is_cut_and_marked(tmp_path):
     (line,) = texts(logs.tails(write(tmp_path, ("a-0", b"x" * (1 << 20))), ["a-0"])["a-0"])
     assert line == "x" * 500 + " … (line cut)"
 

@@ -18,7 +18,7 @@ def test_it_parses_and_runs_through_every_rule(path):
 
 
 @pytest.mark.parametrize("path", [path for path in EXAMPLES if path.suffix == ".yaml"], ids=lambda path: path.name)
-def test_its_first_line_says_what_it_shows(path):
+def test_the_first_line_of_an_example_describes_it(path):
     first = path.read_text().splitlines()[0]
     assert first.startswith("# ")
     assert first.endswith(".")

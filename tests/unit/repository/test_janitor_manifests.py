@@ -28,7 +28,7 @@ def test_one_object_a_file_and_no_namespace():
         assert file.replace("-", "").removesuffix(".yaml") == f"janitor{item['kind'].lower()}"
 
 
-def test_the_role_is_narrow_and_knows_every_kind_of_job():
+def test_the_role_is_narrow_and_covers_every_kind_of_job():
     rules = load("base/janitor-role.yaml")["rules"]
     granted = {(group, plural) for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
     jobs = {(kind.resource.api.partition("/")[0], kind.resource.plural) for kind in registry.kinds()}

@@ -57,7 +57,7 @@ def test_launcher_imports(module):
     assert HEAVY.isdisjoint(imported), HEAVY & set(imported)
 
 
-def test_a_launcher_on_kubernetes_speaks_http_and_needs_no_more():
+def test_a_launcher_on_kubernetes_imports_an_http_client_and_no_more():
     with serve([refusal(403, "Forbidden")]) as server:
         program = ON_KUBERNETES.format(server=f"http://127.0.0.1:{server.server_port}")
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

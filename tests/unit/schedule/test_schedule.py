@@ -97,7 +97,7 @@ def test_kubeflow_alone_loses_the_first_midnight_after_a_day_without_one():
     assert runs(given, kubeflow, count=1, server_timezone="Africa/Cairo") == ["2027-05-09T21:00"]
 
 
-def test_each_scheduler_says_what_it_cannot_express():
+def test_each_scheduler_reports_what_it_cannot_express():
     everything = {
         "cron": "0 6 * * 1", "timezone": "Europe/Berlin", "start": "2026-11-01", "end": "2027-11-01", "catch_up": True,
         "concurrency": "replace", "starting_deadline": "5s", "history": {"successful": 1, "failed": 0},

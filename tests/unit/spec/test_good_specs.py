@@ -27,7 +27,7 @@ def parse(piece):
     return spec.parse(whole(piece), "job.yaml", registry.options())
 
 
-def test_the_whole_job_means_what_it_says():
+def test_a_job_with_every_field_is_parsed():
     job = spec.load(ROOT / "docs" / "examples" / "mnist.yaml", registry.options())
     assert job == spec.TrainingJob(
         name="mnist",
@@ -280,7 +280,7 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize("piece", ALLOWED)
-def test_what_looks_odd_and_is_right_is_taken(piece):
+def test_unusual_but_valid_jobs_are_accepted(piece):
     assert parse(piece).name == "mnist"
 
 

@@ -134,7 +134,7 @@ def test_a_list_entry_with_other_content_is_refused(field, in_spec, on_task, nam
         plain_job({"spec": {**SPEC, field: in_spec}}, {field: on_task})
 
 
-def test_every_conflict_is_told():
+def test_every_conflict_is_reported():
     under = {**SPEC, "volumes": [CLAIM, {"mount": "/out", "pvc": "out"}]}
     over = {"volumes": [{**CLAIM, "pvc": "a"}, {"mount": "/out", "pvc": "b"}]}
     with pytest.raises(SpecError) as caught:

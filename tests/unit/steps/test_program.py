@@ -72,7 +72,7 @@ def test_a_message_is_one_line_and_can_be_written_as_utf_8():
 
 
 @pytest.mark.parametrize("created", [True, False])
-def test_a_job_that_exists_is_not_said_to_have_failed_to_launch(message, monkeypatch, created):
+def test_an_existing_job_is_not_reported_as_failed_to_launch(message, monkeypatch, created):
     job = {"name": "a", "image": "i", "command": ["true"], "roles": {"worker": {}}}
 
     def evicted(self):

@@ -34,7 +34,7 @@ def test_every_feature_is_answered(system):
 
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("system", registry.available())
-def test_a_job_system_does_what_its_capability_says(system, feature, monkeypatch):
+def test_a_job_system_behaves_as_its_capability_declares(system, feature, monkeypatch):
     for variable in ("TOKEN", "MODE", "NODE"):  # of the example: a local run would take it from here
         monkeypatch.delenv(variable, raising=False)
     capability, asking = registry.capabilities_of(system)[feature], features.job_of(system, feature)

@@ -65,7 +65,7 @@ def test_metrics_that_are_lost_with_the_pods_are_reported_not_looked_for():
     assert (found, warning) == ({}, "No value of loss: the event files are lost with the replicas: set `output_dir`.")
 
 
-def test_what_the_job_says_counts():
+def test_the_output_dir_of_the_job_file_counts():
     made = job([CLAIM], output_dir="/other/{name}/{run_id}/{task}")
     assert output(made) == "/other/mnist/r1/train"
     assert registry.get("kubeflow").warnings(made) == []
@@ -104,7 +104,7 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
 
 
 @pytest.mark.parametrize("system", registry.available())
-def test_metrics_at_a_uri_are_said_to_stay_empty_before_the_start(system):
+def test_a_warning_before_the_start_reports_that_metrics_at_a_uri_stay_empty(system):
     said = "`outputs.metrics` stays empty: event files at s3:// are not read."
     for wanted in ({}, {"loss": "train/loss"}):
         made = job(output_dir="s3://bucket/x", outputs={"metrics": wanted})

@@ -64,7 +64,7 @@ def test_runs_are_those_of_the_namespace_the_newest_first(server):
     assert server.asked[0].query["labelSelector"].startswith("app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id")
 
 
-def test_all_namespaces_are_told_apart(server):
+def test_runs_of_all_namespaces_are_distinguished(server):
     rows = [line.split()[:2] for line in said("runs", *K, "--all-namespaces")]
     assert rows[:2] == [["NAMESPACE", "RUN"], ["other", "away"]]
     assert said("runs", *K, "--namespace", "other")[1].split()[0] == "away"
@@ -74,7 +74,7 @@ def test_all_namespaces_are_told_apart(server):
     }
 
 
-def test_show_has_the_words_and_columns_of_a_local_run(server):
+def test_show_has_the_same_terms_and_columns_as_for_a_local_run(server):
     lines = said("show", "bad", *K)
     assert lines[:3] == [
         "run          bad1",
@@ -255,7 +255,7 @@ def test_stop_deletes_all_jobs_though_nobody_reads_what_it_prints(server):
 
 
 @pytest.mark.parametrize(("noted", "state"), [(True, State.CANCELLED), (False, State.LOST)])
-def test_a_launcher_tells_a_stop_from_a_deletion(noted, state):
+def test_a_launcher_distinguishes_a_stop_from_a_deletion(noted, state):
     tracker = Tracker(TFJob(), BUSY, [], 0.0)
     note = {"annotations": {STOPPED: "2026-11-21T07:00:00+00:00"}} if noted else {}
     list(tracker.job(Deleted({**BUSY, "metadata": {**BUSY["metadata"], **note}}), 1.0))
@@ -268,7 +268,7 @@ def test_stop_leaves_what_has_ended(server):
     assert not [each for each in server.asked if each.method != "GET"]
 
 
-def test_a_second_request_to_stop_says_what_to_do_where_the_first_got_no_answer(server, monkeypatch):
+def test_a_second_stop_prints_what_to_do_if_the_first_got_no_answer(server, monkeypatch):
     job = spec.parse("{name: mnist, command: [x], roles: {worker: {}}}")
     monkeypatch.setattr(server, "script", lambda asked: _unless_deleted(server.there, asked))
     handle = KubernetesJob(Api(server.access()), TFJob(), BUSY, job, None)
@@ -336,7 +336,7 @@ def test_what_is_unknown_names_the_nearest(server, command):
     )
 
 
-def test_no_operator_no_kubeconfig_and_no_server_are_told_apart(server, tmp_path, monkeypatch):
+def test_no_operator_no_kubeconfig_and_no_server_are_distinguished(server, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(server, "script", lambda _: refusal(404, "NotFound"))
         assert refused("runs", *K) == "error: test serves no kind of job: install an operator\n"

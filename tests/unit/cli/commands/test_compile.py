@@ -175,7 +175,7 @@ def test_files_that_are_none(write, text):
     assert FILES[text] in refused("lint", write("file.yaml", text))
 
 
-def test_lint_reads_standard_input_and_tells_all_problems(write):
+def test_lint_reads_standard_input_and_prints_all_problems(write):
     bad = (
         "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: a}\nspec: {entrypoint: b, templatess: []}\n"
     )

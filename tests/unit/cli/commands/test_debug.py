@@ -59,7 +59,7 @@ def test_foreign_text_harms_no_terminal():
 
 
 @pytest.mark.parametrize("command", ["show", "logs", "stop", "debug", "report"])
-def test_a_run_whose_status_cannot_be_read_is_an_error_that_says_where_the_log_is(command):
+def test_an_unreadable_status_is_an_error_that_names_the_log(command):
     attempt = saved(("worker-0", b"x"))
     pathlib.Path(attempt.folder, "status.json").write_text("{")
     code, out, err = tfsteps(command, "r1")

@@ -50,7 +50,7 @@ def test_init_overwrites_nothing(tmp_path, name):
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_init_says_where_it_cannot_write(tmp_path):
+def test_init_names_the_path_that_it_cannot_write(tmp_path):
     (tmp_path / "file").touch()
     assert "file/folder' cannot be written: " in refused("init", tmp_path / "file" / "folder")
 
@@ -98,7 +98,7 @@ def test_report_is_written_again_for_the_newest_attempt():
     assert "</html>" in attempt.report.read_text()
 
 
-def test_report_says_where_it_cannot_be_written():
+def test_report_names_the_path_that_it_cannot_write():
     attempt = finished.succeeded()
     attempt.report.mkdir()
     assert f"{attempt.report} cannot be written: " in refused("report", "latest")

@@ -108,7 +108,7 @@ def test_on_a_cluster_each_container_once_it_runs(capsys):
     ]
 
 
-def test_a_pod_that_was_made_again_is_told_of_again(capsys):
+def test_a_recreated_pod_is_printed_again(capsys):
     running = ReplicaState.RUNNING
     place = Place(On.KUBERNETES)
     first, second = ([replica("worker", 0, running, f"j-worker-0-{i} on node1")] for i in range(2))

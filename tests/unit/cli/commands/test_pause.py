@@ -109,7 +109,7 @@ def test_pause_waits_until_no_replica_runs(cluster, monkeypatch):
         (tfjob("r", RUNNING, job=QUEUED), "resume", "is held back and let in by its queue research"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_nothing_changed(cluster, job, command, because):
+def test_an_impossible_pause_is_reported_and_changes_nothing(cluster, job, command, because):
     server = cluster(job)
     assert re.match(f"error: run r: task mnist {because}", refused(command, "r", *K))
     assert not patches(server)

@@ -47,7 +47,7 @@ def test_runs_as_json():
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.250[+-]\d\d:\d\d", run["created"])
 
 
-def test_no_runs_is_said_beside_standard_output(home):
+def test_that_there_are_no_runs_is_printed_on_standard_error(home):
     assert tfsteps("runs") == (0, "", f"There are no runs in {home}; `tfsteps init` writes a first job.\n")
     assert said("runs", "--output", "json") == ["[]"]
 
@@ -58,7 +58,7 @@ def test_names_of_200_characters_stay_whole_where_no_terminal_is():
     assert said("show", LONG)[0].split()[1] == LONG
 
 
-def test_show_tells_why_a_job_failed():
+def test_show_prints_why_a_job_failed():
     saved(state=State.FAILED, failure=FAILURE, metrics={"loss": 0.25}, warnings=["image is not used"])
     lines = said("show", "latest")
     assert lines[-1] == f"mnist failed after 1m01s: {FAILURE.summary}"

@@ -20,7 +20,7 @@ def home(tmp_path, monkeypatch):
         ({"system": "jobset"}, "--on kubernetes"),
     ],
 )
-def test_a_job_that_may_go_on_somewhere_else_is_an_error_that_says_where(status, where):
+def test_a_job_that_may_continue_elsewhere_is_an_error_that_names_the_place(status, where):
     saved(run="r1", **status)
     code, out, err = tfsteps("stop", "r1")
     assert code == 2

@@ -375,7 +375,7 @@ def test_the_manifests_of_this_repository_are_fine(file):
     assert warnings(file.read_text()) == []
 
 
-def test_what_the_lint_knows_of_our_template_is_what_is_shipped():
+def test_lint_checks_against_the_shipped_template():
     def interface(template):
         inputs = {each["name"]: each.get("default") for each in template.get("inputs", {}).get("parameters", [])}
         outputs = template.get("outputs", {}).get("parameters", [])

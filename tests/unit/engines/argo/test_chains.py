@@ -168,7 +168,7 @@ FINE = {
 
 
 @pytest.mark.parametrize("text", FINE.values(), ids=FINE)
-def test_what_only_the_run_knows_is_right(text):
+def test_values_known_only_at_run_time_are_accepted(text):
     found = [each for each in problems(text) if "needs an argument" not in each]
     assert found == []
 

@@ -130,7 +130,7 @@ def test_a_call_that_can_never_work(step, given, says):
     assert all(other in str(caught.value) for other in others)
 
 
-def test_everything_that_is_wrong_with_a_call_is_said_at_once():
+def test_all_problems_of_a_call_are_reported_at_once():
     with graph(), DAG(name="main"), pytest.raises(SpecError) as caught:
         train("fit", gpus=1, workers="two", image=["a"], system="nope", deadlines={"total": "soon"})
     assert [each.path for each in caught.value.problems] == [

@@ -112,7 +112,7 @@ def keys_of(bucket):
     return sorted(item.key for item in bucket.objects.all())
 
 
-def test_a_step_that_failed_stores_its_report_and_log_and_says_where(bucket, cluster, train):
+def test_a_failed_step_stores_its_report_and_log_and_prints_their_addresses(bucket, cluster, train):
     with cluster(provider(bucket.endpoint)):
         code, message, printed = train(FAILS)
     assert code == 10
@@ -159,7 +159,7 @@ def test_credentials_of_the_environment(bucket, cluster, train, monkeypatch):
 
 
 @pytest.mark.parametrize("denied", ["kfp-launcher", "keys"])
-def test_without_the_permission_the_step_ends_as_before_and_one_line_says_so(bucket, cluster, train, denied):
+def test_without_the_permission_the_outcome_is_unchanged_and_one_line_reports_it(bucket, cluster, train, denied):
     with cluster(provider(bucket.endpoint), denied=[denied]):
         code, message, printed = train(FAILS)
     assert code == 10
@@ -177,7 +177,7 @@ def test_a_secret_without_its_keys(bucket, cluster, train, keys):
     assert "Secret keys has no usable value for the key" in printed
 
 
-def test_without_the_library_one_line_says_how_to_get_it(cluster, train, monkeypatch):
+def test_without_the_library_one_line_names_the_extra_to_install(cluster, train, monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with cluster(provider("127.0.0.1:1")):

@@ -52,7 +52,7 @@ def test_a_constant_that_the_launcher_refuses(step, inputs, says, tmp_path):
     assert any(problem.startswith(f"task {task}: {says}") for problem in found), found
 
 
-def test_every_problem_is_told(tmp_path):
+def test_every_problem_is_reported(tmp_path):
     found = problems(compiled(lambda: train(**{**without("name"), "cpu": "two", "restart": "nope"}), tmp_path))
     assert len(found) == 3, found
 
@@ -63,13 +63,13 @@ def given(name: str, spec: Optional[dict] = None, image: str = "", workers: int 
     train(spec=spec, workers=workers, system=image)
 
 
-def test_what_only_the_run_knows_is_no_problem(tmp_path):
+def test_values_known_only_at_run_time_are_no_problem(tmp_path):
     text = compiled(given, tmp_path)
     assert problems(text) == []
     assert warnings(text) == []
 
 
-def test_a_constant_beside_what_only_the_run_knows(tmp_path):
+def test_a_constant_is_checked_beside_values_known_only_at_run_time(tmp_path):
     def pipeline(spec: dict, workers: int):
         train(spec=spec, workers=workers, cpu="two")
 

@@ -35,7 +35,7 @@ def test_without_a_provider_minio_is_the_store_of_the_installation(config):
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
-def test_without_a_provider_a_bucket_of_a_cloud_is_reached_as_the_environment_says(scheme):
+def test_without_a_provider_a_cloud_bucket_uses_credentials_of_the_environment(scheme):
     found = settings(f"{scheme}://runs/a", {}, "")
     assert (found.url, found.region, found.secret) == ("", "", None)
 
@@ -80,7 +80,7 @@ def test_amazon_is_reached_by_its_region(endpoint):
         (DEFAULT + "  overrides: [{bucketName: runs}]", "no credentials"),
     ],
 )
-def test_a_config_map_that_says_nothing_of_use(text, message):
+def test_a_config_map_without_usable_content(text, message):
     with pytest.raises(StoreError, match=message):
         settings("s3://runs/v2/a", {"providers": text}, "")
 

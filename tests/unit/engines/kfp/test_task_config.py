@@ -80,7 +80,7 @@ def test_partial_job(config, partial):
         ),
     ],
 )
-def test_what_a_job_has_no_word_for(config, field):
+def test_task_settings_without_a_field_in_the_job_file(config, field):
     with pytest.raises(SpecError, match=field):
         partial_job(config)
 

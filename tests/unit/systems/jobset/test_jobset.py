@@ -90,7 +90,7 @@ def test_verdict(item, state, reason):
     assert (found.state, found.reason) == (state, reason)
 
 
-def test_the_controllers_words_are_passed_on():
+def test_the_controllers_message_is_passed_on():
     words = "jobset failed due to one or more job failures (first failed job: mnist-worker-0)"
     assert KIND.verdict(jobset(condition("Failed", reason="FailedJobs", message=words))).message == words
 
@@ -153,7 +153,7 @@ def test_restarts_of_all_replicas_together():
     assert "`backoff_limit: 4`" in problem.fix
 
 
-def test_always_is_refused_once_for_the_job_and_once_for_each_role_that_says_so():
+def test_always_is_refused_once_for_the_job_and_once_for_each_role_that_sets_it():
     roles = {"chief": {}, "worker": {}, "evaluator": {"restart": "always"}}
     assert [each.path for each in KIND.problems(job(roles=roles, restart="always"))] == [
         ("restart",),

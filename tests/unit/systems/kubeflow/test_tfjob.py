@@ -45,7 +45,7 @@ def test_verdict(item, state, reason):
     assert (found.state, found.reason) == (state, reason)
 
 
-def test_the_operators_words_are_passed_on():
+def test_the_operators_message_is_passed_on():
     said = "TFJob ns/job has failed because 1 Worker replica(s) failed."
     assert TFJob().verdict(tfjob(condition("Failed", message=said))).message == said
 

@@ -44,7 +44,7 @@ def test_a_pod_of_a_part_that_has_not_been_seen_yet_is_not_passed_over():
     assert not is_foreign(IndexedJobs(), meta(("Job", "unseen")), JOB)
 
 
-def test_a_jobset_is_told_by_a_label():
+def test_a_jobset_is_identified_by_a_label():
     label = "jobset.sigs.k8s.io/jobset-uid"
     new, old = meta(("Job", "j"), **{label: "new"}), meta(("Job", "j"), **{label: "old"})
     assert (is_own(JobSet(), new, JOB), is_foreign(JobSet(), new, JOB)) == (True, False)
@@ -63,7 +63,7 @@ UNTOLD = {  # of objects in between: is it certainly ours, is it certainly not
 
 
 @pytest.mark.parametrize(("pod_meta", "expected"), UNTOLD.values(), ids=UNTOLD)
-def test_where_no_uid_tells(pod_meta, expected):
+def test_ownership_without_a_uid(pod_meta, expected):
     assert (is_own(TrainJob(), pod_meta, JOB), is_foreign(TrainJob(), pod_meta, JOB)) == expected
 
 

@@ -132,11 +132,11 @@ def t9k(**options):
     ("restart", "policy"),
     [("never", "Never"), ("on_failure", "OnFailure"), ("always", "Always"), ("exit_code", "ExitCode")],
 )
-def test_restart_policies_are_always_said(restart, policy):
+def test_restart_policies_are_always_set(restart, policy):
     assert [each["restartPolicy"] for each in rendered(restart=restart)["spec"]["replicaSpecs"]] == [policy]
 
 
-def test_the_limit_and_the_clean_up_are_always_said():
+def test_the_limit_and_the_clean_up_are_always_set():
     assert rendered()["spec"]["runPolicy"] == {
         "activeDeadlineSeconds": 604_800,
         "backoffLimit": 0,
@@ -229,7 +229,7 @@ def test_the_evaluator_is_taken_out_of_the_platforms_tf_config(cluster, separato
     assert json.loads(done.stdout) == {**told, "cluster": cluster}
 
 
-def test_a_job_that_is_created_paused_is_known_as_ours():
+def test_a_job_that_is_created_paused_is_recognized_as_our_own():
     found = rendered(**t9k(suspend=True))
     assert KIND.verdict(found).message.startswith("Paused by tfsteps")
 
@@ -277,7 +277,7 @@ def test_a_tensorboard(fields, board):
 
 
 @pytest.mark.parametrize("index", [0, 3, 12])
-def test_replicas_are_told_their_index_by_their_pods_name(index):
+def test_replicas_get_their_index_from_the_name_of_their_pod(index):
     (role,) = rendered(roles={"worker": {"replicas": 13}})["spec"]["replicaSpecs"]
     command = role["template"]["spec"]["containers"][0]["command"]
     assert command[-2:] == ["python", "t.py"]
@@ -348,7 +348,7 @@ def test_what_is_different(fields, words):
         ({"ready": False, "reason": "QuotaExceeded", "note": "no room"}, "job", "QuotaExceeded: no room"),
     ],
 )
-def test_the_status_tells_of_a_tensorboard(told, name, note):
+def test_the_status_contains_the_tensorboard(told, name, note):
     found = KIND.tensorboard_link({**item("Running"), "status": {"tensorboard": told}})
     assert (found.resource.kind, found.name, found.note) == ("TensorBoard", name, note)
     assert KIND.tensorboard_link(item("Running")) is None

@@ -126,7 +126,7 @@ def test_the_programs_exit_code_is_the_containers():
     assert run(made(command=["sh", "-c", "exit 7"]), 0).returncode == 7
 
 
-def test_a_rank_without_a_role_says_so():
+def test_a_rank_without_a_role_reports_it():
     done = run(made(), 2)
     assert done.returncode == 2
     assert done.stderr == "rank 2 has no role: TFSTEPS_ROLES is 'worker=2'\n"

@@ -40,7 +40,7 @@ def test_a_thousand_logs_may_be_open_where_1024_files_may():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_change_of_one_pod_is_told_to_its_own_reader(monkeypatch):
+def test_a_change_of_a_pod_reaches_only_the_reader_of_that_pod(monkeypatch):
     monkeypatch.setattr(pod_logs, "ContainerLog", Reader)
     monkeypatch.setattr(Reader, "told", [], raising=False)
     monkeypatch.setattr(KubernetesJob, "_label", lambda *_: None)

@@ -57,7 +57,7 @@ def test_recorded(status, expected):
         ("out of memory", "more memory than its limit"),
     ],
 )
-def test_the_message_says_what_is_wrong(status, word):
+def test_the_message_names_the_problem(status, word):
     assert word in pod(item(status), "tensorflow").message
 
 
@@ -107,7 +107,7 @@ def test_when_and_where():
     assert (found.node, found.deleting, found.started) == ("node1", True, 1795253371.0)
 
 
-def test_started_is_told_while_it_runs_and_after():
+def test_the_start_time_is_known_during_and_after_the_run():
     assert pod(item("running"), "tensorflow").started == pod(item("evicted by the API"), "tensorflow").started
     assert pod(item("image missing"), "tensorflow").started is None
 

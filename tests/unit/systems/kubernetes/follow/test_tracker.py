@@ -72,13 +72,13 @@ BOTH = (running("worker-0", "p0"), running("worker-1", "p1"))
 # --- the job's state
 
 
-def test_it_runs_when_all_replicas_run_not_when_the_operator_says_so():
+def test_a_job_is_running_when_all_replicas_run_not_when_the_operator_reports_it():
     scenario = Scenario().job(Changed(tfjob("Created", "Running"))).pods(BOTH[0])
     assert scenario.states == ["pending"]
     assert scenario.pods(BOTH[1]).states == ["pending", "running"]
 
 
-def test_nothing_is_said_of_a_job_by_its_pods_alone():
+def test_pods_alone_give_no_state_of_a_job():
     scenario = Scenario().pods(*BOTH)
     assert scenario.states == []
     assert scenario.job(Changed(tfjob("Created"))).states == ["running"]
@@ -89,7 +89,7 @@ def test_a_worker_that_has_succeeded_already_counts_as_started():
     assert scenario.states[-1] == "running"
 
 
-def test_a_state_is_said_once():
+def test_a_state_is_reported_once():
     scenario = Scenario().job(*[Changed(tfjob("Created"))] * 3).pods(*BOTH, *BOTH)
     assert scenario.states == ["pending", "running"]
     assert scenario.replica() == [("running", 0)]
@@ -138,7 +138,7 @@ def test_a_job_that_is_held_stopped_or_over_is_not_short():
     assert not any(map(short, (held, stopped, over)))
 
 
-def test_why_pods_are_not_made_is_said_while_some_are_missing():
+def test_the_reason_for_missing_pods_is_reported_while_some_are_missing():
     scenario = Scenario().job(Changed(tfjob("Created")))
     scenario.tracker.complaint = WarningEvent("FailedCreatePod", "exceeded quota")
     scenario.later(1).pods(BOTH[0]).later(100)
@@ -204,7 +204,7 @@ def test_end_while_we_stop_it(seen, final):
     assert scenario.job(*seen).final == final
 
 
-def test_after_the_end_no_state_is_said():
+def test_no_state_is_reported_after_the_end():
     scenario = Scenario().pods(*BOTH).job(Changed(tfjob("Succeeded")))
     before = scenario.states
     scenario.job(Changed(tfjob("Running")), Listed([])).pods(Listed([])).later(100)
@@ -299,7 +299,7 @@ def test_a_pod_that_an_operator_makes_while_the_job_is_being_stopped_is_no_resta
     assert (scenario.replica()[-1], scenario.tracker.restarts) == (("stopped", 0), 0)
 
 
-def test_a_pod_that_was_replaced_before_it_had_ended_says_why():
+def test_a_pod_that_was_replaced_before_its_end_has_a_reason():
     scenario = Scenario().pods(*BOTH, Changed(leaving("running", uid="p0")), running(uid="p2"))
     assert scenario.replica() == [("running", 0), ("failed", 0), ("running", 1)]
     failed = next(each for each in scenario.said if isinstance(each, ReplicaChanged) and each.state == "failed")
@@ -364,7 +364,7 @@ def test_a_pod_withdrawn_because_the_job_was_suspended_has_not_failed_and_its_ne
 
 
 @pytest.mark.parametrize("told", ["one by one", "in a list", "the next pod first"])
-def test_a_suspension_whose_pods_end_is_told_of_after_it_is_over_costs_no_restart(told):
+def test_pods_of_a_suspension_that_end_after_it_count_no_restart(told):
     deleting = pod({"phase": "Failed"}, uid="p1")
     deleting["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     scenario = Scenario().pods(running()).job(Changed(tfjob("Suspended", suspend=True))).job(Changed(tfjob("Created")))
@@ -392,7 +392,7 @@ def test_replicas_that_the_job_ended_without_are_stopped():
         ("out of memory", "Failed", ("failed", "stopped")),
     ],
 )
-def test_replicas_that_the_operator_ends_before_it_says_that_the_job_has_ended_are_stopped(first, end, states):
+def test_replicas_that_the_operator_ends_before_it_reports_the_jobs_end_are_stopped(first, end, states):
     scenario = Scenario().pods(
         running("worker-0", "p0"), running("worker-1", "p1"), Changed(pod(first, "worker-0", "p0"))
     )

@@ -101,7 +101,7 @@ def test_a_folder_that_was_lost_with_the_pods_is_no_output(volumes, kept):
     assert (seen.output, seen.model, seen.logs) == (folders if kept else ("", "", ""))
 
 
-def test_a_kept_job_says_until_when():
+def test_the_status_of_a_kept_job_shows_until_when_it_is_kept():
     item = tfjob("r", ("Running", "True", 3))
     item["metadata"]["annotations"] = {
         **item["metadata"].get("annotations", {}),

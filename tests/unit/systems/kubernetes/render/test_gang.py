@@ -58,7 +58,7 @@ def test_without_a_gang_nothing_changes():
     assert (gang.scheduling_policy(alone), gang.permissions(alone), gang.problems(alone)) == ({}, [], [])
 
 
-def test_rights():
+def test_permissions():
     assert list(map(str, gang.permissions(job(gang={})))) == [
         "create podgroups.scheduling.x-k8s.io",
         "get podgroups.scheduling.x-k8s.io",
@@ -95,5 +95,5 @@ def test_the_limits_are_allowed(fields):
         ("", False),
     ],
 )
-def test_who_does_not_fit_says_why_and_the_others_do_not(message, expected):
+def test_only_the_pod_that_does_not_fit_shows_a_reason(message, expected):
     assert gang.echo(message) is expected
