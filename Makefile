@@ -75,12 +75,13 @@ lock: $(STAMP) ## update requirements.lock from pyproject.toml
 	  --all-extras --group dev --override requirements.overrides --upgrade pyproject.toml -o requirements.lock
 	@$(MAKE) golden # what the launcher's image installs of it
 
-image: $(STAMP) ## the launcher's image, by docker or podman: [REGISTRY/]tfsteps/launcher:<version>; BASE is what it is built from
+image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher and tensorboard:<version>; BASE is what they are built from
 	@rm -rf dist; $(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
 	@cp images/launcher/requirements.txt dist
-	@set -- $$(TFSTEPS_REGISTRY=$(REGISTRY) $(BIN)/python -c 'import tfsteps.image as i; print(i.__version__, i.IMAGE)'); \
-	  $$(command -v docker || command -v podman || echo docker) build --build-arg BASE=$(BASE) \
-	  --build-arg VERSION=$$1 --tag $$2 --file images/launcher/Dockerfile dist
+	@cp images/tensorboard/requirements.txt dist/requirements-tensorboard.txt
+	@set -- $$(TFSTEPS_REGISTRY=$(REGISTRY) $(BIN)/python -c 'import tfsteps.image as i; print(i.__version__, i.IMAGE, i.TENSORBOARD_IMAGE)'); \
+	  build="$$(command -v docker || command -v podman || echo docker) build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
+	  $$build --tag $$2 --file images/launcher/Dockerfile dist && $$build --tag $$3 --file images/tensorboard/Dockerfile dist
 
 cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour
 	@$(PYTHON) -m tests.cluster up

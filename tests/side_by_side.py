@@ -50,6 +50,7 @@ SUITES = {
     "preflight": (190, 0.15),
     "gang": (180, 0.1),
     "schedule": (180, 0.15),
+    "tensorboard": (170, 0.4),
     "faults": (150, 0.6),
     "janitor": (100, 0.2),
     "unit": (90, 1.0),

@@ -2,16 +2,14 @@
 
 import itertools
 import json
-import pathlib
 import time
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver import ActionChains, Keys
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
 from tests.support import finished
+from tests.support.browser import chromium
 from tests.support.event_writer import ScalarWriter
 from tests.support.finished import attempt_of, log, ran
 from tfsteps import report
@@ -20,23 +18,11 @@ from tfsteps.tensorboard.event_files import ScalarReader
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM, DRIVER = pathlib.Path("/usr/bin/chromium"), pathlib.Path("/usr/bin/chromedriver")
-FLAGS = """--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
-    --disable-component-update --disable-sync --force-prefers-reduced-motion --window-size=1320,900"""
-
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if missing := [str(program) for program in (CHROMIUM, DRIVER) if not program.exists()]:
-        pytest.skip(f"missing: {', '.join(missing)}")
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
 
 
 class Page:

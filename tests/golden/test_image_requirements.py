@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEEDS = {
     "launcher": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["store"]],
+    "tensorboard": [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["tensorboard"]],
     "train": ["tensorflow-cpu", "tensorboard"],
 }
 PYTHON = {"python_version": "3.11", "python_full_version": "3.11.0", "extra": ""}  # of the base image

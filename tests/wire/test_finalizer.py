@@ -118,7 +118,7 @@ def test_every_page_is_read(monkeypatch):
 
 def test_selected_on_the_server(monkeypatch):
     [selector] = clean_up([], monkeypatch)[2]
-    assert selector == "app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id=r"
+    assert selector == "app.kubernetes.io/managed-by=tfsteps,tfsteps.dev/run-id=r,tfsteps.dev/attempt"
 
 
 def launched(*steps, detached=()):

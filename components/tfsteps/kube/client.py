@@ -211,6 +211,29 @@ class Api(HttpClient):
         self.accepted(response.headers)
         return Response(response)
 
+    @contextlib.contextmanager
+    def forward(
+        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Send a request of another program with this client's credentials, once, and yield any answer, unread.
+
+        Args:
+            method: GET, POST, ...
+            target: Path and query, as the other program sent them.
+            content: The body; None = no body.
+            headers: Of the request, without credentials.
+
+        Raises:
+            ApiError: There was no answer.
+        """
+        token = self.access.token(False)
+        credentials = {"Authorization": f"Bearer {token}"} if token else {}
+        response = self.exchange(method, target, {}, content, {**headers, **credentials})
+        try:
+            yield response
+        finally:
+            response.close()
+
     def begin(self, path: str, query: Mapping[str, str], *, refused: bool = False) -> Stream:
         """Send a GET request and return a `Stream`, which waits for the answer without a thread.
 

@@ -282,7 +282,10 @@ def _follow(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -
             recorder.see(event)
             if isinstance(event, ReplicaChanged) and event.state in _ENDED:
                 _load_report()  # now, while the job system reaches its verdict: later the user would wait
-            if exceeded or not isinstance(event, Tick):
+            if not isinstance(event, Tick):
+                continue
+            recorder.set_tensorboard(handle.tensorboard_url)
+            if exceeded:
                 continue
             if event_files and event_files.grown():
                 clock.progress()

@@ -24,13 +24,17 @@ class Printer:
         self._title = title
         self._state: tuple[State, str] | None = None
         self._gone = False
+        self._tensorboard: str | None = None
 
     def changed(self, status: Status) -> None:
-        """Print the job's state if it changed."""
+        """Print the job's state if it changed, and the address of a TensorBoard that was started meanwhile."""
+        title = self._title or status.identity.task
+        if self._tensorboard is not None and status.tensorboard_url not in ("", self._tensorboard):
+            self.say(f"{title}: TensorBoard at {status.tensorboard_url}")
+        self._tensorboard = status.tensorboard_url
         now = (status.state, status.message)
         if now != self._state:
             self._state = now
-            title = self._title or status.identity.task
             self.say(f"{title}: {status.state}" + (f": {status.message}" if status.message else ""))
 
     def lines(self, lines: LogLines) -> None:

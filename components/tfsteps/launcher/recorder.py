@@ -78,6 +78,14 @@ class Recorder:
         for observer in self._observers:
             observer.changed(self.status)
 
+    def set_tensorboard(self, url: str) -> None:
+        """Record the address of the TensorBoard, unless one is known; empty = there is none yet."""
+        if url and not self.status.tensorboard_url:
+            self.status.tensorboard_url = url
+            self.save()
+            for observer in self._observers:
+                observer.changed(self.status)
+
     def end(self, event: JobChanged) -> None:
         """Record the end of the job. LaunchError if it cannot be saved: a step without its result must not succeed."""
         if self.logbook.lost:

@@ -177,9 +177,12 @@ class TensorBoard(_Base, frozen=True):
 
     Attributes:
         log_dir: Folder below `output_dir`. Empty = `outputs.logs`.
-        image: Container image of TensorBoard on a cluster. Empty = the image of tfsteps.
-        keep_for: Seconds that TensorBoard keeps running after the job has ended.
-        idle: Seconds without a request after which TensorBoard is stopped.
+        image: Container image of TensorBoard on a cluster, with the packages tfsteps and tensorboard. Empty = the
+            image of tfsteps.
+        keep_for: Seconds after the last event data after which TensorBoard exits. Empty = a day. Locally, seconds after
+            the job's end, with `--keep-tensorboard`.
+        idle: Seconds without a request and without new event data after which TensorBoard on a cluster exits. Empty =
+            an hour.
     """
 
     log_dir: Relative | None = None

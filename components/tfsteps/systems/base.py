@@ -34,8 +34,9 @@ class Handle(Protocol):
     warnings: list[str]
     """Warnings for the user since the start."""
 
-    tensorboard_url: str
-    """URL of the job system's own TensorBoard, once the job has ended; empty = there is none."""
+    @property
+    def tensorboard_url(self) -> str:
+        """Address of the TensorBoard that the job system runs for the job; empty = there is none, or not yet."""
 
     @property
     def age(self) -> float:

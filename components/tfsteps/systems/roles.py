@@ -8,7 +8,7 @@ from tfsteps.spec import TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
-from tfsteps.systems.kubernetes.permissions import Permission, needed
+from tfsteps.systems.kubernetes.permissions import Permission, needed, optional
 
 _JOB = {"name": "example", "image": "example:1", "command": ["true"], "roles": {"worker": {}}}
 
@@ -32,6 +32,7 @@ def permissions(system: str) -> Iterator[Permission]:
             job = example_job(system, feature)
             if not kind.problems(job):
                 yield from needed(kind.resource, job, kind.permissions(job))
+                yield from optional(job)
 
 
 def rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The protocol of backends: what commands need of the place where runs live."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -69,6 +70,14 @@ class RunBackend(Protocol[JobT]):
 
     def set_paused(self, jobs: Sequence[JobT], selection: Selection, *, paused: bool) -> None:
         """Pause the jobs that can be paused, or resume them. CommandError if there is none, before any change."""
+
+    def tensorboard(self, jobs: Sequence[JobT], port: int) -> contextlib.AbstractContextManager[str]:
+        """Return a context manager that yields the address of a TensorBoard over the jobs' event files.
+
+        Args:
+            jobs: Of one run or of several.
+            port: Port on 127.0.0.1; 0 = any that is free.
+        """
 
     def sections(self, job: JobT) -> Iterator[Section]:
         """Yield what `tfsteps debug` shows of a job beside its status."""

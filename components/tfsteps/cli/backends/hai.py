@@ -12,6 +12,7 @@ from operator import itemgetter
 
 import msgspec
 
+from tfsteps.cli.backends import local_tensorboard
 from tfsteps.cli.backends.base import LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
@@ -106,6 +107,9 @@ class HaiBackend:
     def set_paused(self, jobs: Sequence[HaiRun], selection: Selection, *, paused: bool) -> None:
         """Pause or resume all tasks of the run: HAI cannot do so with one."""
         pause_run(jobs[0].status.identity.run, {On.HAI.value}, selection.task, paused=paused)
+
+    def tensorboard(self, jobs: Sequence[HaiRun], port: int) -> contextlib.AbstractContextManager[str]:
+        return local_tensorboard.opened([job.status for job in jobs], port)
 
     def sections(self, job: HaiRun) -> Iterator[Section]:
         columns = [

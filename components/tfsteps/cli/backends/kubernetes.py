@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 
-from tfsteps.cli.backends import kubernetes_debug, kubernetes_pause
+from tfsteps.cli.backends import kubernetes_debug, kubernetes_pause, kubernetes_tensorboard
 from tfsteps.cli.backends.base import LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_log import ClusterLog
@@ -103,6 +103,9 @@ class ClusterBackend:
 
     def set_paused(self, jobs: Sequence[Job], selection: Selection, *, paused: bool) -> None:  # noqa: ARG002
         kubernetes_pause.set_paused(self._runs, jobs, self._place, paused=paused)
+
+    def tensorboard(self, jobs: Sequence[Job], port: int) -> contextlib.AbstractContextManager[str]:
+        return kubernetes_tensorboard.opened(self._runs, jobs, port)
 
     def sections(self, job: Job) -> Iterator[Section]:
         return kubernetes_debug.sections(self._runs, job)

@@ -1,6 +1,7 @@
 """Runs launched from this machine: read from their run folders, stopped through their launchers."""
 
 import collections
+import contextlib
 import os
 import pathlib
 import shlex
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from tfsteps.cli.backends import local_tensorboard
 from tfsteps.cli.backends.base import LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, Run, Selection, match_run
 from tfsteps.cli.backends.local_log import LocalLog
@@ -124,6 +126,9 @@ class LocalBackend:
         if any(job.status.namespace for job in jobs):
             raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
         pause_run(run, {job.status.system for job in jobs}, selection.task, paused=paused)
+
+    def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+        return local_tensorboard.opened([job.status for job in jobs], port)
 
     def sections(self, job: LocalJob) -> Iterator[Section]:
         status = job.status

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from tfsteps.cli.backends.place import Context, Namespace, On
@@ -24,6 +25,7 @@ from tfsteps.runs.log_file import times
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import TrainingJob
+from tfsteps.spec.types import TensorBoard as TensorBoardSettings
 from tfsteps.systems.base import LaunchError
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def run(
     ] = Output.TEXT,
     tensorboard: Annotated[
         bool | None,
-        typer.Option(help="A TensorBoard while the job runs. Left out: if the job file has `tensorboard:`."),
+        typer.Option(help="A TensorBoard for the job. Left out: if the job file has `tensorboard:`."),
     ] = None,
     keep_tensorboard: Annotated[
         bool,
@@ -81,23 +83,28 @@ def run(
         raise CommandError(
             "--adopt needs --on kubernetes or hai and the --run-id of the job; a local job ends with its launcher"
         )
-    plan = make_plan(job, name, place, run_id, task, adopt=adopt, dry_run=dry_run)
+    here = place.on is not On.KUBERNETES  # on a cluster the job system starts the TensorBoard, and Kubernetes ends it
+    if keep_tensorboard and not here:
+        raise CommandError("--keep-tensorboard: on a cluster it stays up by itself; write --tensorboard")
+
+    def change(job: TrainingJob, _system: str) -> TrainingJob:
+        wanted = (job.tensorboard or TensorBoardSettings()) if tensorboard else None
+        return job if here or tensorboard is None else msgspec.structs.replace(job, tensorboard=wanted)
+
+    plan = make_plan(job, name, place, run_id, task, adopt=adopt, dry_run=dry_run, change=change)
     if dry_run:
         print_plan(plan, as_json=output is Output.JSON)
         return
-    if place.on is On.KUBERNETES and (tensorboard or keep_tensorboard):
-        raise CommandError("--tensorboard reads event files of this machine, not a cluster's; leave it out")
     text = sys.stderr if output is Output.JSON else sys.stdout
     print(f"run {plan.identity.run}", file=text, flush=True)
     for warning in plan.system.warnings(plan.job):
         warn(warning)
     required = keep_tensorboard if tensorboard is None else tensorboard
-    optional = tensorboard is not False and place.on is not On.KUBERNETES
-    with _tensorboard(plan, required=required, optional=optional) as board:
+    with _tensorboard(plan, required=required and here, optional=tensorboard is not False and here) as board:
         with _observer(output, timestamps=timestamps) as view:
             status = _launch(plan, view, board.url if board else "")
         attempt = Attempt.of(status.identity)
-        if not keep_tensorboard:
+        if here and not keep_tensorboard:
             forget_tensorboard(attempt)
             status.tensorboard_url = ""
         _print_results(plan, status, output)
@@ -167,14 +174,17 @@ def _tensorboard(plan: Plan, *, required: bool, optional: bool) -> "Iterator[Ten
         return
     from tfsteps.tensorboard.process import TensorBoard, TensorBoardError  # noqa: PLC0415  most runs have none
 
-    board = TensorBoard(plan.places.tensorboard(job))
+    def failed(error: TensorBoardError) -> None:
+        warn(f"{error}; the job runs without it")
+
+    board = TensorBoard(plan.places.tensorboard(job), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(board)
         except TensorBoardError as error:
             if required:
                 raise CommandError(f"{error}; or run without --tensorboard") from error
-            warn(f"{error}; the job runs without it")
+            failed(error)
             yield None
             return
         print(f"tensorboard {board.url}", file=sys.stderr, flush=True)

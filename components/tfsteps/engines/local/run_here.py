@@ -123,12 +123,16 @@ def _results(run_id: str, steps: list[Step]) -> list[str]:
 @contextlib.contextmanager
 def _tensorboard(run_id: str) -> Iterator[TensorBoard | None]:
     """Yield a TensorBoard for all jobs of the run; None, with a warning, if it cannot be started."""
-    board = TensorBoard(store.run_folder(run_id))
+
+    def failed(error: TensorBoardError) -> None:
+        warn(f"{error}; the pipeline runs without it")
+
+    board = TensorBoard(store.run_folder(run_id), on_failure=failed)
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(board)
         except TensorBoardError as error:
-            warn(f"{error}; the pipeline runs without it")
+            failed(error)
             yield None
             return
         Printer().say(f"tensorboard {board.url}")

@@ -1,7 +1,7 @@
 """Capabilities that most job systems on Kubernetes share, because their replicas are pods of a template."""
 
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.capabilities import Capability, done, native, refused, unused
+from tfsteps.systems.capabilities import Capability, done, native, refused
 from tfsteps.systems.features import FEATURES, Use
 
 NO_RESTART_ALWAYS = refused(
@@ -35,7 +35,7 @@ def of_pods(system: str) -> dict[str, Capability]:
         "on_evicted": done("by a Kubernetes Job that owns it until the time is over"),
         "hold": done("the command is replaced by a sleep"),
         "live_logs": done("from the pods"),
-        "tensorboard": unused("none is started on a cluster", "Start one over the event files, or run the job locally"),
+        "tensorboard": done("a Kubernetes Job with a Service, which ends by itself"),
         "adopt": done("by name and labels"),
     }
 

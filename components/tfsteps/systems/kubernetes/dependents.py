@@ -33,7 +33,7 @@ def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: Re
     try:
         for manifest in rendered.dependents:
             metadata = {**manifest["metadata"], "ownerReferences": [owner]}
-            _create(api, meta["namespace"], {**manifest, "metadata": metadata})
+            create_dependent(api, meta["namespace"], {**manifest, "metadata": metadata})
         finished = {"metadata": {"annotations": {UNFINISHED: None}}, **rendered.unsuspend_patch}
         api.patch(resource, meta["namespace"], meta["name"], finished)
     except ApiError:
@@ -41,8 +41,13 @@ def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: Re
         raise
 
 
-def _create(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
-    """Create a dependent, unless it exists. ApiError if an object of another job keeps its name."""
+def create_dependent(api: Api, namespace: str, part: Mapping[str, Any]) -> None:
+    """Create an object that has one owner, unless it exists.
+
+    Raises:
+        ApiError: The object is refused, or one of another owner keeps its name.
+        Stopped: The client's `stopping` was set.
+    """
     resource, give_up = _resource(part), time.monotonic() + _GARBAGE_SECONDS
     while True:
         try:

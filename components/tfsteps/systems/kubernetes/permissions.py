@@ -8,6 +8,9 @@ from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
 from tfsteps.spec import TrainingJob
 
+JOBS = Resource("batch/v1", "jobs", "Job")
+SERVICES = Resource("v1", "services", "Service")
+
 
 class Permission(msgspec.Struct, frozen=True):
     """One verb on one kind of object. `str()` gives `create tfjobs.kubeflow.org`."""
@@ -39,6 +42,21 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
     permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
     permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
     return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
+
+
+def optional(job: TrainingJob) -> list[Permission]:
+    """Return the permissions without which a launcher of `job` continues, and warns of what it cannot do.
+
+    They are for the launcher's own pod; for `on_evicted`; for the pod that reads metrics and curves from a volume that
+    the launcher does not mount; and for the TensorBoard.
+    """
+    permissions = [Permission("get", PODS), Permission("create", PODS), Permission("delete", PODS)]
+    if job.on_evicted:
+        permissions += [Permission(verb, JOBS) for verb in ("create", "delete")]
+    if job.tensorboard:
+        permissions += [Permission(verb, JOBS) for verb in ("get", "create", "patch", "delete")]
+        permissions += [Permission(verb, SERVICES) for verb in ("get", "create")]
+    return permissions
 
 
 def granting(system: str, permissions: Iterable[Permission]) -> str:

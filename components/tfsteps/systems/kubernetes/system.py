@@ -18,6 +18,7 @@ from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, label_value, spec_h
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
+from tfsteps.systems.capabilities import Level
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
@@ -34,6 +35,7 @@ from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.output_folders import make_folders
 from tfsteps.systems.kubernetes.preflight import findings
 from tfsteps.systems.kubernetes.render.pod_template import NOWHERE, gpu_problems
+from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, settings_of
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 SPEC_HASH = f"{PREFIX}spec-hash"
@@ -283,6 +285,8 @@ class KubernetesSystem:
         digest = spec_hash(msgspec.json.encode(rendered.content, order="deterministic"))
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
         rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})
+        if self._kind.capabilities["tensorboard"].level is Level.DONE and (found := settings_of(job, identity, places)):
+            rendered.annotations[SETTINGS] = msgspec.json.encode(found).decode()
         return rendered
 
     @functools.cached_property

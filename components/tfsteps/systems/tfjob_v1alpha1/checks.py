@@ -48,10 +48,16 @@ def _tensorboard(job: TrainingJob, options: TfJobOptions) -> Iterator[Problem]:
     if options.api == "kubeflow.org":
         fix = "Remove it, or write `systems.tfjob-v1alpha1.api: tensorflow.org`"
         yield Problem(path=("tensorboard",), wrong="is not supported by tf-operator 0.1.0", fix=fix)
-    elif not (is_uri(job.output_dir or "") or any(not volume.empty_dir for volume in job.volumes)):
+    elif not (is_uri(job.output_dir or "") or any(not volume.empty_dir for volume in job.volumes) or _patched(job)):
         wrong = "has no event files to read: they are lost with the replicas' pods"
         fix = "Mount a claim with `volumes: [{pvc: ..., mount: ...}]`, or set `output_dir` to a gs:// address"
         yield Problem(path=("tensorboard",), wrong=wrong, fix=fix)
+
+
+def _patched(job: TrainingJob) -> bool:
+    """Tell whether a pod patch gives the decisive replica volumes, such as an `azureFile`."""
+    patches = (job.pod, job.resolved_roles()[job.decisive_replica[0]].pod)
+    return any((patch.get("spec") or {}).get("volumes") for patch in patches)
 
 
 def _scheduler(options: TfJobOptions) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.events import State
-from tfsteps.runs.identity import MANAGED_BY, RUN_ID, label_value
+from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, label_value
 from tfsteps.systems.base import LaunchError, OnEnd
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, retention_policy
 from tfsteps.systems.kubernetes.dependents import apply
@@ -35,9 +35,7 @@ class Finalizer:
             LaunchError: A permission is missing, or the API server does not answer.
         """
         try:
-            jobs = [
-                item for item in self._jobs({**MANAGED_BY, RUN_ID: label_value(run)}) if selects(retention_policy(item))
-            ]
+            jobs = [item for item in self._jobs(run) if selects(retention_policy(item))]
             return [item["metadata"]["name"] for item in jobs if self._remove(item, on_end)]
         except ApiError as error:
             where = f"in namespace {self._namespace}"
@@ -50,10 +48,15 @@ class Finalizer:
                 raise LaunchError(f"{needs} to its ServiceAccount ({error})", retryable=False) from error
             raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
 
-    def _jobs(self, labels: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """Return the jobs with these labels that are not being deleted; empty if the kind is not served."""
+    def _jobs(self, run: str) -> list[Mapping[str, Any]]:
+        """Return the jobs of a run that are not being deleted; empty if the kind is not served.
+
+        Its TensorBoards, which have no attempt, are left to their life time.
+        """
+        labels = {**MANAGED_BY, RUN_ID: label_value(run)}
+        selector = ",".join([*(f"{key}={value}" for key, value in labels.items()), ATTEMPT])
         try:
-            listed = self._api.iterate(self._kind.resource, self._namespace, labelSelector=_selector(labels))
+            listed = self._api.iterate(self._kind.resource, self._namespace, labelSelector=selector)
             items = list(self._kind.group_objects(listed))
         except ApiError as error:
             if error.status == 404:
@@ -79,7 +82,3 @@ class Finalizer:
         for pod in job_pods:
             self._api.delete(PODS, self._namespace, pod["name"], pod["uid"])
         return bool(job_pods)
-
-
-def _selector(labels: Mapping[str, str]) -> str:
-    return ",".join(f"{key}={value}" for key, value in labels.items())

@@ -25,11 +25,12 @@ from tfsteps.systems.kubernetes.cleanup.keeper import leave, take_back
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.pod_logs import DRAIN_SECONDS, PodLogs
+from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvents
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
-from tfsteps.systems.kubernetes.tensorboard_link import address
+from tfsteps.systems.kubernetes.mounts import find_mount
 from tfsteps.systems.kubernetes.times import by_age
 from tfsteps.systems.stop_controller import ServerAge, StopController
 
@@ -50,7 +51,6 @@ class KubernetesJob:
         uid: Its uid.
         namespace: Its namespace.
         created: When it was created, in seconds since the epoch.
-        tensorboard_url: URL of the operator's TensorBoard, once the job has ended; empty = there is none.
         is_new: This launcher has created it.
     """
 
@@ -72,7 +72,6 @@ class KubernetesJob:
         self._host = host
         self._pipeline = host.pipeline if host else None
         self.warnings = self._pipeline.warnings if self._pipeline else []
-        self.tensorboard_url = ""
         self._backoff = job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
         self._complaints = WarningEvents(self._urgent, self.namespace, self.name, _timestamp(meta) or time.time())
         self._over_since: float | None = None  # when the backoff limit was passed
@@ -84,6 +83,7 @@ class KubernetesJob:
         self._asked_to_stop = StopFlag()
         self._tracker = Tracker(kind, item, self._replicas, time.time())
         self.created = time.time() - self.age
+        self._tensorboard = JobTensorBoard(api, kind, lambda: self._tracker.item, lambda: self.age)
         self._queue = Inbox()  # log readers wait while it is full, to limit memory
         self._tick_due = 0.0
         self._logs = PodLogs(api, self.namespace, kind.container, self._queue.put)
@@ -94,6 +94,11 @@ class KubernetesJob:
     def age(self) -> float:
         """Age of the object in seconds when following began, by the API server's clock; 0 until known."""
         return self._server_age.seconds(_timestamp(self._tracker.item["metadata"]), self._api.server_time())
+
+    @property
+    def tensorboard_url(self) -> str:
+        """Address of the job's TensorBoard; empty = there is none, or not yet."""
+        return self._tensorboard.url
 
     def events(self) -> Iterator[Event]:
         """Yield events in order; the last is a JobChanged to a terminal state.
@@ -112,10 +117,11 @@ class KubernetesJob:
         # opens it: the handler must not wait for a lock that the interrupted code holds.
         threading.Thread(target=self._in_handler.connect, name="connect", daemon=True).start()
         self._watch()
+        self._tensorboard.start()
         while not (final := self._tracker.final):
             yield from self._next()
             self._look_after()
-        self._find_tensorboard()
+        self._end_tensorboard()
         self._conclude(final)
         yield from self._drain()
         yield from self._tracker.dismissed(time.time())
@@ -169,9 +175,7 @@ class KubernetesJob:
         item, state = self._tracker.item, self._tracker.final.state if self._tracker.final else State.UNKNOWN
         if self._stop.requests or (state is State.CANCELLED and self._stop.cause is not Cause.DEADLINE):
             raise LaunchError("the job was stopped", retryable=False)
-        mount = volume_reader.find_mount(
-            volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods), folder
-        )
+        mount = find_mount(volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods), folder)
         if mount and os.path.ismount(mount.path):
             return None
         api = Api(self._api.access, patience=_READ_PATIENCE_SECONDS)
@@ -293,13 +297,11 @@ class KubernetesJob:
             )
         self._is_ours = True
 
-    def _find_tensorboard(self) -> None:
-        """Read the address of the operator's TensorBoard, which outlives the job."""
-        if not (link := self._kind.tensorboard_link(self._tracker.item)):
-            return
-        self.tensorboard_url = address(self._urgent, link, self.namespace)
-        if link.note:
-            self.warnings.append(f"The TensorBoard is not ready: {link.note}.")
+    def _end_tensorboard(self) -> None:
+        """Stop waiting for the TensorBoard, which outlives the job."""
+        self._tensorboard.end()
+        if self._tensorboard.warning:
+            self.warnings.append(self._tensorboard.warning)
 
     def _conclude(self, final: JobChanged) -> None:
         """End replicas that still run after the job's end, such as parameter servers, if the operator does not."""

@@ -3,10 +3,8 @@
 import contextlib
 import json
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
@@ -18,6 +16,7 @@ from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.launcher_pod import LauncherImage
+from tfsteps.systems.kubernetes.mounts import Mount, prefer_node, user_of
 
 _CONTAINER = "reader"
 _START_SECONDS = 60.0
@@ -26,40 +25,12 @@ _POLL_SECONDS = 0.5
 _DELETE_SECONDS = 3.0  # for an answer: this launcher may be stopping
 _LONGEST = 8 << 20  # bytes of output
 _LOG_TRIES = 5
-_SOURCES = ("persistentVolumeClaim", "nfs")
 _REQUESTS, _LIMITS = {"cpu": "50m", "memory": "64Mi"}, {"cpu": "1", "memory": "512Mi"}
 _ANNOTATIONS = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
     "sidecar.istio.io/inject": "false",  # a sidecar would outlive the reader
 }
-
-
-class Mount(msgspec.Struct, frozen=True):
-    """The mount that contains a folder.
-
-    Attributes:
-        volume: The pod's volume, with its source.
-        mount: Its mount in the container.
-        spec: The pod's spec.
-        container: The container's spec.
-    """
-
-    volume: Mapping[str, Any]
-    mount: Mapping[str, Any]
-    spec: Mapping[str, Any]
-    container: Mapping[str, Any]
-
-    @property
-    def path(self) -> str:
-        """The mount path."""
-        return str(self.mount["mountPath"])
-
-    def __str__(self) -> str:
-        """Return the volume and its mount path: `claim data at /data`."""
-        claim, nfs = (self.volume.get(source) for source in _SOURCES)
-        what = f"claim {claim['claimName']}" if claim else f"NFS export {nfs['server']}:{nfs['path']}" if nfs else ""
-        return f"{what} at {self.path}"
 
 
 def read(
@@ -122,24 +93,6 @@ def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], known: Contai
     return [*(item["spec"] for item in listing["items"] or [] if item["metadata"]["uid"] in known), *templates]
 
 
-def find_mount(specs: Iterable[Mapping[str, Any]], folder: str) -> Mount | None:
-    """Return the mount of the first of `specs` that has the folder on a claim or an NFS export; None = none.
-
-    Args:
-        specs: Pod specs.
-        folder: An absolute path.
-    """
-    for spec in specs:
-        volumes = {volume["name"]: volume for volume in spec.get("volumes") or []}
-        for container in spec["containers"]:
-            mounts = [mount for mount in container.get("volumeMounts") or [] if _covers(mount["mountPath"], folder)]
-            mount = max(mounts, key=lambda mount: len(mount["mountPath"]), default=None)
-            volume = volumes.get(mount["name"]) if mount else None
-            if mount and volume and any(source in volume for source in _SOURCES):
-                return Mount(volume, mount, spec, container)
-    return None
-
-
 def reader_pod(
     job: Mapping[str, Any],
     owner: Mapping[str, Any],
@@ -158,8 +111,7 @@ def reader_pod(
     """
     meta = job["metadata"]
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if _is_ours(key)}
-    theirs = {**(mount.spec.get("securityContext") or {}), **(mount.container.get("securityContext") or {})}
-    user = {key: theirs[key] for key in ("runAsUser", "runAsGroup", "seLinuxOptions") if key in theirs}
+    user = user_of(mount.spec, mount.container)
     container = {
         "name": _CONTAINER,
         "image": launcher.image,
@@ -179,7 +131,7 @@ def reader_pod(
     }
     spec = {
         **{key: mount.spec[key] for key in ("nodeSelector", "tolerations", "securityContext") if key in mount.spec},
-        **_affinity(mount.spec.get("nodeName", "")),
+        **prefer_node(mount.spec.get("nodeName", "")),
         "imagePullSecrets": launcher.pull_secrets,
         "containers": [container],
         "volumes": [mount.volume],
@@ -260,18 +212,5 @@ def _reason(seen: Pod) -> str:
     return ": " + ", ".join(filter(None, [seen.reason, seen.message])) if seen.reason or seen.message else ""
 
 
-def _covers(path: str, folder: str) -> bool:
-    return f"{folder.rstrip('/')}/".startswith(f"{path.rstrip('/')}/")
-
-
 def _is_ours(label: str) -> bool:
     return label.startswith(PREFIX) or label in MANAGED_BY
-
-
-def _affinity(node: str) -> dict[str, Any]:
-    """Return a preference for the node: a volume that only one node can attach is attached there."""
-    if not node:
-        return {}
-    there = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": there}]}
-    return {"affinity": {"nodeAffinity": preferred}}

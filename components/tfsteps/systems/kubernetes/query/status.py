@@ -18,6 +18,7 @@ from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec
 from tfsteps.systems.kubernetes.ownership import is_foreign
 from tfsteps.systems.kubernetes.render.pod_template import NOWHERE
+from tfsteps.systems.kubernetes.tensorboard.request import URL
 from tfsteps.systems.kubernetes.times import job_ended, seconds
 
 
@@ -87,6 +88,7 @@ def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: 
         output="" if lost else env.get("TFSTEPS_OUTPUT_DIR", ""),
         logs="" if lost else env.get("TFSTEPS_LOG_DIR", ""),
         model="" if lost else env.get("TFSTEPS_MODEL_DIR", ""),
+        tensorboard_url=(meta.get("annotations") or {}).get(URL, ""),
         replicas=replicas,
     )
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tfsteps.systems.kubernetes.follow.volume_reader import find_mount, reader_pod
+from tfsteps.systems.kubernetes.follow.volume_reader import reader_pod
 from tfsteps.systems.kubernetes.launcher_pod import LauncherImage, _image
+from tfsteps.systems.kubernetes.mounts import find_mount
 
 CLAIM = {"name": "claim", "persistentVolumeClaim": {"claimName": "data"}}
 EXPORT = {"name": "export", "nfs": {"server": "filer", "path": "/exports"}}

@@ -1,0 +1,100 @@
+"""Starts the TensorBoard of a job, or finds the one that its operator runs, beside the code that follows the job."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, URL, NoStorageError, Settings, request_of
+from tfsteps.systems.kubernetes.tensorboard.start import start
+from tfsteps.systems.kubernetes.tensorboard_link import address
+
+_PATIENCE_SECONDS = 120.0
+_POLL_SECONDS = 3.0
+_LAST_SECONDS = 2.0  # for a start that has not finished when the job ends
+
+
+class JobTensorBoard:
+    """The TensorBoard of one job. Its errors are warnings: it never fails or delays the job.
+
+    Attributes:
+        url: Its address; empty = none yet.
+        warning: Why there is none, or why it may show nothing; empty = no problem.
+    """
+
+    def __init__(
+        self, api: Api, kind: JobKind, item: Callable[[], Mapping[str, Any]], age: Callable[[], float]
+    ) -> None:
+        """Prepare; no request is sent.
+
+        Args:
+            api: The cluster.
+            kind: The kind of the job.
+            item: Returns the job object as it was last seen; of an attached job, only its metadata at first.
+            age: Returns the job's age in seconds.
+        """
+        self.url = self.warning = ""
+        self._api = api.copy(_PATIENCE_SECONDS)
+        self._kind, self._item, self._age = kind, item, age
+        self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop waiting for a TensorBoard: the job has ended. A running start gets two seconds more."""
+        if SETTINGS in self._annotations():
+            self._thread.join(_LAST_SECONDS)
+        self._api.stopping.set()
+        if not self.url and not self.warning and (link := self._kind.tensorboard_link(self._item())) and link.note:
+            self.warning = f"The TensorBoard is not ready: {link.note}."
+
+    def _run(self) -> None:
+        try:
+            while "spec" not in self._item():
+                if self._api.stopping.wait(0.1):
+                    return
+            if SETTINGS in self._annotations():
+                self.url = self._start()
+                self._annotate()
+            else:
+                self._find()
+        except (ApiError, NoStorageError, ValueError) as error:
+            self.warning = f"There is no TensorBoard: {error}."
+        except MALFORMED as error:
+            self.warning = f"There is no TensorBoard: an answer of the cluster is not understood: {error!r}."
+        except Stopped:
+            return
+
+    def _start(self) -> str:
+        item = self._item()
+        settings = msgspec.json.decode(self._annotations()[SETTINGS], type=Settings)
+        specs = [role.template["spec"] for role in self._kind.roles(item).values()]
+        request = request_of(item, specs, self._kind.container, settings)
+        return start(self._api, request, max(0.0, settings.total - self._age()))
+
+    def _find(self) -> None:
+        """Wait for the address of the operator's TensorBoard, while the job runs."""
+        while not self.url:
+            link = self._kind.tensorboard_link(self._item())
+            self.url = address(self._api, link, self._item()["metadata"]["namespace"]) if link else ""
+            if self.url or self._api.stopping.wait(_POLL_SECONDS):
+                return
+
+    def _annotate(self) -> None:
+        """Write the address to the job object, for commands that did not start it."""
+        meta = self._item()["metadata"]
+        if self._annotations().get(URL) != self.url:
+            patch = {"metadata": {"uid": meta["uid"], "annotations": {URL: self.url}}}
+            with contextlib.suppress(ApiError):  # the launcher knows the address in any case
+                self._api.patch(self._kind.resource, meta["namespace"], meta["name"], patch)
+
+    def _annotations(self) -> Mapping[str, str]:
+        return self._item()["metadata"].get("annotations") or {}

@@ -1,0 +1,121 @@
+"""The Kubernetes Job and the Service of a TensorBoard. Kubernetes ends and removes both by itself. Pure."""
+
+import urllib.parse
+from typing import Any
+
+from tfsteps.image import TENSORBOARD_IMAGE
+from tfsteps.runs.identity import MANAGED_BY, PREFIX
+from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardRequest
+from tfsteps.tensorboard.address import HEALTH, PORT
+
+COMPONENT = {"app.kubernetes.io/component": "tensorboard"}
+CONTAINER = "tensorboard"
+NAME = f"{PREFIX}tensorboard"
+"""Label of the pods of a TensorBoard: its name."""
+
+_REMOVED_AFTER = 300  # seconds after its end; its name is free then
+_RESTARTS = 50  # with pauses of up to six minutes: hours in which a node or an image can come back
+_REQUESTS, _LIMITS = {"cpu": "50m", "memory": "128Mi"}, {"cpu": "1", "memory": "1Gi"}
+_ANNOTATIONS = {"sidecar.istio.io/inject": "false"}  # a sidecar would keep the pod running after its end
+
+
+def job(request: TensorBoardRequest, address: str, remaining: float) -> dict[str, Any]:
+    """Return the Job; pod security `restricted` admits its pod.
+
+    Args:
+        request: What to start.
+        address: The public address, whose path the program serves too; empty = none.
+        remaining: Seconds for which the training may still go on.
+    """
+    labels = _labels(request)
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": request.name, "namespace": request.namespace, "labels": labels},
+        "spec": {
+            "backoffLimit": _RESTARTS,
+            "activeDeadlineSeconds": deadline(request, remaining),
+            "ttlSecondsAfterFinished": _REMOVED_AFTER,
+            "template": {"metadata": {"labels": labels, "annotations": _ANNOTATIONS}, "spec": _pod(request, address)},
+        },
+    }
+
+
+def service(request: TensorBoardRequest) -> dict[str, Any]:
+    """Return the Service; the Job becomes its owner."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": request.name, "namespace": request.namespace, "labels": _labels(request)},
+        "spec": {
+            "selector": {NAME: request.name},
+            "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+        },
+    }
+
+
+def deadline(request: TensorBoardRequest, remaining: float) -> int:
+    """Return the seconds after which Kubernetes ends a TensorBoard, even one that never starts or never exits."""
+    return round(remaining + request.settings.keep_for + request.settings.idle)
+
+
+def _labels(request: TensorBoardRequest) -> dict[str, str]:
+    """Return the labels of all objects; without a task and an attempt, so that none of them is taken for a job."""
+    return {**MANAGED_BY, **COMPONENT, **request.labels, NAME: request.name}
+
+
+def _pod(request: TensorBoardRequest, address: str) -> dict[str, Any]:
+    context = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    storage = [request.mount.volume] if request.mount else []
+    return {
+        **request.pod,
+        "securityContext": {**request.pod.get("securityContext", {}), **context},
+        "affinity": _near_run(request),
+        "containers": [_container(request, address)],
+        "volumes": [*storage, *request.volumes, {"name": "tmp", "emptyDir": {"sizeLimit": "256Mi"}}],
+        "restartPolicy": "OnFailure",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 5,
+    }
+
+
+def _container(request: TensorBoardRequest, address: str) -> dict[str, Any]:
+    settings = request.settings
+    prefix = urllib.parse.urlsplit(address).path.rstrip("/")
+    args = [
+        *settings.arguments,
+        f"--idle={settings.idle:g}",
+        f"--keep-for={settings.keep_for:g}",
+        *([f"--path-prefix={prefix}"] if prefix else []),
+    ]
+    mount = [{**request.mount.mount, "readOnly": True}] if request.mount else []
+    probe = {"httpGet": {"path": HEALTH, "port": PORT}}
+    return {
+        "name": CONTAINER,
+        "image": settings.image or TENSORBOARD_IMAGE,
+        "command": ["python", "-m", "tfsteps.tensorboard.service"],
+        "args": [word.replace("$(", "$$(") for word in args],
+        "env": [{"name": "HOME", "value": "/tmp"}, *request.env],  # noqa: S108  the only folder that is writable
+        "envFrom": list(request.env_from),
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "readinessProbe": {**probe, "periodSeconds": 1, "timeoutSeconds": 5},
+        "livenessProbe": {**probe, "initialDelaySeconds": 60, "periodSeconds": 30, "timeoutSeconds": 10},
+        "volumeMounts": [*mount, *request.mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+        "resources": {"requests": _REQUESTS, "limits": _LIMITS},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _near_run(request: TensorBoardRequest) -> dict[str, Any]:
+    """Return a preference for the nodes of the run's pods: a volume may be attachable to one node alone."""
+    term = {
+        "labelSelector": {"matchLabels": {**MANAGED_BY, **request.labels}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}

@@ -1,0 +1,166 @@
+"""The program of a TensorBoard on a cluster: `python -m tfsteps.tensorboard.service LOG_DIR [LOG_DIR...]`.
+
+It serves until it is idle or its data is old, and exits with 0 then, so that its Job is complete. All other ends have
+another exit code, so that Kubernetes starts it again. `GET /healthz` answers 200 and is no sign of use.
+"""
+
+import argparse
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tfsteps.spec import is_uri
+from tfsteps.tensorboard.address import HEALTH, PORT
+from tfsteps.tensorboard.event_growth import EventFileGrowth, file_sizes
+from tfsteps.tensorboard.lifetime import Lifetime
+from tfsteps.tensorboard.log_dirs import arguments
+
+_LONGEST_PAUSE = 15.0  # seconds between two looks at the event files
+_TERMINATED = 128 + signal.SIGTERM
+_Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Frontend:
+    """A WSGI application before TensorBoard's: answers the health check, removes a path prefix, notes requests.
+
+    A proxy may remove the prefix or leave it: TensorBoard's page has only relative links, so both work.
+
+    Attributes:
+        requested: When the last request came, by the monotonic clock.
+    """
+
+    def __init__(self, app: _Wsgi, prefix: str) -> None:
+        """Serve `app`, also below the path `prefix`; empty = at the root alone."""
+        self._app = app
+        self._prefix = prefix.rstrip("/")
+        self.requested = time.monotonic()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer one request."""
+        path = environ.get("PATH_INFO", "")
+        if path == HEALTH:
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return [b"ok\n"]
+        self.requested = time.monotonic()
+        if self._prefix and path == self._prefix:
+            start_response("301 Moved Permanently", [("Location", f"{path}/")])
+            return [b""]
+        if self._prefix and path.startswith(f"{self._prefix}/"):
+            environ["PATH_INFO"] = path.removeprefix(self._prefix)
+        return self._app(environ, lambda status, headers, *more: start_response(status, _sent(headers), *more))
+
+
+def _sent(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the headers without `Content-Encoding: identity`: Kubernetes' proxy fails at an HTML page with it."""
+    return [(name, text) for name, text in headers if (name.lower(), text) != ("content-encoding", "identity")]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve, and return the exit code. None = the process's own arguments."""
+    options = _arguments().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(_TERMINATED))  # a process 1 has no default action
+    _set_s3_endpoint()
+    log_dirs = dict(_named(text, several=len(options.log_dirs) > 1) for text in options.log_dirs)
+    frontend = _serve(log_dirs, options.port, options.path_prefix)
+    print(f"TensorBoard serves {', '.join(log_dirs.values())} on port {options.port}", flush=True)
+    now = time.monotonic()
+    life = Lifetime(idle=options.idle, keep_for=options.keep_for, requested=now, written=now)
+    pause = min(_LONGEST_PAUSE, options.idle / 4, options.keep_for / 4)
+    with EventFileGrowth("", pause, lambda: _sizes(log_dirs.values())) as growth:
+        while not (why := life.why(now)):
+            time.sleep(max(0.05, min(pause, life.remaining(now))))
+            now = time.monotonic()
+            life.requested = frontend.requested
+            if growth.grown():
+                life.written = now
+            if _data_server_ended():
+                print("TensorBoard's data server has ended; the container is started again.", flush=True)
+                return 1
+    print(f"TensorBoard exits: {why} `tfsteps tensorboard` starts it again.", flush=True)
+    return 0
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tfsteps.tensorboard.service", description=__doc__)
+    parser.add_argument(
+        "log_dirs",
+        nargs="+",
+        metavar="LOG_DIR",
+        help="folder of the event files, or its URI; of several each with the name that it is shown by: NAME=LOG_DIR",
+    )
+    parser.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}")
+    parser.add_argument("--path-prefix", default="", help="path of the public address; default: none")
+    parser.add_argument("--idle", type=float, default=3600.0, help="seconds without use; default: an hour")
+    parser.add_argument("--keep-for", type=float, default=86400.0, help="seconds after the last data; default: a day")
+    return parser
+
+
+def _named(text: str, *, several: bool) -> tuple[str, str]:
+    """Return the name and the log directory of an argument; the name of a single one is empty."""
+    name, _, log_dir = text.partition("=") if several else ("", "", text)
+    return name, log_dir
+
+
+def _serve(log_dirs: Mapping[str, str], port: int, prefix: str) -> Frontend:
+    """Start TensorBoard in threads of this process, and return what its requests pass through."""
+    sys.modules["tensorboard.compat.notf"] = types.ModuleType("notf")  # see tfsteps.tensorboard.server
+    from tensorboard import program  # noqa: PLC0415
+
+    frontends: list[Frontend] = []
+
+    def server(app: _Wsgi, flags: Any) -> Any:
+        frontends.append(Frontend(app, prefix))
+        return program.WerkzeugServer(frontends[0], flags)
+
+    tensorboard = program.TensorBoard(server_class=server)
+    links = pathlib.Path(tempfile.mkdtemp(prefix="tfsteps-runs-"))
+    where = ["--bind_all", "--port", str(port)]
+    tensorboard.configure(argv=["tensorboard", *arguments(log_dirs, links), *where])
+    tensorboard.launch()
+    return frontends[0]
+
+
+def _set_s3_endpoint() -> None:
+    """Give TensorBoard an endpoint as TensorFlow's variables describe it: S3_ENDPOINT may lack its scheme."""
+    endpoint = os.environ.get("S3_ENDPOINT", "")
+    if endpoint and not is_uri(endpoint):
+        scheme = "http" if os.environ.get("S3_USE_HTTPS", "1") in ("0", "false") else "https"
+        os.environ["S3_ENDPOINT"] = f"{scheme}://{endpoint}"
+
+
+def _sizes(log_dirs: Iterable[str]) -> dict[str, int]:
+    """Return the size of each event file below some paths and URIs."""
+    sizes = {}
+    for log_dir in log_dirs:
+        sizes.update(_sizes_at_uri(log_dir) if is_uri(log_dir) else file_sizes(log_dir))
+    return sizes
+
+
+def _sizes_at_uri(log_dir: str) -> dict[str, int]:
+    from tensorboard.compat import tf  # noqa: PLC0415
+
+    paths = [
+        f"{folder.rstrip('/')}/{name}"
+        for folder, _, names in tf.io.gfile.walk(log_dir)
+        for name in names
+        if "tfevents" in name
+    ]
+    return {path: tf.io.gfile.stat(path).length for path in paths}
+
+
+def _data_server_ended() -> bool:
+    """Tell whether the data server has ended, which TensorBoard runs for paths."""
+    try:  # by its process group: process 1 of a container also inherits what `kubectl exec` leaves
+        return os.waitid(os.P_PGID, os.getpgrp(), os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""TensorBoards of jobs on a real cluster: seen in a browser, idle, started again, and harmless when they fail."""
+
+import json
+import signal
+import time
+
+import pytest
+from selenium.webdriver.common.by import By
+
+from tests.conformance.systems import SYSTEMS
+from tests.preflight.conftest import namespace_of
+from tests.support.browser import chromium
+from tests.support.claims import claim_of
+from tests.support.waiting import read_until, until
+from tests.tensorboard.conftest import Namespace
+from tfsteps.kube.client import Resource
+from tfsteps.kube.logs import PODS
+from tfsteps.systems.kubernetes.permissions import SERVICES
+
+pytestmark = pytest.mark.cluster
+
+STARTED = ("kubeflow", "jobset", "trainjob", "jobs")
+"""The systems whose TensorBoard tfsteps starts; the others have their own."""
+
+QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
+
+
+def runs_of(cluster, url):
+    """Return the runs that a TensorBoard shows at an address of the API server."""
+    path = url.removeprefix(cluster.api.access.server) + "data/runs"
+    with cluster.api.forward("GET", path, None, {}) as response:
+        return json.loads(response.data) if response.status == 200 else None
+
+
+def url_in(process):
+    """Return the address that a launcher or `tfsteps tensorboard` prints."""
+    return read_until(process, "TensorBoard at ").partition("TensorBoard at ")[2].partition(";")[0].strip()
+
+
+def has_ended(job):
+    return any(
+        condition["type"] == "Complete" and condition["status"] == "True"
+        for condition in job.get("status", {}).get("conditions") or []
+    )
+
+
+@pytest.mark.shows("tensorboard", " ".join(STARTED))
+@pytest.mark.parametrize("system", STARTED)
+def test_each_job_system(namespace, tmp_path, system):
+    next(item for item in SYSTEMS if item.name == system).install()
+    run = f"each-{system}"
+    namespace.write(run, 1, 2)
+    with namespace.started("run", namespace.job(tmp_path / "job.yaml"), "--system", system, "--run-id", run) as process:
+        url = url_in(process)
+        assert until(lambda: runs_of(namespace.cluster, url), seconds=90) == ["quick/logs/train"]
+        namespace.end(run)
+        assert "tensorboard  " + url in process.communicate(timeout=90)[0]
+        assert process.returncode == 0
+    assert runs_of(namespace.cluster, url) == ["quick/logs/train"], "it must outlive the job"
+    shown = json.loads(namespace.tfsteps("show", run, "--on", "kubernetes", "--output", "json").stdout)
+    assert url in json.dumps(shown)
+
+
+def test_tasks_of_a_run_share_one_that_a_restricted_namespace_admits(namespace, cluster, tmp_path):
+    job = namespace.job(tmp_path / "job.yaml", code="true")
+    for task in ("fit", "judge"):
+        done = namespace.tfsteps("run", job, "--system", "jobs", "--run-id", "shared", "--task", task)
+        assert done.returncode == 0, done.stderr
+    (board,) = namespace.tensorboards("shared")
+    assert board["spec"]["template"]["spec"]["containers"][0]["args"][0] == "/data/runs/shared"
+    with namespace_of(cluster, **{"pod-security.kubernetes.io/enforce": "restricted"}) as name:
+        pod = {"metadata": {"name": "pod"}, "spec": board["spec"]["template"]["spec"]}
+        cluster.api.create(PODS, name, pod, dry_run=True)
+
+
+def test_a_curve_in_a_browser_before_and_after_the_end_and_after_an_idle_stop(namespace, tmp_path):
+    run = "curve"
+    job = namespace.job(tmp_path / "job.yaml", idle="8s")
+    with (
+        chromium(tmp_path / "profile") as browser,
+        namespace.started("run", job, "--system", "jobs", "--run-id", run) as process,
+    ):
+        url_in(process)
+        namespace.write(run, 1, 2, 3)
+        with namespace.started("tensorboard", run, "--on", "kubernetes") as tunnel:
+            page = url_in(tunnel)
+            see_curve(browser, page, tmp_path / "during.png")
+            namespace.end(run)
+            assert process.wait(timeout=90) == 0
+            see_curve(browser, page, tmp_path / "after.png")
+            browser.get("about:blank")
+            tunnel.send_signal(signal.SIGINT)
+            assert tunnel.wait(timeout=20) == 0
+        (board,) = until(lambda: [item for item in namespace.tensorboards(run) if has_ended(item)], seconds=60)
+        assert board["spec"]["ttlSecondsAfterFinished"] == 300
+        with namespace.started("tensorboard", run, "--on", "kubernetes") as tunnel:
+            see_curve(browser, url_in(tunnel), tmp_path / "again.png")
+    (again,) = namespace.tensorboards(run)
+    assert again["metadata"]["uid"] != board["metadata"]["uid"]
+    owners = namespace.cluster.api.get(SERVICES, namespace.name, again["metadata"]["name"])["metadata"][
+        "ownerReferences"
+    ]
+    assert [owner["uid"] for owner in owners] == [again["metadata"]["uid"]]
+
+
+def see_curve(browser, page, screenshot):
+    """Open TensorBoard until it draws the card of the scalar `loss`."""
+
+    def drawn():
+        if not browser.find_elements(By.CSS_SELECTOR, "scalar-card"):
+            browser.get("about:blank")
+            browser.get(f"{page}#timeseries")
+            time.sleep(2)  # the page loads its runs, then draws
+        cards = browser.find_elements(By.CSS_SELECTOR, "scalar-card")
+        return any("loss" in card.text for card in cards) and browser.find_elements(By.CSS_SELECTOR, "scalar-card svg")
+
+    until(drawn, seconds=60)
+    browser.save_screenshot(str(screenshot))
+
+
+def test_it_comes_back_after_its_pod_is_taken_away(namespace, tmp_path):
+    job = namespace.job(tmp_path / "job.yaml", code="true")
+    assert namespace.tfsteps("run", job, "--system", "jobs", "--run-id", "drained").returncode == 0
+    api, selector = namespace.cluster.api, "tfsteps.dev/run-id=drained,app.kubernetes.io/component=tensorboard"
+
+    def ready():
+        pods = api.list(PODS, namespace.name, labelSelector=selector)["items"]
+        return [pod for pod in pods if is_ready(pod)]
+
+    (first,) = until(ready, seconds=90)
+    api.request("DELETE", PODS.path(namespace.name, first["metadata"]["name"]))
+    until(lambda: [pod for pod in ready() if pod["metadata"]["uid"] != first["metadata"]["uid"]], seconds=90)
+    (board,) = namespace.tensorboards("drained")
+    assert not has_ended(board)
+
+
+def is_ready(pod):
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def test_an_image_that_is_missing_fails_no_job(namespace, tmp_path):
+    job = namespace.job(tmp_path / "job.yaml", image="registry.local/missing:1", code="true")
+    done = namespace.tfsteps("run", job, "--system", "jobs", "--run-id", "no-image")
+    assert done.returncode == 0, done.stderr
+    with namespace.started("tensorboard", "no-image", "--on", "kubernetes") as process:
+        assert "registry.local/missing:1" in read_until(process, "Image")
+    (board,) = namespace.tensorboards("no-image")
+    assert board["spec"]["activeDeadlineSeconds"] > 3600, "Kubernetes ends it"
+
+
+def test_a_quota_that_is_used_up_fails_no_job(cluster, tensorboard_image, busybox, tmp_path):
+    with namespace_of(cluster) as name, claim_of(cluster, name) as folder:
+        quota = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": "1"}}}
+        cluster.api.create(QUOTAS, name, quota)
+        until(lambda: cluster.api.get(QUOTAS, name, "jobs").get("status", {}).get("hard"))
+        namespace = Namespace(cluster, name, folder, tensorboard_image, busybox)
+        done = namespace.tfsteps(
+            "run", namespace.job(tmp_path / "job.yaml", code="sleep 3"), "--system", "jobs", "--run-id", "poor"
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("There is no TensorBoard: ") == 1
+        assert "exceeded quota" in done.stderr
+        assert namespace.tensorboards("poor") == []
+        refused = namespace.tfsteps("tensorboard", "poor", "--on", "kubernetes")
+        assert refused.returncode != 0
+        assert "exceeded quota" in refused.stderr
