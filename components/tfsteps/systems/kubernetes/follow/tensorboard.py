@@ -50,10 +50,15 @@ class JobTensorBoard:
 
     def end(self) -> None:
         """Stop waiting for a TensorBoard: the job has ended. A running start gets two seconds more."""
-        if SETTINGS in self._annotations():
+        wanted = SETTINGS in self._annotations()
+        if wanted:
             self._thread.join(_LAST_SECONDS)
         self._api.stopping.set()
-        if not self.url and not self.warning and (link := self._kind.tensorboard_link(self._item())) and link.note:
+        if self.url or self.warning:
+            return
+        if wanted:
+            self.warning = "There is no TensorBoard: the cluster did not create it before the job ended."
+        elif (link := self._kind.tensorboard_link(self._item())) and link.note:
             self.warning = f"The TensorBoard is not ready: {link.note}."
 
     def _run(self) -> None:
@@ -75,7 +80,10 @@ class JobTensorBoard:
 
     def _start(self) -> str:
         item = self._item()
-        settings = msgspec.json.decode(self._annotations()[SETTINGS], type=Settings)
+        try:
+            settings = msgspec.json.decode(self._annotations()[SETTINGS], type=Settings)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"the job's annotation {SETTINGS} is not valid: {error}") from error
         specs = [role.template["spec"] for role in self._kind.roles(item).values()]
         request = request_of(item, specs, self._kind.container, settings)
         return start(self._api, request, max(0.0, settings.total - self._age()))

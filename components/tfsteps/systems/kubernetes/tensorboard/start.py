@@ -97,7 +97,7 @@ def _extend(api: Api, item: Mapping[str, Any], manifest: Mapping[str, Any]) -> N
     """Give an adopted TensorBoard the later deadline of a further task."""
     age = max(0.0, (api.server_time() or 0.0) - (seconds(item["metadata"].get("creationTimestamp")) or 0.0))
     wanted = round(age) + manifest["spec"]["activeDeadlineSeconds"] if age > 1 else 0
-    if wanted > (item["spec"].get("activeDeadlineSeconds") or wanted) + 1:
+    if wanted > ((item.get("spec") or {}).get("activeDeadlineSeconds") or wanted) + 1:
         meta = item["metadata"]
         patch = {"metadata": {"uid": meta["uid"]}, "spec": {"activeDeadlineSeconds": wanted}}
         api.patch(JOBS, meta["namespace"], meta["name"], patch)

@@ -1,0 +1,185 @@
+"""The TensorBoard of a run: created once, adopted, replaced after its end, and a warning where it cannot be."""
+
+import datetime as dt
+import time
+
+import pytest
+
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import spec
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
+from tfsteps.systems.kubernetes.tensorboard import start as starting
+from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, URL, Settings, TensorBoardRequest
+from tfsteps.tensorboard.address import PUBLIC_URL
+
+JOBS = "/apis/batch/v1/namespaces/ns/jobs"
+SERVICES = "/api/v1/namespaces/ns/services"
+REQUEST = TensorBoardRequest(
+    namespace="ns", labels={"tfsteps.dev/run-id": "r"}, settings=Settings(log_dirs={"": "s3://bucket/r"}, total=1000.0)
+)
+NAME = REQUEST.name
+CONFLICT = refusal(409, "AlreadyExists")
+NOW = dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(starting, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.delenv(PUBLIC_URL, raising=False)
+
+
+def board(uid="b", state=None, created=NOW, deadline=10**9, **meta):
+    conditions = [{"type": state, "status": "True"}] if state else []
+    return Answer(
+        body={
+            "metadata": {"name": NAME, "namespace": "ns", "uid": uid, "creationTimestamp": created, **meta},
+            "spec": {"activeDeadlineSeconds": deadline},
+            "status": {"conditions": conditions},
+        }
+    )
+
+
+def service(owner="b"):
+    return Answer(body={"metadata": {"name": NAME, "namespace": "ns", "uid": "s", "ownerReferences": [{"uid": owner}]}})
+
+
+def started(script, patience=0, **options):
+    """Return the address or the error, and (method, path, body) of each request."""
+    with serve(script) as server:
+        try:
+            result = starting.start(Api(server.access(), patience=patience), REQUEST, **options)
+        except ApiError as error:
+            result = error
+        return result, [(each.method, each.path, each.body) for each in server.asked]
+
+
+def methods(requests):
+    return [f"{method} {path.rsplit('/', 1)[-1]}" for method, path, _ in requests]
+
+
+def test_it_is_created_and_owns_its_service():
+    address, requests = started([board(), service()], remaining=60.0)
+    assert methods(requests) == ["POST jobs", "POST services"]
+    assert address.endswith(f"{SERVICES}/{NAME}:http/proxy/")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": "b"}
+    assert requests[1][2]["metadata"]["ownerReferences"] == [owner]
+
+
+def test_that_of_another_task_is_adopted():
+    _, requests = started([CONFLICT, board(), CONFLICT, service()])
+    assert methods(requests) == ["POST jobs", f"GET {NAME}", "POST services", f"GET {NAME}"]
+
+
+def test_a_later_task_extends_its_deadline():
+    old = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)).isoformat(timespec="seconds").replace("+00:00", "Z")
+    _, requests = started([CONFLICT, board(created=old, deadline=3600), board(), CONFLICT, service()], remaining=60.0)
+    method, _, body = requests[2]
+    assert method == "PATCH"
+    assert body["metadata"] == {"uid": "b"}
+    assert body["spec"]["activeDeadlineSeconds"] == pytest.approx(7200 + 60 + 3600 + 86400, abs=5)
+
+
+@pytest.mark.parametrize("state", ["Complete", "Failed"])
+def test_one_that_has_ended_is_replaced(state):
+    gone = refusal(404, "NotFound")
+    script = [CONFLICT, board("old", state), Answer(body={}), CONFLICT, board("old", state, deletionTimestamp=NOW)]
+    address, requests = started([*script, CONFLICT, gone, board("new"), service("new")])
+    assert isinstance(address, str), address
+    assert methods(requests)[:3] == ["POST jobs", f"GET {NAME}", f"DELETE {NAME}"]
+    assert requests[2][2]["preconditions"] == {"uid": "old"}
+    assert [method for method, _, _ in requests].count("DELETE") == 1
+    assert requests[-1][2]["metadata"]["ownerReferences"][0]["uid"] == "new"
+
+
+def test_without_its_service_nothing_is_left():
+    error, requests = started([board(), refusal(403, "Forbidden", "exceeded quota"), Answer(body={})])
+    assert "exceeded quota" in str(error)
+    assert (requests[-1][0], requests[-1][2]["preconditions"]) == ("DELETE", {"uid": "b"})
+
+
+def test_a_refused_job_is_the_only_request():
+    error, requests = started([refusal(403, "Forbidden", "cannot create resource")])
+    assert "cannot create resource" in str(error)
+    assert len(requests) == 1
+
+
+# --- beside a job
+
+(KIND,) = registry.kinds_of("jobs")
+
+
+def job(**annotations):
+    fields = {"volumes": [{"pvc": "c", "mount": "/data"}], "output_dir": "/data/{run_id}"}
+    described = spec.from_plain({"name": "fit", "image": "i:1", "roles": {"worker": {}}, **fields}, "test", {})
+    identity, places = Identity(run="r", task="fit"), OutputPaths(output="", model="", logs="", base_dir=None)
+    manifest = KIND.render(described, identity, places, "ns").manifest
+    manifest["metadata"] |= {"name": "fit", "uid": "u", "annotations": annotations}
+    return manifest
+
+
+def beside(script, item):
+    """Return the TensorBoard of a job that has just ended, and the requests."""
+    with serve(script) as server:
+        found = JobTensorBoard(Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0)
+        found.start()
+        found.end()
+        return found, methods([(each.method, each.path, each.body) for each in server.asked])
+
+
+def test_the_job_is_annotated_with_the_address():
+    script = [Answer(body={}), Answer(body={}), Answer(body={})]
+    found, requests = beside(script, job(**{SETTINGS: '{"logDirs":{"":"/data/r"}}'}))
+    assert found.warning == ""
+    assert "/proxy/" in found.url
+    assert requests == ["POST jobs", "POST services", "PATCH fit"]
+
+
+def test_a_job_that_asks_for_none_sends_no_request():
+    found, requests = beside([], job())
+    assert (found.url, found.warning, requests) == ("", "", [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "script", "warning"),
+    [
+        ('{"logDirs":{"":"/data/r"}}', [refusal(403, "Forbidden", "exceeded quota")], "exceeded quota"),
+        ('{"logDirs":{"":"/other/r"}}', [], "/other/r is on no claim"),
+        ("not json", [], "annotation tfsteps.dev/tensorboard is not valid: JSON"),
+        ('{"logDirs":{"":"/data/r"}}', [Answer(body={"kind": "Status"})], "There is no TensorBoard"),
+    ],
+)
+def test_a_failure_is_one_warning(settings, script, warning):
+    found, _ = beside(script, job(**{SETTINGS: settings}))
+    assert warning in found.warning
+    assert found.warning.startswith("There is no TensorBoard: ")
+    assert found.url == ""
+
+
+def test_a_public_address_that_is_not_usable_is_a_warning(monkeypatch):
+    monkeypatch.setenv(PUBLIC_URL, "nonsense")
+    found, requests = beside([], job(**{SETTINGS: '{"logDirs":{"":"/data/r"}}'}))
+    assert f"{PUBLIC_URL}='nonsense' is not usable" in found.warning
+    assert requests == []
+
+
+def test_a_server_that_does_not_answer_delays_the_end_of_a_job_by_two_seconds_at_most():
+    began = time.monotonic()
+    beside([Answer(parts=["hang"])], job(**{SETTINGS: '{"logDirs":{"":"/data/r"}}'}))
+    assert time.monotonic() - began < 8
+
+
+def test_a_stop_ends_the_wait_for_a_deletion():
+    with serve([CONFLICT, board(deletionTimestamp=NOW)]) as server:
+        api = Api(server.access(), patience=0)
+        api.stopping.set()
+        with pytest.raises(Stopped):
+            starting.start(api, REQUEST)
+
+
+def test_the_annotation_of_the_address_is_read_by_other_commands():
+    assert URL.startswith("tfsteps.dev/")
