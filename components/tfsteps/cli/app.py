@@ -6,7 +6,7 @@ import typer
 
 import tfsteps
 from tfsteps.cli.commands import compile as compiling
-from tfsteps.cli.commands import debug, files, lint, logs, pause, role, run, runs, stop, submit
+from tfsteps.cli.commands import debug, files, lint, logs, pause, prune, rm, role, run, runs, stop, submit
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(
@@ -26,6 +26,8 @@ for command in (
     stop.stop,
     pause.pause,
     pause.resume,
+    rm.rm,
+    prune.prune,
     files.report,
     files.init,
     files.validate,

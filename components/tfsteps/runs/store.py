@@ -1,5 +1,6 @@
 """The files of a run: one folder for each attempt, readable by other processes while the job runs and afterwards.
 
+<home>/pipelines/<run>/           the files of the local pipeline engine, with a lock like that of an attempt
 <home>/runs/<run>/pipeline.json   how the pipeline ended, if it ran on this machine
 <home>/runs/<run>/<task>/output/            the outputs of the job, shared by the attempts of the task
 <home>/runs/<run>/<task>/<attempt>/
@@ -20,6 +21,7 @@ import pathlib
 import re
 import time
 import urllib.parse
+from collections.abc import Iterator
 from typing import IO, cast
 
 import msgspec
@@ -199,15 +201,30 @@ def make_private(folder: pathlib.Path) -> None:
 
 
 def runs() -> list[str]:
-    """Return the ids of all runs, the newest last."""
+    """Return the ids of all runs, the newest last; without those whose removal was interrupted."""
     root = home() / "runs"
-    folders = [folder for folder in root.iterdir() if folder.is_dir()] if root.is_dir() else []
+    children = root.iterdir() if root.is_dir() else ()
+    folders = [folder for folder in children if folder.is_dir() and not folder.name.startswith(".")]
     return [urllib.parse.unquote(f.name) for f in sorted(folders, key=lambda f: f.stat().st_mtime)]
 
 
 def run_folder(run: str) -> pathlib.Path:
     """Return the folder of all tasks of a run; it need not exist."""
     return home() / "runs" / quote(run)
+
+
+def pipeline_folder(run: str) -> pathlib.Path:
+    """Return the folder in which the local pipeline engine keeps the files of a run; it need not exist."""
+    return home() / "pipelines" / quote(run)
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+    """Create a folder and lock it during the block; `Attempt(folder).alive()` tells whether it is locked."""
+    make_private(folder)
+    with open_private(folder / "lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for `alive` of another process, which locks it for a moment
+        yield
 
 
 def attempts(run: str, task: str | None = None) -> list[Attempt]:

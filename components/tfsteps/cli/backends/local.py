@@ -70,9 +70,14 @@ class LocalBackend:
         jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
+    def resolve(self, text: str) -> str:
+        """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
+        if text and text != LATEST and store.attempts(text):  # a long id is cut in the folder's name
+            return text
+        return match_run(text, [(name, "") for name in store.runs()], self.where)
+
     def find(self, text: str) -> Run[LocalJob]:
-        exact = text and text != LATEST and store.attempts(text)  # a long id is cut in the folder's name
-        run = text if exact else match_run(text, [(name, "") for name in store.runs()], self.where)
+        run = self.resolve(text)
         attempts, jobs = store.attempts(run), self.jobs(run)
         if attempts and not jobs:
             newest = attempts[-1]
