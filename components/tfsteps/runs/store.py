@@ -7,6 +7,7 @@
     job.json      the job with its defaults
     status.json   a `Status`, replaced as a whole at every change
     log           `<UTC time> <replica>[/<container>] <line>`, in the order in which the lines were read
+    log.tail-*    the end of the log, if lines in its middle were dropped, see `log_segments`
     log.1         the log of an earlier launcher of this attempt, which was killed
     curves.json   the curves, if the event files were read elsewhere because this machine cannot read them
     report.html   the report, written after the job has ended
@@ -28,6 +29,7 @@ import msgspec
 
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity, short_hash
+from tfsteps.runs.log_segments import segments
 from tfsteps.runs.status import Status, Transition
 
 ABANDONED = "LauncherDied"
@@ -117,7 +119,8 @@ class Attempt:
 
     def _last_written(self) -> float:
         """Return when the launcher last wrote the status or the log, in seconds since the epoch."""
-        return max(path.stat().st_mtime for path in (self.folder / "status.json", self.log) if path.exists())
+        files = [self.folder / "status.json", self.log, *[segment.path for segment in segments(self.log)]]
+        return max(path.stat().st_mtime for path in files if path.exists())
 
     def write(self, status: Status) -> None:
         """Replace the status as a whole. OSError if that fails; the old status is kept then."""

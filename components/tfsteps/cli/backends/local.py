@@ -25,7 +25,7 @@ from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState
-from tfsteps.runs.log_file import read_log
+from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import ABANDONED, Attempt, UnreadableError
@@ -134,8 +134,8 @@ class LocalBackend:
         status = job.status
         yield "changes", [[local_time(item.at), item.state, item.reason, item.message] for item in status.transitions]
         if status.failure is None and job.attempt.log.exists():  # a failure summary has the lines that matter
-            with job.attempt.log.open("rb") as file:
-                lines = collections.deque(read_log(file), maxlen=_TAIL_LINES)
+            with LogReader(job.attempt.log) as log:
+                lines = collections.deque(log.read(), maxlen=_TAIL_LINES)
             yield "last lines", [[f"[{source}]", text.decode(errors="replace")] for _, source, text in lines]
 
     def commands(self, job: LocalJob) -> list[str]:
@@ -145,7 +145,7 @@ class LocalBackend:
         pids = [place[1] for place in places if place[:1] == ["pid"]]
         return [
             f"tfsteps logs {shlex.quote(job.status.identity.run)}{follow}",
-            f"less {shlex.quote(str(job.attempt.log))}",
+            shlex.join(["less", str(job.attempt.log), *[str(segment.path) for segment in segments(job.attempt.log)]]),
             *(f"tr '\\0' '\\n' < /proc/{pid}/environ  # environment of the first replica" for pid in pids[:1]),
         ]
 
