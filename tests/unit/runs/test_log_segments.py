@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -176,6 +177,7 @@ def test_a_line_longer_than_a_segment_is_kept_whole(tmp_path):
         assert size(path) <= 3 * LIMIT
         write(book, 0, 1000)
     assert size(path) <= LIMIT
+    assert book.lost == 0
     lines = read_all(path)
     assert lines[:2] == ["short", "a" * 3 * KIB]
     assert lines[-1] == "000999"
@@ -228,7 +230,7 @@ def test_a_concurrent_reader_has_each_line_once_or_a_gap(tmp_path):
     assert expected == 200_000
 
 
-def test_a_full_disk_loses_lines_and_no_more(tmp_path):
+def test_a_folder_that_vanishes_loses_lines_and_no_more(tmp_path):
     path = tmp_path / "sub" / "log"
     path.parent.mkdir()
     with contextlib.closing(LogWriter(path, LIMIT)) as book:
@@ -241,6 +243,23 @@ def test_a_full_disk_loses_lines_and_no_more(tmp_path):
     assert lines[-1] == "001009"
     assert book.lost == 1010 - len(lines)
     assert "No such file" in book.error
+
+
+def test_a_full_disk_begins_no_second_segment(tmp_path):
+    path = tmp_path / "log"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with contextlib.closing(LogWriter(path, LIMIT)) as book:
+        write(book, 0, 180)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            write(book, 180, 580, block=200)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert book.lost == 400
+        assert len(book._files._kept) == 1, "memory stays flat"
+        write(book, 580, 740)
+    assert read_all(path) == [f"{i:06}" for i in [*range(180), *range(580, 740)]]
+    assert book.lost == 400
 
 
 def dropped(state=State.SUCCEEDED, **more):
