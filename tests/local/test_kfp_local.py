@@ -235,7 +235,7 @@ def no_value():
     def make():
         return named(name=dsl.PIPELINE_JOB_RESOURCE_NAME_PLACEHOLDER)
 
-    return make, r"\{\{\$.pipeline_job_resource_name\}\} has no value without a back end"
+    return make, r"\{\{\$.pipeline_job_resource_name\}\} has no value in local runs"
 
 
 @pytest.mark.parametrize("make", [other_image, no_argument, no_value], ids=lambda make: make.__name__)

@@ -132,6 +132,16 @@ def test_the_stamp_of_a_line_ends_no_job(log, follow):
     assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
 
 
+def test_a_wrong_log_limit_is_a_warning_for_a_job_that_exists(follow, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_LOG_LIMIT", "much")
+    cluster = Cluster()
+    status = follow(cluster, {}, lambda _server: cluster.ended.set())
+    assert status.state is State.SUCCEEDED
+    (warning,) = [warning for warning in status.warnings if "TFSTEPS_LOG_LIMIT" in warning]
+    assert warning.startswith("TFSTEPS_LOG_LIMIT='much' is not a size; allowed: ")
+    assert warning.endswith(". The limit is 1.0 GiB.")
+
+
 def test_time_in_which_the_api_server_is_away_does_not_count(follow):
     cluster = Cluster()
 

@@ -6,7 +6,7 @@ import typer
 
 import tfsteps
 from tfsteps.cli.commands import compile as compiling
-from tfsteps.cli.commands import debug, files, lint, logs, pause, role, run, runs, stop, submit, tensorboard
+from tfsteps.cli.commands import debug, files, lint, logs, pause, prune, rm, role, run, runs, stop, submit, tensorboard
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(
@@ -27,6 +27,8 @@ for command in (
     pause.pause,
     pause.resume,
     tensorboard.tensorboard,
+    rm.rm,
+    prune.prune,
     files.report,
     files.init,
     files.validate,

@@ -8,7 +8,7 @@ import pathlib
 import signal
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
 from tfsteps.runs.events import LogLines, PartialLine, Replica
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.log_file import read_log
+from tfsteps.runs.log_segments import GAP, LogReader
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import RoleName, SpecError, TrainingJob
@@ -80,7 +80,7 @@ def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
         LaunchError: There are no records of it on this machine.
     """
     try:
-        with attempt.log.open("rb") as log, on_termination(lambda: _pass_on(attempt)):
+        with LogReader(attempt.log) as log, on_termination(lambda: _pass_on(attempt)):
             return _watch(attempt, log, observers)
     except FileNotFoundError as error:
         where = f"there are no records of it in {store.home()}"
@@ -132,7 +132,7 @@ def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
 # --- waiting
 
 
-def _watch(attempt: Attempt, log: IO[bytes], observers: Sequence[Observer]) -> Status:
+def _watch(attempt: Attempt, log: LogReader, observers: Sequence[Observer]) -> Status:
     seen: Status | None = None
     while True:
         alive = attempt.alive()  # first: what it writes last is read below
@@ -141,8 +141,8 @@ def _watch(attempt: Attempt, log: IO[bytes], observers: Sequence[Observer]) -> S
             seen = status
             for observer in observers:
                 observer.changed(status)
-        for stamp, source, text in read_log(log):
-            line = _line(stamp, source, text)
+        for stamp, source, text in log.read():
+            line = _line(stamp, status.decisive_replica if source == GAP else source, text)
             for observer in observers:
                 observer.lines(line)
         if not alive:

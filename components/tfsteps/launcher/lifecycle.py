@@ -15,6 +15,7 @@ import msgspec
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
 from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.log_limit import DEFAULT, log_limit
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.signals import on_termination
@@ -23,7 +24,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt, open_private
-from tfsteps.spec import SpecError, TrainingJob, format_duration
+from tfsteps.spec import SpecError, TrainingJob, format_bytes, format_duration
 from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
 from tfsteps.tensorboard.event_growth import EventFileGrowth
 
@@ -64,6 +65,8 @@ def launch(
         LaunchError: The job could not be started, or its end could not be recorded.
     """
     _check(job, system)
+    if problem := log_limit()[1]:
+        raise LaunchError(problem, retryable=False)
     places = system.places(job, identity, base_dir)
     first = first_status(job, identity, system, places, tensorboard_url)
     return _followed(job, first, system, lambda: system.start(job, identity, places), observers)
@@ -111,7 +114,9 @@ def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequen
     Raises:
         LaunchError: The job cannot be followed, or its end could not be recorded.
     """
-    now = msgspec.structs.replace(first, launcher=os.getpid())
+    problem = log_limit()[1]  # no reason to leave a job that exists
+    warnings = [f"{problem}. The limit is {format_bytes(DEFAULT)}."] if problem else []
+    now = msgspec.structs.replace(first, launcher=os.getpid(), warnings=first.warnings + warnings)
     return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
 
 
@@ -161,7 +166,7 @@ def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[LogWriter]:
         lock = attempt.claim()
         with open_private(attempt.folder / "job.json", "wb") as file:
             file.write(msgspec.json.encode(job))
-        logbook = LogWriter(attempt.log)
+        logbook = LogWriter(attempt.log, log_limit()[0])
     except BlockingIOError as error:
         raise LaunchError(f"another launcher is running this task: {attempt.folder}", retryable=False) from error
     except OSError as error:

@@ -2,29 +2,34 @@
 
 import contextlib
 import pathlib
-from typing import IO
 
+from tfsteps.launcher.log_limit import VARIABLE, LogFiles
 from tfsteps.runs.events import LogLines
 from tfsteps.runs.last_lines import Tails
 from tfsteps.runs.log_file import log_block
-from tfsteps.runs.store import open_private
+from tfsteps.spec import format_bytes
 
 
 class LogWriter:
     """Saves log lines. On a full disk lines are lost, and the job continues.
+
+    If the log reaches its limit, lines in its middle are dropped, see `tfsteps.runs.log_segments`.
 
     Attributes:
         lost: Number of lines that could not be saved.
         error: The first error; empty = no line was lost.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
-        """Create the file at `path`. An existing file is renamed to `log.1`, because all lines are read again."""
+    def __init__(self, path: pathlib.Path, limit: int = 0) -> None:
+        """Create the file at `path`. An existing log is renamed to `log.1`, because all lines are read again.
+
+        Args:
+            path: The file.
+            limit: The most bytes of the log; 0 = no limit.
+        """
         self.lost = 0
         self.error = ""
-        with contextlib.suppress(FileNotFoundError):
-            path.replace(path.with_name(f"{path.name}.1"))
-        self._file: IO[bytes] = open_private(path, "ab", buffering=0)
+        self._files = LogFiles(path, limit)
         self._tails = Tails()
         self._broken = False
 
@@ -34,22 +39,55 @@ class LogWriter:
             return
         self._tails.add(lines)
         data = log_block(lines)
-        self.lost += len(lines.texts) - data[: self._save(data)].count(b"\n")
+        self.lost += len(lines.texts) - (self._save(data) if len(data) <= self._files.room else self._save_parts(data))
+
+    def _save_parts(self, data: bytes) -> int:
+        """Write the lines to several files, as the limit requires, and return the number of lines that were saved."""
+        saved = start = 0
+        while len(data) - start > self._files.room:
+            end = data.rfind(b"\n", start, start + max(self._files.room, 0)) + 1
+            if not end and self._files.empty:  # a line that is longer than a segment
+                end = data.index(b"\n", start) + 1
+            if end:
+                saved += self._save(data[start:end])
+                start = end
+            if self._files.empty:  # the disk is full
+                return saved
+            try:
+                self._files.advance()
+            except OSError as error:
+                self.error = self.error or f"{error.strerror}: {error.filename}"
+                return saved
+            self._broken = False
+        return saved + self._save(data[start:])
 
     def _save(self, data: bytes) -> int:
-        """Write as many bytes as the disk has space for, and return their number."""
+        """Write as many bytes as the disk has space for, and return the number of lines that were saved."""
         if self._broken:  # only a part of the previous line was written: end that line first
             data = b"\n" + data
         done = 0
         try:
             while done < len(data):
-                done += self._file.write(data[done:] if done else data)
+                done += self._files.file.write(data[done:] if done else data)
         except OSError as error:
-            self.error = self.error or f"{error.strerror}: {self._file.name}"
-        before = int(self._broken)
-        if done:
-            self._broken = not data.endswith(b"\n", 0, done)
-        return max(0, done - before)
+            self.error = self.error or f"{error.strerror}: {self._files.file.name}"
+        if not done:
+            return 0
+        newlines = data.count(b"\n", 0, done)
+        self._files.count(done, newlines)
+        saved = newlines - int(self._broken)
+        self._broken = not data.endswith(b"\n", 0, done)
+        return saved
+
+    @property
+    def warnings(self) -> list[str]:
+        """Which lines the log lacks: those that could not be saved, and those that were dropped."""
+        warnings = [f"{self.lost} log lines could not be saved: {self.error}"] if self.lost else []
+        lines, size = self._files.dropped
+        if lines:
+            limit = f"it reached its limit of {format_bytes(self._files.limit)} ({VARIABLE})"
+            warnings.append(f"{lines} lines ({format_bytes(size)}) were dropped from the middle of the log: {limit}.")
+        return warnings
 
     def last_lines(self, source: str, incarnation: int) -> list[str]:
         """Return the last lines of one incarnation of a replica or container, as `Tails.last_lines` does."""
@@ -58,4 +96,4 @@ class LogWriter:
     def close(self) -> None:
         """Close the file."""
         with contextlib.suppress(OSError):
-            self._file.close()
+            self._files.file.close()

@@ -88,8 +88,7 @@ class Recorder:
 
     def end(self, event: JobChanged) -> None:
         """Record the end of the job. LaunchError if it cannot be saved: a step without its result must not succeed."""
-        if self.logbook.lost:
-            self.status.warnings.append(f"{self.logbook.lost} log lines could not be saved: {self.logbook.error}")
+        self.status.warnings += self.logbook.warnings
         self._write = self._attempt.write_last
         self.see(event)
         self._must_be_saved()

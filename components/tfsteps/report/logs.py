@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
+from tfsteps.runs.log_segments import gap_text, segments
+
 _READ = 32 << 20  # bytes; only the end of a longer log file is read
 _LINES = 200
 _WIDTH = 500
@@ -48,8 +50,13 @@ def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, Tail]:
     seen: collections.Counter[str] = collections.Counter()
     whole = True
     try:
-        whole = log.stat().st_size <= _READ
-        for stamp, name, text in _lines(log):
+        whole, lines = _end(log)
+        for stamp, name, text in lines:
+            if not name:  # lines of any replica were dropped here
+                for replica, tail in kept.items():
+                    tail.append((stamp, text))
+                    seen[replica] += 1
+                continue
             replica, _, container = name.partition("/")
             if replica in kept:
                 prefix = f"[{container}] ".encode() if container else b""
@@ -67,10 +74,31 @@ def plain(text: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]
 
 
-def _lines(log: pathlib.Path) -> Iterator[tuple[bytes, str, bytes]]:
-    """Yield (time stamp, source, text) of the lines at the end of the file; skip lines damaged by a full disk."""
-    with log.open("rb") as file:
-        start = file.seek(0, 2) - _READ
+def _end(log: pathlib.Path) -> tuple[bool, Iterator[tuple[bytes, str, bytes]]]:
+    """Return whether the log is read as a whole, and (time stamp, source, text) of the lines at its end.
+
+    Where lines were dropped, the time stamp and the source are empty.
+    """
+    last = segments(log)
+    paths = [log, *[segment.path for segment in last]]
+    sizes = [path.stat().st_size for path in paths]
+    gap = gap_text(last[0].lines, last[0].offset) if last and last[0].offset else b""
+
+    def lines() -> Iterator[tuple[bytes, str, bytes]]:
+        for position, path in enumerate(paths):
+            room = _READ - sum(sizes[position + 1 :])
+            if room > 0:
+                yield from _lines(path, room)
+                if gap and position == 0:
+                    yield b"", "", gap
+
+    return sum(sizes) <= _READ, lines()
+
+
+def _lines(path: pathlib.Path, room: int) -> Iterator[tuple[bytes, str, bytes]]:
+    """Yield the lines in the last `room` bytes of a file; skip lines damaged by a full disk."""
+    with path.open("rb") as file:
+        start = file.seek(0, 2) - room
         file.seek(max(start, 0))
         if start > 0:
             file.readline()

@@ -1,11 +1,13 @@
 """The files of a run: one folder for each attempt, readable by other processes while the job runs and afterwards.
 
+<home>/pipelines/<run>/           the files of the local pipeline engine, with a lock like that of an attempt
 <home>/runs/<run>/pipeline.json   how the pipeline ended, if it ran on this machine
 <home>/runs/<run>/<task>/output/            the outputs of the job, shared by the attempts of the task
 <home>/runs/<run>/<task>/<attempt>/
     job.json      the job with its defaults
     status.json   a `Status`, replaced as a whole at every change
     log           `<UTC time> <replica>[/<container>] <line>`, in the order in which the lines were read
+    log.tail-*    the end of the log, if lines in its middle were dropped, see `log_segments`
     log.1         the log of an earlier launcher of this attempt, which was killed
     curves.json   the curves, if the event files were read elsewhere because this machine cannot read them
     report.html   the report, written after the job has ended
@@ -20,12 +22,14 @@ import pathlib
 import re
 import time
 import urllib.parse
+from collections.abc import Iterator
 from typing import IO, cast
 
 import msgspec
 
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity, short_hash
+from tfsteps.runs.log_segments import segments
 from tfsteps.runs.status import Status, Transition
 
 ABANDONED = "LauncherDied"
@@ -115,7 +119,8 @@ class Attempt:
 
     def _last_written(self) -> float:
         """Return when the launcher last wrote the status or the log, in seconds since the epoch."""
-        return max(path.stat().st_mtime for path in (self.folder / "status.json", self.log) if path.exists())
+        files = [self.folder / "status.json", self.log, *[segment.path for segment in segments(self.log)]]
+        return max(path.stat().st_mtime for path in files if path.exists())
 
     def write(self, status: Status) -> None:
         """Replace the status as a whole. OSError if that fails; the old status is kept then."""
@@ -199,15 +204,30 @@ def make_private(folder: pathlib.Path) -> None:
 
 
 def runs() -> list[str]:
-    """Return the ids of all runs, the newest last."""
+    """Return the ids of all runs, the newest last; without those whose removal was interrupted."""
     root = home() / "runs"
-    folders = [folder for folder in root.iterdir() if folder.is_dir()] if root.is_dir() else []
+    children = root.iterdir() if root.is_dir() else ()
+    folders = [folder for folder in children if folder.is_dir() and not folder.name.startswith(".")]
     return [urllib.parse.unquote(f.name) for f in sorted(folders, key=lambda f: f.stat().st_mtime)]
 
 
 def run_folder(run: str) -> pathlib.Path:
     """Return the folder of all tasks of a run; it need not exist."""
     return home() / "runs" / quote(run)
+
+
+def pipeline_folder(run: str) -> pathlib.Path:
+    """Return the folder in which the local pipeline engine keeps the files of a run; it need not exist."""
+    return home() / "pipelines" / quote(run)
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path) -> Iterator[None]:
+    """Create a folder and lock it during the block; `Attempt(folder).alive()` tells whether it is locked."""
+    make_private(folder)
+    with open_private(folder / "lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for `alive` of another process, which locks it for a moment
+        yield
 
 
 def attempts(run: str, task: str | None = None) -> list[Attempt]:

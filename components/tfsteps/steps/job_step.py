@@ -2,7 +2,6 @@
 
 import datetime as dt
 import os
-import pathlib
 import shutil
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.printer import Printer
+from tfsteps.runs import log_segments
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
@@ -204,9 +204,13 @@ def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> Ste
     OSError if the outputs cannot be written.
     """
     attempt = Attempt.of(status.identity)
-    for source, name in ((attempt.log, "logs"), (attempt.report, "report")):
+    for source, name, copy in (
+        (attempt.log, "logs", log_segments.copy),
+        (attempt.report, "report", shutil.copyfile),
+    ):
         if source.exists() and (output := task.output(name)):
-            _copy(source, output.path)
+            output.path.parent.mkdir(parents=True, exist_ok=True)
+            copy(source, output.path)
     parameters = {
         "job": JobOutput.of(status).plain(),
         "tensorboard_url": status.tensorboard_url,
@@ -235,11 +239,6 @@ def _preserved(task: StepTask, status: Status) -> list[str]:
     if missing:
         Printer().say(f"warning: {len(stored)} of 2 files (report, logs) were uploaded: {missing}")
     return stored
-
-
-def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
 
 
 def _iso(seconds: float | None) -> str:

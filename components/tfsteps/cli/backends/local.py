@@ -27,7 +27,7 @@ from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState
-from tfsteps.runs.log_file import read_log
+from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import ABANDONED, Attempt, UnreadableError
@@ -72,9 +72,14 @@ class LocalBackend:
         jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
+    def resolve(self, text: str) -> str:
+        """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
+        if text and text != LATEST and store.attempts(text):  # a long id is cut in the folder's name
+            return text
+        return match_run(text, [(name, "") for name in store.runs()], self.where)
+
     def find(self, text: str) -> Run[LocalJob]:
-        exact = text and text != LATEST and store.attempts(text)  # a long id is cut in the folder's name
-        run = text if exact else match_run(text, [(name, "") for name in store.runs()], self.where)
+        run = self.resolve(text)
         attempts, jobs = store.attempts(run), self.jobs(run)
         if attempts and not jobs:
             newest = attempts[-1]
@@ -134,8 +139,8 @@ class LocalBackend:
         status = job.status
         yield "changes", [[local_time(item.at), item.state, item.reason, item.message] for item in status.transitions]
         if status.failure is None and job.attempt.log.exists():  # a failure summary has the lines that matter
-            with job.attempt.log.open("rb") as file:
-                lines = collections.deque(read_log(file), maxlen=_TAIL_LINES)
+            with LogReader(job.attempt.log) as log:
+                lines = collections.deque(log.read(), maxlen=_TAIL_LINES)
             yield "last lines", [[f"[{source}]", text.decode(errors="replace")] for _, source, text in lines]
 
     def commands(self, job: LocalJob) -> list[str]:
@@ -145,7 +150,7 @@ class LocalBackend:
         pids = [place[1] for place in places if place[:1] == ["pid"]]
         return [
             f"tfsteps logs {shlex.quote(job.status.identity.run)}{follow}",
-            f"less {shlex.quote(str(job.attempt.log))}",
+            shlex.join(["less", str(job.attempt.log), *[str(segment.path) for segment in segments(job.attempt.log)]]),
             *(f"tr '\\0' '\\n' < /proc/{pid}/environ  # environment of the first replica" for pid in pids[:1]),
         ]
 

@@ -6,11 +6,11 @@ import datetime as dt
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from tfsteps.cli.backends.base import LogOptions
 from tfsteps.console.text import clean, printable
-from tfsteps.runs.log_file import read_log
+from tfsteps.runs.log_segments import GAP, LogReader
 
 if TYPE_CHECKING:
     from tfsteps.cli.backends.local import LocalJob
@@ -23,7 +23,7 @@ class LocalLog(contextlib.ExitStack):
         """Open nothing yet."""
         super().__init__()
         self._options = options
-        self._files: dict[pathlib.Path, tuple[str, IO[bytes]]] = {}
+        self._files: dict[pathlib.Path, tuple[str, LogReader]] = {}
 
     def print(self, jobs: Sequence["LocalJob"], tail: int | None = None) -> None:
         """Print the new lines of `jobs`; only the last ones, as many as `tail`; None = all."""
@@ -34,14 +34,14 @@ class LocalLog(contextlib.ExitStack):
 
     def _open(self, jobs: Sequence["LocalJob"]) -> None:
         for job in sorted(jobs, key=lambda job: job.status.created):
-            file = self.enter_context(job.attempt.log.open("rb"))
+            file = self.enter_context(LogReader(job.attempt.log))
             self._files[job.attempt.folder] = clean(job.status.identity.task), file
 
     def _lines(self) -> Iterator[bytes]:
         for task, file in self._files.values():
             prefix = f"{task}/" if len(self._files) > 1 else ""
-            for stamp, source, text in read_log(file):
-                if self._options.wanted(source):
+            for stamp, source, text in file.read():
+                if source == GAP or self._options.wanted(source):
                     at = f"{_local(stamp)} " if self._options.timestamps else ""
                     yield f"{at}[{prefix}{source}] ".encode() + printable(text) + b"\n"
 

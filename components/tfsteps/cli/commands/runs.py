@@ -26,7 +26,8 @@ from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 
 
-def _completions(incomplete: str) -> list[str]:
+def complete_run(incomplete: str) -> list[str]:
+    """Return the runs of this machine that begin with `incomplete`, for completion in a shell."""
     return [run for run in [*reversed(store.runs()), LATEST] if run.startswith(incomplete)]
 
 
@@ -35,7 +36,7 @@ RunId = Annotated[
     typer.Argument(
         metavar="RUN",
         help="Id of the run, the beginning of one, or `latest`; on a cluster also its Workflow's name.",
-        autocompletion=_completions,
+        autocompletion=complete_run,
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]

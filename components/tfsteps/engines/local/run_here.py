@@ -46,7 +46,7 @@ def run_here(
     """
     streams.ensure()
     run_id = new_run_id()
-    root = store.home() / "pipelines" / run_id
+    root = store.pipeline_folder(run_id)
     out = Printer()
     out.say(f"run {run_id}")
     created = time.time()
@@ -56,8 +56,8 @@ def run_here(
         _record(run_id, pipeline.name, created, error)
         out.say(f"{pipeline.name} cannot run on this machine: {error}")
         return error.exit_code
-    store.make_private(root)  # the inputs of steps may hold secrets
-    with contextlib.suppress(KeyboardInterrupt), _tensorboard(run_id) as board:
+    # the folder is private, as the inputs of steps may hold secrets; locked, the run is not removed
+    with contextlib.suppress(KeyboardInterrupt), store.locked(root), _tensorboard(run_id) as board:
         env = {TENSORBOARD_URL: board.url} if board else {}
         code, verdict, steps = _run(
             pipeline, arguments, pipeline_root=root, run_id=run_id, images={IMAGE, *images}, cwd=cwd, env=env

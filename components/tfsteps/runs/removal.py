@@ -1,0 +1,139 @@
+"""Removes all that this machine keeps of a run: `runs/<run>`, and `pipelines/<run>` of the local pipeline engine.
+
+A folder is renamed before it is removed. Therefore an interrupted removal leaves no incomplete run, and the next
+removal deletes what is left.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from tfsteps.runs import store
+from tfsteps.runs.store import Attempt
+
+_REMOVED = ".removed-"  # `store.quote` returns no name that begins with a dot
+
+
+class InUseError(Exception):
+    """A run cannot be removed: a process on this machine uses it.
+
+    Attributes:
+        run: Id of the run.
+        why: What uses it, and how to stop that; a clause.
+    """
+
+    def __init__(self, run: str, why: str) -> None:
+        """Keep both; the message is made of them."""
+        self.run, self.why = run, why
+        super().__init__(f"run {run} cannot be removed: {why}")
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """What would be removed of a run.
+
+    Attributes:
+        attempts: Number of attempts with a status.
+        size: Bytes of all regular files; symbolic links are not followed.
+    """
+
+    attempts: int
+    size: int
+
+
+def extent(run: str) -> Extent:
+    """Return what would be removed of a run; files that cannot be examined count as empty."""
+    return Extent(len(store.attempts(run)), sum(map(_size, _folders(run))))
+
+
+def contains(run: str, path: str) -> bool:
+    """Return whether `path`, a local path or a URI, would be removed with the run."""
+    return any(pathlib.Path(path).is_relative_to(folder) for folder in _folders(run))
+
+
+def check_unused(run: str) -> None:
+    """Raise InUseError if a launcher or the local pipeline engine uses the run. OSError if that cannot be found out."""
+    _check(run, *_folders(run))
+
+
+def remove(run: str) -> None:
+    """Remove a run, and what an interrupted removal left of any run. A run that does not exist is not an error.
+
+    Symbolic links are removed, not followed.
+
+    Raises:
+        InUseError: A launcher or the pipeline engine uses the run; nothing was removed.
+        OSError: Something could not be renamed or deleted. What could be deleted is deleted.
+    """
+    check_unused(run)
+    for folder in _folders(run):  # first of the run: an incomplete run is not listed
+        _sweep(folder.parent)
+        aside = folder.with_name(f"{_REMOVED}{time.time_ns()}-{os.getpid()}")
+        try:
+            folder.rename(aside)
+        except FileNotFoundError:
+            continue
+        try:
+            _check(run, aside)  # a launcher may have started in between
+        except InUseError:
+            aside.rename(folder)
+            raise
+        _delete(aside)
+
+
+def _folders(run: str) -> list[pathlib.Path]:
+    return [store.run_folder(run), store.pipeline_folder(run)]
+
+
+def _check(run: str, *folders: pathlib.Path) -> None:
+    for folder in folders:
+        if Attempt(folder).alive():
+            raise InUseError(run, "its pipeline is running; press Ctrl-C in its terminal, or wait for its end")
+        for lock in folder.glob("*/*/lock"):  # also of an attempt whose first status is not written yet
+            if lock.parent.name.isdigit() and Attempt(lock.parent).alive():
+                raise InUseError(run, f"its launcher is running; stop it by `tfsteps stop {run}`")
+
+
+def _size(folder: pathlib.Path) -> int:
+    counted: set[tuple[int, int]] = set()
+    total = 0
+    for file in _files(folder):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            status = file.stat(follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in counted:
+                total += status.st_size
+                if status.st_nlink > 1:
+                    counted.add((status.st_dev, status.st_ino))
+    return total
+
+
+def _files(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    if not folder.is_symlink():
+        for parent, _, names in os.walk(folder):
+            yield from (pathlib.Path(parent, name) for name in names)
+
+
+def _sweep(parent: pathlib.Path) -> None:
+    """Delete what interrupted removals left in `parent`; leave what cannot be deleted."""
+    for left in parent.glob(f"{_REMOVED}*"):
+        with contextlib.suppress(OSError):
+            _delete(left)
+
+
+def _delete(folder: pathlib.Path) -> None:
+    """Delete a renamed folder. The first error is raised after all else has been deleted."""
+    if folder.is_symlink():
+        folder.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:  # another removal deletes it, too
+        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise

@@ -1,0 +1,121 @@
+"""Decides which ended runs of this machine are kept, by age and number."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from tfsteps.runs import store
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.removal import InUseError, check_unused
+from tfsteps.runs.status import Status
+
+_CLOCK_SECONDS = 60.0  # clocks of file servers and of this machine may differ by this much
+
+
+class RunRecords(msgspec.Struct, frozen=True):
+    """What the records of a run say.
+
+    Attributes:
+        run: Its id.
+        statuses: The status of each attempt that can be read.
+        pipeline: How its pipeline ended; None = it is no pipeline of this machine, or runs.
+        problem: Why its records do not show whether it has ended; empty = they do.
+        in_use: What uses it on this machine, a clause; empty = nothing.
+    """
+
+    run: str
+    statuses: Sequence[Status] = ()
+    pipeline: PipelineRecord | None = None
+    problem: str = ""
+    in_use: str = ""
+
+    @property
+    def ended(self) -> float | None:
+        """When its last attempt, or its pipeline, ended, in seconds since the epoch; None = not known."""
+        times = [status.ended or status.created for status in self.statuses]
+        if self.pipeline:
+            times.append(self.pipeline.ended)
+        return max(times, default=None)
+
+    @property
+    def left_elsewhere(self) -> Status | None:
+        """The status of an attempt whose launcher was killed and whose job may continue elsewhere; None = none."""
+        return next((s for s in self.statuses if s.reason == store.ABANDONED and s.system != "local"), None)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Whether a run is kept.
+
+    Attributes:
+        records: What is known of the run.
+        kept: Why it is kept, a clause; empty = it is to be removed.
+    """
+
+    records: RunRecords
+    kept: str = ""
+
+
+def read_records(run: str) -> RunRecords:
+    """Return the records of a run."""
+    statuses: list[Status] = []
+    problem, in_use = "", ""
+    try:
+        check_unused(run)
+        for attempt in store.attempts(run):
+            try:
+                statuses.append(attempt.status())
+            except store.UnreadableError as error:
+                problem = problem or str(error)
+    except InUseError as error:
+        in_use = error.why
+    except OSError as error:
+        problem = f"{store.run_folder(run)} cannot be read: {error}"
+    pipeline = PipelineRecord.read(run)
+    if not (statuses or pipeline or problem or in_use):
+        problem = f"{store.run_folder(run)} has no status"
+    return RunRecords(run, statuses, pipeline, problem, in_use)
+
+
+def decide(runs: Sequence[RunRecords], now: float, older_than: float | None, keep: int | None) -> list[Decision]:
+    """Return the decision about each run, the newest first.
+
+    Args:
+        runs: All runs of this machine.
+        now: Seconds since the epoch.
+        older_than: Keep runs that ended less than this many seconds ago; None = the age does not count.
+        keep: Keep this many of the ended runs, the newest; None = the number does not count.
+    """
+    newest_first = sorted(runs, key=lambda records: -(records.ended or 0.0))
+    return list(_decisions(newest_first, now, older_than, keep))
+
+
+def _decisions(
+    runs: Sequence[RunRecords], now: float, older_than: float | None, keep: int | None
+) -> Iterator[Decision]:
+    position = 0  # among the ended runs
+    for records in runs:
+        if unfinished := _unfinished(records):
+            yield Decision(records, unfinished)
+            continue
+        position += 1
+        age = now - (records.ended or 0.0)
+        if age < -_CLOCK_SECONDS:
+            yield Decision(records, "its end is in the future: check the clock of this machine")
+        elif keep is not None and position <= keep:
+            yield Decision(records, f"it is one of the newest {keep}")
+        elif older_than is not None and age <= older_than:
+            yield Decision(records, "it ended too recently")
+        else:
+            yield Decision(records)
+
+
+def _unfinished(records: RunRecords) -> str:
+    """Return why a run does not count as ended; empty = it has ended."""
+    if records.in_use:
+        return records.in_use
+    if records.problem:
+        return "its records cannot be read"
+    if left := records.left_elsewhere:
+        where = f" in namespace {left.namespace}" if left.namespace else ""
+        return f"its launcher was killed, and its job may continue{where}; `tfsteps rm {records.run}` removes it"
+    return ""
