@@ -72,7 +72,7 @@ def swept(platform, *, workflows=(), pods=(), namespace="", dry_run=False):
     return said, count, [task.name for task in platform.platform.unfinished()]
 
 
-@pytest.mark.parametrize(("age", "stopped"), [(0, False), (650, False), (661, True)])
+@pytest.mark.parametrize(("age", "stopped"), [(0, False), (650, False), (662, True)])
 def test_a_task_is_stopped_a_minute_after_its_deadline(platform, age, stopped):
     name = create(platform, "r1", age=age)
     said, count, left = swept(platform)
