@@ -66,6 +66,7 @@ def test_a_port_that_is_in_use():
 
 
 def test_clients_that_hang_do_not_keep_others_away_for_long(port, monkeypatch):
+    assert metrics_server._Handler.timeout == 10
     monkeypatch.setattr(metrics_server._Handler, "timeout", 1)
     begun, threads = time.monotonic(), threading.active_count()
     hanging = [socket.create_connection(("127.0.0.1", port)) for _ in range(3 * metrics_server._CLIENTS)]
