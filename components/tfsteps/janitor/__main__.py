@@ -1,70 +1,95 @@
 """`python -m tfsteps.janitor`: a pass over all jobs every minute, or one."""
 
-import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from tfsteps.engines.argo.abandoned import Workflows
-from tfsteps.janitor.hai import HaiSweep
+from tfsteps.janitor import hai, metrics_server, options
+from tfsteps.janitor.metrics import Metrics
+from tfsteps.janitor.options import Options
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import Stopped
+from tfsteps.kube.logs import PODS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.spec import format_duration
-from tfsteps.spec.units import parse_duration
 from tfsteps.systems import registry
 from tfsteps.systems.hai import access as hai_access
 from tfsteps.systems.hai.client import Client
 
-_LONGEST_SECONDS = 86400.0
 _PATIENCE_SECONDS = 30.0  # the next pass tries again
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Delete what is due, until SIGTERM or once; return the exit code. None = the process's own arguments."""
-    options = _arguments().parse_args(argv)
+    chosen = options.parse(argv)
     say = Printer().say
     try:
-        api = Api(access.find(options.context), patience=_PATIENCE_SECONDS)
+        api = Api(access.find(chosen.context), patience=_PATIENCE_SECONDS)
+        janitor = _Janitor(api, _hai(api), chosen, say)
     except access.AccessError as error:
         say(f"The janitor cannot start: {error}.")
         return ExitCode.USAGE
-    namespace = "" if options.all_namespaces else options.namespace or api.access.namespace
+    with on_termination(api.stopping.set):
+        return janitor.clean() if chosen.once else janitor.serve()
 
-    try:
-        hai = _hai(api)
-    except access.AccessError as error:
-        say(f"The janitor cannot start: {error}.")
-        return ExitCode.USAGE
 
-    def clean() -> ExitCode:
+class _Janitor:
+    """Makes passes, and counts what they do."""
+
+    def __init__(self, api: Api, platform: Client | None, chosen: Options, say: Callable[[str], None]) -> None:
+        self._api, self._platform, self._options, self._say = api, platform, chosen, say
+        self._namespace = "" if chosen.all_namespaces else chosen.namespace or api.access.namespace
+        kinds = [PODS.kind, *(kind.resource.kind for kind in registry.kinds()), *([hai.KIND] if platform else [])]
+        self._metrics = Metrics(kinds, chosen.period)
+
+    def serve(self) -> ExitCode:
+        """Make passes until `stopping` is set."""
+        port = self._options.metrics_port
+        with contextlib.ExitStack() as stack:
+            if port:
+                try:
+                    stack.enter_context(metrics_server.serve(self._metrics, port))
+                except OSError as error:
+                    self._say(
+                        f"The janitor cannot start: --metrics-port {port} cannot be used: {error.strerror}. "
+                        "Choose a free port, or 0 for no metrics."
+                    )
+                    return ExitCode.USAGE
+            where = f"of namespace {self._namespace}" if self._namespace else "of all namespaces"
+            self._say(f"Looking at the jobs {where} every {format_duration(self._options.period)}.")
+            while not self._api.stopping.is_set():
+                self.clean()
+                self._api.stopping.wait(self._options.period)
+        return ExitCode.SUCCEEDED
+
+    def clean(self) -> ExitCode:
+        """Make one pass."""
+        begun, dry_run = time.monotonic(), self._options.dry_run
+        jobs = Sweep(
+            self._api, registry.kinds(), self._namespace, self._say, default=self._options.default, dry_run=dry_run
+        )
         try:
-            counts = [Sweep(api, registry.kinds(), namespace, say, dry_run=options.dry_run).run()]
-            if hai:
-                workflows = Workflows(api, namespace)
-                counts.append(HaiSweep(hai, workflows, namespace, say, dry_run=options.dry_run).run())
+            counts = [jobs.run()]
+            if self._platform:
+                workflows = Workflows(self._api, self._namespace)
+                tasks = hai.HaiSweep(self._platform, workflows, self._namespace, self._say, dry_run=dry_run)
+                counts.append(tasks.run())
         except Stopped:
             return ExitCode.PLATFORM
+        self._metrics.finish_pass(counts, time.monotonic() - begun, self._api.server_time() or time.time())
         if not counts[0].served:
-            say("The cluster knows no kind of job: no operator is installed.")
+            self._say("The cluster knows no kind of job: no operator is installed.")
         served = [str(count) for count in counts if count.served]
-        if options.once and served:
-            say(f"{'; '.join(served)}.")
+        if self._options.once and served:
+            self._say(f"{'; '.join(served)}.")
         return ExitCode.PLATFORM if any(count.failures for count in counts) else ExitCode.SUCCEEDED
-
-    with on_termination(api.stopping.set):
-        if options.once:
-            return clean()
-        where = f"of namespace {namespace}" if namespace else "of all namespaces"
-        say(f"Looking at the jobs {where} every {format_duration(options.period)}.")
-        while not api.stopping.is_set():
-            clean()
-            api.stopping.wait(options.period)
-    return ExitCode.SUCCEEDED
 
 
 def _hai(api: Api) -> Client | None:
@@ -77,36 +102,6 @@ def _hai(api: Api) -> Client | None:
     client = Client(hai_access.find(), patience=_PATIENCE_SECONDS)
     client.stopping = api.stopping
     return client
-
-
-def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tfsteps.janitor",
-        description="Deletes abandoned jobs, and jobs whose retention time has passed.",
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "-n", "--namespace", metavar="NS", default="", help="namespace of the jobs; default: this pod's own"
-    )
-    where.add_argument("-A", "--all-namespaces", action="store_true", help="jobs of all namespaces")
-    when = parser.add_mutually_exclusive_group()
-    when.add_argument(
-        "--period", type=_period, default=60.0, metavar="TIME", help="pause between passes, 1s to 1d; default: 60s"
-    )
-    when.add_argument("--once", action="store_true", help="make one pass and exit")
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
-    parser.add_argument("--context", default="", help="context of the kubeconfig; default: this pod's cluster")
-    return parser
-
-
-def _period(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= _LONGEST_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time from 1s to 1d, such as 60s or 5m")
-    return seconds
 
 
 if __name__ == "__main__":

@@ -1,15 +1,18 @@
 """One pass over the user's tasks on HAI Platform: abandoned tasks are stopped."""
 
-import time
+import math
 from collections.abc import Callable
 
 from tfsteps.engines.argo.abandoned import Workflows
-from tfsteps.janitor.rules import overdue
+from tfsteps.janitor.rules import Due, Reason, overdue
 from tfsteps.janitor.sweep import Count
 from tfsteps.kube.errors import ApiError
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, Task
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
+
+KIND = "HAITask"
+"""What the metrics call a task."""
 
 
 class HaiSweep:
@@ -48,21 +51,35 @@ class HaiSweep:
         """Stop a task if that is due, and still is when it is looked at again: the list may be old."""
         self.count.jobs += 1
         try:
-            if self._due(job) and (why := self._due(now := self._runs.refreshed(job))):
-                self.count.due += 1
-                if not self._dry_run:
-                    stop_task(self._runs.client, now.task)
-                done = "would be stopped" if self._dry_run else "stopped"
-                self._say(f"task {job.status.job} on HAI {done}: it is {now.status.state}, and {why}")
+            if self._due(job):
+                self.count.undeleted.add(job.chain)
+                self._confirm(job)
+                self.count.undeleted.remove(job.chain)
         except ApiError as error:
             self._failed(f"task {job.status.job} on HAI", error)
 
-    def _due(self, job: HaiRun) -> str:
-        """Return why a task is to be stopped, as the end of a sentence; empty = it is not."""
+    def _confirm(self, listed: HaiRun) -> None:
+        """Stop a task if that is due for the task as it is now."""
+        job = self._runs.refreshed(listed)
+        if not (action := self._due(job)):
+            return
+        self.count.due += 1
+        if not self._dry_run:
+            stop_task(self._runs.client, job.task)
+            self.count.deleted(KIND, action.reason)
+        done = "would be stopped" if self._dry_run else "stopped"
+        self._say(f"task {job.status.job} on HAI {done}: it is {job.status.state}, and {action.why}")
+
+    def _due(self, job: HaiRun) -> Due | None:
+        """Return why a task is to be stopped; None = it is not. Its age is that by HAI's clock; unknown = none."""
         if job.status.state.terminal:
-            return ""
-        late = overdue(schema.deadline(job.task), job.status.created, time.time())
-        return late or self._left(job.task)
+            return None
+        now = self._runs.client.server_time()
+        late = overdue(schema.deadline(job.task), job.status.created, -math.inf if now is None else now)
+        if late:
+            return Due("job", Reason.DEADLINE, late)
+        left = self._left(job.task)
+        return Due("job", Reason.ABANDONED, left) if left else None
 
     def _left(self, task: Task) -> str:
         """Return why no launcher of its Workflow will come for a task; empty = one may, or it is not ours to see."""

@@ -1,14 +1,15 @@
 """One pass over the jobs of a namespace or of a cluster: a few lists, and a deletion for each thing that is due."""
 
 import functools
-import time
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tfsteps.engines.argo.abandoned import Workflows, owner_of
-from tfsteps.janitor.rules import Due, due
+from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
+from tfsteps.janitor.rules import Due, Reason, due
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
@@ -35,6 +36,8 @@ class Count(msgspec.Struct):
         served: How many kinds of job the cluster serves.
         what: What was looked at.
         act: What is done with it.
+        deletions: How many objects this pass has deleted or stopped, by kind and reason.
+        undeleted: The uids of the jobs that were due and could not be deleted or stopped.
     """
 
     jobs: int = 0
@@ -43,6 +46,12 @@ class Count(msgspec.Struct):
     served: int = 0
     what: str = "jobs"
     act: str = "deletions"
+    deletions: dict[tuple[str, Reason], int] = msgspec.field(default_factory=dict)
+    undeleted: set[str] = msgspec.field(default_factory=set)
+
+    def deleted(self, kind: str, reason: Reason) -> None:
+        """Count a deletion."""
+        self.deletions[kind, reason] = self.deletions.get((kind, reason), 0) + 1
 
     def __str__(self) -> str:
         """Return it as people read it."""
@@ -51,10 +60,21 @@ class Count(msgspec.Struct):
 
 
 class Sweep:
-    """One pass. What is asked of the cluster more than once is kept until its end; what is due is looked at anew."""
+    """One pass. What is asked of the cluster more than once is kept until its end; what is due is looked at anew.
+
+    Ages are computed by the API server's clock, not by this process's. Each deletion names the uid of an object that
+    was read a moment ago. So a second pass at the same time is harmless: that the object is gone is no failure.
+    """
 
     def __init__(
-        self, api: Api, kinds: Sequence[JobKind], namespace: str, say: Callable[[str], object], *, dry_run: bool = False
+        self,
+        api: Api,
+        kinds: Sequence[JobKind],
+        namespace: str,
+        say: Callable[[str], object],
+        *,
+        default: DefaultRetention = FOR_EVER,
+        dry_run: bool = False,
     ) -> None:
         """Get ready.
 
@@ -63,11 +83,13 @@ class Sweep:
             kinds: Of the jobs to look at.
             namespace: Where; empty = everywhere.
             say: Receives a line for each action, and for each failure.
+            default: The retention of ended jobs without `keep_for`.
             dry_run: Only report what is due.
         """
         self.count = Count()
         self._api, self._kinds, self._namespace = api, kinds, namespace
-        self._say, self._dry_run = say, dry_run
+        self._say, self._default, self._dry_run = say, default, dry_run
+        self._has_clock = True
         self._workflows = Workflows(api, namespace)
 
     def run(self) -> Count:
@@ -101,7 +123,9 @@ class Sweep:
         self.count.jobs += 1
         try:
             if self._due(kind, item, self._workflows, lambda: bool(self._own(kind, item, self._all_pods))):
+                self.count.undeleted.add(item["metadata"]["uid"])
                 self._confirm(kind, item)
+                self.count.undeleted.remove(item["metadata"]["uid"])
         except ApiError as error:
             self._failed(_name(kind.resource, item), error)
         except Stopped:
@@ -111,7 +135,15 @@ class Sweep:
 
     def _due(self, kind: JobKind, item: _Item, workflows: Workflows, has_pods: Callable[[], bool]) -> Due | None:
         why = functools.partial(workflows.why_abandoned, item)
-        return due(kind, item, time.time(), why_abandoned=why, has_pods=has_pods)
+        return due(kind, item, self._now(), why_abandoned=why, has_pods=has_pods, default=self._default)
+
+    def _now(self) -> float:
+        """Return the API server's time; -inf if it is not known, by which no time has passed."""
+        now = self._api.server_time()
+        if now is None and self._has_clock:
+            self._has_clock = False
+            self._failed("ages of jobs are not known", ValueError("the API server's answers have no header Date"))
+        return -math.inf if now is None else now
 
     def _confirm(self, kind: JobKind, listed: _Item) -> None:
         """Do what is due for a job as it is now."""
@@ -130,20 +162,33 @@ class Sweep:
 
     def _do(self, kind: JobKind, item: _Item, action: Due, pods: Callable[[], list[_Item]]) -> None:
         if action.what == "job":
-            self._delete(kind.resource, item, action.why)
+            self._delete(kind.resource, item, action)
             return
         if not self._dry_run:  # else the pods of parameter servers would come back
             apply(self._api, kind.stop_stragglers(item), item["metadata"]["namespace"], item["metadata"]["uid"])
         for pod in pods():
-            self._delete(PODS, pod, f"{_name(kind.resource, item)}: {action.why}")
+            self._delete(PODS, pod, action, of=f"{_name(kind.resource, item)}: ")
 
-    def _delete(self, resource: Resource, item: _Item, why: str) -> None:
+    def _delete(self, resource: Resource, item: _Item, action: Due, *, of: str = "") -> None:
+        """Delete an object and report it; `of` names the job whose pod it is. Another janitor may be faster."""
         self.count.due += 1
-        meta = item["metadata"]
-        if not self._dry_run:
-            self._api.delete(resource, meta["namespace"], meta["name"], meta["uid"])
-        done = "would be deleted" if self._dry_run else "deleted"
-        self._say(f"{_name(resource, item)} {done}: {why}")
+        if self._dry_run:
+            done = "would be deleted"
+        elif self._delete_once(resource, item["metadata"]):
+            self.count.deleted(resource.kind, action.reason)
+            done = "deleted"
+        else:
+            done = "is already gone or was changed"
+        self._say(f"{_name(resource, item)} {done}: {of}{action.why}")
+
+    def _delete_once(self, resource: Resource, meta: Mapping[str, Any]) -> bool:
+        """Tell whether this request deleted the object; after a conflict the next pass reads the object again."""
+        try:
+            return self._api.delete(resource, meta["namespace"], meta["name"], meta["uid"])
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            return False
 
     def _failed(self, what: str, error: Exception) -> None:
         self.count.failures += 1

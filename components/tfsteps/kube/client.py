@@ -123,8 +123,8 @@ class Api(HttpClient):
         propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
         *,
         grace_seconds: int | None = None,
-    ) -> None:
-        """Delete the object of this name and uid; do nothing if it is gone or was replaced."""
+    ) -> bool:
+        """Delete the object of this name and uid; return False if it is already gone or was replaced."""
         body = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
         try:
@@ -134,6 +134,8 @@ class Api(HttpClient):
             another = error.status == 409 and "precondition" in str(error).lower()
             if not error.missing and not another:
                 raise
+            return False
+        return True
 
     # --- requests
 

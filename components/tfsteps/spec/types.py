@@ -231,7 +231,8 @@ class TrainingJob(_Base, frozen=True):
         tensorboard: If set, tfsteps starts a TensorBoard for the job.
         on_end: What remains when the job has ended: keep (everything), delete_pods, or delete (nothing). Empty =
             delete_pods after success, keep after failure.
-        keep_for: Seconds after which the janitor deletes what remains. Empty = never.
+        keep_for: Seconds after which the janitor deletes what remains. Empty = the janitor's default, which is never
+            unless its operator sets another one.
         on_evicted: What happens to the job if its launcher's pod is evicted or deleted and no other pod replaces it.
             stop deletes the job. A duration keeps it that long, so that a retry of the run can adopt it; then
             Kubernetes deletes it. Empty = stop.

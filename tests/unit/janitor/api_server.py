@@ -58,11 +58,11 @@ class FakeApiServer:
             return Answer(body={"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success"})
         return Answer(body=_stored(found[0]))
 
-    def sweep(self, kinds, namespace=""):
+    def sweep(self, kinds, namespace="", **options):
         """Make a pass; return what was said, and the count."""
         said = []
         with serve(self.answer) as server:
-            count = Sweep(Api(server.access(), patience=0), kinds, namespace, said.append).run()
+            count = Sweep(Api(server.access(), patience=0), kinds, namespace, said.append, **options).run()
         return said, count
 
 

@@ -13,6 +13,7 @@ from tfsteps import spec
 from tfsteps.engines.argo.abandoned import Workflows
 from tfsteps.janitor.__main__ import main
 from tfsteps.janitor.hai import HaiSweep
+from tfsteps.janitor.rules import Reason
 from tfsteps.kube.access import Access
 from tfsteps.kube.client import Api
 from tfsteps.runs.identity import Identity
@@ -72,7 +73,7 @@ def swept(platform, *, workflows=(), pods=(), namespace="", dry_run=False):
     return said, count, [task.name for task in platform.platform.unfinished()]
 
 
-@pytest.mark.parametrize(("age", "stopped"), [(0, False), (650, False), (661, True)])
+@pytest.mark.parametrize(("age", "stopped"), [(0, False), (650, False), (662, True)])
 def test_a_task_is_stopped_a_minute_after_its_deadline(platform, age, stopped):
     name = create(platform, "r1", age=age)
     said, count, left = swept(platform)
@@ -82,6 +83,16 @@ def test_a_task_is_stopped_a_minute_after_its_deadline(platform, age, stopped):
     assert all(
         f"task {name} on HAI stopped: it is queued, and its deadline `total` of 10m passed 1m0" in line for line in said
     )
+
+
+@pytest.mark.parametrize(("ahead", "stopped"), [(0, True), (-86400, False), (None, False)])
+def test_the_age_of_a_task_is_that_by_the_clock_of_hai(platform, ahead, stopped, monkeypatch):
+    name = create(platform, "r1", age=900)
+    now = None if ahead is None else time.time() + ahead
+    monkeypatch.setattr(Client, "server_time", lambda _: now)
+    _, count, left = swept(platform)
+    assert left == ([] if stopped else [name])
+    assert count.deletions == ({("HAITask", Reason.DEADLINE): 1} if stopped else {})
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """What is due for a job, from what it says of itself and of its Workflow."""
 
 import datetime as dt
+import math
 
 import pytest
 
 from tests.unit.systems.kubernetes.objects import condition, tfjob
 from tfsteps import spec
-from tfsteps.janitor.rules import PATIENCE_SECONDS, due
+from tfsteps.janitor.default_retention import PRESETS, DefaultRetention
+from tfsteps.janitor.rules import PATIENCE_SECONDS, Reason, due
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
@@ -101,6 +103,100 @@ def test_a_job_ends_with_a_part_of_it_that_failed():
     }
     item["metadata"]["managedFields"] = CHANGES
     assert job_ended(item) == NOW - 7
+
+
+REASONS = {
+    Reason.DEADLINE: (job("Running", age=OVERDUE, deadline="120"), GONE),
+    Reason.ABANDONED: (job("Running"), GONE),
+    Reason.KEEP_FOR: (job("Failed", ended=61, keep_for="60"), ""),
+    Reason.KEPT_FOR_RETRY: (job("Running", kept_until=iso(90)), ""),
+    Reason.RETENTION: (job("Failed", ended=7201), ""),
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_each_reason(reason):
+    item, left = REASONS[reason]
+    it = due(TFJob(), item, NOW, why_abandoned=lambda: left, has_pods=lambda: True, default=HOURS)
+    assert (it.what, it.reason) == ("job", reason)
+
+
+def test_the_reason_of_an_ended_job_is_that_of_its_clean_up():
+    for reason, item in {
+        Reason.ABANDONED: job("Succeeded"),
+        Reason.DEADLINE: job("Succeeded", age=OVERDUE, deadline="120"),
+    }.items():
+        it = due(TFJob(), item, NOW, why_abandoned=lambda: GONE, has_pods=lambda: True)
+        assert (it.what, it.reason) == ("pods", reason)
+
+
+# --- default retention
+
+HOURS = DefaultRetention(succeeded=3600, failed=7200)
+WORKFLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
+
+
+def owned(*conditions, **options):
+    item = job(*conditions, **options)
+    item["metadata"]["ownerReferences"] = [WORKFLOW]
+    return item
+
+
+def without_end():
+    item = job("Succeeded", age=1e6)
+    del item["status"]["conditions"][0]["lastTransitionTime"]
+    return item
+
+
+DEFAULTS = {
+    "it succeeded an hour ago": (job("Succeeded", ended=3601), "", "it ended 1h ago, --keep-succeeded is 1h"),
+    "it succeeded, and its time has not passed": (job("Succeeded", ended=3599), "", None),
+    "it failed an hour ago": (job("Failed", ended=3601), "", None),
+    "it failed two hours ago": (job("Failed", ended=7201), "", "it ended 2h ago, --keep-failed is 2h"),
+    "it is to be kept at its end": (job("Failed", ended=7201, on_end="keep"), "", "--keep-failed is 2h"),
+    "its keep_for is longer": (job("Succeeded", ended=3601, keep_for="3700"), "", None),
+    "its keep_for is shorter": (job("Succeeded", ended=61, keep_for="60"), "", "keep_for is 1m"),
+    "its keep_for is nonsense": (job("Failed", ended=7201, keep_for="soon"), "", "--keep-failed is 2h"),
+    "it runs": (job("Running", age=1e6, ended=1e6), "", None),
+    "it has not begun": (job(age=1e6), "", None),
+    "its end is not known": (without_end(), "", None),
+    "its end is in the future": (job("Failed", ended=-7201), "", None),
+    "it is kept for a retry": (job("Failed", ended=7201, kept_until=iso(-1)), "", None),
+    "it is kept until nonsense": (job("Failed", ended=7201, kept_until="soon"), "", None),
+    "it is being deleted": (job("Failed", ended=7201, deleted=True), GONE, None),
+    "its Workflow continues": (owned("Failed", ended=7201), "", None),
+    "it is left for a wait step": (owned("Failed", ended=7201, detached=""), "", None),
+    "its end is reported": (owned("Failed", ended=7201, reported=""), "", "--keep-failed is 2h"),
+    "its Workflow is gone": (owned("Failed", ended=7201), GONE, "--keep-failed is 2h"),
+}
+
+
+@pytest.mark.parametrize(("item", "left", "why"), DEFAULTS.values(), ids=DEFAULTS)
+def test_default_retention(item, left, why):
+    it = due(TFJob(), item, NOW, why_abandoned=lambda: left, has_pods=lambda: False, default=HOURS)
+    assert (it is None) == (why is None)
+    if it:
+        assert it.what == "job"
+        assert why in it.why
+
+
+@pytest.mark.parametrize(("ended", "what"), [(1, None), (PATIENCE_SECONDS, None), (PATIENCE_SECONDS + 1, "job")])
+def test_a_launcher_has_time_to_report_whatever_the_default(ended, what):
+    at_once = DefaultRetention(succeeded=0, failed=0)
+    for state in ("Succeeded", "Failed"):
+        item = job(state, ended=ended)
+        it = due(TFJob(), item, NOW, why_abandoned=lambda: "", has_pods=lambda: True, default=at_once)
+        assert (it and it.what) == what
+
+
+def test_cube_studio_keeps_every_ended_job_for_three_hours():
+    assert PRESETS["cube-studio"] == DefaultRetention(succeeded=10800, failed=10800)
+
+
+@pytest.mark.parametrize(("item", "_left", "_expected"), CASES.values(), ids=CASES)
+def test_nothing_is_due_by_age_without_a_clock(item, _left, _expected):
+    it = due(TFJob(), item, -math.inf, why_abandoned=lambda: "", has_pods=lambda: True, default=HOURS)
+    assert it is None
 
 
 def test_pods_that_are_gone_need_no_deletion():

@@ -9,6 +9,8 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import condition
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.janitor.default_retention import DefaultRetention
+from tfsteps.janitor.rules import Reason
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import client as apis
 from tfsteps.kube.client import Api
@@ -244,6 +246,84 @@ def test_nonsense_in_one_job_does_not_keep_it_from_the_next(meta):
 def test_a_job_that_went_meanwhile_is_no_failure(answer):
     with cluster(jobs=[job("a")], refused={"delete": answer}) as server:
         assert swept(server)[1].failures == 0
+
+
+def at(server, seconds):
+    """Return a time by the server's clock."""
+    return (dt.datetime.now(dt.UTC) + dt.timedelta(seconds=server.ahead + seconds)).isoformat()
+
+
+def ended(server, seconds, **meta):
+    """Return a job that succeeded some seconds ago by the server's clock, and was created then."""
+    item = job("a", owner=None, creationTimestamp=at(server, -seconds), **meta)
+    item["status"]["conditions"] = [{**condition("Succeeded"), "lastTransitionTime": at(server, -seconds)}]
+    return item
+
+
+DAY = 86400
+HOUR = DefaultRetention(succeeded=3600, failed=3600)
+
+
+@pytest.mark.parametrize("ahead", [-DAY, 0, DAY], ids=["behind", "equal", "ahead"])
+@pytest.mark.parametrize(("age", "due"), [(3500, []), (3700, [("a", "uid-a")])])
+def test_the_age_of_a_job_is_that_by_the_servers_clock(ahead, age, due):
+    jobs = []
+    with cluster(jobs=jobs) as server:
+        server.ahead = ahead
+        jobs.append(ended(server, age))
+        swept(server, default=HOUR)
+    assert deleted(server) == due
+
+
+@pytest.mark.parametrize("noted", [{"keep-for": "60"}, {"deadline": "60"}, {"kept-until": "2026-01-01T00:00:00Z"}])
+@pytest.mark.parametrize("ahead", [-DAY, DAY], ids=["behind", "ahead"])
+def test_so_are_the_times_in_its_annotations(ahead, noted):
+    jobs, gone = [], []
+    for age in (30, 200):
+        with cluster(jobs=jobs) as server:
+            server.ahead = ahead
+            annotations = {f"tfsteps.dev/{key}": text for key, text in noted.items()}
+            if "kept-until" in noted:
+                annotations = {"tfsteps.dev/kept-until": at(server, -age)}
+            jobs[:] = [ended(server, age, annotations=annotations)]
+            if "deadline" in noted:
+                jobs[0]["status"]["conditions"] = [condition("Running")]
+            swept(server)
+        gone.append(len(deleted(server)))
+    assert gone == [0, 1]
+
+
+def test_without_a_clock_of_the_server_no_age_is_known(monkeypatch):
+    jobs = [job("b")]
+    with cluster(jobs=jobs) as server:
+        jobs.append(ended(server, DAY))
+        monkeypatch.setattr("tfsteps.kube.client.Api.server_time", lambda _: None)
+        said, count = swept(server, default=HOUR)
+    assert deleted(server) == [("b", "uid-b")], "its Workflow has ended, at whatever time"
+    assert said[0] == "ages of jobs are not known: the API server's answers have no header Date"
+    assert count.failures == 1
+
+
+def test_what_was_deleted_and_what_could_not_be_is_counted():
+    pods = [replica("b", "p1")]
+    with cluster(jobs=[job("a"), job("b", "Succeeded")], pods=pods) as server:
+        _, count = swept(server)
+    assert count.deletions == {("TFJob", Reason.ABANDONED): 1, ("Pod", Reason.ABANDONED): 1}
+    assert count.undeleted == set()
+    with cluster(jobs=[job("a"), job("b", owner=None)], refused={"delete": refusal(403, "Forbidden")}) as server:
+        _, count = swept(server)
+    assert (count.deletions, count.undeleted) == ({}, {"uid-a"})
+    with cluster(jobs=[job("a")]) as server:
+        _, count = swept(server, dry_run=True)
+    assert (count.deletions, count.undeleted) == ({}, set())
+
+
+@pytest.mark.parametrize("answer", [refusal(404, "NotFound"), refusal(409, "Conflict", "it has been modified")])
+def test_what_another_janitor_deleted_is_not_counted_as_ours(answer):
+    with cluster(jobs=[job("a")], refused={"delete": answer}) as server:
+        said, count = swept(server)
+    assert (count.deletions, count.failures, count.undeleted) == ({}, 0, set())
+    assert said[0].startswith("TFJob ml/a is already gone or was changed: it is running, and its Workflow")
 
 
 def test_a_healthy_cluster_costs_two_lists(monkeypatch):

@@ -15,6 +15,7 @@ from tests.unit.janitor.api_server import FakeApiServer
 from tests.unit.janitor.test_sweep import NODE, OWNER
 from tests.unit.systems.kubernetes.objects import condition
 from tfsteps import spec
+from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
@@ -173,6 +174,27 @@ def test_what_is_of_another_namespace_than_was_asked_for_is_not_touched():
     assert "it is of namespace b, which was not asked for" in said[0]
 
 
+# --- objects that are no jobs
+
+
+def test_a_tensorboard_is_no_job():
+    """Its Jobs and Services have all labels of a job but the attempt, and are managed elsewhere."""
+    kind = next(kind for kind in registry.kinds() if kind.resource.plural == "jobs")
+    real = job("x", kind=kind, owner={**OWNER, "uid": "gone"})
+    board = copy.deepcopy(real)
+    board["metadata"] |= {"name": "x-tensorboard", "uid": "board"}
+    board["metadata"]["labels"] |= {"app.kubernetes.io/component": "tensorboard"}
+    del board["metadata"]["labels"]["tfsteps.dev/attempt"]
+    done = {"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    board["status"] = {"conditions": [done], "completionTime": "2026-01-01T00:00:00Z"}
+    fake = FakeApiServer({("batch/v1", "jobs"): [real, board], ("v1", "services"): [board], PODS: [], FLOWS: []})
+    _, count = fake.sweep([kind], default=DefaultRetention(succeeded=0, failed=0))
+    assert (count.jobs, fake.deleted) == (1, [real["metadata"]["uid"]])
+    lists = [asked for asked in fake.asked if "labelSelector" in asked.query and "workflow" not in str(asked.query)]
+    assert all("tfsteps.dev/attempt" in asked.query["labelSelector"].split(",") for asked in lists)
+    assert not [asked for asked in fake.asked if "services" in asked.path]
+
+
 # --- nonsense
 
 NONSENSE = [
@@ -216,8 +238,9 @@ def broken(item, chance):
     return item
 
 
+@pytest.mark.parametrize("default", [FOR_EVER, DefaultRetention(succeeded=0, failed=0)], ids=["forever", "0s"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource.api)
-def test_nonsense_deletes_nothing_and_stops_nothing(kind):
+def test_nonsense_deletes_nothing_and_stops_nothing(kind, default):
     chance = random.Random(14)
     here = (kind.resource.api, kind.resource.plural)
     sane = [job(f"sane{number}", kind=kind) for number in range(3)]
@@ -227,7 +250,7 @@ def test_nonsense_deletes_nothing_and_stops_nothing(kind):
         {here: [due[0], *mad[:200], sane[0], due[1], *mad[200:], *sane[1:], due[2]], FLOWS: [workflow()]}
     )
     fake.objects[PODS] = [launcher("a", {**OWNER, "name": "no name"})]
-    said, count = fake.sweep([kind])
+    said, count = fake.sweep([kind], default=default)
     assert sorted(fake.deleted) == sorted(each["metadata"]["uid"] for each in due)
     assert count.served == 1
     assert count.failures == len([line for line in said if "deleted" not in line])

@@ -1,11 +1,16 @@
 """What manifests/janitor must be by itself; tests/janitor builds it, and runs the janitor with what it grants."""
 
 import pathlib
+import re
 
 import yaml
 
 from tfsteps.image import IMAGE
 from tfsteps.janitor.__main__ import main
+from tfsteps.janitor.default_retention import DefaultRetention
+from tfsteps.janitor.metrics import Metrics
+from tfsteps.janitor.options import VARIABLES, parse
+from tfsteps.janitor.rules import Reason
 from tfsteps.systems import registry
 
 MANIFESTS = pathlib.Path(__file__).parents[3] / "manifests/janitor"
@@ -28,6 +33,60 @@ def test_one_object_a_file_and_no_namespace():
         assert file.replace("-", "").removesuffix(".yaml") == f"janitor{item['kind'].lower()}"
 
 
+def container():
+    (container,) = load("base/janitor-deployment.yaml")["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def test_the_security_context_is_strict():
+    spec = load("base/janitor-deployment.yaml")["spec"]["template"]["spec"]
+    assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostNetwork", "hostPID", "volumes"} & spec.keys()
+
+
+def test_probes_and_metrics_use_the_port_that_is_served(monkeypatch):
+    for variable in container()["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    chosen = parse(container()["args"])
+    assert container()["ports"] == [{"name": "metrics", "containerPort": chosen.metrics_port}]
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container()[probe]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+    assert {variable["name"] for variable in container()["env"]} < set(VARIABLES.values())
+    assert chosen.default == DefaultRetention(), "nothing changes for who does not set it"
+
+
+def test_the_monitoring_component():
+    kustomization = load("monitoring/kustomization.yaml")
+    assert kustomization["kind"] == "Component"
+    monitor, rules = (load(f"monitoring/{name}") for name in kustomization["resources"])
+    assert {monitor["apiVersion"], rules["apiVersion"]} == {"monitoring.coreos.com/v1"}
+    assert (monitor["kind"], rules["kind"]) == ("PodMonitor", "PrometheusRule")
+    pod = load("base/janitor-deployment.yaml")["spec"]["template"]["metadata"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= pod["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == ("metrics", "/metrics")
+
+
+def test_alerts_use_metrics_that_exist_and_are_documented():
+    (group,) = load("monitoring/janitor-prometheusrule.yaml")["spec"]["groups"]
+    served = set(re.findall(r"^# TYPE (\w+)", Metrics([], 60).text(), re.MULTILINE))
+    page = (MANIFESTS.parents[1] / "docs/operate/janitor.md").read_text()
+    for rule in group["rules"]:
+        used = set(re.findall(r"tfsteps_janitor_\w+", rule["expr"]))
+        assert used
+        assert used <= served
+        assert f"`{rule['alert']}`" in page
+        assert rule["annotations"].keys() == {"summary", "description"}
+    assert all(f"`{name}" in page for name in served)
+    assert all(f"`{reason}`" in page for reason in Reason)
+    assert all(f"`{variable}`" in page for variable in VARIABLES.values())
+
+
 def test_the_role_is_narrow_and_covers_every_kind_of_job():
     rules = load("base/janitor-role.yaml")["rules"]
     granted = {(group, plural) for rule in rules for group in rule["apiGroups"] for plural in rule["resources"]}
@@ -37,14 +96,13 @@ def test_the_role_is_narrow_and_covers_every_kind_of_job():
 
 
 def test_it_runs_this_version_with_arguments_that_it_understands(monkeypatch, capsys, tmp_path):
-    (container,) = load("base/janitor-deployment.yaml")["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == IMAGE
-    assert container["command"] == ["python", "-m", "tfsteps.janitor"]
+    assert container()["image"] == IMAGE
+    assert container()["command"] == ["python", "-m", "tfsteps.janitor"]
     (patch,) = [
         each for each in load("cluster/kustomization.yaml")["patches"] if each["target"]["kind"] == "Deployment"
     ]
     (added,) = yaml.safe_load(patch["patch"])
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert main([*container["args"], added["value"]]) == 2
+    assert main([*container()["args"], added["value"]]) == 2
     assert "cannot start: there is no kubeconfig" in capsys.readouterr().out
