@@ -7,11 +7,12 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 import msgspec
 
 from tfsteps.cli.backends.base import LogOptions, Section
-from tfsteps.cli.backends.find import LATEST, Run, Selection, match_run
+from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
 from tfsteps.cli.backends.local_log import LocalLog
 from tfsteps.cli.backends.place import On
 from tfsteps.cli.backends.whole_runs import pause_run
@@ -72,7 +73,7 @@ class LocalBackend:
 
     def find(self, text: str) -> Run[LocalJob]:
         exact = text and text != LATEST and store.attempts(text)  # a long id is cut in the folder's name
-        run = text if exact else match_run(text, [(name, "") for name in store.runs()], self.where)
+        run = text if exact else match_run(text, _known(), self.where)
         attempts, jobs = store.attempts(run), self.jobs(run)
         if attempts and not jobs:
             newest = attempts[-1]
@@ -187,6 +188,15 @@ class LocalBackend:
         wait(waiting_for, printer.say, hint, _HINT_SECONDS)
         if ended := self._job(job.attempt):
             printer.say(verdict(ended.status))
+
+
+def _known() -> list[KnownRun]:
+    """Return what the runs can be called: their folders in their order, then by their jobs and pipelines."""
+    runs, quiet = store.runs(), LocalBackend(warn=lambda _: None)
+    named = [(job.status.created, KnownRun.of(job, run)) for run in runs for job in quiet.jobs(run)]
+    records = [(run, record) for run in runs if (record := PipelineRecord.read(run))]
+    named += [(record.created, KnownRun(run, names=frozenset({record.pipeline}))) for run, record in records]
+    return [*map(KnownRun, runs), *(known for _, known in sorted(named, key=itemgetter(0)))]
 
 
 def left_on_hai(selection: Selection) -> bool:

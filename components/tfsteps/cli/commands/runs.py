@@ -34,7 +34,8 @@ RunId = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="Id of the run, the beginning of one, or `latest`; on a cluster also its Workflow's name.",
+        help="Id of the run, the beginning of one, or `latest`. The name of a task, a job or a pipeline: its newest "
+        "run. On a cluster also its Workflow's name.",
         autocompletion=_completions,
     ),
 ]
