@@ -71,6 +71,10 @@ class LocalBackend:
         jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
+    def pipelines(self) -> list[PipelineRecord]:
+        runs = [run for run in store.runs() if not store.attempts(run)]
+        return [record for run in runs if (record := PipelineRecord.read(run))]
+
     def find(self, text: str) -> Run[LocalJob]:
         exact = text and text != LATEST and store.attempts(text)  # a long id is cut in the folder's name
         run = text if exact else match_run(text, _known(), self.where)
