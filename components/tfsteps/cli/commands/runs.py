@@ -31,7 +31,8 @@ from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 
 
-def _completions(incomplete: str) -> list[str]:
+def complete_run(incomplete: str) -> list[str]:
+    """Return the ids of runs on this machine that begin with `incomplete`, for the shell."""
     return [run for run in [*reversed(store.runs()), LATEST] if run.startswith(incomplete)]
 
 
@@ -41,7 +42,7 @@ RunId = Annotated[
         metavar="RUN",
         help="Id of the run, the beginning of one, or `latest`. The name of a task, a job or a pipeline: its newest "
         "run. On a cluster also its Workflow's name.",
-        autocompletion=_completions,
+        autocompletion=complete_run,
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]
