@@ -250,6 +250,8 @@ def test_a_comparison_has_the_curves_of_all_runs_and_fits_a_phone(show, browser,
     try:
         page = show(file)
         assert page.browser.execute_script("return document.documentElement.scrollWidth") <= 360
+        hidden = "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
+        assert page.browser.execute_script(hidden) == 0, "two runs fit without scrolling"
         assert [head.text for head in page.all("#section-runs thead th")] == ["one", "two"]
         loss = next(figure for figure in page.all("figure") if "train/loss" in figure.text)
         assert [run.text for run in loss.find_elements(By.CSS_SELECTOR, ".legend .run")] == ["one", "two"]
