@@ -12,8 +12,11 @@ from tests.support import finished
 from tests.support.browser import chromium
 from tests.support.event_writer import ScalarWriter
 from tests.support.finished import attempt_of, log, ran
+from tests.unit.report.test_comparison import compared_pair
 from tfsteps import report
+from tfsteps.report import comparison_page
 from tfsteps.runs.events import State
+from tfsteps.runs.store import Attempt
 from tfsteps.tensorboard.event_files import ScalarReader
 
 pytestmark = pytest.mark.browser
@@ -26,11 +29,11 @@ def browser(tmp_path_factory):
 
 
 class Page:
-    """An open report."""
+    """An open page."""
 
-    def __init__(self, browser, attempt):
+    def __init__(self, browser, file):
         self.browser = browser
-        self.url = report.write(attempt).as_uri()
+        self.url = file.as_uri()
         browser.get("about:blank")
         browser.get_log("browser")
         browser.get_log("performance")
@@ -79,11 +82,11 @@ class Page:
 
 @pytest.fixture
 def show(browser):
-    """Open a report; at the end, nothing was complained about and nothing but the report was asked for."""
+    """Open the report of an attempt, or a page; at the end, no error was logged and no other file was requested."""
     pages = []
 
-    def opened(attempt):
-        pages.append(Page(browser, attempt))
+    def opened(page):
+        pages.append(Page(browser, report.write(page) if isinstance(page, Attempt) else page))
         return pages[-1]
 
     yield opened
@@ -223,3 +226,26 @@ def test_the_page_never_scrolls_sideways(show, browser, width):
     wide = page.browser.execute_script("return document.documentElement.scrollWidth")
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert wide <= width
+
+
+def test_a_comparison_has_the_curves_of_all_runs_and_fits_a_phone(show, browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(comparison_page.page(compared_pair()), encoding="utf-8")
+    metrics = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        page = show(file)
+        assert page.browser.execute_script("return document.documentElement.scrollWidth") <= 360
+        hidden = "return [...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
+        assert page.browser.execute_script(hidden) == 0, "two runs fit without scrolling"
+        assert [head.text for head in page.all("#section-runs thead th")] == ["one", "two"]
+        loss = next(figure for figure in page.all("figure") if "train/loss" in figure.text)
+        assert [run.text for run in loss.find_elements(By.CSS_SELECTOR, ".legend .run")] == ["one", "two"]
+        strokes = [page.style(f"figure .curve.c{place} path", "stroke") for place in (0, 1)]
+        keys = [page.style(f"#section-runs .key.c{place}", "borderTopColor") for place in (0, 1)]
+        assert strokes == keys
+        assert strokes[0] != strokes[1]
+        said = page.press(loss.find_element(By.CSS_SELECTOR, "[data-chart]"), Keys.HOME)
+        assert [line.split(":")[0] for line in said.splitlines()] == ["step 0", "one", "two"]
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

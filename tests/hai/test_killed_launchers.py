@@ -115,6 +115,9 @@ def test_another_machine_with_the_token_finds_it_too(left):
     _, out, _ = left.run("runs", *there, "--output", "json", home="elsewhere")
     (run,) = json.loads(out)
     assert (run["run"], run["task"], run["system"], run["state"]) == ("r1", "case", "hai", "running")
+    for number, options in ((1, ("--state", "running")), (0, ("--state", "failed")), (0, ("--task", "no"))):
+        _, out, _ = left.run("runs", *there, *options, "--output", "json", home="elsewhere")
+        assert len(json.loads(out)) == number
     _, out, _ = left.run("show", "r1", *there, "--output", "json", home="elsewhere")
     (attempt,) = json.loads(out)["attempts"]
     assert [(each["state"], each["index"]) for each in attempt["replicas"]] == [("running", 0), ("running", 1)]

@@ -38,7 +38,7 @@ def run(*arguments, folder=PIPELINES, pipeline="mnist"):
 
 def assert_nothing_left(output):
     """No process of the run, and no TensorBoard."""
-    run_id = re.search(r"^run (\w+)$", output, re.MULTILINE)[1]
+    run_id = re.search(r"^run (\S+)$", output, re.MULTILINE)[1]
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             assert process.environ().get("TFSTEPS_RUN_ID") != run_id, process.cmdline()

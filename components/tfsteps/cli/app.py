@@ -5,8 +5,23 @@ from typing import Annotated
 import typer
 
 import tfsteps
+from tfsteps.cli.commands import (
+    compare,
+    debug,
+    files,
+    lint,
+    logs,
+    pause,
+    prune,
+    rm,
+    role,
+    run,
+    runs,
+    stop,
+    submit,
+    tensorboard,
+)
 from tfsteps.cli.commands import compile as compiling
-from tfsteps.cli.commands import debug, files, lint, logs, pause, prune, rm, role, run, runs, stop, submit, tensorboard
 from tfsteps.cli.errors import Group
 
 app = typer.Typer(
@@ -21,6 +36,7 @@ for command in (
     run.run,
     runs.runs,
     runs.show,
+    compare.compare,
     logs.logs,
     debug.debug,
     stop.stop,

@@ -7,7 +7,7 @@ import msgspec
 
 from tfsteps.report.curves import Chart, Curve, Point
 from tfsteps.report.formats import plural
-from tfsteps.report.html import Html, number, tag
+from tfsteps.report.html import Html, number, printable, tag
 
 _WIDTH, _HEIGHT = 380.0, 210.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 50.0, 12.0, 12.0, 26.0
@@ -22,7 +22,7 @@ def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
     svg = tag(
         "svg",
         _grid(x, y),
-        *[_curve(curve, x, y, _colour(curve, runs)) for curve in chart.curves],
+        *[_curve(curve, x, y, colour(curve.run, runs)) for curve in chart.curves],
         tag("g", class_="cursor"),
         viewBox=f"0 0 {number(_WIDTH)} {number(_HEIGHT)}",
         role="img",
@@ -41,7 +41,11 @@ def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
     for chart in charts:
         x, y = _scales(chart)
         curves = [
-            {"run": _run(c.run), "steps": [p.step for p in c.points], "values": [_short(p.value) for p in c.points]}
+            {
+                "run": printable(_run(c.run)),
+                "steps": [p.step for p in c.points],
+                "values": [_short(p.value) for p in c.points],
+            }
             for c in chart.curves
         ]
         plots.append({"plot": plot, "x": [x.low, x.high], "y": [y.low, y.high], "curves": curves})
@@ -105,11 +109,11 @@ def _grid(x: Scale, y: Scale) -> Html:
     return tag("g", *parts, class_="grid")
 
 
-def _curve(curve: Curve, x: Scale, y: Scale, colour: str) -> Html:
+def _curve(curve: Curve, x: Scale, y: Scale, classes: str) -> Html:
     spots = [(number(x.at(point.step)), number(y.at(point.value))) for point in curve.points]
     line = tag("path", d="M" + "L".join(f"{left},{top}" for left, top in spots)) if spots else None
     dots = [tag("circle", cx=left, cy=top, r=2.5) for left, top in spots] if len(spots) <= _DOTTED else []
-    return tag("g", line, *dots, class_=f"curve {colour}")
+    return tag("g", line, *dots, class_=f"curve {classes}")
 
 
 def _legend(chart: Chart, runs: Sequence[str]) -> Html:
@@ -119,7 +123,7 @@ def _legend(chart: Chart, runs: Sequence[str]) -> Html:
         items.append(
             tag(
                 "li",
-                tag("span", class_=f"key {_colour(curve, runs)}"),
+                tag("span", class_=f"key {colour(curve.run, runs)}"),
                 tag("span", _run(curve.run), class_="run"),
                 tag("b", label(curve.last.value)),
                 tag("span", f"at step {curve.last.step:,}", class_="quiet"),
@@ -142,8 +146,9 @@ def _extent(points: Sequence[Point]) -> str:
     return f"{label(min(values))} to {label(max(values))} over steps {points[0].step:,} to {points[-1].step:,}"
 
 
-def _colour(curve: Curve, runs: Sequence[str]) -> str:
-    place = runs.index(curve.run)
+def colour(run: str, runs: Sequence[str]) -> str:
+    """Return the classes that fix the colour and the dashes of a run: its place among all `runs`."""
+    place = runs.index(run)
     return f"c{place % _COLOURS} d{place // _COLOURS}"
 
 

@@ -4,12 +4,12 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from tfsteps.runs.store import open_private
+from tfsteps.runs.store import Attempt, open_private
 from tfsteps.tensorboard.event_files import POLL_BYTES, Scalar, ScalarReader
 
 _READ = 64 << 20  # bytes; the rest of longer event files is left out
@@ -79,12 +79,54 @@ def gather(logdir: str | os.PathLike[str], preferred: Sequence[str] = ()) -> Cha
     first = {tag for tag in by_tag if any(name == tag or name.endswith(f"/{tag}") for name in preferred)}
     tags = sorted(by_tag, key=lambda tag: (tag not in first, tag))
     shown = {tag: sorted(by_tag[tag], key=lambda values: values.run)[:_RUNS] for tag in tags[:_TAGS]}
-    limit = max(_FEWEST, min(_MOST, _POINTS // max(1, sum(map(len, shown.values())))))
+    limit = _limit(sum(map(len, shown.values())))
     charts = [
         Chart(tag=tag, curves=[values.curve(limit) for values in runs], more=len(by_tag[tag]) - len(runs))
         for tag, runs in shown.items()
     ]
     return Charts(charts=charts, more=tags[_TAGS:], cut=reader.behind, denied=reader.denied)
+
+
+def of_attempt(attempt: Attempt, logs: str, preferred: Sequence[str]) -> Charts | None:
+    """Return the curves saved by the launcher, else those in the event files; None = the files cannot be read."""
+    if (charts := saved(attempt.curves)) is not None:
+        return charts
+    return gather(logs, preferred) if logs and pathlib.Path(logs).is_dir() else None
+
+
+def overlay(charts_by_run: Mapping[str, Charts], preferred: Sequence[str] = ()) -> Charts:
+    """Return the curves of several runs in shared charts: one chart for each tag and folder, one curve for each run.
+
+    Args:
+        charts_by_run: The curves of each run of a pipeline or job; the curves returned are called by these keys.
+        preferred: Tags that come first.
+    """
+    shared: dict[str, list[Curve]] = {}
+    for run, charts in charts_by_run.items():
+        for chart in charts.charts:
+            for curve in chart.curves:
+                title = chart.tag if curve.run == "." else f"{curve.run}/{chart.tag}"
+                shared.setdefault(title, []).append(msgspec.structs.replace(curve, run=run))
+    first = {title for title in shared if any(title == tag or title.endswith(f"/{tag}") for tag in preferred)}
+    titles = sorted(shared, key=lambda title: (title not in first, title))
+    limit = _limit(sum(len(shared[title][:_RUNS]) for title in titles[:_TAGS]))
+    return Charts(
+        charts=[
+            Chart(
+                tag=title,
+                curves=[msgspec.structs.replace(curve, points=thin(curve.points, limit)) for curve in curves[:_RUNS]],
+                more=len(curves[_RUNS:]),
+            )
+            for title, curves in ((title, shared[title]) for title in titles[:_TAGS])
+        ],
+        more=[*titles[_TAGS:], *sorted({tag for charts in charts_by_run.values() for tag in charts.more} - {*titles})],
+        cut=any(charts.cut for charts in charts_by_run.values()),
+    )
+
+
+def _limit(curves: int) -> int:
+    """Return how many points each of so many curves may have."""
+    return max(_FEWEST, min(_MOST, _POINTS // max(1, curves)))
 
 
 def save(charts: Charts, path: pathlib.Path) -> None:

@@ -54,6 +54,16 @@ class Description(msgspec.Struct, frozen=True):
         )
 
 
+def read_inputs(path: pathlib.Path) -> dict[str, Any] | None:
+    """Return the job in the file at `path` as plain data, without secrets; None if it is missing or damaged."""
+    try:
+        plain = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    shown: dict[str, Any] = _without_secrets(plain)
+    return shown
+
+
 def _without_secrets(value: Any, name: str = "") -> Any:
     """Return the description without values of variables whose names suggest a secret, because reports are shared."""
     if isinstance(value, dict):

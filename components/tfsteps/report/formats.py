@@ -1,6 +1,7 @@
 """Formats times, sizes and states for the report."""
 
 import datetime as dt
+from collections.abc import Sequence
 
 from tfsteps.report.html import Html, tag
 from tfsteps.runs.events import ReplicaState
@@ -62,6 +63,19 @@ def duration(seconds: float | None) -> str:
 def size(amount: float | None) -> str:
     """Return `1.5 GiB`."""
     return UNKNOWN if amount is None else format_bytes(amount)
+
+
+def cpu_seconds(replicas: Sequence[ReplicaStatus]) -> float | None:
+    """Return the CPU time of all replicas, in seconds; None = not known of any."""
+    times = [incarnation.cpu_seconds for replica in replicas for incarnation in replica.incarnations]
+    known = [seconds for seconds in times if seconds is not None]
+    return sum(known) if known else None
+
+
+def peak_memory(replicas: Sequence[ReplicaStatus]) -> int | None:
+    """Return the peak memory of the replica that used most, in bytes; None = not known of any."""
+    amounts = [incarnation.memory_bytes for replica in replicas for incarnation in replica.incarnations]
+    return max((amount for amount in amounts if amount is not None), default=None)
 
 
 def plural(count: int, noun: str) -> str:

@@ -45,7 +45,12 @@ def join(children: Iterable[Child]) -> Html:
 
 def escape(text: str) -> Html:
     """Return `text` as markup that shows it, including control characters and surrogates."""
-    return Html(html.escape(_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).translate(_UNPRINTABLE)))
+    return Html(html.escape(printable(text)))
+
+
+def printable(text: str) -> str:
+    """Return `text` with other characters in place of control characters, surrogates, and marks that reorder text."""
+    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text).translate(_UNPRINTABLE)
 
 
 def _attribute(key: str, value: Attribute) -> str:

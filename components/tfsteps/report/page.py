@@ -1,19 +1,13 @@
 """The page of the report: all parts of it."""
 
-import base64
 import contextlib
-import hashlib
-import importlib.resources
 import pathlib
-from collections.abc import Sequence
 
-import msgspec
-
-from tfsteps.report import charts, curves, sections
+from tfsteps.report import curves, sections
 from tfsteps.report.description import Description
-from tfsteps.report.formats import icons
+from tfsteps.report.document import document
 from tfsteps.report.graph import graph
-from tfsteps.report.html import Html, tag
+from tfsteps.report.html import tag
 from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
 from tfsteps.report.timeline import extent, timeline
@@ -30,7 +24,7 @@ def write(attempt: Attempt) -> pathlib.Path:
     Raises:
         OSError: There is no status.json, or the report cannot be written; an earlier report is kept then.
     """
-    page = "<!DOCTYPE html>\n" + _page(attempt)
+    page = _page(attempt)
     new = attempt.report.with_suffix(".new")
     try:
         with open_private(new, "wb") as file:
@@ -43,10 +37,10 @@ def write(attempt: Attempt) -> pathlib.Path:
     return attempt.report
 
 
-def _page(attempt: Attempt) -> Html:
+def _page(attempt: Attempt) -> str:
     status = attempt.status()
     job = Description.read(attempt.folder / "job.json")
-    scalar_charts = _curves(attempt, status.logs, job.metrics)
+    scalar_charts = curves.of_attempt(attempt, status.logs, job.metrics)
     shown = notable(status.replicas, status.decisive_replica)
     opened = status.failure.replica if status.failure else ""
     parts = [
@@ -64,49 +58,13 @@ def _page(attempt: Attempt) -> Html:
         ("job", "Job description", job.shown()),
     ]
     present = [(anchor, title, content) for anchor, title, content in parts if content]
-    data = (
-        msgspec.json.encode(charts.data(scalar_charts.charts if scalar_charts else [])).decode().replace("<", "\\u003c")
-    )
-    script = _file("script.js")
-    body = tag(
-        "body",
-        icons(),
+    body = [
         sections.headline(status, job.name),
         sections.contents([(anchor, title) for anchor, title, _ in present]),
         tag("main", *[sections.section(*part) for part in present]),
-        tag("div", id="tip", role="tooltip", hidden=True),
-        tag("script", Html(data), type="application/json", id="data"),
-        tag("script", Html(script)),
-    )
-    return tag("html", _head(sections.title(status, job.name), sections.favicon(status), script), body, lang="en")
-
-
-def _curves(attempt: Attempt, logs: str, metric_tags: Sequence[str]) -> curves.Charts | None:
-    """Return the curves saved by the launcher, else those in the event files; None = the files cannot be read."""
-    if (saved := curves.saved(attempt.curves)) is not None:
-        return saved
-    return curves.gather(logs, metric_tags) if logs and pathlib.Path(logs).is_dir() else None
-
-
-def _head(title: str, favicon: str, script: str) -> Html:
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    sources = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
-    policy = f"{sources}; base-uri 'none'; form-action 'none'"
-    return tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", title),
-        tag("link", rel="icon", href=favicon),
-        tag("style", Html(_file("style.css"))),
-    )
-
-
-def _file(name: str) -> str:
-    return importlib.resources.files("tfsteps.report").joinpath(name).read_text(encoding="utf-8")
+    ]
+    charts = scalar_charts.charts if scalar_charts else []
+    return document(sections.title(status, job.name), sections.colour(status), body, charts)
 
 
 def _strategy(replicas: list[ReplicaStatus]) -> Strategy:

@@ -1,11 +1,10 @@
 """The parts of the page that are text and numbers."""
 
-import urllib.parse
 from collections.abc import Sequence
 
 from tfsteps.report import charts
 from tfsteps.report.curves import Charts
-from tfsteps.report.formats import UNKNOWN, duration, icon, moment, plural, size
+from tfsteps.report.formats import cpu_seconds, duration, icon, moment, peak_memory, plural, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import plain
 from tfsteps.runs.events import State
@@ -26,12 +25,9 @@ def title(status: Status, name: str) -> str:
     return f"{status.state.capitalize()}: {name or status.job} · tfsteps"
 
 
-def favicon(status: Status) -> str:
-    """Return the icon of the page, a dot in the state's colour, as a data URL."""
-    colour = _COLOURS.get(status.state, _RED if status.state.terminal else "#68737f")
-    dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
-    svg = tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9")
-    return f"data:image/svg+xml,{urllib.parse.quote(svg)}"
+def colour(status: Status) -> str:
+    """Return the colour of the state, for the icon of the page."""
+    return _COLOURS.get(status.state, _RED if status.state.terminal else "#68737f")
 
 
 def section(anchor: str, heading: str, content: Html) -> Html:
@@ -79,9 +75,7 @@ def _sentence(status: Status) -> str | None:
 
 def _tiles(status: Status) -> list[tuple[str, str, str]]:
     """Return (label, value, remark) of the numbers at the top of the page."""
-    incarnations = [incarnation for replica in status.replicas for incarnation in replica.incarnations]
-    cpu = [incarnation.cpu_seconds for incarnation in incarnations if incarnation.cpu_seconds is not None]
-    memory = [incarnation.memory_bytes for incarnation in incarnations if incarnation.memory_bytes is not None]
+    cpu, memory = cpu_seconds(status.replicas), peak_memory(status.replicas)
     restarts = sum(replica.restarts for replica in status.replicas)
     wait = status.started - status.created if status.started is not None else None
     length = status.ended - status.created if status.ended is not None else None
@@ -92,8 +86,8 @@ def _tiles(status: Status) -> list[tuple[str, str, str]]:
         ("Start-up time", duration(wait), "until all started" if wait is not None else "not all started"),
         ("Replicas", str(len(status.replicas)), f"{failed} failed" if failed else ""),
         ("Restarts", str(restarts), "of all replicas" if restarts else ""),
-        ("CPU time", duration(sum(cpu)) if cpu else UNKNOWN, ""),
-        ("Peak memory", size(max(memory, default=None)), "of one replica" if memory else ""),
+        ("CPU time", duration(cpu), ""),
+        ("Peak memory", size(memory), "of one replica" if memory is not None else ""),
     ]
 
 
@@ -161,15 +155,19 @@ def curves(scalar_charts: Charts | None, logs: str) -> Html:
     if not scalar_charts.charts:
         denied = f"The launcher's user may not read {scalar_charts.denied}." if scalar_charts.denied else ""
         return tag("p", denied or f"The event files below {logs} contain no scalars.", class_="note")
+    return figures(scalar_charts, sorted({curve.run for chart in scalar_charts.charts for curve in chart.curves}))
+
+
+def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
+    """Return all charts and notes on what is left out; `runs` are the runs of all charts, which fix their colours."""
     notes = []
     if scalar_charts.more:
         names = ", ".join(scalar_charts.more[:20]) + (", …" if len(scalar_charts.more) > 20 else "")
         notes.append(tag("p", f"{plural(len(scalar_charts.more), 'more tag')} not shown: {names}.", class_="note"))
     if scalar_charts.cut:
         notes.append(tag("p", "The curves show only the first part of the event files.", class_="note"))
-    runs = sorted({curve.run for chart in scalar_charts.charts for curve in chart.curves})
-    figures = [charts.figure(chart, place, runs) for place, chart in enumerate(scalar_charts.charts)]
-    return tag("div", tag("div", *figures, class_="charts"), *notes)
+    drawn = [charts.figure(chart, place, runs) for place, chart in enumerate(scalar_charts.charts)]
+    return tag("div", tag("div", *drawn, class_="charts"), *notes)
 
 
 def outputs(status: Status, attempt: Attempt) -> Html:

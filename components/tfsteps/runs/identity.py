@@ -15,6 +15,7 @@ RUN_ID, TASK, ATTEMPT = f"{PREFIX}run-id", f"{PREFIX}task", f"{PREFIX}attempt"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "tfsteps"}
 _HASH_LENGTH = 10  # base-32 characters: 50 bits, enough to avoid collisions within a namespace
 _LABEL_LENGTH = 63
+_STEM_LENGTH = 20
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +46,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         room = limit - _HASH_LENGTH - 1
         return f"{stem[:room].rstrip('-')}-{short_hash(self.run, self.task, str(self.attempt))}"
 
+    @staticmethod
+    def stem(job_name: str) -> str:
+        """Return the stem that `job_name` was given, perhaps cut; empty = the name was not made by it."""
+        match = re.fullmatch(rf"(.+)-[a-z2-7]{{{_HASH_LENGTH}}}", job_name)
+        return match[1] if match else ""
+
     def selector(self) -> dict[str, str]:
         """Return the labels that select all attempts of the task, and nothing else."""
         return {**MANAGED_BY, RUN_ID: label_value(self.run), TASK: label_value(self.task)}
@@ -67,9 +74,16 @@ def name_problem(name: str) -> str:
     return ""
 
 
-def new_run_id() -> str:
-    """Return a random id for a run: ten base-32 characters, a letter first."""
-    return secrets.choice("abcdefghijklmnop") + base64.b32encode(secrets.token_bytes(6)).decode().lower()[:9]
+def new_run_id(stem: str = "") -> str:
+    """Return a random id for a run: `mnist-k7c2m9x4qp`, at most 31 lower-case letters, digits and hyphens.
+
+    Args:
+        stem: A name to begin with, such as the job's; it is cleaned, and cut to 20 characters. Empty = only the random
+            part: ten base-32 characters, a letter first.
+    """
+    unique = secrets.choice("abcdefghijklmnop") + base64.b32encode(secrets.token_bytes(6)).decode().lower()[:9]
+    readable = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:_STEM_LENGTH].rstrip("-")
+    return f"{readable}-{unique}" if readable else unique
 
 
 def label_value(text: str) -> str:

@@ -42,7 +42,11 @@ def test_one_file_that_needs_nothing_else(make):
 
 
 def test_the_policy_allows_this_script_alone():
-    page = page_of(finished.succeeded())
+    check_policy(page_of(finished.succeeded()))
+
+
+def check_policy(page):
+    """Assert that a page allows its own script and no source else."""
     policy = next(a["content"] for _, a in Reader(page).tags if a.get("http-equiv") == "Content-Security-Policy")
     script = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     assert len(script) == 1

@@ -49,6 +49,38 @@ def test_run_ids_are_short_and_different():
     assert all(re.fullmatch(r"[a-p][a-z2-7]{9}", each) for each in ids)
 
 
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("mnist", "mnist-"),
+        ("Train & Finalize", "train-finalize-"),
+        ("3d_unet", "3d-unet-"),
+        ("a" * 19 + "-bcd", "a" * 19 + "-"),
+        ("a" * 200, "a" * 20 + "-"),
+        ("größe/../x", "gr-e-x-"),
+        ("✓", ""),
+        ("", ""),
+    ],
+)
+def test_run_ids_begin_with_a_readable_stem(name, stem):
+    run = new_run_id(name)
+    assert re.fullmatch(rf"{stem}[a-p][a-z2-7]{{9}}", run)
+    assert len(run) <= 31
+    assert label_value(run) == run, "a label holds it unchanged"
+
+
+@given(st.text())
+def test_every_stem_gives_a_run_id(name):
+    run = new_run_id(name)
+    assert re.fullmatch(r"([a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?-)?[a-p][a-z2-7]{9}", run)
+    assert "--" not in run
+
+
+def test_the_stem_of_a_job_name_is_found_again():
+    assert Identity.stem(Identity(run="r", task="t").job_name("mnist-large", 63)) == "mnist-large"
+    assert Identity.stem("mnist-large") == Identity.stem("mnist") == Identity.stem("") == ""
+
+
 NAMES_THAT_LEAD_AWAY = ["../../x", "a/../b", "/etc", "a//b", ".", "..", "a/.", "", " ", "a\nb", "\x1b[2J"]
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from tfsteps.cli.backends.find import JobT, Run, Selection
 from tfsteps.launcher.lifecycle import Observer
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 
 Section = tuple[str, Sequence[Sequence[str]]]
@@ -42,6 +43,9 @@ class RunBackend(Protocol[JobT]):
 
     def jobs(self, run: str = "") -> Sequence[JobT]:
         """Return the jobs of the run with this id, the oldest first; empty = of all runs."""
+
+    def pipelines(self) -> Sequence[PipelineRecord]:
+        """Return the pipelines of this machine that ended without a job; none on a cluster or HAI."""
 
     def find(self, text: str) -> Run[JobT]:
         """Return the run that a user calls `text`. CommandError if there is none; it names the nearest."""

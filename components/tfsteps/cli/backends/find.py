@@ -7,11 +7,13 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from tfsteps.cli.errors import CommandError
+from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 
 LATEST = "latest"
 _SHOWN = 3  # suggestions in a message
+_NEAR_ID, _NEAR_NAME = 0.3, 0.6  # similarity from which a suggestion is made
 
 
 class Job(Protocol):
@@ -43,11 +45,32 @@ class Run(msgspec.Struct, Generic[JobT], frozen=True):
     pipeline: PipelineRecord | None = None
 
 
+class KnownRun(msgspec.Struct, frozen=True):
+    """What a run can be called.
+
+    Attributes:
+        id: Its id.
+        workflow: The name of its Workflow; empty = none.
+        names: Names of its tasks, jobs and pipeline.
+    """
+
+    id: str
+    workflow: str = ""
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, job: Job, run: str = "") -> "KnownRun":
+        """Return what the run of a job can be called after this job; `run` is its id, empty = that of the status."""
+        status = job.status
+        names = {status.identity.task, status.identity.pipeline, status.job, Identity.stem(status.job)}
+        return cls(run or status.identity.run, job.workflow, frozenset(names - {""}))
+
+
 class Selection(msgspec.Struct, frozen=True):
     """Which jobs of which run a command is about, as the user typed it.
 
     Attributes:
-        run: An id, the beginning of one, `latest`, or a Workflow's name.
+        run: An id, the beginning of one, `latest`, or the name of a Workflow, task, job or pipeline.
         task: The one task; None = all tasks.
         attempt: The number of the attempt; None = the newest of each task.
     """
@@ -86,40 +109,54 @@ def _task_and_attempt(job: Job) -> tuple[str, int]:
 
 def run_among(jobs: Sequence[JobT], text: str, where: str, options: str) -> Run[JobT]:
     """Return the run that is called `text`, from the jobs of all runs; see `match_run`."""
-    run = match_run(text, [(job.status.identity.run, job.workflow) for job in jobs], where, options)
+    run = match_run(text, [KnownRun.of(job) for job in jobs], where, options)
     return Run(run, [job for job in jobs if job.status.identity.run == run])
 
 
-def match_run(text: str, known: Sequence[tuple[str, str]], where: str, options: str = "") -> str:
+def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "") -> str:
     """Return the id of the run that is called `text`.
 
+    The first of these that matches: an id, `latest`, a Workflow's name, the beginning of one id, a name. A name means
+    the newest run that has it. It also does if ids begin with it, as new ids do, and one of these runs has the name.
+
     Args:
-        text: An id, the beginning of one, `latest`, or a Workflow's name.
-        known: The id of each run and its Workflow's name, empty for none; the newest last.
+        text: What the user typed.
+        known: The runs, the newest last; a run may occur several times, once for each of its jobs.
         where: The place they were looked for, for messages.
         options: The options of that place, with a space before each.
 
     Raises:
         CommandError: No run matches, or more than one; names the nearest.
     """
-    runs = list(dict.fromkeys(run for run, _ in known))
+    runs = list(dict.fromkeys(run.id for run in known))
     if not runs:
         raise CommandError(f"run {text!r} is unknown: there are no runs {where}; start one with `tfsteps run{options}`")
     if text in runs:
         return text
     if text == LATEST:
         return runs[-1]
-    of_workflow = list(dict.fromkeys(run for run, workflow in known if text and workflow == text))
+    of_workflow = list(dict.fromkeys(run.id for run in known if text and run.workflow == text))
     if len(of_workflow) > 1:  # Workflows of one name in several namespaces, or steps with run ids of their own
         raise CommandError(f"Workflow {text!r} has several runs: {', '.join(of_workflow)}; write the id of one")
     matches = of_workflow or [run for run in runs if text and run.startswith(text)]
+    named = [run.id for run in known if text in run.names]
+    if named and (not matches or (not of_workflow and not set(matches).isdisjoint(named))):
+        return named[-1]
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise CommandError(f"run {text!r} is ambiguous: {_some(matches)}; write more of the id")
-    names = [*runs, *dict.fromkeys(workflow for _, workflow in known if workflow)]
-    near = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=0.3) or runs[: -_SHOWN - 1 : -1]
+    near = _nearest(text, known) or runs[: -_SHOWN - 1 : -1]
     raise CommandError(f"run {text!r} is unknown; nearest: {_some(near)}; `tfsteps runs{options}` lists all")
+
+
+def _nearest(text: str, known: Sequence[KnownRun]) -> list[str]:
+    """Return what is spelled like `text`: names only if they are much like it, before ids."""
+    names = sorted({name for run in known for name in run.names})
+    ids = list(dict.fromkeys([*(run.id for run in known), *(run.workflow for run in known if run.workflow)]))
+    near = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=_NEAR_NAME)
+    near += difflib.get_close_matches(text, ids, n=_SHOWN, cutoff=_NEAR_ID)
+    return list(dict.fromkeys(near))[:_SHOWN]
 
 
 def _some(names: Sequence[str]) -> str:

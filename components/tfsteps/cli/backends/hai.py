@@ -32,6 +32,7 @@ from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, Sta
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.last_lines import Tails
 from tfsteps.runs.log_file import times
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems.hai import access
 from tfsteps.systems.hai.client import Client
@@ -63,6 +64,9 @@ class HaiBackend:
 
     def jobs(self, run: str = "") -> list[HaiRun]:
         return self.runs.jobs(run)
+
+    def pipelines(self) -> list[PipelineRecord]:
+        return []
 
     def find(self, text: str) -> Run[HaiRun]:
         return run_among(self.jobs(), text, self.where, Place(On.HAI).options)

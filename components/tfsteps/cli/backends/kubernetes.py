@@ -19,6 +19,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.follow.pods import Pod
@@ -58,6 +59,9 @@ class ClusterBackend:
 
     def jobs(self, run: str = "") -> list[Job]:
         return self._runs.jobs(run)
+
+    def pipelines(self) -> list[PipelineRecord]:
+        return []
 
     def find(self, text: str) -> Run[Job]:
         return run_among(self.jobs(), text, self.where, self._place.options)

@@ -8,12 +8,13 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
 from tfsteps.cli.backends.base import LogOptions, Section
-from tfsteps.cli.backends.find import LATEST, Run, Selection, match_run
+from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
 from tfsteps.cli.backends.local_log import LocalLog
 from tfsteps.cli.backends.place import On
 from tfsteps.cli.backends.whole_runs import pause_run
@@ -72,11 +73,15 @@ class LocalBackend:
         jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
+    def pipelines(self) -> list[PipelineRecord]:
+        runs = [run for run in store.runs() if not store.attempts(run)]
+        return [record for run in runs if (record := PipelineRecord.read(run))]
+
     def resolve(self, text: str) -> str:
         """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
         if text and text != LATEST and store.attempts(text):  # a long id is cut in the folder's name
             return text
-        return match_run(text, [(name, "") for name in store.runs()], self.where)
+        return match_run(text, _known(), self.where)
 
     def find(self, text: str) -> Run[LocalJob]:
         run = self.resolve(text)
@@ -197,6 +202,15 @@ class LocalBackend:
         wait(waiting_for, printer.say, hint, _HINT_SECONDS)
         if ended := self._job(job.attempt):
             printer.say(verdict(ended.status))
+
+
+def _known() -> list[KnownRun]:
+    """Return what the runs can be called: their folders in their order, then by their jobs and pipelines."""
+    runs, quiet = store.runs(), LocalBackend(warn=lambda _: None)
+    named = [(job.status.created, KnownRun.of(job, run)) for run in runs for job in quiet.jobs(run)]
+    records = [(run, record) for run in runs if (record := PipelineRecord.read(run))]
+    named += [(record.created, KnownRun(run, names=frozenset({record.pipeline}))) for run, record in records]
+    return [*map(KnownRun, runs), *(known for _, known in sorted(named, key=itemgetter(0)))]
 
 
 def left_on_hai(selection: Selection) -> bool:

@@ -116,7 +116,7 @@ def make_plan(
     system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
     job = change(job, system.name) if change else job
     check(job, system, "stdin" if file == "-" else file)
-    run = new_run_id() if run_id is None else _named("--run-id", run_id)
+    run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
     attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt)
     identity = Identity(run=run, task=task, attempt=attempt)

@@ -2,14 +2,18 @@
 
 import contextlib
 import time
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from tfsteps.cli.backends.find import LATEST, Job, Selection
+from tfsteps.cli import run_list
+from tfsteps.cli.backends.base import RunBackend
+from tfsteps.cli.backends.find import LATEST, Selection
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, OnOption, Place, located, open_backend
 from tfsteps.cli.watch import observer
+from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
     REPLICA_COLUMNS,
     Output,
@@ -22,12 +26,13 @@ from tfsteps.console.outputs import (
 )
 from tfsteps.console.text import clean, duration, iso
 from tfsteps.runs import store
+from tfsteps.runs.events import State
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Return the runs of this machine that begin with `incomplete`, for completion in a shell."""
+    """Return the ids of runs on this machine that begin with `incomplete`, for the shell."""
     return [run for run in [*reversed(store.runs()), LATEST] if run.startswith(incomplete)]
 
 
@@ -35,14 +40,36 @@ RunId = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="Id of the run, the beginning of one, or `latest`; on a cluster also its Workflow's name.",
+        help="Id of the run, the beginning of one, or `latest`. The name of a task, a job or a pipeline: its newest "
+        "run. On a cluster also its Workflow's name.",
         autocompletion=complete_run,
     ),
 ]
 Task = Annotated[str | None, typer.Option(help="Only this task of the run.")]
 AttemptNumber = Annotated[int | None, typer.Option(min=0, help="This attempt. Left out: the newest of each task.")]
 OutputOption = Annotated[Output, typer.Option(help="text for people, json for programs.")]
-_COLUMNS = ("NAMESPACE", "WORKFLOW", "RUN", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
+_States = Annotated[
+    list[str] | None,
+    typer.Option(metavar="STATE", help=f"Only in this state: {', '.join(State)}. Repeat it for several."),
+]
+_Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only created since then: 2h ago, or at 2026-11-21T07:30.")
+]
+_Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Add a column with the last value of this metric. Repeat it for several. On a cluster or HAI, metrics are "
+        "known of runs launched from this machine.",
+    ),
+]
+_Sort = Annotated[
+    str,
+    typer.Option(
+        metavar="created|duration|task|METRIC",
+        help="The newest, the longest or the highest value first; tasks in alphabetical order.",
+    ),
+]
 
 
 def runs(
@@ -50,24 +77,60 @@ def runs(
         str | None, typer.Argument(metavar="RUN", help="Only this run; named as for `tfsteps show`.")
     ] = None,
     *,
+    state: _States = None,
+    task: Annotated[str | None, typer.Option(metavar="NAME", help="Only this task.")] = None,
+    pipeline: Annotated[str | None, typer.Option(metavar="NAME", help="Only this pipeline.")] = None,
+    since: _Since = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first ones, as many as this.")] = None,
+    metric: _Metrics = None,
+    sort: _Sort = "created",
     output: OutputOption = Output.TEXT,
     on: Annotated[On, typer.Option(help="Runs launched from this machine, on a cluster, or on HAI.")] = On.LOCAL,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
-    """List all runs, the newest first."""
+    """List all runs, the newest first.
+
+    Each attempt at a task has a line, and each pipeline of this machine that ended without a job.
+    """
+    now, metrics = time.time(), list(dict.fromkeys(metric or []))
+    selects = run_list.Filter(
+        run_list.parse_states(state or []), task, pipeline, None if since is None else run_list.parse_since(since, now)
+    )
     with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
-        jobs = sorted(backend.jobs() if run is None else backend.find(run).jobs, key=lambda job: -job.status.created)
+        entries = _entries(backend, run)
+    run_list.check_sort(sort, entries, metrics)
+    chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
     if output is Output.JSON:
-        print_json([_summary(job) for job in jobs])
-    elif jobs:
-        used = {"NAMESPACE": all_namespaces, "WORKFLOW": any(job.workflow for job in jobs)}
-        columns = [i for i, name in enumerate(_COLUMNS) if used.get(name, True)]
-        header, *body = [[row[i] for i in columns] for row in [_COLUMNS, *map(_row, jobs)]]
-        print_table(tuple(header), body, spare=("SYSTEM", "ATTEMPT", "DURATION", "WORKFLOW"))
+        print_json([run_list.summary(entry, metrics, now) for entry in chosen])
+        return
+    _warn_of_unknown(metrics, chosen)
+    if chosen:
+        header, *body = run_list.rows(chosen, metrics, now, namespaces=all_namespaces)
+        print_table(tuple(header), body, spare=run_list.SPARE)
+    elif entries:
+        typer.echo(f"No run {backend.where} matches these options; `tfsteps runs` without filters lists all.", err=True)
     else:
         typer.echo(f"There are no runs {backend.where}; `tfsteps init` writes a first job.", err=True)
+
+
+def _entries(backend: RunBackend[Any], run: str | None) -> list[run_list.Entry]:
+    """Return all that can be listed, or all of one run."""
+    if run is None:
+        jobs, pipelines = backend.jobs(), backend.pipelines()
+    else:
+        target = backend.find(run)
+        jobs, pipelines = target.jobs, [target.pipeline] if target.pipeline else []
+    return [*map(run_list.Entry.of, jobs), *map(run_list.Entry.of_pipeline, pipelines)]
+
+
+def _warn_of_unknown(metrics: Sequence[str], entries: Sequence[run_list.Entry]) -> None:
+    """Warn of metrics that no entry has."""
+    known = run_list.metric_names(entries)
+    for name in metrics:
+        if entries and name not in known:
+            warn(f"none of these runs has a metric {name!r}; they have {', '.join(map(clean, known)) or 'no metrics'}")
 
 
 def show(
@@ -128,39 +191,3 @@ def print_status(status: Status) -> None:
     for warning in status.warnings:
         print(f"{'warning':<12} {clean(warning)}")
     print("\n".join(results(status)))
-
-
-def _row(job: Job) -> list[str]:
-    now, status, identity = time.time(), job.status, job.status.identity
-    took = duration((status.ended or now) - status.created) if status.ended or not status.state.terminal else "-"
-    age = duration(now - status.created)
-    return [
-        status.namespace,
-        job.workflow,
-        clean(identity.run),
-        clean(identity.task),
-        str(identity.attempt),
-        status.state.value,
-        status.system,
-        age,
-        took,
-    ]
-
-
-def _summary(job: Job) -> dict[str, object]:
-    status = job.status
-    return {
-        "run": status.identity.run,
-        "workflow": job.workflow,
-        "task": status.identity.task,
-        "attempt": status.identity.attempt,
-        "pipeline": status.identity.pipeline,
-        "state": status.state.value,
-        "reason": status.reason,
-        "system": status.system,
-        "job": status.job,
-        "namespace": status.namespace,
-        "created": iso(status.created),
-        "started": iso(status.started),
-        "ended": iso(status.ended),
-    }

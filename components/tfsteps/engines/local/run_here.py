@@ -45,7 +45,7 @@ def run_here(
         keep_tensorboard: Whether TensorBoard runs on after the end of the pipeline, until Ctrl-C.
     """
     streams.ensure()
-    run_id = new_run_id()
+    run_id = new_run_id(pipeline.name)
     root = store.pipeline_folder(run_id)
     out = Printer()
     out.say(f"run {run_id}")

@@ -91,7 +91,7 @@ def run(
         PipelineError: A step failed, the run was cancelled, or a step cannot run on this machine.
     """
     check(pipeline, images)
-    run_id = run_id or new_run_id()
+    run_id = run_id or new_run_id(pipeline.name)
     if problem := name_problem(run_id):
         raise PipelineError(f"run id {run_id!r} {problem}", ExitCode.USAGE)
     say = say or Printer().say

@@ -8,6 +8,8 @@ import pytest
 from tests.unit.cli.command import COMMAND, refused, said, tfsteps
 from tests.unit.cli.statuses import saved
 from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.store import Attempt
 
 
@@ -55,6 +57,42 @@ def test_an_exact_id_wins_over_longer_ones():
     for run in ("r1", "r10"):
         saved(run=run, state=State.SUCCEEDED)
     assert said("show", "r1")[0].split() == ["run", "r1"]
+
+
+def test_a_name_means_its_newest_run():
+    saved(run="k1", task="fit", job="bert-aaaaaaaaaa", created=300.0, state=State.SUCCEEDED)
+    saved(run="k2", task="fit", job="bert-bbbbbbbbbb", created=100.0, state=State.SUCCEEDED)
+    nightly = Identity(run="k3", task="score", pipeline="nightly")
+    saved(identity=nightly, run="k3", task="score", job="bert-cccccccccc", created=200.0, state=State.SUCCEEDED)
+    for name, run in (("fit", "k1"), ("bert", "k1"), ("nightly", "k3"), ("score", "k3"), ("bert-bbbbbbbbbb", "k2")):
+        assert said("show", name)[0].split() == ["run", run]
+    assert said("runs", "fit")[1].split()[:2] == ["k1", "fit"]
+    assert refused("show", "nightyl").startswith("error: run 'nightyl' is unknown; nearest: nightly; ")
+
+
+def test_a_name_means_its_newest_run_also_if_ids_begin_with_it():
+    saved(run="mnist-aaaa", created=100.0, state=State.SUCCEEDED)
+    saved(run="mnist-eval-b", task="mnist-eval", created=200.0, state=State.SUCCEEDED)
+    assert said("show", "mnist")[0].split() == ["run", "mnist-aaaa"]
+    saved(run="k7", created=300.0, state=State.SUCCEEDED)
+    assert said("show", "mnist")[0].split() == ["run", "k7"]
+
+
+def test_ids_and_their_beginnings_win_over_names():
+    saved(run="fit", task="a", created=1.0, state=State.SUCCEEDED)
+    saved(run="score-1", task="b", created=2.0, state=State.SUCCEEDED)
+    saved(run="k1", task="fit", created=3.0, state=State.SUCCEEDED)
+    saved(run="k2", task="score", created=4.0, state=State.SUCCEEDED)
+    assert said("show", "fit")[0].split() == ["run", "fit"]
+    assert said("show", "score")[0].split() == ["run", "score-1"]
+    saved(run="score-2", task="c", created=5.0, state=State.SUCCEEDED)
+    assert refused("show", "score").startswith("error: run 'score' is ambiguous: score-1, score-2; ")
+
+
+def test_a_pipeline_without_jobs_is_found_by_its_name():
+    record = PipelineRecord(run="k1", pipeline="nightly", state=State.FAILED, message="no", created=1.0, ended=2.0)
+    record.write()
+    assert said("show", "nightly")[0].split() == ["run", "k1"]
 
 
 def test_without_any_run_the_next_step_is_named(home):

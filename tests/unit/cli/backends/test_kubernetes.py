@@ -8,6 +8,7 @@ import yaml
 
 from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import at, kubeconfig, pod_of, tfjob
+from tests.unit.cli.statuses import saved
 from tests.wire.scripted import refusal
 from tests.wire.test_job import events
 from tfsteps import spec
@@ -50,6 +51,35 @@ def server(monkeypatch, tmp_path):
 
 
 # --- runs, show
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        (("--state", "failed"), ["bad1"]),
+        (("--state", "running", "--state", "pending"), ["busy", "busy"]),
+        (("--task", "other"), ["busy"]),
+        (("--pipeline", "nightly"), []),
+        (("--since", at(10)), ["busy", "busy", "good"]),
+        (("--limit", "1"), ["busy"]),
+        (("--sort", "task"), ["busy", "good", "bad1", "busy"]),
+    ],
+)
+def test_runs_of_a_cluster_are_filtered_and_sorted(server, options, ids):
+    runs = json.loads("".join(said("runs", *K, *options, "--output", "json")))
+    assert [run["run"] for run in runs] == ids
+
+
+def test_a_task_names_its_newest_run(server):
+    assert said("show", "mnist", *K)[0].split() == ["run", "busy"]
+    assert said("show", BAD["metadata"]["name"], *K)[0].split() == ["run", "bad1"]
+
+
+def test_metrics_are_those_that_a_launcher_on_this_machine_recorded(server):
+    for run, uid in (("good", ENDED["metadata"]["uid"]), ("bad1", "of another job")):
+        saved(run=run, uid=uid, state=State.SUCCEEDED, metrics={"loss": 0.25})
+    runs = json.loads("".join(said("runs", *K, "--metric", "loss", "--output", "json")))
+    assert {run["run"]: run["metrics"]["loss"] for run in runs} == {"busy": None, "good": 0.25, "bad1": None}
 
 
 def test_runs_are_those_of_the_namespace_the_newest_first(server):

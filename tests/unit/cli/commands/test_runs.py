@@ -1,5 +1,6 @@
 """`tfsteps runs` and `tfsteps show`: for people, and for programs."""
 
+import datetime as dt
 import json
 import re
 import time
@@ -7,11 +8,13 @@ import types
 
 import pytest
 
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.statuses import FAILURE, saved, status
 from tfsteps.cli.backends import local
 from tfsteps.console.text import iso
 from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.store import Attempt
 
 LONG = "a-name-" * 30
@@ -56,6 +59,105 @@ def test_names_of_200_characters_stay_whole_where_no_terminal_is():
     saved(run=LONG, task=LONG, state=State.SUCCEEDED)
     assert said("runs")[1].split()[:3] == [LONG, LONG, "0"]
     assert said("show", LONG)[0].split()[1] == LONG
+
+
+@pytest.fixture
+def four_runs():
+    """Four runs, and a pipeline that failed before its first job."""
+    now = time.time()
+    ended = {"created": now - 7200, "ended": now - 7100}
+    nightly = Identity(run="r1", task="train", pipeline="nightly")
+    saved(identity=nightly, run="r1", task="train", state=State.SUCCEEDED, metrics={"loss": 0.5}, **ended)
+    saved(run="r2", state=State.FAILED, created=now - 600, ended=now - 590, metrics={"loss": 0.25})
+    saved(run="r3", state=State.SUCCEEDED, created=now - 500, ended=now - 300, metrics={"loss": 2.0, "auc": 0.75})
+    saved(run="r4", task="mnist", state=State.CANCELLED, created=now - 400, ended=now - 399)
+    PipelineRecord(
+        run="r5", pipeline="nightly", state=State.FAILED, message="no\x1b[2J", created=now - 5, ended=now - 3
+    ).write()
+
+
+def listed(*options):
+    """Return the ids of the listed runs; the table and JSON list the same."""
+    header, *rows = [line.split() for line in said("runs", *options)]
+    ids = [row[header.index("RUN")] for row in rows]
+    assert [run["run"] for run in json.loads("".join(said("runs", *options, "--output", "json")))] == ids
+    return ids
+
+
+@pytest.mark.usefixtures("four_runs")
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ((), ["r5", "r4", "r3", "r2", "r1"]),
+        (("--state", "failed"), ["r5", "r2"]),
+        (("--state", "failed", "--state", "cancelled"), ["r5", "r4", "r2"]),
+        (("--task", "train"), ["r1"]),
+        (("--pipeline", "nightly"), ["r5", "r1"]),
+        (("--since", "1h"), ["r5", "r4", "r3", "r2"]),
+        (("--since", "8m"), ["r5", "r4"]),
+        (("--since", time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() - 3600))), ["r5", "r4", "r3", "r2"]),
+        (("--since", dt.datetime.fromtimestamp(time.time() - 3600, dt.UTC).isoformat()), ["r5", "r4", "r3", "r2"]),
+        (("--limit", "2"), ["r5", "r4"]),
+        (("--sort", "duration"), ["r3", "r1", "r2", "r5", "r4"]),
+        (("--sort", "task"), ["r4", "r3", "r2", "r1", "r5"]),
+        (("--sort", "loss"), ["r3", "r1", "r2", "r5", "r4"]),
+        (("--sort", "auc"), ["r3", "r5", "r4", "r2", "r1"]),
+        (("--sort", "loss", "--limit", "1", "--state", "failed"), ["r2"]),
+    ],
+)
+def test_runs_are_filtered_and_sorted(options, ids):
+    assert listed(*options) == ids
+
+
+@pytest.mark.usefixtures("four_runs")
+def test_metrics_are_columns():
+    header, *rows = [line.split() for line in said("runs", "--metric", "loss", "--metric", "auc", "--metric", "loss")]
+    assert header[-2:] == ["loss", "auc"]
+    assert [row[-2:] for row in rows] == [["-", "-"], ["-", "-"], ["2", "0.75"], ["0.25", "-"], ["0.5", "-"]]
+    runs = json.loads("".join(said("runs", "--metric", "auc", "--output", "json")))
+    assert [run["metrics"] for run in runs] == [{"auc": value} for value in (None, None, 0.75, None, None)]
+    assert json.loads("".join(said("runs", "r3", "--output", "json")))[0]["metrics"] == {"loss": 2.0, "auc": 0.75}
+    _, _, err = tfsteps("runs", "--metric", "lss")
+    assert err == "warning: none of these runs has a metric 'lss'; they have auc, loss\n"
+
+
+@pytest.mark.usefixtures("four_runs")
+def test_a_pipeline_without_jobs_is_listed():
+    header, row = [line.split() for line in said("runs", "r5")]
+    assert header[:5] == ["RUN", "PIPELINE", "TASK", "ATTEMPT", "STATE"]
+    assert row[:6] == ["r5", "nightly", "-", "-", "failed", "local"]
+    assert row[-1] == "2s"
+    (run,) = json.loads("".join(said("runs", "--limit", "1", "--output", "json")))
+    assert (run["task"], run["attempt"], run["pipeline"], run["state"]) == ("", None, "nightly", "failed")
+
+
+@pytest.mark.usefixtures("four_runs")
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (
+            ("--state", "done"),
+            "--state 'done' is unknown: use one of " + ", ".join(State),
+        ),
+        (
+            ("--since", "yesterday"),
+            "--since 'yesterday' is not a time: write a duration, 2h or 1d12h, or a time, 2026-11-21T07:30",
+        ),
+        (
+            ("--sort", "lss"),
+            "--sort 'lss' is unknown: use created, duration, task, or the name of a metric (auc, loss)",
+        ),
+    ],
+)
+def test_a_wrong_filter_is_refused(options, answer):
+    assert refused("runs", *options) == f"error: {answer}\n"
+
+
+@pytest.mark.usefixtures("four_runs")
+def test_that_no_run_matches_is_printed_on_standard_error(home):
+    answer = f"No run in {home} matches these options; `tfsteps runs` without filters lists all.\n"
+    assert tfsteps("runs", "--task", "no") == (0, "", answer)
+    assert said("runs", "--task", "no", "--output", "json") == ["[]"]
 
 
 def test_show_prints_why_a_job_failed():

@@ -1,0 +1,23 @@
+"""The records on this machine of jobs that were found elsewhere."""
+
+import msgspec
+
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What a launcher on this machine recorded of a job: the attempt's folder, and the status as last written."""
+
+    attempt: Attempt
+    status: Status
+
+
+def record_of(status: Status) -> Record | None:
+    """Return the record of the job of `status`; None if it was launched elsewhere, or the record cannot be read."""
+    attempt = Attempt.of(status.identity)
+    try:
+        recorded = attempt.status()
+    except OSError:
+        return None
+    return Record(attempt, recorded) if recorded.uid == status.uid else None

@@ -1,0 +1,153 @@
+"""`tfsteps compare`: several runs beside each other, as text, JSON or a page."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from tfsteps.cli.backends.base import RunBackend
+from tfsteps.cli.backends.find import Job, Selection
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
+from tfsteps.cli.backends.records import record_of
+from tfsteps.cli.commands.runs import OutputOption, complete_run
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.outputs import Output, print_json, print_table
+from tfsteps.console.text import clean, iso
+from tfsteps.report import comparison
+from tfsteps.report.comparison import Compared, Row
+from tfsteps.report.formats import cpu_seconds, peak_memory
+from tfsteps.runs.store import ABANDONED
+
+_FEWEST = 2
+_LONGEST = 48  # characters of an input in a table
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN RUN...", help="Two runs or more; named as for `tfsteps show`.", autocompletion=complete_run
+        ),
+    ],
+    *,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The task to compare.", show_default="the newest that all runs have"),
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    html: Annotated[
+        pathlib.Path | None, typer.Option(metavar="FILE", help="Also write a page with the curves in shared charts.")
+    ] = None,
+    on: Annotated[On, typer.Option(help="Runs launched from this machine, on a cluster, or on HAI.")] = On.LOCAL,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+) -> None:
+    """Compare the newest attempts of runs.
+
+    Shows states, durations, metrics and use of resources, and the inputs that differ. Inputs and curves are known only
+    of runs that were launched from this machine.
+    """
+    if len(runs) < _FEWEST:
+        raise CommandError(f"a comparison needs two runs or more, got {runs[0]!r}; add another, or use `tfsteps show`")
+    with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
+        compared = [_compared(job, others) for job, others in _chosen(backend, runs, task)]
+    if html:
+        _write_page(html, compared)
+    if output is Output.JSON:
+        differences = comparison.differences(compared)
+        print_json({"runs": [_summary(run) for run in compared], "differences": differences})
+        return
+    _print(compared)
+    if html:
+        print(f"\npage {html}")
+
+
+def _chosen(backend: RunBackend[Any], texts: Sequence[str], task: str | None) -> list[tuple[Job, list[str]]]:
+    """Return for each run its newest attempt at one task, and its other tasks.
+
+    Without `task`, it is the newest task that all runs have; if there is none, the newest of each run.
+    """
+    names: dict[str, str] = {}
+    newest: list[dict[str, Job]] = []
+    for text in texts:
+        run = backend.find(text)
+        if run.id in names:
+            raise CommandError(f"{names[run.id]!r} and {text!r} are both run {run.id}; write different runs")
+        names[run.id] = text
+        newest.append({job.status.identity.task: job for job in Selection(text, task).of(run)})
+    shared = [name for name in newest[0] if all(name in jobs for jobs in newest)]
+    common = max(shared, key=lambda name: max(_created(jobs[name]) for jobs in newest), default=None)
+    chosen = [max(jobs.values(), key=_created) if common is None else jobs[common] for jobs in newest]
+    return [
+        (job, [name for name in jobs if name != job.status.identity.task])
+        for job, jobs in zip(chosen, newest, strict=True)
+    ]
+
+
+def _created(job: Job) -> float:
+    return job.status.created
+
+
+def _compared(job: Job, other_tasks: Sequence[str]) -> Compared:
+    """Return what is known of a job: here, and by its record on this machine."""
+    record = record_of(job.status)
+    status = job.status
+    if record and record.status.state.terminal and record.status.reason != ABANDONED:
+        status = record.status
+    notes = [f"Its other tasks are not compared: {', '.join(other_tasks)}; use --task."] if other_tasks else []
+    return Compared.of(status, record.attempt if record else None, notes)
+
+
+def _write_page(file: pathlib.Path, runs: Sequence[Compared]) -> None:
+    from tfsteps.report import comparison_page  # noqa: PLC0415  only pages need it
+
+    try:
+        file.write_text(comparison_page.page(runs), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{str(file)!r} cannot be written: {error}; choose another file") from error
+
+
+def _print(runs: Sequence[Compared]) -> None:
+    inputs = comparison.input_rows(runs, _LONGEST)
+    rows = [
+        *comparison.facts(runs),
+        *(Row(f"metric {row.name}", row.values) for row in comparison.metrics(runs)),
+        *(Row(f"input {row.name}", row.values) for row in inputs),
+    ]
+    body = [[clean(row.name), *("-" if value is None else clean(value) for value in row.values)] for row in rows]
+    print_table(("RUN", *(clean(run.run) for run in runs)), body)
+    recorded = sum(run.inputs is not None for run in runs)
+    notes = [f"{clean(run.run)}: {clean(note)}" for run in runs for note in run.notes]
+    if recorded >= _FEWEST and not inputs:
+        notes.insert(0, "All recorded inputs are the same.")
+    if notes:
+        print("\n" + "\n".join(notes))
+
+
+def _summary(run: Compared) -> dict[str, object]:
+    status, identity = run.status, run.status.identity
+    return {
+        "run": identity.run,
+        "task": identity.task,
+        "attempt": identity.attempt,
+        "pipeline": identity.pipeline,
+        "system": status.system,
+        "namespace": status.namespace,
+        "job": status.job,
+        "state": status.state.value,
+        "reason": status.reason,
+        "message": status.message,
+        "created": iso(status.created),
+        "started": iso(status.started),
+        "ended": iso(status.ended),
+        "duration": run.seconds,
+        "metrics": status.metrics,
+        "replicas": run.roles,
+        "restarts": sum(replica.restarts for replica in status.replicas),
+        "cpu_seconds": cpu_seconds(status.replicas),
+        "peak_memory_bytes": peak_memory(status.replicas),
+        "inputs": run.inputs,
+        "notes": run.notes,
+    }

@@ -1,0 +1,213 @@
+"""Lists runs: filters, sorts and shows their jobs, and pipelines that ended without a job."""
+
+import contextlib
+import datetime as dt
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tfsteps.cli.backends.find import Job
+from tfsteps.cli.backends.records import record_of
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.text import clean, duration, iso
+from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity, label_value
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.status import Status
+from tfsteps.spec.units import parse_duration
+
+_CREATED, _DURATION, _TASK = "created", "duration", "task"
+_COLUMNS = ("NAMESPACE", "WORKFLOW", "RUN", "PIPELINE", "TASK", "ATTEMPT", "STATE", "SYSTEM", "AGE", "DURATION")
+SPARE = ("SYSTEM", "ATTEMPT", "DURATION", "PIPELINE", "WORKFLOW")
+"""Columns that a narrow terminal leaves out, in this order."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the list.
+
+    Attributes:
+        status: Of a job; of a pipeline that ended without a job, its state and times alone.
+        workflow: The name of its Workflow; empty = none.
+        is_job: False for a pipeline that ended without a job.
+    """
+
+    status: Status
+    workflow: str = ""
+    is_job: bool = True
+
+    @classmethod
+    def of(cls, job: Job) -> "Entry":
+        """Return the entry of a job. Its metrics come from the record on this machine if its place has none."""
+        status = job.status
+        if not status.metrics and status.state.terminal and (record := record_of(status)):
+            status = msgspec.structs.replace(status, metrics=record.status.metrics)
+        return cls(status, job.workflow)
+
+    @classmethod
+    def of_pipeline(cls, record: PipelineRecord) -> "Entry":
+        """Return the entry of a pipeline that ended without a job."""
+        status = Status(
+            identity=Identity(run=record.run, task="", pipeline=record.pipeline),
+            job="",
+            system="local",
+            state=record.state,
+            message=record.message,
+            created=record.created,
+            ended=record.ended,
+        )
+        return cls(status, is_job=False)
+
+    def seconds(self, now: float) -> float | None:
+        """Return how long it has run, in seconds; None if that is not known."""
+        if self.status.ended is None and self.status.state.terminal:
+            return None
+        return (self.status.ended or now) - self.status.created
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """Which entries are listed.
+
+    Attributes:
+        states: Any of these states; empty = all.
+        task: Only this task; None = all.
+        pipeline: Only this pipeline; None = all, and jobs outside of pipelines.
+        since: Created at this time or later, in seconds since the epoch; None = whenever.
+    """
+
+    states: frozenset[State] = frozenset()
+    task: str | None = None
+    pipeline: str | None = None
+    since: float | None = None
+
+    def matches(self, entry: Entry) -> bool:
+        """Return whether an entry is listed."""
+        status, identity = entry.status, entry.status.identity
+        return (
+            (not self.states or status.state in self.states)
+            and self.task in (None, identity.task)
+            and (self.pipeline is None or identity.pipeline in (self.pipeline, label_value(self.pipeline)))
+            and (self.since is None or status.created >= self.since)
+        )
+
+
+def parse_states(texts: Iterable[str]) -> frozenset[State]:
+    """Return the states that `--state` names. CommandError for an unknown one; it lists them all."""
+    states = set()
+    for text in texts:
+        if text not in set(State):
+            raise CommandError(f"--state {text!r} is unknown: use one of {', '.join(State)}")
+        states.add(State(text))
+    return frozenset(states)
+
+
+def parse_since(text: str, now: float) -> float:
+    """Return the time that `--since` names, in seconds since the epoch. CommandError if it is not a time.
+
+    Args:
+        text: A duration before now, `2h`, or a time in ISO 8601, in the local zone if it has no offset.
+        now: The current time, in seconds since the epoch.
+    """
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return dt.datetime.fromisoformat(text).timestamp()
+    try:
+        return now - parse_duration(text)
+    except ValueError as error:
+        wrong = f"--since {text!r} is not a time"
+        raise CommandError(f"{wrong}: write a duration, 2h or 1d12h, or a time, 2026-11-21T07:30") from error
+
+
+def ordered(entries: Sequence[Entry], sort: str, now: float) -> list[Entry]:
+    """Return the entries in the order that `--sort` names.
+
+    The newest, the longest or the highest value of a metric comes first; tasks are in alphabetical order. Entries
+    without a value come last, and equal ones stay in the order of their age, the newest first.
+    """
+    newest_first = sorted(entries, key=lambda entry: -entry.status.created)
+    if sort == _CREATED:
+        return newest_first
+    if sort == _TASK:
+        return sorted(newest_first, key=lambda entry: (not entry.is_job, entry.status.identity.task))
+    if sort == _DURATION:
+        return sorted(newest_first, key=lambda entry: _descending(entry.seconds(now)))
+    return sorted(newest_first, key=lambda entry: _descending(entry.status.metrics.get(sort)))
+
+
+def check_sort(sort: str, entries: Iterable[Entry], metrics: Sequence[str]) -> None:
+    """Raise CommandError if `--sort` names neither an order nor a metric: of an entry, or of `--metric`."""
+    recorded = metric_names(entries)
+    if sort not in {_CREATED, _DURATION, _TASK, *recorded, *metrics}:
+        known = f" ({', '.join(map(clean, recorded))})" if recorded else ", which these runs do not have"
+        raise CommandError(
+            f"--sort {sort!r} is unknown: use {_CREATED}, {_DURATION}, {_TASK}, or the name of a metric{known}"
+        )
+
+
+def metric_names(entries: Iterable[Entry]) -> list[str]:
+    """Return the names of all metrics of the entries, in alphabetical order."""
+    return sorted({name for entry in entries for name in entry.status.metrics})
+
+
+def rows(entries: Sequence[Entry], metrics: Sequence[str], now: float, *, namespaces: bool) -> list[list[str]]:
+    """Return the header and a row for each entry.
+
+    Columns that would be empty are left out: the namespace unless `namespaces`, Workflows and pipelines if there are
+    none. Each of `metrics` adds a column.
+    """
+    used = {
+        "NAMESPACE": namespaces,
+        "WORKFLOW": any(entry.workflow for entry in entries),
+        "PIPELINE": any(entry.status.identity.pipeline for entry in entries),
+    }
+    columns = [i for i, name in enumerate(_COLUMNS) if used.get(name, True)]
+    table = [list(_COLUMNS), *(_row(entry, now) for entry in entries)]
+    values = [[clean(name) for name in metrics], *([_metric(entry, name) for name in metrics] for entry in entries)]
+    return [[row[i] for i in columns] + more for row, more in zip(table, values, strict=True)]
+
+
+def summary(entry: Entry, metrics: Sequence[str], now: float) -> dict[str, object]:
+    """Return an entry for programs. It has `metrics`, null where one has no value; without them, all that it has."""
+    status, identity = entry.status, entry.status.identity
+    return {
+        "run": identity.run,
+        "workflow": entry.workflow,
+        "task": identity.task,
+        "attempt": identity.attempt if entry.is_job else None,
+        "pipeline": identity.pipeline,
+        "state": status.state.value,
+        "reason": status.reason,
+        "message": status.message,
+        "system": status.system,
+        "job": status.job,
+        "namespace": status.namespace,
+        "created": iso(status.created),
+        "started": iso(status.started),
+        "ended": iso(status.ended),
+        "duration": entry.seconds(now),
+        "metrics": {name: status.metrics.get(name) for name in metrics or status.metrics},
+    }
+
+
+def _row(entry: Entry, now: float) -> list[str]:
+    status, identity = entry.status, entry.status.identity
+    return [
+        status.namespace,
+        entry.workflow,
+        clean(identity.run),
+        clean(identity.pipeline) or "-",
+        clean(identity.task) or "-",
+        str(identity.attempt) if entry.is_job else "-",
+        status.state.value,
+        status.system,
+        duration(now - status.created),
+        duration(entry.seconds(now)),
+    ]
+
+
+def _metric(entry: Entry, name: str) -> str:
+    value = entry.status.metrics.get(name)
+    return "-" if value is None else f"{value:.6g}"
+
+
+def _descending(value: float | None) -> tuple[bool, float]:
+    """Return a sort key: the highest value first, None last."""
+    return value is None, -(value or 0.0)

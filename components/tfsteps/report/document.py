@@ -1,0 +1,64 @@
+"""The frame of a page: one HTML file that holds its style, script and data, and loads nothing."""
+
+import base64
+import hashlib
+import importlib.resources
+import urllib.parse
+from collections.abc import Sequence
+
+import msgspec
+
+from tfsteps.report import charts
+from tfsteps.report.curves import Chart
+from tfsteps.report.formats import icons
+from tfsteps.report.html import Html, tag
+
+
+def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequence[Chart]) -> str:
+    """Return a whole page.
+
+    Args:
+        title: The title of the page.
+        colour: Of the page's icon, a dot.
+        parts: The content of the body.
+        scalar_charts: The charts in `parts`, in their order, for the values shown on hover.
+    """
+    data = msgspec.json.encode(charts.data(scalar_charts)).decode().replace("<", "\\u003c")
+    script = _file("script.js")
+    body = tag(
+        "body",
+        icons(),
+        *parts,
+        tag("div", id="tip", role="tooltip", hidden=True),
+        tag("script", Html(data), type="application/json", id="data"),
+        tag("script", Html(script)),
+    )
+    return "<!DOCTYPE html>\n" + tag("html", _head(title, colour, script), body, lang="en")
+
+
+def _head(title: str, colour: str, script: str) -> Html:
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    sources = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
+    policy = f"{sources}; base-uri 'none'; form-action 'none'"
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}"/>'),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", title),
+        tag("link", rel="icon", href=_favicon(colour)),
+        tag("style", Html(_file("style.css"))),
+    )
+
+
+def _favicon(colour: str) -> str:
+    """Return a dot as a data URL."""
+    dot = tag("circle", cx=4.5, cy=4.5, r=4, fill=colour)
+    svg = tag("svg", dot, xmlns="http://www.w3.org/2000/svg", viewBox="0 0 9 9")
+    return f"data:image/svg+xml,{urllib.parse.quote(svg)}"
+
+
+def _file(name: str) -> str:
+    return importlib.resources.files("tfsteps.report").joinpath(name).read_text(encoding="utf-8")
