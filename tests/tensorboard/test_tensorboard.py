@@ -19,9 +19,6 @@ from tfsteps.systems.kubernetes.permissions import SERVICES
 
 pytestmark = pytest.mark.cluster
 
-STARTED = ("kubeflow", "jobset", "trainjob", "jobs")
-"""The systems whose TensorBoard tfsteps starts; the others have their own."""
-
 QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 
 
@@ -44,8 +41,8 @@ def has_ended(job):
     )
 
 
-@pytest.mark.shows("tensorboard", " ".join(STARTED))
-@pytest.mark.parametrize("system", STARTED)
+@pytest.mark.shows("tensorboard", "kubeflow jobset trainjob jobs")  # the others have their own
+@pytest.mark.parametrize("system", ["kubeflow", "jobset", "trainjob", "jobs"])
 def test_each_job_system(namespace, tmp_path, system):
     next(item for item in SYSTEMS if item.name == system).install()
     run = f"each-{system}"
