@@ -128,7 +128,7 @@ def test_lines_that_were_overwritten_are_a_gap_and_what_follows_comes(chain):
         rank.write()
     note, *rest = texts(log.read(chain.ask()))
     assert NOTE.fullmatch(note.decode())
-    assert b"HAI had overwritten" in note
+    assert b"HAI overwrote earlier lines" in note
     assert rest == [b"%d" % number for number in range(1000 - len(rest), 1000)]
     assert len(rest) > 300
     assert log.incomplete

@@ -144,7 +144,7 @@ def test_wait_tried_again_goes_on_with_the_same_job(tmp_path):
     [
         ({}, "is not the output of a launch step"),
         ({"name": "a"}, "is not the output of a launch step"),
-        (None, "is of a job that has ended"),
+        (None, "is the output of a train or wait step, and its job has ended"),
     ],
 )
 def test_wait_for_what_was_not_launched(job, says, tmp_path):
