@@ -108,14 +108,14 @@ def test_what_runs_on_the_ranks_needs_an_old_python_and_nothing_else():
         ({"working_dir": "/a b"}, "working_dir", "without spaces"),
         ({"queue": "two words"}, "queue", "is not a group"),
         ({"gang": {"min_available": 1}, "roles": {"worker": {"replicas": 2}}}, "gang.min_available", "all 2 nodes"),
-        ({"args": ["x" * 120_000]}, "roles", "a rank takes 100000"),
+        ({"args": ["x" * 120_000]}, "roles", "the limit is 100000"),
         ({"systems": {"hai": {"services": [{"name": "a", "type": "tcp"}]}}}, "services[0].port", "is missing"),
         ({"systems": {"hai": {"services": [{"name": "a", "port": 1}]}}}, "services[0].port", "type local"),
         ({"systems": {"hai": {"services": [{"name": "a"}, {"name": "a"}]}}}, "services[1].name", "used twice"),
         (
             {"systems": {"hai": {"services": [{"name": "a", "type": "http", "port": 80, "rank": [1]}]}}},
             "services[0].rank",
-            "rank 0 alone",
+            "run only on rank 0",
         ),
     ],
 )

@@ -40,6 +40,10 @@ FOR_GANGS = {  # tests/gang runs with these permissions
 }
 FOR_READERS = {("create", "", "pods")}  # tests/argo reads event files with these permissions
 FOR_EVICTION = {("create", "batch", "jobs"), ("delete", "batch", "jobs")}  # tests/argo runs with these permissions
+FOR_TENSORBOARD = {  # tests/wire/test_tensorboard.py sends these requests
+    *itertools.product(("get", "create", "patch", "delete"), ("batch",), ("jobs",)),
+    *itertools.product(("get", "create"), ("",), ("services",)),
+}
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 
 
@@ -285,4 +289,4 @@ def granted():
     for file in (ROOT / "manifests/base").glob("*-role.yaml"):
         for rule in yaml.safe_load(file.read_text())["rules"]:
             found |= set(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]))
-    return found - FOR_GANGS - FOR_READERS - FOR_EVICTION
+    return found - FOR_GANGS - FOR_READERS - FOR_EVICTION - FOR_TENSORBOARD
