@@ -132,7 +132,7 @@ def test_lines_that_were_overwritten_are_a_gap_and_what_follows_comes(chain):
     assert rest == [b"%d" % number for number in range(1000 - len(rest), 1000)]
     assert len(rest) > 300
     assert log.incomplete
-    assert gaps(["worker-1"]) == ["The log may lack lines, where its lines `(log incomplete: ...)` say so: worker-1."]
+    assert gaps(["worker-1"]) == ["Log lines may be missing, as the lines `(log incomplete: ...)` say: worker-1."]
     printed(rank, b"more\n")
     rank.write()
     assert texts(log.read(chain.ask())) == [b"more"]

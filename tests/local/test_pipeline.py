@@ -16,7 +16,7 @@ import urllib.request
 import psutil
 import pytest
 
-from tests.support.waiting import read_until
+from tests.support.waiting import read_until, until
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 
@@ -227,14 +227,21 @@ def run_of(process):
         return process.environ().get("TFSTEPS_RUN_ID")
 
 
+def answers(url):
+    try:
+        with urllib.request.urlopen(f"{url}data/environment", timeout=60) as answer:
+            return answer.status == 200
+    except urllib.error.URLError:
+        return False
+
+
 def test_tensorboard_is_kept_until_a_signal_comes(tmp_path):
     folder = with_training(tmp_path, "raise SystemExit('no such optimizer')")
     with subprocess.Popen(command("--tensorboard", folder=folder), stdout=subprocess.PIPE, text=True) as process:
         output = read_until(process, "TensorBoard stays up")
         url = re.search(r"stays up at (http\S+);", output)[1]
         assert only_attempt().status().tensorboard_url == url
-        with urllib.request.urlopen(f"{url}data/environment") as answer:
-            assert answer.status == 200
+        until(lambda: answers(url))  # its start is not waited for
         process.send_signal(signal.SIGINT)
         output += process.stdout.read()
     assert process.returncode == 10, "that of the pipeline"
