@@ -1,6 +1,7 @@
 """The TensorBoard of a run: created once, adopted, replaced after its end, and a warning where it cannot be."""
 
 import datetime as dt
+import threading
 import time
 
 import pytest
@@ -122,10 +123,10 @@ def job(**annotations):
     return manifest
 
 
-def beside(script, item):
+def beside(script, item, *, wanted=True):
     """Return the TensorBoard of a job that has just ended, and the requests."""
     with serve(script) as server:
-        found = JobTensorBoard(Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0)
+        found = JobTensorBoard(Api(server.access(), patience=0), KIND, lambda: item, lambda: 5.0, wanted=wanted)
         found.start()
         found.end()
         return found, methods([(each.method, each.path, each.body) for each in server.asked])
@@ -140,7 +141,8 @@ def test_the_job_is_annotated_with_the_address():
 
 
 def test_a_job_that_asks_for_none_sends_no_request():
-    found, requests = beside([], job())
+    found, requests = beside([], job(), wanted=False)
+    assert "tensorboard" not in [thread.name for thread in threading.enumerate()]
     assert (found.url, found.warning, requests) == ("", "", [])
 
 

@@ -138,6 +138,8 @@ class LocalBackend:
         pause_run(run, {job.status.system for job in jobs}, selection.task, paused=paused)
 
     def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+        if remote := next((job.status for job in jobs if job.status.namespace), None):
+            raise CommandError(f"run {remote.identity.run}: its event files are on a cluster; add --on kubernetes")
         return local_tensorboard.opened([job.status for job in jobs], port)
 
     def sections(self, job: LocalJob) -> Iterator[Section]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tfsteps.cli.backends.find import LATEST, Selection
-from tfsteps.cli.backends.place import Context, Namespace, OnOption, located, open_backend
+from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import Task
 from tfsteps.launcher.signals import on_termination
 
@@ -39,7 +39,7 @@ def tensorboard(
         jobs = [job for selection in selections for job in selection.of(backend.find(selection.run))]
         stopped: list[bool] = []
         with on_termination(lambda: stopped.append(True)), backend.tensorboard(jobs, port) as url:
-            print(f"TensorBoard at {url}; Ctrl-C ends {'this command' if on else 'it'}", flush=True)
+            print(f"TensorBoard at {url}; Ctrl-C ends {'this command' if on is On.KUBERNETES else 'it'}", flush=True)
             if open_browser and not webbrowser.open(url):
                 print("no browser could be started: open the address yourself", flush=True)
             while not stopped:

@@ -83,7 +83,9 @@ class KubernetesJob:
         self._asked_to_stop = StopFlag()
         self._tracker = Tracker(kind, item, self._replicas, time.time())
         self.created = time.time() - self.age
-        self._tensorboard = JobTensorBoard(api, kind, lambda: self._tracker.item, lambda: self.age)
+        self._tensorboard = JobTensorBoard(
+            api, kind, lambda: self._tracker.item, lambda: self.age, wanted=job.tensorboard is not None
+        )
         self._queue = Inbox()  # log readers wait while it is full, to limit memory
         self._tick_due = 0.0
         self._logs = PodLogs(api, self.namespace, kind.container, self._queue.put)

@@ -29,7 +29,7 @@ class JobTensorBoard:
     """
 
     def __init__(
-        self, api: Api, kind: JobKind, item: Callable[[], Mapping[str, Any]], age: Callable[[], float]
+        self, api: Api, kind: JobKind, item: Callable[[], Mapping[str, Any]], age: Callable[[], float], *, wanted: bool
     ) -> None:
         """Prepare; no request is sent.
 
@@ -38,33 +38,40 @@ class JobTensorBoard:
             kind: The kind of the job.
             item: Returns the job object as it was last seen; of an attached job, only its metadata at first.
             age: Returns the job's age in seconds.
+            wanted: Whether the job asks for a TensorBoard; else there is no thread and no request.
         """
         self.url = self.warning = ""
         self._api = api.copy(_PATIENCE_SECONDS)
-        self._kind, self._item, self._age = kind, item, age
+        self._kind, self._item, self._age, self._wanted = kind, item, age, wanted
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread, if the job asks for a TensorBoard."""
+        if self._wanted:
+            self._thread.start()
 
     def end(self) -> None:
         """Stop waiting for a TensorBoard: the job has ended. A running start gets two seconds more."""
-        wanted = SETTINGS in self._annotations()
-        if wanted:
+        if not self._wanted:
+            return
+        ours = SETTINGS in self._annotations()
+        if ours:
             self._thread.join(_LAST_SECONDS)
+        self._ended.set()
         self._api.stopping.set()
         if self.url or self.warning:
             return
-        if wanted:
+        if ours:
             self.warning = "There is no TensorBoard: the cluster did not create it before the job ended."
-        elif (link := self._kind.tensorboard_link(self._item())) and link.note:
-            self.warning = f"The TensorBoard is not ready: {link.note}."
+        elif link := self._kind.tensorboard_link(self._item()):
+            self.url = address(self._api.copy(_LAST_SECONDS), link, self._item()["metadata"]["namespace"])
+            self.warning = f"The TensorBoard is not ready: {link.note}." if link.note else ""
 
     def _run(self) -> None:
         try:
             while "spec" not in self._item():
-                if self._api.stopping.wait(0.1):
+                if self._ended.wait(0.1):
                     return
             if SETTINGS in self._annotations():
                 self.url = self._start()
@@ -93,7 +100,7 @@ class JobTensorBoard:
         while not self.url:
             link = self._kind.tensorboard_link(self._item())
             self.url = address(self._api, link, self._item()["metadata"]["namespace"]) if link else ""
-            if self.url or self._api.stopping.wait(_POLL_SECONDS):
+            if self.url or self._ended.wait(_POLL_SECONDS):
                 return
 
     def _annotate(self) -> None:
