@@ -20,6 +20,9 @@ cleanup = argo_step("cleanup")
 evaluate_gate = argo_step("evaluate_gate")
 """Compare a metric with a threshold, to decide a branch."""
 
+tensorboard = argo_step("tensorboard")
+"""Start a TensorBoard for a run, and wait until it serves."""
+
 __all__ = [
     "IMAGE",
     "ArgoStep",
@@ -27,6 +30,7 @@ __all__ = [
     "evaluate_gate",
     "launch",
     "problems",
+    "tensorboard",
     "train",
     "wait",
     "warnings",
