@@ -82,6 +82,12 @@ def test_everything_that_is_known_is_there():
     assert "hunter2" not in text
 
 
+def test_the_job_description_has_the_units_of_job_files():
+    text = Reader(page_of(finished.succeeded())).text
+    assert "memory: 4Gi" in text
+    assert "cpu: 2\n" in text
+
+
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'>&\x00\x1b[31m\u202e"
 
 
