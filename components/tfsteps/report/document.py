@@ -13,6 +13,8 @@ from tfsteps.report.curves import Chart
 from tfsteps.report.formats import icons
 from tfsteps.report.html import Html, tag
 
+_SCRIPTS = ("page.js", "charts.js", "search.js")
+
 
 def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequence[Chart]) -> str:
     """Return a whole page.
@@ -24,7 +26,7 @@ def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequ
         scalar_charts: The charts in `parts`, in their order, for the values shown on hover.
     """
     data = msgspec.json.encode(charts.data(scalar_charts)).decode().replace("<", "\\u003c")
-    script = _file("script.js")
+    script = "".join(map(_file, _SCRIPTS))
     body = tag(
         "body",
         icons(),

@@ -2,18 +2,20 @@
 
 import contextlib
 import pathlib
+from collections.abc import Sequence
 
-from tfsteps.report import curves, sections
+from tfsteps.report import curves, endings, sections
 from tfsteps.report.description import Description
 from tfsteps.report.document import document
 from tfsteps.report.graph import graph
-from tfsteps.report.html import tag
+from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
+from tfsteps.report.search import search
 from tfsteps.report.timeline import extent, timeline
-from tfsteps.runs.status import ReplicaStatus
+from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt, open_private
-from tfsteps.spec import Strategy
+from tfsteps.spec import ROLES, Strategy
 
 
 def write(attempt: Attempt) -> pathlib.Path:
@@ -39,21 +41,19 @@ def write(attempt: Attempt) -> pathlib.Path:
 
 def _page(attempt: Attempt) -> str:
     status = attempt.status()
+    status.replicas.sort(key=lambda replica: (ROLES.index(replica.role), replica.index))
     job = Description.read(attempt.folder / "job.json")
     scalar_charts = curves.of_attempt(attempt, status.logs, job.metrics)
     shown = notable(status.replicas, status.decisive_replica)
     opened = status.failure.replica if status.failure else ""
     parts = [
         ("failure", "Why it failed", sections.failure(status)),
+        ("lost", "What is known", endings.lost(status)),
         ("warnings", "Warnings", sections.warnings(status, len(status.replicas) - len(shown))),
         ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
         ("curves", "Curves", sections.curves(scalar_charts, status.logs)),
-        (
-            "replicas",
-            "Replicas and logs",
-            panels(shown, tails(attempt.log, [r.name for r in shown]), extent(status).start, opened),
-        ),
+        ("replicas", "Replicas and logs", _replicas(attempt, status, shown, opened)),
         ("outputs", "Outputs", sections.outputs(status, attempt)),
         ("job", "Job description", job.shown()),
     ]
@@ -65,6 +65,17 @@ def _page(attempt: Attempt) -> str:
     ]
     charts = scalar_charts.charts if scalar_charts else []
     return document(sections.title(status, job.name), sections.colour(status), body, charts)
+
+
+def _replicas(attempt: Attempt, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:
+    ends = tails(attempt.log, [replica.name for replica in shown])
+    explained = endings.stopped(status)
+    return tag(
+        "div",
+        tag("p", explained, class_="note") if explained else None,
+        search(attempt, ends),
+        panels(shown, ends, extent(status).start, opened),
+    )
 
 
 def _strategy(replicas: list[ReplicaStatus]) -> Strategy:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tfsteps.report import charts
 from tfsteps.report.curves import Charts
-from tfsteps.report.formats import cpu_seconds, duration, icon, moment, peak_memory, plural, size
+from tfsteps.report.endings import abandoned
+from tfsteps.report.formats import cpu_seconds, duration, icon, moment, natural, peak_memory, plural, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import plain
 from tfsteps.runs.events import State
@@ -54,7 +55,7 @@ def headline(status: Status, name: str) -> Html:
         ("Namespace", status.namespace),
         ("Job", status.job),
         ("Created", moment(status.created)),
-        ("Ended", moment(status.ended)),
+        ("Last record" if abandoned(status) else "Ended", moment(status.ended)),
     ]
     return tag(
         "header",
@@ -82,7 +83,7 @@ def _tiles(status: Status) -> list[tuple[str, str, str]]:
     failed = sum(replica.state == "failed" for replica in status.replicas)
     return [
         *[(metric, charts.label(value), "metric") for metric, value in status.metrics.items()],
-        ("Duration", duration(length), ""),
+        ("Duration", duration(length), "until the last record" if abandoned(status) else ""),
         ("Start-up time", duration(wait), "until all started" if wait is not None else "not all started"),
         ("Replicas", str(len(status.replicas)), f"{failed} failed" if failed else ""),
         ("Restarts", str(restarts), "of all replicas" if restarts else ""),
@@ -155,7 +156,8 @@ def curves(scalar_charts: Charts | None, logs: str) -> Html:
     if not scalar_charts.charts:
         denied = f"The launcher's user may not read {scalar_charts.denied}." if scalar_charts.denied else ""
         return tag("p", denied or f"The event files below {logs} contain no scalars.", class_="note")
-    return figures(scalar_charts, sorted({curve.run for chart in scalar_charts.charts for curve in chart.curves}))
+    runs = {curve.run for chart in scalar_charts.charts for curve in chart.curves}
+    return figures(scalar_charts, sorted(runs, key=natural))
 
 
 def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
@@ -167,7 +169,14 @@ def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
     if scalar_charts.cut:
         notes.append(tag("p", "The curves show only the first part of the event files.", class_="note"))
     drawn = [charts.figure(chart, place, runs) for place, chart in enumerate(scalar_charts.charts)]
-    return tag("div", tag("div", *drawn, class_="charts"), *notes)
+    csv = tag(
+        "p",
+        tag("button", "Download CSV", type="button", class_="csv"),
+        " The points as they are drawn; the event files have all values.",
+        class_="note",
+        hidden=True,
+    )
+    return tag("div", tag("div", *drawn, class_="charts"), *notes, csv)
 
 
 def outputs(status: Status, attempt: Attempt) -> Html:
