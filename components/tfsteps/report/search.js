@@ -41,19 +41,12 @@
   if (box) {
     let panels = null, before = null, wanted = "", timer = 0;
 
-    const draw = (entry) => { // all lines again in any case: the browser finds text in closed panels, too
+    // Matches are drawn in open panels only, so that a broad search does not freeze the page. After a search all panels
+    // have all their lines again, because the browser's own search finds text in closed panels, too.
+    const draw = (entry) => {
       if (!entry.log || entry.shown === wanted || (wanted && !entry.panel.open)) return;
       entry.shown = wanted;
       entry.log.replaceChildren(...(wanted ? entry.matches.flatMap((line) => highlighted(line, wanted)) : entry.nodes));
-    };
-    const drawAll = (search) => { // one panel at a time, so that keys are handled in between
-      const queue = [...panels];
-      const next = () => {
-        if (search !== wanted || !queue.length) return;
-        draw(queue.shift());
-        setTimeout(next);
-      };
-      next();
     };
     const roles = document.querySelectorAll("details.role");
     const start = () => {
@@ -76,7 +69,7 @@
       start();
       if (!wanted) {
         if (before) finish();
-        drawAll(wanted);
+        panels.forEach(draw);
         return;
       }
       before ??= [...roles, ...panels.map((entry) => entry.panel)].map((element) => [element, element.open]);
@@ -99,7 +92,7 @@
       result.textContent = count
         ? `${count.toLocaleString("en")} of ${plural(lines, "line")} ${count === 1 ? "matches" : "match"}, ${where}`
         : `None of ${plural(lines, "line")} matches`;
-      drawAll(wanted);
+      panels.forEach(draw);
     };
     box.addEventListener("input", () => {
       clearTimeout(timer);

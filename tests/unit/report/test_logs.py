@@ -36,7 +36,9 @@ def test_only_the_last_400(tmp_path, monkeypatch, block):
     assert not tail.earlier
 
 
-def test_a_talkative_sidecar_does_not_hide_the_program(tmp_path):
+@pytest.mark.parametrize("block", [1000, 1 << 20])
+def test_a_talkative_sidecar_does_not_hide_the_program(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(logs, "_BLOCK", block)
     program = [("a-0", b"step %d" % i) for i in range(10)]
     path = write(tmp_path, ("a-0/init", b"fetched"), *program, *[("a-0/proxy", b"%d" % i) for i in range(5000)])
     tail = logs.tails(path, ["a-0"])["a-0"]

@@ -34,7 +34,7 @@ def test_the_job_stays_the_same():
     assert spec.from_plain(notation.to_plain(job)) == job
 
 
-@pytest.mark.parametrize("text", ["4Gi", "500M", "1048577", "3Ti", "2k", "1536Mi"])
+@pytest.mark.parametrize("text", ["4Gi", "500M", "1048577", "3Ti", "2k", "1536Mi", "500Ki"])
 def test_bytes_are_written_as_most_people_do(text):
     assert units.write_bytes(units.parse_bytes(text)) == text
 
