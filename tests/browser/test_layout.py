@@ -5,8 +5,12 @@ from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
 
 from tests.support import finished
+from tests.support.finished import START
 from tests.unit.report.test_comparison import compared_pair
+from tfsteps import report
 from tfsteps.report import comparison_page
+from tfsteps.runs.events import State
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 
 pytestmark = pytest.mark.browser
 
@@ -19,6 +23,40 @@ def test_a_report_is_whole(show, resize, tmp_path, make, width):
     page.save_screenshot(tmp_path / f"{make}-{width}.png")
     page.browser.execute_script("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     page.assert_whole()
+
+
+def test_the_report_of_a_run_is_whole_and_leads_to_those_of_its_steps(show, resize, browser, tmp_path):
+    attempt = finished.failed()
+    report.write(attempt)
+    identity = attempt.status().identity
+    steps = [
+        StepRecord(name=name, state=state, exit_code=code, started=START + start, ended=START + end)
+        for name, state, code, start, end in (
+            ("prepare", State.SUCCEEDED, 0, -40, -2),
+            (f"for-loop-1-iteration-10/{'long-' * 30}name", State.FAILED, 1, -30, -10),
+            ("export", State.SUCCEEDED, 0, 66, 70),
+        )
+    ]
+    times = {"created": START - 41, "ended": START + 72}
+    ended = {"state": State.FAILED, "message": "step train failed with exit code 10"}
+    PipelineRecord(run=identity.run, pipeline="mnist", steps=steps, **ended, **times).write()
+    resize(360)
+    page = show(report.write_run(identity.run))
+    page.save_screenshot(tmp_path / "run-360.png")
+    page.assert_whole()
+    resize(1320)
+    page.save_screenshot(tmp_path / "run-1320.png")
+    page.assert_whole()
+    labels = [label.rect["width"] for label in page.all(".timeline .label > *")]
+    assert max(labels) < 150, "long names do not cover the bars"
+    table, scroll = page.one(".steps").rect, page.one("#section-steps .scroll").rect
+    assert table["width"] <= scroll["width"] + 1
+    assert "failed after" in page.hover(page.all(".timeline .bar")[1])
+    page.one("#section-failure a").click()
+    assert browser.current_url == attempt.report.as_uri()
+    browser.back()
+    browser.get_log("performance")
+    browser.get(page.url)
 
 
 def test_a_comparison_has_the_curves_of_all_runs_and_fits_a_phone(show, resize, tmp_path):

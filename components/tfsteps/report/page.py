@@ -1,12 +1,11 @@
 """The page of the report: all parts of it."""
 
-import contextlib
 import pathlib
 from collections.abc import Sequence
 
 from tfsteps.report import curves, endings, sections
 from tfsteps.report.description import Description
-from tfsteps.report.document import document
+from tfsteps.report.document import document, save
 from tfsteps.report.graph import graph
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import tails
@@ -14,7 +13,7 @@ from tfsteps.report.replicas import notable, panels
 from tfsteps.report.search import search
 from tfsteps.report.timeline import extent, timeline
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import Attempt, open_private
+from tfsteps.runs.store import Attempt
 from tfsteps.spec import ROLES, Strategy
 
 
@@ -26,16 +25,7 @@ def write(attempt: Attempt) -> pathlib.Path:
     Raises:
         OSError: There is no status.json, or the report cannot be written; an earlier report is kept then.
     """
-    page = _page(attempt)
-    new = attempt.report.with_suffix(".new")
-    try:
-        with open_private(new, "wb") as file:
-            file.write(page.encode())
-        new.replace(attempt.report)
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
+    save(_page(attempt), attempt.report)
     return attempt.report
 
 
@@ -64,7 +54,7 @@ def _page(attempt: Attempt) -> str:
         tag("main", *[sections.section(*part) for part in present]),
     ]
     charts = scalar_charts.charts if scalar_charts else []
-    return document(sections.title(status, job.name), sections.colour(status), body, charts)
+    return document(sections.title(status, job.name), sections.colour(status.state), body, charts)
 
 
 def _replicas(attempt: Attempt, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:

@@ -26,9 +26,9 @@ def title(status: Status, name: str) -> str:
     return f"{status.state.capitalize()}: {name or status.job} · tfsteps"
 
 
-def colour(status: Status) -> str:
-    """Return the colour of the state, for the icon of the page."""
-    return _COLOURS.get(status.state, _RED if status.state.terminal else "#68737f")
+def colour(state: State) -> str:
+    """Return the colour of a state, for the icon of the page."""
+    return _COLOURS.get(state, _RED if state.terminal else "#68737f")
 
 
 def section(anchor: str, heading: str, content: Html) -> Html:
@@ -63,8 +63,8 @@ def headline(status: Status, name: str) -> Html:
         tag("p", icon(status.state), status.state.capitalize(), class_="verdict", role="status"),
         tag("h1", name or status.job),
         tag("p", _sentence(status), class_="message"),
-        _list([(term, text) for term, text in about if text], "about"),
-        tag("ul", *[_tile(*tile) for tile in _tiles(status)], class_="tiles"),
+        definitions([(term, text) for term, text in about if text], "about"),
+        tag("ul", *[tile(*number) for number in _tiles(status)], class_="tiles"),
         class_=f"is-{status.state}",
     )
 
@@ -92,7 +92,8 @@ def _tiles(status: Status) -> list[tuple[str, str, str]]:
     ]
 
 
-def _tile(label: str, value: str, remark: str) -> Html:
+def tile(label: str, value: str, remark: str) -> Html:
+    """Return one of the numbers at the top of a page."""
     return tag(
         "li",
         tag("span", label, class_="what"),
@@ -102,7 +103,8 @@ def _tile(label: str, value: str, remark: str) -> Html:
     )
 
 
-def _list(items: Sequence[tuple[str, str]], kind: str) -> Html:
+def definitions(items: Sequence[tuple[str, str]], kind: str) -> Html:
+    """Return a list of terms and texts; `kind` is its class."""
     pairs = [tag("div", tag("dt", term), tag("dd", text)) for term, text in items]
     return tag("dl", *pairs, class_=kind)
 
@@ -119,7 +121,7 @@ def failure(status: Status) -> Html | None:
     return tag(
         "div",
         tag("p", plain(summary.summary), class_="summary"),
-        _list(_findings(summary), "facts"),
+        definitions(_findings(summary), "facts"),
         heading,
         tail,
         tag("p", link) if link else None,
