@@ -51,6 +51,7 @@ def test_the_report_of_a_run_is_whole_and_leads_to_those_of_its_steps(show, resi
     assert max(labels) < 150, "long names do not cover the bars"
     table, scroll = page.one(".steps").rect, page.one("#section-steps .scroll").rect
     assert table["width"] <= scroll["width"] + 1
+    assert all(cell.get_property("scrollWidth") <= cell.rect["width"] + 1 for cell in page.all(".steps :is(th, td)"))
     assert "failed after" in page.hover(page.all(".timeline .bar")[1])
     page.one("#section-failure a").click()
     assert browser.current_url == attempt.report.as_uri()

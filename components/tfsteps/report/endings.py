@@ -9,6 +9,7 @@ from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import ABANDONED
 
+_PEER_LOST = "PeerLost"  # the reason of a replica that failed because another one did
 _NAMED = 5  # replicas in a sentence
 
 
@@ -31,6 +32,21 @@ def stopped(status: Status) -> str:
     }.get(status.state, "the job did not need them any more")
     be, each = ("was", "it is") if len(names) == 1 else ("were", "they are")
     return f"{listed(names)} {be} stopped because {cause}. This is not a failure: {each} shown as stopped."
+
+
+def peer_lost(status: Status) -> str:
+    """Return which replicas failed only because they lost another one, in a sentence; empty if none did."""
+    names = [
+        replica.name
+        for replica in status.replicas
+        if replica.state is ReplicaState.FAILED
+        and replica.incarnations
+        and replica.incarnations[-1].reason == _PEER_LOST
+    ]
+    first = status.failure.replica if status.failure else ""
+    if not names or first in ("", *names):
+        return ""
+    return f"{listed(names)} failed because {first} was lost ({_PEER_LOST}): look at the log of {first}."
 
 
 def lost(status: Status) -> Html | None:

@@ -59,10 +59,10 @@ def _page(attempt: Attempt) -> str:
 
 def _replicas(attempt: Attempt, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:
     ends = tails(attempt.log, [replica.name for replica in shown])
-    explained = endings.stopped(status)
+    sentences = filter(None, [endings.peer_lost(status), endings.stopped(status)])
     return tag(
         "div",
-        tag("p", explained, class_="note") if explained else None,
+        *[tag("p", sentence, class_="note") for sentence in sentences],
         search(attempt, ends),
         panels(shown, ends, extent(status).start, opened),
     )

@@ -39,6 +39,23 @@ def test_nothing_is_said_about_replicas_that_ended_by_themselves():
     assert endings.stopped(attempt_of(JOB % 1, State.SUCCEEDED)[1]) == ""
 
 
+def test_replicas_that_lost_a_peer_lead_to_the_one_that_failed_first():
+    text = Reader(page_of(finished.failed())).text
+    expected = (
+        "chief-0, worker-0 and worker-2 failed because worker-1 was lost (PeerLost): look at the log of worker-1."
+    )
+    assert expected in text
+    assert "evaluator-0 was stopped because the job had failed." in text
+
+
+def test_without_a_replica_that_failed_first_nobody_is_blamed():
+    status = finished.failed().status()
+    status.failure.replica = "chief-0"
+    assert endings.peer_lost(status) == ""
+    status.failure = None
+    assert endings.peer_lost(status) == ""
+
+
 def test_stopped_workers_do_not_look_like_failures():
     attempt, status = stopped_workers(State.SUCCEEDED, 20)
     attempt.write(status)
