@@ -111,3 +111,17 @@ def test_hostile_text_does_nothing(show):
     assert page.hover(page.one("[data-chart]")) == "step 1\n<b>: 0.5"
     assert page.browser.title == "Failed: one · tfsteps"
     assert page.all("img") == []
+
+
+def test_without_a_script_everything_can_be_read(show, browser):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page = show(finished.many())
+        assert not page.one("#log-search").is_displayed()
+        assert not page.one("button.csv").is_displayed()
+        assert not any(button.is_displayed() for button in page.all("button.log"))
+        page.one("details.role > summary").click()
+        page.one("#worker-63 > summary").click()
+        assert page.one("#worker-63 pre").text.endswith("loss 0.0040")
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
