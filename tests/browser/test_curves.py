@@ -50,10 +50,11 @@ def test_a_log_scale_shows_decades_and_reports_what_it_leaves_out(show):
         for step in range(100):
             writer.scalar("loss", 10.0 ** (2 - step / 20), step)
             writer.scalar("mixed", float(step % 10) - 2, step)
+            writer.scalar("narrow", 0.9 + step / 1000, step)
             writer.scalar("negative", -1.0, step)
     attempt.write(status)
     page = show(attempt)
-    loss, mixed, negative = page.all("figure")
+    loss, mixed, narrow, negative = page.all("figure")
     drawing = "return document.querySelector('figure svg').innerHTML"
     linear = page.browser.execute_script(drawing)
     loss.find_element(By.CSS_SELECTOR, "button.log").click()
@@ -68,6 +69,9 @@ def test_a_log_scale_shows_decades_and_reports_what_it_leaves_out(show):
     path = mixed.find_element(By.CSS_SELECTOR, ".curve path").get_attribute("d")
     assert path.count("M") == 10, "the line is broken where points are left out"
     assert "NaN" not in path
+    narrow.find_element(By.CSS_SELECTOR, "button.log").click()
+    labels = [text.text for text in narrow.find_elements(By.CSS_SELECTOR, ".grid.y text")]
+    assert labels == ["0.9", "0.95", "1"], "round values where no decade ends"
     assert not negative.find_element(By.CSS_SELECTOR, "button.log").is_enabled()
     for figure in (loss, mixed):
         figure.find_element(By.CSS_SELECTOR, "button.log").click()

@@ -48,7 +48,7 @@ def test_the_report_of_a_run_is_whole_and_leads_to_those_of_its_steps(show, resi
     page.save_screenshot(tmp_path / "run-1320.png")
     page.assert_whole()
     labels = [label.rect["width"] for label in page.all(".timeline .label > *")]
-    assert max(labels) < 150, "long names do not cover the bars"
+    assert max(labels) < 280, "long names do not cover the bars"
     table, scroll = page.one(".steps").rect, page.one("#section-steps .scroll").rect
     assert table["width"] <= scroll["width"] + 1
     assert all(cell.get_property("scrollWidth") <= cell.rect["width"] + 1 for cell in page.all(".steps :is(th, td)"))

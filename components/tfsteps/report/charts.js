@@ -30,8 +30,10 @@
     if (decades.length > 2) return decades.filter((_, i) => i % Math.ceil(decades.length / 7) === 0);
     const values = between(low, high, [1, 2, 5]);
     if (values.length > 2) return values;
-    const step = (high - low) / 4;
-    return [0, 1, 2, 3, 4].map((i) => Number((low + i * step).toPrecision(3))).filter((v) => low <= v && v <= high);
+    const rough = (high - low) / 5, unit = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((factor) => factor * unit).find((size) => size >= rough);
+    const first = Math.ceil(low / step), count = Math.floor(high / step) - first + 1;
+    return [...Array(count).keys()].map((i) => Number(((first + i) * step).toPrecision(12)));
   };
   const label = (value) => {
     for (const [unit, factor, suffix] of [[1e9, 1e9, "G"], [1e6, 1e6, "M"], [1e4, 1e3, "k"]]) {

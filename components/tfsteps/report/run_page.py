@@ -110,7 +110,7 @@ def _timeline(run: RunSteps, tries: Sequence[Try]) -> Html:
     whole = Extent(run.created, max([0.1, *[at - run.created for at in [*known, run.ended or run.created]]]))
     rows = [axis(whole), *[_row(item, whole) for item in tries]]
     dense = " dense" if len(tries) > 16 else ""
-    return tag("div", *rows, class_=f"timeline{dense}", role="region", aria_label="Timeline", tabindex=0)
+    return tag("div", *rows, class_=f"timeline of-steps{dense}", role="region", aria_label="Timeline", tabindex=0)
 
 
 def _row(item: Try, whole: Extent) -> Html:
