@@ -10,10 +10,12 @@ import pytest
 from tests.support import finished
 from tests.support.event_writer import ScalarWriter
 from tests.support.finished import START, attempt_of, changes, log, ran
+from tests.support.log_lines import log_line
 from tests.unit.report.test_html import Reader
 from tfsteps import report
 from tfsteps.report.replicas import notable
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.log_segments import Segment
 from tfsteps.runs.status import FailureSummary, ReplicaStatus
 from tfsteps.spec import format_bytes
 
@@ -219,6 +221,17 @@ def test_the_page_tells_how_much_of_the_log_it_has():
     log(attempt, *[(90, "chief-0", b"%d" % i) for i in range(1000)])
     text, size = Reader(page_of(attempt)).text, format_bytes(attempt.log.stat().st_size)
     assert f"The page has the last lines of each replica, 1,608 in all. The whole log, {size}, is" in text
+
+
+def test_a_log_that_reached_its_limit():
+    attempt = finished.succeeded()
+    segment = Segment.of(attempt.log, 1 << 20, 9000)
+    segment.path.write_bytes(log_line(START + 90, "chief-0", b"the end"))
+    text = Reader(page_of(attempt)).text
+    size = format_bytes(attempt.log.stat().st_size + segment.path.stat().st_size)
+    assert f"The whole log, {size}, is {attempt.log} and 1 file beside it." in text
+    dropped = "(log incomplete: 9000 lines of all replicas, 1.0 MiB, were dropped"
+    assert text.count(dropped) == len(attempt.status().replicas)
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing_half():

@@ -173,6 +173,7 @@ def test_thousands_of_attempts_are_cut():
 def test_what_comes_from_outside_stays_text():
     summary = FailureSummary(summary=EVIL)
     report.write(attempt_at(EVIL.replace("\x00", ""), state=State.FAILED, failure=summary, metrics={EVIL: 1.0}))
+    report.write(attempt_at("javascript:alert(1)", state=State.FAILED))
     msgspec.structs.replace(ended_pipeline(), pipeline=EVIL, message=EVIL, state=State.FAILED).write()
     path = write_run(RUN)
     text = path.read_text(encoding="utf-8")
