@@ -10,7 +10,7 @@ import os
 import pathlib
 import platform
 
-from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, tensorboard
+from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, report, tensorboard
 from benchmarks.measure import Row
 from tests.cluster import paths
 
@@ -20,6 +20,7 @@ BENCHMARKS = {
     "kubernetes": kubernetes.rows,
     "logs": logs.rows,
     "replicas": replicas.rows,
+    "report": report.rows,
     "tensorboard": tensorboard.rows,
     "fleet": fleet.rows,
     "peers": peers.rows,

@@ -191,6 +191,11 @@ def test_failed_training(tmp_path):
     assert "no such optimizer" in output
     assert only_attempt().status().state is State.FAILED
     assert "failed" in only_attempt().report.read_text()
+    page = pathlib.Path(re.search(r"^run report +(/.+)$", output, re.MULTILINE)[1])
+    text = page.read_text()
+    assert page.parent == only_attempt().folder.parents[1]
+    assert 'href="train/0/report.html"' in text
+    assert "no job" in text, "the step `prepare`"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -1,5 +1,6 @@
-"""The run report: one HTML file that shows an attempt, readable without a network."""
+"""Run reports: HTML files that show an attempt, or a run with all its steps, readable without a network."""
 
 from tfsteps.report.page import write
+from tfsteps.report.run_page import has_report, write_run
 
-__all__ = ["write"]
+__all__ = ["has_report", "write", "write_run"]

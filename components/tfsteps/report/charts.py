@@ -21,7 +21,7 @@ def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
     x, y = _scales(chart)
     svg = tag(
         "svg",
-        _grid(x, y),
+        *_grids(x, y),
         *[_curve(curve, x, y, colour(curve.run, runs)) for curve in chart.curves],
         tag("g", class_="cursor"),
         viewBox=f"0 0 {number(_WIDTH)} {number(_HEIGHT)}",
@@ -31,11 +31,12 @@ def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
         data_chart=place,
     )
     more = tag("p", f"{plural(chart.more, 'more run')} not shown.", class_="note") if chart.more else None
-    return tag("figure", tag("figcaption", chart.tag), svg, _legend(chart, runs), more, class_="chart")
+    scale = tag("button", "Log scale", type="button", class_="log", aria_pressed="false", hidden=True)
+    return tag("figure", tag("figcaption", chart.tag), scale, svg, _legend(chart, runs), more, class_="chart")
 
 
 def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
-    """Return the data shown on hover, in the order of `charts`: the plot area, the scales and the points."""
+    """Return the data of the script, in the order of `charts`: the tag, the plot area, the scales and the points."""
     plot = [_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM]
     plots: list[dict[str, object]] = []
     for chart in charts:
@@ -48,7 +49,9 @@ def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
             }
             for c in chart.curves
         ]
-        plots.append({"plot": plot, "x": [x.low, x.high], "y": [y.low, y.high], "curves": curves})
+        plots.append(
+            {"tag": printable(chart.tag), "plot": plot, "x": [x.low, x.high], "y": [y.low, y.high], "curves": curves}
+        )
     return plots
 
 
@@ -94,19 +97,20 @@ def _bounded(value: float) -> float:
     return 0.0 if abs(value) < 1 / _BOUND else max(-_BOUND, min(_BOUND, float(value)))
 
 
-def _grid(x: Scale, y: Scale) -> Html:
-    parts = []
+def _grids(x: Scale, y: Scale) -> tuple[Html, Html]:
+    """Return the lines and labels of the y axis, which the script replaces, and those of the x axis."""
+    lines, labels = [], []
     for value in y.ticks():
         at = y.at(value)
-        parts += [
+        lines += [
             tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=at, y2=at),
             tag("text", label(value), x=_LEFT - 8, y=at + 3.5, text_anchor="end"),
         ]
     for value in x.ticks():
         if value == round(value):  # steps are whole numbers
             anchor = "end" if x.at(value) > _WIDTH - _RIGHT - 12 else "middle"
-            parts.append(tag("text", label(value), x=x.at(value), y=_HEIGHT - 8, text_anchor=anchor))
-    return tag("g", *parts, class_="grid")
+            labels.append(tag("text", label(value), x=x.at(value), y=_HEIGHT - 8, text_anchor=anchor))
+    return tag("g", *lines, class_="grid y"), tag("g", *labels, class_="grid x")
 
 
 def _curve(curve: Curve, x: Scale, y: Scale, classes: str) -> Html:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tfsteps.report.formats import natural
 from tfsteps.runs.store import Attempt, open_private
 from tfsteps.tensorboard.event_files import POLL_BYTES, Scalar, ScalarReader
 
@@ -77,8 +78,8 @@ def gather(logdir: str | os.PathLike[str], preferred: Sequence[str] = ()) -> Cha
     for values in read:
         by_tag.setdefault(values.tag, []).append(values)
     first = {tag for tag in by_tag if any(name == tag or name.endswith(f"/{tag}") for name in preferred)}
-    tags = sorted(by_tag, key=lambda tag: (tag not in first, tag))
-    shown = {tag: sorted(by_tag[tag], key=lambda values: values.run)[:_RUNS] for tag in tags[:_TAGS]}
+    tags = sorted(by_tag, key=lambda tag: (tag not in first, natural(tag)))
+    shown = {tag: sorted(by_tag[tag], key=lambda values: natural(values.run))[:_RUNS] for tag in tags[:_TAGS]}
     limit = _limit(sum(map(len, shown.values())))
     charts = [
         Chart(tag=tag, curves=[values.curve(limit) for values in runs], more=len(by_tag[tag]) - len(runs))
@@ -108,7 +109,7 @@ def overlay(charts_by_run: Mapping[str, Charts], preferred: Sequence[str] = ()) 
                 title = chart.tag if curve.run == "." else f"{curve.run}/{chart.tag}"
                 shared.setdefault(title, []).append(msgspec.structs.replace(curve, run=run))
     first = {title for title in shared if any(title == tag or title.endswith(f"/{tag}") for tag in preferred)}
-    titles = sorted(shared, key=lambda title: (title not in first, title))
+    titles = sorted(shared, key=lambda title: (title not in first, natural(title)))
     limit = _limit(sum(len(shared[title][:_RUNS]) for title in titles[:_TAGS]))
     return Charts(
         charts=[

@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from tfsteps.report.html import Html, tag
-from tfsteps.spec import Strategy, TrainingJob
+from tfsteps.spec import Strategy, TrainingJob, notation
 
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.IGNORECASE)
 _LONGEST = 100_000
@@ -18,7 +18,8 @@ class Description(msgspec.Struct, frozen=True):
     """The content of job.json.
 
     Attributes:
-        text: The job as YAML; the unchanged text if it cannot be parsed; empty if the file is missing.
+        text: The job as YAML, its amounts in short notations such as `4Gi`; the unchanged text if it cannot be parsed;
+            empty if the file is missing.
         name: The job's name; empty if the file cannot be parsed.
         strategy: The job's strategy; None if the file cannot be parsed.
         metrics: Tags of the metrics that the job names.
@@ -38,10 +39,9 @@ class Description(msgspec.Struct, frozen=True):
             return cls()
         try:
             job = msgspec.json.decode(raw, type=TrainingJob)
-            plain = msgspec.json.decode(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return cls(text=raw.decode(errors="replace"))
-        text = yaml.safe_dump(_without_secrets(plain), sort_keys=False, allow_unicode=True, width=100)
+        text = yaml.safe_dump(_without_secrets(notation.to_plain(job)), sort_keys=False, allow_unicode=True, width=100)
         return cls(text, job.name, job.effective_strategy, tuple(job.outputs.metrics.values()))
 
     def shown(self) -> Html:

@@ -1,8 +1,10 @@
 """The frame of a page: one HTML file that holds its style, script and data, and loads nothing."""
 
 import base64
+import contextlib
 import hashlib
 import importlib.resources
+import pathlib
 import urllib.parse
 from collections.abc import Sequence
 
@@ -12,6 +14,9 @@ from tfsteps.report import charts
 from tfsteps.report.curves import Chart
 from tfsteps.report.formats import icons
 from tfsteps.report.html import Html, tag
+from tfsteps.runs.store import open_private
+
+_SCRIPTS = ("page.js", "charts.js", "search.js")
 
 
 def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequence[Chart]) -> str:
@@ -24,7 +29,7 @@ def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequ
         scalar_charts: The charts in `parts`, in their order, for the values shown on hover.
     """
     data = msgspec.json.encode(charts.data(scalar_charts)).decode().replace("<", "\\u003c")
-    script = _file("script.js")
+    script = "".join(map(_file, _SCRIPTS))
     body = tag(
         "body",
         icons(),
@@ -34,6 +39,19 @@ def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequ
         tag("script", Html(script)),
     )
     return "<!DOCTYPE html>\n" + tag("html", _head(title, colour, script), body, lang="en")
+
+
+def save(page: str, path: pathlib.Path) -> None:
+    """Write a page to a file that only its owner can read. OSError if that fails; an earlier page is kept then."""
+    new = path.with_suffix(".new")
+    try:
+        with open_private(new, "wb") as file:
+            file.write(page.encode())
+        new.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
 
 
 def _head(title: str, colour: str, script: str) -> Html:

@@ -1,6 +1,7 @@
 """Formats times, sizes and states for the report."""
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 
 from tfsteps.report.html import Html, tag
@@ -40,9 +41,9 @@ def icon(state: str, **attributes: str | float) -> Html:
     return tag("svg", tag("use", href=f"#icon-{state}"), class_="icon", aria_hidden="true", **attributes)
 
 
-def badge(state: str) -> Html:
-    """Return a state as icon and word."""
-    return tag("span", icon(state), state.capitalize(), class_=f"badge is-{state}")
+def badge(state: str, text: str = "") -> Html:
+    """Return a state as icon and text; without text, as icon and word."""
+    return tag("span", icon(state), text or state.capitalize(), class_=f"badge is-{state}")
 
 
 def moment(at: float | None) -> str:
@@ -83,6 +84,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def natural(text: str) -> list[str | int]:
+    """Return a key for sorting that puts `worker-2` before `worker-10`."""
+    return [int(part) if part.isdigit() else part for part in re.split("([0-9]+)", text)]
+
+
 def outcome(replica: ReplicaStatus) -> str:
     """Return how a replica ended: `failed, exit code 137, OOMKilled, 2 restarts`."""
     parts = [replica.state.value]
@@ -92,6 +98,10 @@ def outcome(replica: ReplicaStatus) -> str:
 
 
 def ended_with(incarnation: Incarnation) -> list[str]:
-    """Return the exit code and the reason of an incarnation, if there are any."""
-    code = [f"exit code {incarnation.exit_code}"] if incarnation.exit_code is not None else []
+    """Return the exit code and the reason of an incarnation, if there are any.
+
+    The exit code of a stopped one is left out: it is that of the signal that stopped it, and looks like a failure.
+    """
+    known = incarnation.exit_code is not None and incarnation.state is not ReplicaState.STOPPED
+    code = [f"exit code {incarnation.exit_code}"] if known else []
     return code + ([incarnation.reason] if incarnation.reason else [])

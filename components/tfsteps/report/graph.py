@@ -57,7 +57,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, decisive_replica: str, blamed: str) -> Html:
-    """Return the graph of a job as SVG.
+    """Return the graph of a job as SVG; a sentence if there are no replicas.
 
     Args:
         replicas: The replicas to show.
@@ -65,27 +65,38 @@ def graph(replicas: Sequence[ReplicaStatus], strategy: Strategy, decisive_replic
         decisive_replica: Name of the replica that decides how the job ends; empty = none.
         blamed: Name of the replica that failed first; empty = none.
     """
+    if not replicas:
+        return tag("p", "No replica was recorded.", class_="note")
     by_role = {role: [r for r in replicas if r.role in role] for role in (("chief", "worker"), ("ps",), ("evaluator",))}
     training, serving, evaluating = by_role.values()
-    groups: list[Group] = []
-    edges: list[Html] = []
-    servers = _group("Parameter servers", serving, 0, 0) if serving else None
-    top = servers.height + _APART if servers else 0.0
-    trainers = _group(_trainers_title(strategy, len(training)), training, 0, top, title_below=servers is not None)
-    if servers:
-        servers = _centred(servers, trainers.width)
-        groups.append(servers)
-        edges += _to_servers(trainers, servers)
-    elif strategy == "multi_worker_mirrored" and len(training) > 1:
-        edges.append(_ring(trainers))
-    groups.append(trainers)
-    if evaluating:
-        x = max(group.x + group.width for group in groups) + 2 * 36 + _CHECKPOINTS
+    groups, edges = _training(training, serving, strategy)
+    if evaluating and training:
+        trainers, right = groups[-1], max(group.x + group.width for group in groups)
+        x = right + 2 * 36 + _CHECKPOINTS
         evaluators = _group("Evaluator", evaluating, x, 0)
         evaluators = _group("Evaluator", evaluating, x, trainers.centre - evaluators.height / 2)
         edges += _through_checkpoints(trainers, evaluators)
         groups.append(evaluators)
+    elif evaluating:
+        x = max([group.x + group.width + _APART for group in groups], default=0.0)
+        groups.append(_group("Evaluator", evaluating, x, 0))
     return _drawing(groups, edges, decisive_replica, blamed)
+
+
+def _training(
+    training: Sequence[ReplicaStatus], serving: Sequence[ReplicaStatus], strategy: Strategy
+) -> tuple[list[Group], list[Html]]:
+    """Return the groups of trainers, which is the last one, and parameter servers, and the edges between them."""
+    if not training:
+        return ([_group("Parameter servers", serving, 0, 0)] if serving else []), []
+    if not serving:
+        trainers = _group(_trainers_title(strategy, len(training)), training, 0, 0)
+        mirrored = strategy == "multi_worker_mirrored" and len(training) > 1
+        return [trainers], [_ring(trainers)] if mirrored else []
+    servers = _group("Parameter servers", serving, 0, 0)
+    trainers = _group("Training", training, 0, servers.height + _APART, title_below=True)
+    servers = _centred(servers, trainers.width)
+    return [servers, trainers], _to_servers(trainers, servers)
 
 
 def _trainers_title(strategy: Strategy, count: int) -> str:
@@ -214,7 +225,8 @@ def _drawing(groups: Sequence[Group], edges: Sequence[Html], decisive_replica: s
         role="group",
         aria_label="Graph of the replicas",
     )
-    note = f"The dot marks {decisive_replica}, which decides how the job ends." if decisive_replica else ""
+    shown = any(node.replica.name == decisive_replica for group in groups for node in group.nodes)
+    note = f"The dot marks {decisive_replica}, which decides how the job ends." if shown else ""
     return tag("div", svg, tag("p", note, class_="note"), class_="graph")
 
 

@@ -1,6 +1,5 @@
 """The last log lines of each replica, shortened for a page."""
 
-import collections
 import pathlib
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -9,11 +8,15 @@ import msgspec
 
 from tfsteps.runs.log_segments import gap_text, segments
 
-_READ = 32 << 20  # bytes; only the end of a longer log file is read
-_LINES = 200
-_WIDTH = 500
-_CHARACTERS = 200_000  # in the whole report
-_FEWEST = 2_000
+_READ = 256 << 20  # bytes; lines before the last ones of a longer log are not looked for
+_BLOCK = 1 << 20
+_FEW = 8  # so few replicas are searched for in a block before its lines are split
+_LINES = 400  # of one replica
+_WIDTH = 500  # characters of a line
+_CHARACTERS = 800_000  # in the whole report
+_FEWEST = 2_000  # characters of one replica
+_HEAD = 20  # characters of a line that its time needs
+_SHARE = 4  # one part in so many is for init containers and sidecars, if the program needs the rest
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
@@ -43,29 +46,14 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 def tails(log: pathlib.Path, replicas: Collection[str]) -> dict[str, Tail]:
-    """Return the end of the log of each replica, by name; without lines if there is no log file."""
-    kept: dict[str, collections.deque[tuple[bytes, bytes]]] = {
-        name: collections.deque(maxlen=_LINES) for name in replicas
-    }
-    seen: collections.Counter[str] = collections.Counter()
-    whole = True
-    try:
-        whole, lines = _end(log)
-        for stamp, name, text in lines:
-            if not name:  # lines of any replica were dropped here
-                for replica, tail in kept.items():
-                    tail.append((stamp, text))
-                    seen[replica] += 1
-                continue
-            replica, _, container = name.partition("/")
-            if replica in kept:
-                prefix = f"[{container}] ".encode() if container else b""
-                kept[replica].append((stamp, prefix + text[: 8 * _WIDTH]))
-                seen[replica] += 1
-    except FileNotFoundError:
-        pass
+    """Return the end of the log of each replica, by name; without lines if there is no log file.
+
+    The program of a replica comes first: its init containers and sidecars share what it leaves, or a quarter.
+    """
+    kept = {name: _Replica(name) for name in replicas}
+    whole = _collect(log, kept)
     room = max(_CHARACTERS // max(len(kept), 1), _FEWEST)
-    return {name: _fitting(lines, room, seen[name], whole=whole) for name, lines in kept.items()}
+    return {name: replica.tail(room, whole=whole) for name, replica in kept.items()}
 
 
 def plain(text: str) -> str:
@@ -74,50 +62,125 @@ def plain(text: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]
 
 
-def _end(log: pathlib.Path) -> tuple[bool, Iterator[tuple[bytes, str, bytes]]]:
-    """Return whether the log is read as a whole, and (time stamp, source, text) of the lines at its end.
+class _Replica:
+    """The last lines of a replica, collected from the last to the first, by container."""
 
-    Where lines were dropped, the time stamp and the source are empty.
-    """
-    last = segments(log)
-    paths = [log, *[segment.path for segment in last]]
-    sizes = [path.stat().st_size for path in paths]
-    gap = gap_text(last[0].lines, last[0].offset) if last and last[0].offset else b""
+    def __init__(self, name: str) -> None:
+        self.source = name.encode()
+        self._lines: dict[bytes, list[tuple[int, bytes, bytes]]] = {b"": []}  # position, time, text; the newest first
+        self._dropped: set[bytes] = set()  # containers with more lines than are kept
 
-    def lines() -> Iterator[tuple[bytes, str, bytes]]:
-        for position, path in enumerate(paths):
-            room = _READ - sum(sizes[position + 1 :])
-            if room > 0:
-                yield from _lines(path, room)
-                if gap and position == 0:
-                    yield b"", "", gap
+    def add(self, container: bytes, line: tuple[int, bytes, bytes]) -> None:
+        lines = self._lines.setdefault(container, [])
+        if len(lines) < _LINES:
+            lines.append(line)
+        else:
+            self._dropped.add(container)
 
-    return sum(sizes) <= _READ, lines()
+    @property
+    def complete(self) -> bool:
+        """Whether earlier lines of the program are not needed."""
+        return b"" in self._dropped
+
+    def tail(self, room: int, *, whole: bool) -> Tail:
+        """Return as many of the last lines as fit in `room` characters; `whole` = earlier lines were looked for."""
+        program, *others = [_fitted(container, lines) for container, lines in self._lines.items()]
+        used = sum(map(_size, others))
+        reserved = min(used, room // _SHARE), min(sum(map(len, others)), _LINES // _SHARE)
+        chosen = _first(program, room - reserved[0], _LINES - reserved[1])
+        left, left_lines = room - _size(chosen), _LINES - len(chosen)
+        for rest, lines in zip(range(len(others), 0, -1), sorted(others, key=_size), strict=True):
+            shown = _first(lines, left // rest, left_lines // rest)
+            left, left_lines = left - _size(shown), left_lines - len(shown)
+            chosen = chosen + shown
+        cut = bool(self._dropped) or len(chosen) < sum(map(len, self._lines.values()))
+        return Tail([line for _, line in sorted(chosen, key=lambda item: -item[0])], earlier=cut or not whole)
 
 
-def _lines(path: pathlib.Path, room: int) -> Iterator[tuple[bytes, str, bytes]]:
-    """Yield the lines in the last `room` bytes of a file; skip lines damaged by a full disk."""
-    with path.open("rb") as file:
-        start = file.seek(0, 2) - room
-        file.seek(max(start, 0))
-        if start > 0:
-            file.readline()
-        for line in file:
-            parts = line.rstrip(b"\n").split(b" ", 2)
-            if len(parts) == 3:
-                yield parts[0], parts[1].decode(errors="replace"), parts[2]
+def _fitted(container: bytes, lines: Sequence[tuple[int, bytes, bytes]]) -> list[tuple[int, Line]]:
+    """Return lines as they are shown, with their positions."""
+    prefix = f"[{container.decode(errors='replace')}] " if container else ""
+    return [
+        (position, Line(at.decode(errors="replace")[11:23], _cut(prefix + plain(text.decode(errors="replace")))))
+        for position, at, text in lines
+    ]
 
 
-def _fitting(lines: Sequence[tuple[bytes, bytes]], room: int, seen: int, *, whole: bool) -> Tail:
-    """Return as many of the last `lines` as fit in `room` characters."""
-    fitting: list[Line] = []
-    for stamp, text in reversed(lines):
-        line = Line(stamp.decode(errors="replace")[11:23], _cut(plain(text.decode(errors="replace"))))
-        room -= len(line.text) + 20
-        if room < 0 and fitting:
+def _size(lines: Sequence[tuple[int, Line]]) -> int:
+    return sum(len(line.text) + _HEAD for _, line in lines)
+
+
+def _first(lines: Sequence[tuple[int, Line]], room: int, most: int) -> list[tuple[int, Line]]:
+    """Return the first of `lines` that fit in `room` characters, at most `most`, but at least one."""
+    chosen: list[tuple[int, Line]] = []
+    for item in lines[: max(most, 1)]:
+        room -= len(item[1].text) + _HEAD
+        if room < 0 and chosen:
             break
-        fitting.append(line)
-    return Tail(fitting[::-1], earlier=not whole or seen > len(fitting))
+        chosen.append(item)
+    return chosen
+
+
+def _collect(log: pathlib.Path, replicas: dict[str, _Replica]) -> bool:
+    """Read the log backwards until each program has its lines; return False if earlier lines were not looked for."""
+    wanted = {replica.source: replica for replica in replicas.values()}
+    position, left = 0, _READ
+    for block in _blocks(log):
+        if isinstance(block, str):  # lines of any replica were dropped here
+            for replica in wanted.values():
+                replica.add(b"", (position, b"", block.encode()))
+            position += 1
+            continue
+        if left <= 0 or not wanted:
+            return False
+        if len(wanted) > _FEW or any(b" " + source in block for source in wanted):
+            _split(block, wanted, position)
+            wanted = {source: replica for source, replica in wanted.items() if not replica.complete}
+        left, position = left - len(block), position + len(block)
+    return True
+
+
+def _split(block: bytes, wanted: dict[bytes, _Replica], position: int) -> None:
+    """Pass the lines of a block to their replicas, the last one first; skip lines damaged by a full disk."""
+    for number, line in enumerate(reversed(block.split(b"\n"))):
+        parts = line.split(b" ", 2)
+        if len(parts) != 3:
+            continue
+        source, _, container = parts[1].partition(b"/")
+        if replica := wanted.get(source):
+            replica.add(container, (position + number, parts[0], parts[2][: 8 * _WIDTH]))
+
+
+def _blocks(log: pathlib.Path) -> Iterator[bytes | str]:
+    """Yield whole lines from the end of a log to its start, in blocks; where lines were dropped, a text about that."""
+    last = segments(log)
+    for segment in reversed(last):
+        yield from _backwards(segment.path)
+    if last and last[0].offset:
+        yield gap_text(last[0].lines, last[0].offset).decode()
+    yield from _backwards(log)
+
+
+def _backwards(path: pathlib.Path) -> Iterator[bytes]:
+    """Yield the lines of a file in blocks of at least `_BLOCK` bytes, the last one first; nothing if it is missing."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        end = file.seek(0, 2)
+        parts: list[bytes] = []  # of a line that began in an earlier block, the last one first
+        while end:
+            start = max(0, end - _BLOCK)
+            file.seek(start)
+            block = file.read(end - start)
+            cut = block.find(b"\n") if start else -1
+            if start and cut < 0 and len(parts) * _BLOCK < _READ:
+                parts.append(block)
+            else:
+                yield block[cut + 1 :] + b"".join(reversed(parts))
+                parts = [block[: cut + 1]]
+            end = start
 
 
 def _cut(text: str) -> str:

@@ -1,19 +1,20 @@
 """The page of the report: all parts of it."""
 
-import contextlib
 import pathlib
+from collections.abc import Sequence
 
-from tfsteps.report import curves, sections
+from tfsteps.report import curves, endings, sections
 from tfsteps.report.description import Description
-from tfsteps.report.document import document
+from tfsteps.report.document import document, save
 from tfsteps.report.graph import graph
-from tfsteps.report.html import tag
+from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
+from tfsteps.report.search import search
 from tfsteps.report.timeline import extent, timeline
-from tfsteps.runs.status import ReplicaStatus
-from tfsteps.runs.store import Attempt, open_private
-from tfsteps.spec import Strategy
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import ROLES, Strategy
 
 
 def write(attempt: Attempt) -> pathlib.Path:
@@ -24,36 +25,25 @@ def write(attempt: Attempt) -> pathlib.Path:
     Raises:
         OSError: There is no status.json, or the report cannot be written; an earlier report is kept then.
     """
-    page = _page(attempt)
-    new = attempt.report.with_suffix(".new")
-    try:
-        with open_private(new, "wb") as file:
-            file.write(page.encode())
-        new.replace(attempt.report)
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
+    save(_page(attempt), attempt.report)
     return attempt.report
 
 
 def _page(attempt: Attempt) -> str:
     status = attempt.status()
+    status.replicas.sort(key=lambda replica: (ROLES.index(replica.role), replica.index))
     job = Description.read(attempt.folder / "job.json")
     scalar_charts = curves.of_attempt(attempt, status.logs, job.metrics)
     shown = notable(status.replicas, status.decisive_replica)
     opened = status.failure.replica if status.failure else ""
     parts = [
         ("failure", "Why it failed", sections.failure(status)),
+        ("lost", "What is known", endings.lost(status)),
         ("warnings", "Warnings", sections.warnings(status, len(status.replicas) - len(shown))),
         ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
         ("curves", "Curves", sections.curves(scalar_charts, status.logs)),
-        (
-            "replicas",
-            "Replicas and logs",
-            panels(shown, tails(attempt.log, [r.name for r in shown]), extent(status).start, opened),
-        ),
+        ("replicas", "Replicas and logs", _replicas(attempt, status, shown, opened)),
         ("outputs", "Outputs", sections.outputs(status, attempt)),
         ("job", "Job description", job.shown()),
     ]
@@ -64,7 +54,18 @@ def _page(attempt: Attempt) -> str:
         tag("main", *[sections.section(*part) for part in present]),
     ]
     charts = scalar_charts.charts if scalar_charts else []
-    return document(sections.title(status, job.name), sections.colour(status), body, charts)
+    return document(sections.title(status, job.name), sections.colour(status.state), body, charts)
+
+
+def _replicas(attempt: Attempt, status: Status, shown: Sequence[ReplicaStatus], opened: str) -> Html:
+    ends = tails(attempt.log, [replica.name for replica in shown])
+    sentences = filter(None, [endings.peer_lost(status), endings.stopped(status)])
+    return tag(
+        "div",
+        *[tag("p", sentence, class_="note") for sentence in sentences],
+        search(attempt, ends),
+        panels(shown, ends, extent(status).start, opened),
+    )
 
 
 def _strategy(replicas: list[ReplicaStatus]) -> Strategy:

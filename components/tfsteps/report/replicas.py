@@ -1,15 +1,20 @@
 """A panel for each replica: its incarnations, and the end of its log."""
 
+import collections
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfsteps.report.formats import UNKNOWN, badge, duration, plural, size
+from tfsteps.report.formats import UNKNOWN, badge, duration, ended_with, plural, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import Tail
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.status import Incarnation, ReplicaStatus
 
 _MOST = 200
-_DENSE = 12
+_GROUPED = 8  # more replicas of a role are grouped
+_WORST_FIRST = [
+    *(ReplicaState.FAILED, ReplicaState.RESTARTING, ReplicaState.UNKNOWN, ReplicaState.PENDING),
+    *(ReplicaState.RUNNING, ReplicaState.STOPPED, ReplicaState.SUCCEEDED),
+]
 _INCARNATIONS = 60
 
 
@@ -23,7 +28,7 @@ def notable(replicas: Sequence[ReplicaStatus], decisive_replica: str, limit: int
 
 
 def panels(replicas: Sequence[ReplicaStatus], tails: Mapping[str, Tail], start: float, opened: str) -> Html:
-    """Return the panels.
+    """Return the panels; those of a role with many replicas are in one more panel.
 
     Args:
         replicas: The replicas.
@@ -31,11 +36,30 @@ def panels(replicas: Sequence[ReplicaStatus], tails: Mapping[str, Tail], start: 
         start: When the job was created, in seconds since the epoch; times are shown relative to it.
         opened: Name of the replica whose panel is open; empty = none.
     """
-    return tag(
-        "div",
-        *[_panel(replica, tails.get(replica.name, Tail()), start, opened) for replica in replicas],
-        class_="replicas dense" if len(replicas) > _DENSE else "replicas",
+    by_role: dict[str, list[ReplicaStatus]] = {}
+    for replica in replicas:
+        by_role.setdefault(replica.role, []).append(replica)
+    parts: list[Html] = []
+    for role, members in by_role.items():
+        drawn = [_panel(replica, tails.get(replica.name, Tail()), start, opened) for replica in members]
+        parts += [_role(role, members, drawn, opened)] if len(members) > _GROUPED else drawn
+    return tag("div", *parts, class_="replicas")
+
+
+def _role(role: str, replicas: Sequence[ReplicaStatus], drawn: Sequence[Html], opened: str) -> Html:
+    """Return the panel of a role, with the number of its replicas by state."""
+    counts = collections.Counter(replica.state for replica in replicas)
+    states = [state for state in _WORST_FIRST if state in counts]
+    restarts = sum(replica.restarts for replica in replicas)
+    summary = tag(
+        "summary",
+        tag("span", role, class_="name"),
+        tag("span", plural(len(replicas), "replica")),
+        *[badge(state, f"{counts[state]} {state}") for state in states],
+        tag("span", plural(restarts, "restart"), class_="quiet") if restarts else None,
     )
+    inside = tag("div", *drawn, class_="replicas dense inside")
+    return tag("details", summary, inside, class_="role", open=any(replica.name == opened for replica in replicas))
 
 
 def _panel(replica: ReplicaStatus, tail: Tail, start: float, opened: str) -> Html:
@@ -50,6 +74,7 @@ def _panel(replica: ReplicaStatus, tail: Tail, start: float, opened: str) -> Htm
         summary,
         tag("div", _incarnations(replica.incarnations, start), _log(replica.name, tail), class_="inside"),
         id=replica.name,
+        class_="replica",
         open=replica.name == opened,
     )
 
@@ -62,8 +87,7 @@ def _facts(replica: ReplicaStatus) -> list[str]:
     cpu = [incarnation.cpu_seconds for incarnation in incarnations if incarnation.cpu_seconds is not None]
     memory = [incarnation.memory_bytes for incarnation in incarnations if incarnation.memory_bytes is not None]
     return [
-        *([f"exit code {last.exit_code}"] if last.exit_code is not None else []),
-        *([last.reason] if last.reason else []),
+        *ended_with(last),
         *([plural(replica.restarts, "restart")] if replica.restarts else []),
         *([f"CPU {duration(sum(cpu))}"] if cpu else []),
         *([f"peak {size(max(memory))}"] if memory else []),

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tfsteps.report import charts
 from tfsteps.report.curves import Charts
-from tfsteps.report.formats import cpu_seconds, duration, icon, moment, peak_memory, plural, size
+from tfsteps.report.endings import abandoned
+from tfsteps.report.formats import cpu_seconds, duration, icon, moment, natural, peak_memory, plural, size
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import plain
 from tfsteps.runs.events import State
@@ -25,9 +26,9 @@ def title(status: Status, name: str) -> str:
     return f"{status.state.capitalize()}: {name or status.job} · tfsteps"
 
 
-def colour(status: Status) -> str:
-    """Return the colour of the state, for the icon of the page."""
-    return _COLOURS.get(status.state, _RED if status.state.terminal else "#68737f")
+def colour(state: State) -> str:
+    """Return the colour of a state, for the icon of the page."""
+    return _COLOURS.get(state, _RED if state.terminal else "#68737f")
 
 
 def section(anchor: str, heading: str, content: Html) -> Html:
@@ -54,7 +55,7 @@ def headline(status: Status, name: str) -> Html:
         ("Namespace", status.namespace),
         ("Job", status.job),
         ("Created", moment(status.created)),
-        ("Ended", moment(status.ended)),
+        ("Last record" if abandoned(status) else "Ended", moment(status.ended)),
     ]
     return tag(
         "header",
@@ -62,8 +63,8 @@ def headline(status: Status, name: str) -> Html:
         tag("p", icon(status.state), status.state.capitalize(), class_="verdict", role="status"),
         tag("h1", name or status.job),
         tag("p", _sentence(status), class_="message"),
-        _list([(term, text) for term, text in about if text], "about"),
-        tag("ul", *[_tile(*tile) for tile in _tiles(status)], class_="tiles"),
+        definitions([(term, text) for term, text in about if text], "about"),
+        tag("ul", *[tile(*number) for number in _tiles(status)], class_="tiles"),
         class_=f"is-{status.state}",
     )
 
@@ -82,7 +83,7 @@ def _tiles(status: Status) -> list[tuple[str, str, str]]:
     failed = sum(replica.state == "failed" for replica in status.replicas)
     return [
         *[(metric, charts.label(value), "metric") for metric, value in status.metrics.items()],
-        ("Duration", duration(length), ""),
+        ("Duration", duration(length), "until the last record" if abandoned(status) else ""),
         ("Start-up time", duration(wait), "until all started" if wait is not None else "not all started"),
         ("Replicas", str(len(status.replicas)), f"{failed} failed" if failed else ""),
         ("Restarts", str(restarts), "of all replicas" if restarts else ""),
@@ -91,7 +92,8 @@ def _tiles(status: Status) -> list[tuple[str, str, str]]:
     ]
 
 
-def _tile(label: str, value: str, remark: str) -> Html:
+def tile(label: str, value: str, remark: str) -> Html:
+    """Return one of the numbers at the top of a page."""
     return tag(
         "li",
         tag("span", label, class_="what"),
@@ -101,7 +103,8 @@ def _tile(label: str, value: str, remark: str) -> Html:
     )
 
 
-def _list(items: Sequence[tuple[str, str]], kind: str) -> Html:
+def definitions(items: Sequence[tuple[str, str]], kind: str) -> Html:
+    """Return a list of terms and texts; `kind` is its class."""
     pairs = [tag("div", tag("dt", term), tag("dd", text)) for term, text in items]
     return tag("dl", *pairs, class_=kind)
 
@@ -118,7 +121,7 @@ def failure(status: Status) -> Html | None:
     return tag(
         "div",
         tag("p", plain(summary.summary), class_="summary"),
-        _list(_findings(summary), "facts"),
+        definitions(_findings(summary), "facts"),
         heading,
         tail,
         tag("p", link) if link else None,
@@ -155,7 +158,8 @@ def curves(scalar_charts: Charts | None, logs: str) -> Html:
     if not scalar_charts.charts:
         denied = f"The launcher's user may not read {scalar_charts.denied}." if scalar_charts.denied else ""
         return tag("p", denied or f"The event files below {logs} contain no scalars.", class_="note")
-    return figures(scalar_charts, sorted({curve.run for chart in scalar_charts.charts for curve in chart.curves}))
+    runs = {curve.run for chart in scalar_charts.charts for curve in chart.curves}
+    return figures(scalar_charts, sorted(runs, key=natural))
 
 
 def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
@@ -167,7 +171,14 @@ def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
     if scalar_charts.cut:
         notes.append(tag("p", "The curves show only the first part of the event files.", class_="note"))
     drawn = [charts.figure(chart, place, runs) for place, chart in enumerate(scalar_charts.charts)]
-    return tag("div", tag("div", *drawn, class_="charts"), *notes)
+    csv = tag(
+        "p",
+        tag("button", "Download CSV", type="button", class_="csv"),
+        " The points as they are drawn; the event files have all values.",
+        class_="note",
+        hidden=True,
+    )
+    return tag("div", tag("div", *drawn, class_="charts"), *notes, csv)
 
 
 def outputs(status: Status, attempt: Attempt) -> Html:

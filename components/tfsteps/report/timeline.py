@@ -51,16 +51,18 @@ def extent(status: Status) -> Extent:
 def timeline(status: Status, replicas: Sequence[ReplicaStatus]) -> Html:
     """Return the timeline of a job and of `replicas`."""
     whole = extent(status)
-    rows = [_axis(whole), _job(status, whole), *[_replica(replica, whole) for replica in replicas]]
+    rows = [axis(whole), _job(status, whole), *[_replica(replica, whole) for replica in replicas]]
     dense = " dense" if len(replicas) > 16 else ""
     return tag("div", *rows, class_=f"timeline{dense}", role="region", aria_label="Timeline", tabindex=0)
 
 
-def _row(label: Html, *inside: Html, kind: str = "") -> Html:
+def row(label: Html, *inside: Html, kind: str = "") -> Html:
+    """Return one line of a timeline: a label, and what is placed along the time."""
     return tag("div", tag("div", label, class_="label"), tag("div", *inside, class_="track"), class_=f"row {kind}")
 
 
-def _axis(whole: Extent) -> Html:
+def axis(whole: Extent) -> Html:
+    """Return the line with the times."""
     length = whole.length
     step = next((step for step in _STEPS if length / step <= _TICKS), 0.0)
     step = step or _DAY * -(-length // (_DAY * _TICKS))
@@ -68,7 +70,7 @@ def _axis(whole: Extent) -> Html:
         tag("span", duration(i * step), style=f"left:{number(100 * i * step / length)}%", class_="tick")
         for i in range(int(length / step * _LAST_TICK) + 1)
     ]
-    return _row(tag("span", "Since creation", class_="quiet"), *ticks, kind="axis")
+    return row(tag("span", "Since creation", class_="quiet"), *ticks, kind="axis")
 
 
 def _job(status: Status, whole: Extent) -> Html:
@@ -83,7 +85,7 @@ def _job(status: Status, whole: Extent) -> Html:
         inside = tag("span", change.state.value)
         place = whole.place(change.at, end)
         bars.append(tag("span", inside, style=place, class_=kind, data_tip=tip, tabindex=0, role="img", aria_label=tip))
-    return _row(tag("span", icon(status.state), "Job", class_=f"is-{status.state}"), *bars, kind="job")
+    return row(tag("span", icon(status.state), "Job", class_=f"is-{status.state}"), *bars, kind="job")
 
 
 def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
@@ -94,7 +96,7 @@ def _replica(replica: ReplicaStatus, whole: Extent) -> Html:
     label = tag(
         "a", icon(replica.state), replica.name, href=f"#{replica.name}", class_=f"is-{replica.state}", tabindex=-1
     )
-    return _row(label, *bars)
+    return row(label, *bars)
 
 
 def _bar(replica: ReplicaStatus, place: int, whole: Extent) -> Html:

@@ -6,6 +6,24 @@ from tfsteps.runs.events import State
 from tfsteps.runs.store import make_private, open_private, run_folder
 
 
+class StepRecord(msgspec.Struct, kw_only=True):
+    """One try of a step of a pipeline on this machine.
+
+    Attributes:
+        name: The name of the step's task.
+        state: succeeded, failed or cancelled.
+        exit_code: Exit code of the step.
+        started: Seconds since the epoch.
+        ended: Seconds since the epoch.
+    """
+
+    name: str
+    state: State
+    exit_code: int
+    started: float
+    ended: float
+
+
 class PipelineRecord(msgspec.Struct, kw_only=True):
     """How a pipeline that ran on this machine ended. It is stored in the run folder, even if the run has no jobs.
 
@@ -16,6 +34,8 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         message: Why it failed; empty = it did not fail.
         created: When it started, in seconds since the epoch.
         ended: When it ended, in seconds since the epoch.
+        steps: The tries of its steps in the order of their ends; empty if none ran, or it was recorded before tfsteps
+            recorded steps.
     """
 
     run: str
@@ -24,6 +44,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     message: str = ""
     created: float
     ended: float
+    steps: list[StepRecord] = []
 
     def write(self) -> None:
         """Write the record to the run folder. OSError if that fails."""

@@ -2,6 +2,7 @@
 
 <home>/pipelines/<run>/           the files of the local pipeline engine, with a lock like that of an attempt
 <home>/runs/<run>/pipeline.json   how the pipeline ended, if it ran on this machine
+<home>/runs/<run>/report.html     the report of a run with several attempts, or of a pipeline on this machine
 <home>/runs/<run>/<task>/output/            the outputs of the job, shared by the attempts of the task
 <home>/runs/<run>/<task>/<attempt>/
     job.json      the job with its defaults
@@ -214,6 +215,11 @@ def runs() -> list[str]:
 def run_folder(run: str) -> pathlib.Path:
     """Return the folder of all tasks of a run; it need not exist."""
     return home() / "runs" / quote(run)
+
+
+def run_report(run: str) -> pathlib.Path:
+    """Return the report of all tasks of a run; it need not exist."""
+    return run_folder(run) / "report.html"
 
 
 def pipeline_folder(run: str) -> pathlib.Path:

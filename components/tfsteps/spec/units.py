@@ -90,12 +90,39 @@ def format_duration(seconds: float) -> str:
     return f"{days}d{rest // 3600}h" if rest >= 3600 else f"{days}d"
 
 
+def write_duration(seconds: float) -> str:
+    """Return `seconds` as a duration that `parse_duration` reads, exactly: `7d`, `1h30m`, `0.5s`."""
+    whole, rest = divmod(seconds, 60)
+    parts, minutes = [], int(whole)
+    for unit, length in (("d", 1440), ("h", 60), ("m", 1)):
+        count, minutes = divmod(minutes, length)
+        parts += [f"{count}{unit}"] if count else []
+    parts += [f"{rest:.18f}".rstrip("0").rstrip(".") + "s"] if rest or not parts else []
+    return "".join(parts)
+
+
+def write_keeping(seconds: float) -> str:
+    """Return `stop` for 0, else a duration."""
+    return write_duration(seconds) if seconds else "stop"
+
+
+def write_bytes(amount: int) -> str:
+    """Return `amount` bytes as a Kubernetes quantity, exactly, in the unit with the fewest digits: `4Gi`, `500M`."""
+    exact = [f"{amount // factor}{unit}" for unit, factor in (_BINARY | _DECIMAL).items() if amount % factor == 0]
+    return min([*exact, str(amount)], key=lambda text: len(text.rstrip("KMGTik")))
+
+
+def write_cores(cores: float) -> int | str:
+    """Return cores as a Kubernetes quantity, exactly: 2, `500m`."""
+    return int(cores) if cores == int(cores) else f"{cores * 1000:.12g}m"
+
+
 Duration = Annotated[
     float,
     Meta(
         gt=0,
         le=3650 * 86400.0,
-        extra={"parse": parse_duration, "suggest": suggest_duration},
+        extra={"parse": parse_duration, "suggest": suggest_duration, "write": write_duration},
         description="a duration above zero, up to 3650d: seconds, or numbers with s, m, h or d",
         examples=["30m", "1h30m", 90],
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_DURATION})$"},
@@ -106,7 +133,7 @@ Delay = Annotated[
     Meta(
         ge=0,
         le=3650 * 86400.0,
-        extra={"parse": parse_duration, "suggest": suggest_duration},
+        extra={"parse": parse_duration, "suggest": suggest_duration, "write": write_duration},
         description="a duration up to 3650d, or 0: seconds, or numbers with s, m, h or d",
         examples=["5m", 0],
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_DURATION})$"},
@@ -117,7 +144,7 @@ Keeping = Annotated[
     Meta(
         ge=0,
         le=3650 * 86400.0,
-        extra={"parse": parse_keeping, "suggest": suggest_duration},
+        extra={"parse": parse_keeping, "suggest": suggest_duration, "write": write_keeping},
         description="`stop`, or a duration up to 3650d",
         examples=["30m", "stop"],
         extra_json_schema={"types": ["string", "number"], "pattern": f"^(stop|{_DURATION})$"},
@@ -128,7 +155,7 @@ Memory = Annotated[
     Meta(
         ge=2**20,  # a smaller value lacks its unit: `memory: 4`
         le=2**50,
-        extra={"parse": parse_bytes, "suggest": suggest_bytes},
+        extra={"parse": parse_bytes, "suggest": suggest_bytes, "write": write_bytes},
         description="an amount of memory from 1Mi to 1024Ti: bytes, or a number with Ki, Mi, Gi, Ti, k, M, G or T",
         examples=["4Gi", "512Mi"],
         extra_json_schema={"types": ["string", "integer"], "pattern": f"^({_BYTES})$"},
@@ -139,7 +166,7 @@ Cpu = Annotated[
     Meta(
         gt=0,
         le=1024.0,  # a larger value is probably thousandths without m: `cpu: 2000`
-        extra={"parse": parse_cores, "suggest": suggest_cores},
+        extra={"parse": parse_cores, "suggest": suggest_cores, "write": write_cores},
         description="an amount of CPU above zero, up to 1024: cores, or thousandths with m",
         examples=["2", "500m"],
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_CORES})$"},

@@ -31,6 +31,9 @@ def classes(read, name):
         ("parameter_server", {"worker": 64, "ps": 4}, ["edge trunk"]),
         ("between_graph", {"worker": 2, "ps": 1}, ["edge"] * 2),
         ("multi_worker_mirrored", {}, []),
+        ("parameter_server", {"ps": 3}, []),
+        ("single", {"evaluator": 2}, []),
+        ("parameter_server", {"ps": 2, "evaluator": 1}, []),
     ],
 )
 def test_connections(strategy, counts, edges):
@@ -38,6 +41,26 @@ def test_connections(strategy, counts, edges):
     assert classes(read, "path") == edges
     links = [attrs["href"] for tag, attrs in read.tags if tag == "a"]
     assert sorted(links) == sorted(f"#{replica.name}" for replica in replicas(**counts))
+
+
+@pytest.mark.parametrize(
+    ("counts", "titles"),
+    [
+        ({"ps": 3}, ["Parameter servers"]),
+        ({"ps": 1, "evaluator": 1}, ["Parameter servers", "Evaluator"]),
+        ({"evaluator": 1}, ["Evaluator"]),
+    ],
+)
+def test_a_job_without_trainers_has_no_frame_for_them(counts, titles):
+    read = drawn("parameter_server", **counts)
+    frames = [attrs for tag, attrs in read.tags if tag == "rect" and attrs.get("class") == "frame"]
+    assert len(frames) == len(titles)
+    assert [title for title in ("Parameter servers", "Training", "Evaluator") if title in read.text] == titles
+    assert "decides how the job ends" not in read.text
+
+
+def test_no_replica():
+    assert drawn("single").text == "No replica was recorded."
 
 
 def test_nodes_do_not_touch():

@@ -10,11 +10,14 @@ import pytest
 from tests.support import finished
 from tests.support.event_writer import ScalarWriter
 from tests.support.finished import START, attempt_of, changes, log, ran
+from tests.support.log_lines import log_line
 from tests.unit.report.test_html import Reader
 from tfsteps import report
 from tfsteps.report.replicas import notable
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.log_segments import Segment
 from tfsteps.runs.status import FailureSummary, ReplicaStatus
+from tfsteps.spec import format_bytes
 
 ONE = "{name: one, command: [python, train.py], roles: {worker: {}}}"
 
@@ -29,7 +32,7 @@ def page_of(attempt):
 def test_one_file_that_needs_nothing_else(make):
     page = page_of(getattr(finished, make)())
     read = Reader(page)
-    assert len(page) < 500_000
+    assert len(page) < 1_000_000
     for name, attrs in read.tags:
         assert not {"src", "srcset", "action"} & attrs.keys()
         if name != "a" and "href" in attrs:
@@ -80,6 +83,12 @@ def test_everything_that_is_known_is_there():
         assert said in text
     assert "\x1b" not in text
     assert "hunter2" not in text
+
+
+def test_the_job_description_has_the_units_of_job_files():
+    text = Reader(page_of(finished.succeeded())).text
+    assert "memory: 4Gi" in text
+    assert "cpu: 2\n" in text
 
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'>&\x00\x1b[31m\u202e"
@@ -167,6 +176,62 @@ def test_of_too_many_replicas_those_that_failed_are_shown():
     page = page_of(attempt)
     assert "800 replicas not shown" in page
     assert len(page) < 500_000
+
+
+def order(text, *names):
+    places = [text.index(name) for name in names]
+    return places == sorted(places)
+
+
+def test_replicas_and_runs_are_in_natural_order():
+    job = "{name: one, command: [x], roles: {worker: {replicas: 12}, evaluator: {}}}"
+    attempt, status = attempt_of(job, State.SUCCEEDED)
+    status.replicas.sort(key=lambda replica: replica.name)
+    for folder in ("worker_10", "worker_2"):
+        with ScalarWriter(f"{status.logs}/{folder}") as writer:
+            writer.scalar("layer_10", 0.5, 1)
+            writer.scalar("layer_2", 0.5, 1)
+    attempt.write(status)
+    read = Reader(page_of(attempt))
+    links = [a["href"] for tag, a in read.tags if tag == "a" and "node" in (a.get("class") or "")]
+    names = [*[f"worker-{i}" for i in range(12)], "evaluator-0"]
+    assert links == [f"#{name}" for name in names]
+    panels = [a["id"] for tag, a in read.tags if tag == "details" and a.get("class") == "replica"]
+    assert panels == names
+    assert order(read.text, "layer_2", "worker_2", "worker_10", "layer_10")
+
+
+@pytest.mark.parametrize(("replicas", "grouped"), [(8, False), (9, True)])
+def test_many_replicas_of_a_role_are_grouped(replicas, grouped):
+    job = f"{{name: one, command: [x], roles: {{chief: {{}}, worker: {{replicas: {replicas}}}}}}}"
+    attempt, status = attempt_of(job, State.FAILED)
+    status.replicas[3].state, status.replicas[4].restarts = ReplicaState.FAILED, 2
+    status.failure = FailureSummary(summary="failed", replica="worker-2")
+    attempt.write(status)
+    read = Reader(page_of(attempt))
+    roles = [a for tag, a in read.tags if tag == "details" and a.get("class") == "role"]
+    assert roles == ([{"class": "role", "open": None}] if grouped else []), "open, as it has the replica that failed"
+    assert (f"worker{replicas} replicas1 failed{replicas - 1} pending2 restarts" in read.text) == grouped
+
+
+def test_the_page_tells_how_much_of_the_log_it_has():
+    attempt = finished.succeeded()
+    text, size = Reader(page_of(attempt)).text, format_bytes(attempt.log.stat().st_size)
+    assert f"1,510 lines. The whole log, {size}, is {attempt.log}." in text
+    log(attempt, *[(90, "chief-0", b"%d" % i) for i in range(1000)])
+    text, size = Reader(page_of(attempt)).text, format_bytes(attempt.log.stat().st_size)
+    assert f"The page has the last lines of each replica, 1,608 in all. The whole log, {size}, is" in text
+
+
+def test_a_log_that_reached_its_limit():
+    attempt = finished.succeeded()
+    segment = Segment.of(attempt.log, 1 << 20, 9000)
+    segment.path.write_bytes(log_line(START + 90, "chief-0", b"the end"))
+    text = Reader(page_of(attempt)).text
+    size = format_bytes(attempt.log.stat().st_size + segment.path.stat().st_size)
+    assert f"The whole log, {size}, is {attempt.log} and 1 file beside it." in text
+    dropped = "(log incomplete: 9000 lines of all replicas, 1.0 MiB, were dropped"
+    assert text.count(dropped) == len(attempt.status().replicas)
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing_half():

@@ -1,4 +1,4 @@
-"""The commands that write or check files: `init`, `validate`, `schema`, `report`."""
+"""The commands that write or check files: `init`, `validate`, `schema`."""
 
 import enum
 import pathlib
@@ -8,11 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.local import LocalBackend
 from tfsteps.cli.commands.plan import check, find_system, read_job
 from tfsteps.cli.commands.run import JobFile
-from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.errors import CommandError
 from tfsteps.systems import registry
 
@@ -99,17 +96,3 @@ def schema(
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandError(f"{str(output)!r} cannot be written: {error}; choose another file") from error
-
-
-def report(run: RunId, *, task: Task = None, attempt: AttemptNumber = None) -> None:
-    """Write the report of a run again.
-
-    Prints the path of each report.
-    """
-    from tfsteps.report import write  # noqa: PLC0415  this command alone needs it
-
-    for job in Selection(run, task, attempt).of(LocalBackend().find(run)):
-        try:
-            print(write(job.attempt))
-        except OSError as error:
-            raise CommandError(f"{job.attempt.report} cannot be written: {error}; free some space there") from error

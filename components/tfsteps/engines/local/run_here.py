@@ -4,7 +4,7 @@ import contextlib
 import pathlib
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.console.messages import warn
@@ -20,7 +20,7 @@ from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import new_run_id
-from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
 from tfsteps.text import streams
 
@@ -53,7 +53,7 @@ def run_here(
     try:
         check(pipeline, {IMAGE, *images})
     except PipelineError as error:
-        _record(run_id, pipeline.name, created, error)
+        _record(run_id, pipeline.name, created, [], error)
         out.say(f"{pipeline.name} cannot run on this machine: {error}")
         return error.exit_code
     # the folder is private, as the inputs of steps may hold secrets; locked, the run is not removed
@@ -80,23 +80,45 @@ def _run(pipeline: Any, arguments: Mapping[str, Any], **options: Any) -> tuple[i
     with _observer() as (observer, say):
         try:
             steps = run(pipeline, arguments, observer=observer, say=say, **options)
-            _record(options["run_id"], pipeline.name, created)
+            _record(options["run_id"], pipeline.name, created, steps)
             return 0, "succeeded", steps  # noqa: TRY300
         except PipelineError as error:
-            _record(options["run_id"], pipeline.name, created, error)
+            _record(options["run_id"], pipeline.name, created, error.steps, error)
             verdict = "cancelled" if error.exit_code == ExitCode.CANCELLED else f"failed: {error}"
             return error.exit_code, verdict, error.steps
 
 
-def _record(run_id: str, name: str, created: float, error: PipelineError | None = None) -> None:
-    """Record how the pipeline ended, for `tfsteps show`; if that fails, the result is only printed."""
-    cancelled = error and error.exit_code == ExitCode.CANCELLED
-    state = State.CANCELLED if cancelled else State.FAILED if error else State.SUCCEEDED
-    message = str(error) if error else ""
+def _record(run_id: str, name: str, created: float, steps: Sequence[Step], error: PipelineError | None = None) -> None:
+    """Record how the pipeline ended, and write its report; if that fails, the result is only printed."""
+    from tfsteps.report import write_run  # noqa: PLC0415  needed at the end only
+
     with contextlib.suppress(OSError):
         PipelineRecord(
-            run=run_id, pipeline=name, state=state, message=message, created=created, ended=time.time()
+            run=run_id,
+            pipeline=name,
+            state=_state(error.exit_code if error else 0),
+            message=str(error) if error else "",
+            created=created,
+            ended=time.time(),
+            steps=[
+                StepRecord(
+                    name=step.name,
+                    state=_state(step.exit_code),
+                    exit_code=step.exit_code,
+                    started=step.started,
+                    ended=step.started + step.seconds,
+                )
+                for step in steps
+            ],
         ).write()
+        write_run(run_id)
+
+
+def _state(exit_code: int) -> State:
+    """Return the state of a pipeline or a step with this exit code."""
+    if exit_code == ExitCode.CANCELLED:
+        return State.CANCELLED
+    return State.FAILED if exit_code else State.SUCCEEDED
 
 
 @contextlib.contextmanager
@@ -114,6 +136,8 @@ def _observer() -> Iterator[tuple[Observer | None, Any]]:
 def _results(run_id: str, steps: list[Step]) -> list[str]:
     rows = [[step.name, f"exit {step.exit_code}", duration(step.seconds), str(step.folder)] for step in steps]
     lines = columns([["STEP", "", "ELAPSED", "OUTPUTS"], *rows]) if rows else []
+    if store.run_report(run_id).exists():
+        lines += ["", f"{'run report':<12} {store.run_report(run_id)}"]
     return [*lines, *(line for attempt in store.attempts(run_id) for line in ["", *results(attempt.status())]), ""]
 
 

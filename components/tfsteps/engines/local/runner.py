@@ -37,10 +37,19 @@ _NOT_LOCAL = (  # kfp.local fails with an IndexError for these placeholders
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step that has ended: name of its task, exit code, duration in seconds, and folder of its outputs."""
+    """A step that has ended.
+
+    Attributes:
+        name: The name of its task.
+        exit_code: Its exit code.
+        started: Seconds since the epoch.
+        seconds: Its duration.
+        folder: The folder of its outputs.
+    """
 
     name: str
     exit_code: int
+    started: float
     seconds: float
     folder: pathlib.Path
 
@@ -150,7 +159,7 @@ class _Steps:
     def run(self, command: list[str], env: Mapping[str, str]) -> int:
         """Run one step to its end and return its exit code."""
         task = ExecutorInput.from_arguments(command)
-        began = time.monotonic()
+        started, began = time.time(), time.monotonic()
         with self._process(command, {**self._env, **env}) as process:
             follower = self._follower(task)
             for lines in process.lines():
@@ -160,7 +169,7 @@ class _Steps:
         with self._lock:
             follower.see([])
         folder = pathlib.Path(task.outputs.output_file).parent
-        self.ended.append(Step(task.identity().task, code, time.monotonic() - began, folder))
+        self.ended.append(Step(task.identity().task, code, started, time.monotonic() - began, folder))
         if self._stopped:
             raise _Stopped
         return code

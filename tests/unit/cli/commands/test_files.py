@@ -1,11 +1,10 @@
-"""`tfsteps init`, `validate`, `schema` and `report`."""
+"""`tfsteps init`, `validate` and `schema`."""
 
 import ast
 import json
 
 import pytest
 
-from tests.support import finished
 from tests.unit.cli.command import refused, said, tfsteps
 from tfsteps import spec
 from tfsteps.cli.commands.files import Template
@@ -89,16 +88,3 @@ def test_schema_is_one_json_object_here_and_in_a_file(tmp_path):
     assert said("schema", "--output", tmp_path / "schema.json") == []
     assert (tmp_path / "schema.json").read_text() == printed
     assert "cannot be written" in refused("schema", "--output", tmp_path / "no" / "schema.json")
-
-
-def test_report_is_written_again_for_the_newest_attempt():
-    attempt = finished.failed()
-    assert not attempt.report.exists()
-    assert said("report", "latest") == [str(attempt.report)]
-    assert "</html>" in attempt.report.read_text()
-
-
-def test_report_names_the_path_that_it_cannot_write():
-    attempt = finished.succeeded()
-    attempt.report.mkdir()
-    assert f"{attempt.report} cannot be written: " in refused("report", "latest")

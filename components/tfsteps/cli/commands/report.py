@@ -1,0 +1,56 @@
+"""`tfsteps report`: the reports of a run as HTML files, written again, and opened in a browser."""
+
+import pathlib
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from tfsteps.cli.backends.find import Selection
+from tfsteps.cli.backends.local import LocalBackend
+from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.messages import warn
+from tfsteps.runs import store
+
+
+def report(
+    run: RunId,
+    *,
+    task: Task = None,
+    attempt: AttemptNumber = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the first one in a browser.")] = False,
+) -> None:
+    """Write the report of a run again.
+
+    Prints the path of each report. A run with several attempts, or a pipeline of this machine, has a report of its own,
+    which links those of its attempts; it comes first.
+    """
+    paths = _write(Selection(run, task, attempt))
+    for path in paths:
+        print(path)
+    if open_browser and not webbrowser.open(paths[0].as_uri()):
+        warn(f"no browser could be started: open {paths[0]} yourself, or copy it to a machine that has one")
+
+
+def _write(selection: Selection) -> list[pathlib.Path]:
+    """Write the selected reports, and those of other attempts that the report of the run has to link."""
+    from tfsteps.report import has_report, write, write_run  # noqa: PLC0415  this command alone needs it
+
+    target = LocalBackend().find(selection.run)
+    whole = selection.task is None and selection.attempt is None and has_report(target.id)
+    path = store.run_report(target.id)
+    try:
+        chosen = [] if whole and not target.jobs else [job.attempt for job in selection.of(target)]
+        if whole:
+            folders = {attempt.folder for attempt in chosen}
+            others = [job.attempt for job in target.jobs if job.attempt.folder not in folders]
+            chosen += [attempt for attempt in others if not attempt.report.exists()]
+        paths = []
+        for attempt in chosen:
+            path = attempt.report
+            paths.append(write(attempt))
+        path = store.run_report(target.id)
+        return [write_run(target.id), *paths] if whole else paths
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error}; free some space there") from error

@@ -1,0 +1,162 @@
+"""The report of a run: all its steps, and links to the reports of their attempts."""
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+from tfsteps.report import charts, sections
+from tfsteps.report.document import document, save
+from tfsteps.report.formats import UNKNOWN, badge, duration, icon, moment, plural
+from tfsteps.report.html import Html, join, tag
+from tfsteps.report.logs import plain
+from tfsteps.report.run_steps import RunSteps, Try, run_steps
+from tfsteps.report.timeline import Extent, axis, row
+from tfsteps.runs import store
+from tfsteps.runs.events import State
+from tfsteps.runs.pipeline_record import PipelineRecord
+
+_MOST = 500  # tries
+_BAD = (State.FAILED, State.LOST)
+
+
+def has_report(run: str) -> bool:
+    """Return whether a run has a report of its own: it has several attempts, or is a pipeline of this machine."""
+    return len(store.attempts(run)) > 1 or store.pipeline_folder(run).exists() or PipelineRecord.read(run) is not None
+
+
+def write_run(run: str) -> pathlib.Path:
+    """Write the report of a run from its records, and return its path.
+
+    Attempts without a report of their own are not linked.
+
+    Raises:
+        OSError: The report cannot be written; an earlier report is kept then.
+    """
+    path = store.run_report(run)
+    before = path.parent.stat()
+    save(_page(run_steps(run)), path)
+    os.utime(path.parent, ns=(before.st_atime_ns, before.st_mtime_ns))  # runs are ordered by the times of their folders
+    return path
+
+
+def _page(run: RunSteps) -> str:
+    shown = run.tries[-_MOST:]
+    parts = [
+        ("failure", "Why it failed", _failures(run)),
+        ("warnings", "Warnings", _warnings(run, len(run.tries) - len(shown))),
+        ("timeline", "Timeline", _timeline(run, shown) if shown else None),
+        ("steps", "Steps", _steps(run, shown)),
+    ]
+    present = [(anchor, title, content) for anchor, title, content in parts if content]
+    body = [
+        _header(run),
+        sections.contents([(anchor, title) for anchor, title, _ in present]),
+        tag("main", *[sections.section(*part) for part in present]),
+    ]
+    title = f"{run.state.capitalize()}: {run.pipeline or run.run} · tfsteps"
+    return document(title, sections.colour(run.state), body, [])
+
+
+def _header(run: RunSteps) -> Html:
+    jobs = [item for item in run.tries if item.attempt is not None]
+    last = list({item.step: item.state for item in run.tries}.values())
+    failed = sum(state in _BAD for state in last)
+    length = None if run.ended is None else run.ended - run.created
+    about = [
+        ("Run", run.run),
+        ("Pipeline", run.pipeline),
+        ("Created", moment(run.created)),
+        ("Ended", moment(run.ended)),
+    ]
+    tiles = [
+        ("Duration", duration(length), ""),
+        ("Steps", str(len(last)), f"{failed} failed" if failed else ""),
+        ("Jobs", str(len({item.step for item in jobs})), ""),
+        ("Attempts", str(len(jobs)), "at all jobs" if jobs else ""),
+    ]
+    return tag(
+        "header",
+        tag("p", "tfsteps pipeline report" if run.pipeline else "tfsteps run report", class_="kind"),
+        tag("p", icon(run.state), run.state.capitalize(), class_="verdict", role="status"),
+        tag("h1", run.pipeline or run.run),
+        tag("p", plain(run.message), class_="message") if run.message else None,
+        sections.definitions([(term, text) for term, text in about if text], "about"),
+        tag("ul", *[sections.tile(*tile) for tile in tiles], class_="tiles"),
+        class_=f"is-{run.state}",
+    )
+
+
+def _failures(run: RunSteps) -> Html | None:
+    """Return the steps whose last try failed, with their reasons; None if there are none."""
+    last = {item.step: item for item in run.tries}
+    failed = [item for item in last.values() if item.state in _BAD]
+    if not failed:
+        return None
+    items = [tag("li", tag("b", _link(item, item.step)), f": {plain(item.message) or item.state}") for item in failed]
+    return tag("ul", *items, class_="warnings failure")
+
+
+def _warnings(run: RunSteps, hidden: int) -> Html | None:
+    texts = run.unread + ([f"{plural(hidden, 'earlier attempt')} not shown."] if hidden else [])
+    return tag("ul", *[tag("li", text) for text in texts], class_="warnings") if texts else None
+
+
+def _link(item: Try, text: str) -> Html | str:
+    return tag("a", text, href=item.report) if item.report else text
+
+
+def _timeline(run: RunSteps, tries: Sequence[Try]) -> Html:
+    known = [at for item in tries for at in (item.started, item.ended) if at is not None]
+    whole = Extent(run.created, max([0.1, *[at - run.created for at in [*known, run.ended or run.created]]]))
+    rows = [axis(whole), *[_row(item, whole) for item in tries]]
+    dense = " dense" if len(tries) > 16 else ""
+    return tag("div", *rows, class_=f"timeline of-steps{dense}", role="region", aria_label="Timeline", tabindex=0)
+
+
+def _row(item: Try, whole: Extent) -> Html:
+    name = item.step + (f" ({item.attempt})" if item.attempt else "")
+    label = tag(
+        "span", icon(item.state), tag("span", _link(item, name), class_="text"), class_=f"is-{item.state}", title=name
+    )
+    end = whole.end if item.ended is None else item.ended
+    length = f"{item.state} after {duration(end - item.started)}" if item.ended else f"{item.state}"
+    started = f"started at {duration(item.started - whole.start)} ({moment(item.started)})"
+    tip = "\n".join(filter(None, [name, length, started, plain(item.message)]))
+    bar = tag(
+        "a" if item.report else "span",
+        tag("span", length),
+        href=item.report or None,
+        style=whole.place(item.started, end),
+        class_=f"bar is-{item.state}",
+        data_tip=tip,
+        tabindex=0,
+        role=None if item.report else "img",
+        aria_label=tip.replace("\n", ". "),
+    )
+    return row(label, bar, kind="step")
+
+
+def _steps(run: RunSteps, tries: Sequence[Try]) -> Html:
+    if not tries:
+        return tag("p", "No step of this run was recorded on this machine.", class_="note")
+    heads = ["Step", "Attempt", "State", "Started", "Duration", "Replicas", "Metrics", "Why"]
+    rows = [_cells(item, run, first=i == 0 or tries[i - 1].step != item.step) for i, item in enumerate(tries)]
+    head = tag("thead", tag("tr", *[tag("th", text, scope="col") for text in heads]))
+    table = tag("table", head, tag("tbody", *rows), class_="steps")
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label="Table of steps")
+
+
+def _cells(item: Try, run: RunSteps, *, first: bool) -> Html:
+    attempt = "no job" if item.attempt is None else str(item.attempt)
+    metrics = ", ".join(f"{name} {charts.label(value)}" for name, value in item.metrics.items())
+    cells: list[str | None] = [
+        join([attempt, " ", _link(item, "Report") if item.report else None]),
+        badge(item.state),
+        duration(item.started - run.created),
+        UNKNOWN if item.ended is None else duration(item.ended - item.started),
+        str(item.replicas) if item.replicas else UNKNOWN,
+        metrics or UNKNOWN,
+        plain(item.message) if item.state is not State.SUCCEEDED and item.message else UNKNOWN,
+    ]
+    name = tag("th", item.step if first else None, scope="row")
+    return tag("tr", name, *[tag("td", cell) for cell in cells])

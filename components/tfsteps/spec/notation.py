@@ -1,0 +1,43 @@
+"""A job as plain data whose amounts are in the short notations of job files: the inverse of parsing."""
+
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+
+def to_plain(value: Any) -> Any:
+    """Return a job, or a part of it, as plain data: `memory: 4Gi`, `cpu: 500m`, `total: 7d`.
+
+    Amounts are exact, but in the shortest notation, because a job does not keep how they were written: `1024Mi` is
+    returned as `1Gi`. Options of a job system stay numbers.
+    """
+    return _noted(value, msgspec.to_builtins(value))
+
+
+def _noted(value: Any, plain: Any) -> Any:
+    """Return `plain`, which is `value` as plain data, with its amounts in short notations."""
+    if isinstance(value, msgspec.Struct):
+        fields = {field.encode_name: field for field in msgspec.structs.fields(value)}
+        return {key: _field(value, fields.get(key), item) for key, item in plain.items()}
+    if isinstance(value, dict) and isinstance(plain, dict) and len(value) == len(plain):
+        return {key: _noted(part, item) for part, (key, item) in zip(value.values(), plain.items(), strict=True)}
+    if isinstance(value, list | tuple) and isinstance(plain, list | tuple):
+        return [_noted(part, item) for part, item in zip(value, plain, strict=True)]
+    return plain
+
+
+def _field(struct: msgspec.Struct, field: msgspec.structs.FieldInfo | None, plain: Any) -> Any:
+    if field is None or plain is None:
+        return plain
+    if write := _writer(field.type):
+        return write(plain)
+    return _noted(getattr(struct, field.name), plain)
+
+
+def _writer(kind: Any) -> Callable[[Any], int | str] | None:
+    """Return the function that writes an amount of this type; None if the type is no amount."""
+    metas = [meta for part in (kind, *typing.get_args(kind)) for meta in getattr(part, "__metadata__", ())]
+    writers = [(meta.extra or {}).get("write") for meta in metas if isinstance(meta, msgspec.Meta)]
+    return next(filter(None, writers), None)
