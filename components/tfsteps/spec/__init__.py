@@ -3,6 +3,7 @@
 It imports no other package of tfsteps; yaml and difflib are imported when a text or a problem needs them.
 """
 
+from tfsteps.spec.notify import Webhook
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
 from tfsteps.spec.pod import EnvSource, Resources
 from tfsteps.spec.problems import Problem, SpecError, dotted
@@ -25,6 +26,7 @@ __all__ = [
     "SpecError",
     "Strategy",
     "TrainingJob",
+    "Webhook",
     "dotted",
     "format_bytes",
     "format_duration",
