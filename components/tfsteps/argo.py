@@ -20,12 +20,16 @@ cleanup = argo_step("cleanup")
 evaluate_gate = argo_step("evaluate_gate")
 """Compare a metric with a threshold, to decide a branch."""
 
+notify = argo_step("notify")
+"""Send a notification of the end of a run to a webhook."""
+
 __all__ = [
     "IMAGE",
     "ArgoStep",
     "cleanup",
     "evaluate_gate",
     "launch",
+    "notify",
     "problems",
     "train",
     "wait",

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.support.webhook_receiver import PATH, receiver
 from tests.unit.cli.command import COMMAND
 from tfsteps.launcher.exit_codes import ExitCode
 
+PIPELINES = pathlib.Path(__file__).parents[2] / "pipelines"
 SECRET = PATH.rpartition("/")[2]
 ALL = "[succeeded, failed, deadline, cancelled, restarting]"
 
@@ -172,3 +174,21 @@ def test_a_url_in_the_job_file_is_an_error_that_does_not_show_it():
     assert done.returncode == ExitCode.USAGE
     assert "notify[0].url: expected a mapping, got a text" in done.stderr
     assert "hooks.example" not in done.stderr
+
+
+def test_a_pipeline_whose_step_fails_is_notified_by_the_launcher_and_by_the_exit_task(server):
+    program = [sys.executable, PIPELINES / "notifications.py"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    of_job, of_run = (request.body for request in server.requests)
+    assert (of_job["scope"], of_job["event"], of_job["failure"]["replica"]) == ("job", "failed", "worker-1")
+    assert (of_run["scope"], of_run["event"], of_run["state"]) == ("run", "failed", "FAILED")
+    assert of_run["run"] == of_job["run"]
+    assert of_run["pipeline"] == of_job["pipeline"] == "notifications"
+
+
+def test_a_pipeline_that_succeeds_is_not_notified(server):
+    program = [sys.executable, PIPELINES / "notifications.py", "--settings", "{}"]
+    assert subprocess.run(program, capture_output=True, check=False, timeout=150).returncode == 0
+    assert server.requests == []

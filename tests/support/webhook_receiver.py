@@ -48,8 +48,8 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiver(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    """Serve on 127.0.0.1 for the length of the block; `tls` = as https."""
+def receiver(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[Receiver]:
+    """Serve on an address of this machine for the length of the block; `tls` = as https."""
     state = Receiver()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -75,12 +75,12 @@ def receiver(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
         def handle_error(self, *_):
             """Print nothing: clients that hang up are part of the tests."""
 
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with Server((address, 0), Handler) as server:
         if tls:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=[0.02])
         thread.start()
-        state.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}{PATH}"
+        state.url = f"{'https' if tls else 'http'}://{address}:{server.server_port}{PATH}"
         try:
             yield state
         finally:

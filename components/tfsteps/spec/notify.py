@@ -11,15 +11,19 @@ NotificationFormat = Literal["json", "slack"]
 WEBHOOK_PREFIX = "TFSTEPS_WEBHOOK_"
 """Names of variables with the URL of a webhook begin with it: they are for launchers, and no replica gets them."""
 
+WEBHOOK_VARIABLE = rf"^{WEBHOOK_PREFIX}[A-Z0-9_]{{1,40}}$"
+"""The pattern of such a name."""
+
+WEBHOOK_DEFAULT = f"{WEBHOOK_PREFIX}URL"
 MAX_WEBHOOKS = 5
 
 Variable = Annotated[
     str,
     Meta(
-        pattern=r"^TFSTEPS_WEBHOOK_[A-Z0-9_]{1,40}$",
+        pattern=WEBHOOK_VARIABLE,
         extra={"secret": True},
         description="TFSTEPS_WEBHOOK_ and 1 to 40 capital letters, digits and '_'",
-        examples=["TFSTEPS_WEBHOOK_URL"],
+        examples=[WEBHOOK_DEFAULT],
     ),
 ]
 
@@ -36,10 +40,10 @@ class WebhookUrl(_Base, frozen=True):
             https. Fill it from a Secret. If it is not set, the job runs without this webhook, with a warning.
     """
 
-    env: Variable = "TFSTEPS_WEBHOOK_URL"
+    env: Variable = WEBHOOK_DEFAULT
 
 
-_URL = {"env": "TFSTEPS_WEBHOOK_URL"}
+_URL = {"env": WEBHOOK_DEFAULT}
 
 
 class Webhook(_Base, frozen=True):

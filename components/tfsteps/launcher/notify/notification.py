@@ -162,7 +162,9 @@ def _failure(failure: FailureSummary) -> Failure:
     )
 
 
-def of_run(run: str, pipeline: str, event: str, *, state: str, tasks: Sequence[FailedTask], at: float) -> Notification:
+def of_run(
+    run: str, pipeline: str, event: str, *, state: str, message: str = "", tasks: Sequence[FailedTask], at: float
+) -> Notification:
     """Return the notification of the end of a run.
 
     Args:
@@ -170,6 +172,7 @@ def of_run(run: str, pipeline: str, event: str, *, state: str, tasks: Sequence[F
         pipeline: The pipeline's name.
         event: succeeded, failed or cancelled.
         state: The engine's word for it.
+        message: One sentence about it; empty = none.
         tasks: The steps that failed.
         at: When it was noticed, in seconds since the epoch.
     """
@@ -183,6 +186,7 @@ def of_run(run: str, pipeline: str, event: str, *, state: str, tasks: Sequence[F
         pipeline=pipeline,
         name=pipeline or run,
         state=state,
+        message=message,
         tasks=kept,
     )
 

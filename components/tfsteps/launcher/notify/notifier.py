@@ -154,9 +154,7 @@ class _Channel:
         from tfsteps.launcher.notify import delivery, formats  # noqa: PLC0415  not in the launcher's loop
 
         self._delivery = self._delivery or delivery.Delivery(self._url)
-        message = delivery.Message(
-            notification.id, notification.event, formats.body(notification, self.webhook.format)
-        )
+        message = delivery.Message(notification.id, notification.event, formats.body(notification, self.webhook.format))
         return self._delivery.send(message, PATIENCE_SECONDS, self.closing, self._messages.empty)
 
     def _problem(self, problem: str) -> None:

@@ -1,5 +1,8 @@
 import json
+import pathlib
+import re
 
+import msgspec
 import pytest
 
 from tfsteps.launcher.notify.formats import body, escaped
@@ -73,3 +76,12 @@ def test_the_end_of_a_run_lists_its_failed_steps():
 def test_escaped_text_fits():
     assert escaped("a<b", 20) == "a&lt;b"
     assert escaped("a<b", 4) == "a…"
+
+
+def test_the_guide_describes_every_field():
+    page = (pathlib.Path(__file__).parents[4] / "docs/guides/notifications.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]*) \|", page[page.index("## The JSON format") :], re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(rows)) == list(Notification.__struct_fields__)
+    example = json.loads(re.search(r"```json\n(.*?)```", page, re.DOTALL)[1])
+    assert list(example) == list(Notification.__struct_fields__)
+    assert msgspec.convert(example, Notification)
