@@ -136,7 +136,8 @@ def _followed(
     notifier = Notifier(job)
     first.warnings += notifier.warnings
     # handle signals before the first status, which names the process to signal, and until all records are written
-    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals):
+    deliveries = notifier.delivering(stop.notify_seconds, first.warnings)
+    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals), deliveries:
         recorder = Recorder(first, attempt, logbook, [*observers, notifier])
         try:
             handle = start()
@@ -147,7 +148,6 @@ def _followed(
             with _created():
                 _run(job, handle, recorder, stop)
         _report(attempt, recorder.status)
-        recorder.status.warnings += notifier.close(stop.notify_seconds)
     return recorder.status
 
 

@@ -79,6 +79,7 @@ def test_an_answer_that_never_ends_is_not_read():
     with receiver() as server:
         server.answers = [(200, {"Content-Length": str(1 << 40)})]
         assert send(server.url) == ""
+        assert len(server.requests) == 1
 
 
 def test_tls_is_verified(monkeypatch, tmp_path):

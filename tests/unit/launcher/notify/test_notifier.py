@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 
 from tests.support.webhook_receiver import receiver
@@ -84,6 +86,18 @@ def test_a_receiver_that_hangs_does_not_hold_another_one_back():
         notifier.changed(status(State.FAILED))
         assert notifier.close(lambda: 60) == []  # the first one answers once the second one has its notification
         assert server.events() == hanging.events() == ["failed"]
+
+
+def test_after_an_error_of_the_launcher_too_what_is_queued_is_delivered():
+    warnings = []
+    with receiver() as server:
+        server.answers = [(404, {})]
+        notifier = Notifier(job("[{}]"), {"TFSTEPS_WEBHOOK_URL": server.url})
+        with contextlib.suppress(OSError), notifier.delivering(lambda: 60, warnings):
+            notifier.changed(status(State.FAILED))
+            raise OSError("disk full")
+        assert server.events() == ["failed"]
+    assert "status 404" in warnings[0]
 
 
 def test_a_full_queue_loses_the_oldest_and_keeps_the_end():
