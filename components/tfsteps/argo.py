@@ -23,6 +23,9 @@ evaluate_gate = argo_step("evaluate_gate")
 notify = argo_step("notify")
 """Send a notification of the end of a run to a webhook."""
 
+tensorboard = argo_step("tensorboard")
+"""Start a TensorBoard for a run, and wait until it serves."""
+
 __all__ = [
     "IMAGE",
     "ArgoStep",
@@ -31,6 +34,7 @@ __all__ = [
     "launch",
     "notify",
     "problems",
+    "tensorboard",
     "train",
     "wait",
     "warnings",

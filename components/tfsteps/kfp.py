@@ -10,6 +10,7 @@ from tfsteps.steps.cleanup.component import cleanup
 from tfsteps.steps.evaluate_gate.component import evaluate_gate
 from tfsteps.steps.launch.component import launch
 from tfsteps.steps.notify.component import notify
+from tfsteps.steps.tensorboard.component import tensorboard
 from tfsteps.steps.train.component import train
 from tfsteps.steps.train_and_finalize.pipeline import train_and_finalize
 from tfsteps.steps.wait.component import wait
@@ -32,6 +33,7 @@ __all__ = [
     "problems",
     "run",
     "run_here",
+    "tensorboard",
     "train",
     "train_and_finalize",
     "wait",

@@ -3,16 +3,15 @@
 import os
 import time
 
-import boto3
 import pytest
 import yaml
-from moto.server import ThreadedMotoServer
 
 from tests.cluster.paths import NODE_IP
 from tests.kfp_pods.backend import ASLEEP, Step, job
 from tests.preflight.conftest import HELD, release
 from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
+from tests.support.s3 import served_bucket
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
@@ -268,37 +267,18 @@ def test_the_notification_step_in_a_pod_without_a_webhook(backend):
 @pytest.fixture
 def bucket(backend):
     """Serve S3 to the pods of this machine as the store of the namespace's pipelines; return its one bucket."""
-    server = ThreadedMotoServer(NODE_IP, 0, verbose=False)  # of the bridge that pods are on: nobody else gets there
-    server.start()
-    _, port = server.get_host_and_port()
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
-    found = boto3.resource("s3", endpoint_url=f"http://{NODE_IP}:{port}", **keys).Bucket("mlpipeline")
-    found.create()
     ref = {"secretName": SECRET, "accessKeyKey": "accesskey", "secretKeyKey": "secretkey"}
-    default = {
-        "endpoint": f"{NODE_IP}:{port}",
-        "region": "minio",
-        "disableSSL": True,
-        "credentials": {"secretRef": ref},
-    }
-    providers = yaml.safe_dump({"minio": {"default": default}})
-    secret = {"metadata": {"name": SECRET}, "stringData": {"accesskey": "a", "secretkey": "b"}}
-    try:
-        made = [
-            (SECRETS, backend.api.create(SECRETS, backend.namespace, secret)),
-            (
-                CONFIG_MAPS,
-                backend.api.create(
-                    CONFIG_MAPS, backend.namespace, {"metadata": {"name": CONFIG_MAP}, "data": {"providers": providers}}
-                ),
-            ),
-        ]
-        yield found
-        for resource, item in made:
+    with served_bucket("mlpipeline") as (bucket, endpoint):
+        default = {"endpoint": endpoint, "region": "minio", "disableSSL": True, "credentials": {"secretRef": ref}}
+        providers = yaml.safe_dump({"minio": {"default": default}})
+        manifests = {
+            SECRETS: {"metadata": {"name": SECRET}, "stringData": {"accesskey": "a", "secretkey": "b"}},
+            CONFIG_MAPS: {"metadata": {"name": CONFIG_MAP}, "data": {"providers": providers}},
+        }
+        items = {kind: backend.api.create(kind, backend.namespace, item) for kind, item in manifests.items()}
+        yield bucket
+        for resource, item in items.items():
             backend.api.delete(resource, backend.namespace, item["metadata"]["name"], item["metadata"]["uid"])
-        found.objects.delete()
-    finally:
-        server.stop()
 
 
 @pytest.mark.skipif("TFSTEPS_LAUNCHER_IMAGE" in os.environ, reason="pods of another machine do not reach this one")

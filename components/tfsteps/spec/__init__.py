@@ -7,7 +7,7 @@ from tfsteps.spec.notify import Webhook
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
 from tfsteps.spec.pod import EnvSource, Resources
 from tfsteps.spec.problems import Problem, SpecError, dotted
-from tfsteps.spec.types import ROLES, Deadlines, Gang, ResolvedRole, Role, RoleName, Strategy, TrainingJob
+from tfsteps.spec.types import ROLES, Deadlines, Gang, ResolvedRole, Role, RoleName, Strategy, TensorBoard, TrainingJob
 from tfsteps.spec.units import Duration, format_bytes, format_duration
 from tfsteps.spec.uris import is_uri
 
@@ -25,6 +25,7 @@ __all__ = [
     "RoleName",
     "SpecError",
     "Strategy",
+    "TensorBoard",
     "TrainingJob",
     "Webhook",
     "dotted",

@@ -1,13 +1,16 @@
-"""Converts the inputs of a train step to a plain job description, for `spec.from_plain`."""
+"""Converts the inputs of a train or tensorboard step to a plain job description, for `spec.from_plain`."""
 
 import copy
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.spec import Problem, SpecError, dotted
+import msgspec
+
+from tfsteps.spec import Options, Problem, SpecError, TrainingJob, dotted, from_plain
 
 _FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit")
 _RESOURCES = ("cpu", "memory", "gpu")
+_SETTINGS = ("tensorboard",)
 _ROLES = {"chief": "chief", "workers": "worker", "ps": "ps", "evaluator": "evaluator"}
 
 
@@ -39,6 +42,40 @@ def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
         if values.get(name) == 0 and isinstance(job.get("roles"), dict):
             job["roles"].pop(role, None)
     return job
+
+
+def plain_tensorboard(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a job with the access to the event files, and with the settings of TensorBoard.
+
+    Args:
+        inputs: The inputs by name: spec, env, log_dir, image, idle and keep_for. Others have no effect.
+        base: A partial job: the settings of this task that the engine knows.
+
+    Raises:
+        SpecError: `spec` and `base` have a list entry of the same name with different content.
+    """
+    storage = plain_job({name: inputs.get(name) for name in ("spec", "env")}, base)
+    job = {"name": "tensorboard", "roles": {"chief": {}}, **storage}  # a job must have both; they are not used
+    settings = {name: inputs[name] for name in ("image", "idle", "keep_for") if inputs.get(name)}
+    job["tensorboard"] = merged(job.get("tensorboard") or {}, settings)
+    return job | ({"output_dir": inputs["log_dir"]} if inputs.get("log_dir") else {})
+
+
+def tensorboard_job(
+    inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None, options: Options | None = None
+) -> TrainingJob:
+    """Return the job of `plain_tensorboard`. SpecError if it is not valid; its problems name the inputs."""
+    try:
+        return from_plain(plain_tensorboard(inputs, base), "inputs", options)
+    except SpecError as error:
+        raise SpecError([_at_input(problem, inputs) for problem in error.problems], "inputs") from error
+
+
+def _at_input(problem: Problem, inputs: Mapping[str, Any]) -> Problem:
+    """Return a problem of a TensorBoard with the input that set the value, in place of the field."""
+    name = "log_dir" if problem.path == ("output_dir",) else str(problem.path[-1]) if problem.path else ""
+    above = problem.path[:-1]
+    return msgspec.structs.replace(problem, path=(name,)) if inputs.get(name) and above in [(), _SETTINGS] else problem
 
 
 def merged(under: Any, over: Any) -> Any:

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -32,6 +33,7 @@ SOURCE = "inputs"
 """Where messages locate a problem of a task's inputs."""
 
 _IN_POD = "KUBERNETES_SERVICE_HOST"
+_URL_CHARACTERS = ":/?#[]@!$&'*+,;=%~"  # all that a URL may contain, but no parentheses: they end a link in Markdown
 
 
 class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -185,6 +187,21 @@ def tensorboard_url() -> str:
     return os.environ.get(TENSORBOARD_URL, "")
 
 
+def write_link(task: StepTask, url: str, run: str) -> None:
+    """Write the output `tensorboard_link`, if the task declares it. OSError if it cannot be written.
+
+    Args:
+        task: The task.
+        url: Address of the TensorBoard; empty = there is none.
+        run: The run.
+    """
+    if output := task.output("tensorboard_link"):
+        later = f"`tfsteps tensorboard {run}` shows the curves, also after the end of the TensorBoard."
+        first = f"[Open TensorBoard]({quote(url, safe=_URL_CHARACTERS)})" if url else "No TensorBoard is running."
+        output.path.parent.mkdir(parents=True, exist_ok=True)
+        output.path.write_text(f"{first}\n\n{later}\n", encoding="utf-8")
+
+
 def printer(job: TrainingJob) -> Printer:
     """Return the printer of the job's lines and states; its title is the job's name, as a cluster's task is a UUID."""
     return Printer(title=job.name)
@@ -211,6 +228,7 @@ def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> Ste
         if source.exists() and (output := task.output(name)):
             output.path.parent.mkdir(parents=True, exist_ok=True)
             copy(source, output.path)
+    write_link(task, status.tensorboard_url, status.identity.run)
     parameters = {
         "job": JobOutput.of(status).plain(),
         "tensorboard_url": status.tensorboard_url,

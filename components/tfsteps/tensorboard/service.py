@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve, and return the exit code. None = the process's own arguments."""
     options = _arguments().parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(_TERMINATED))  # a process 1 has no default action
-    _set_s3_endpoint()
+    _set_endpoints()
     log_dirs = dict(_named(text, several=len(options.log_dirs) > 1) for text in options.log_dirs)
     frontend = _serve(log_dirs, options.port, options.path_prefix)
     print(f"TensorBoard serves {', '.join(log_dirs.values())} on port {options.port}", flush=True)
@@ -126,12 +126,17 @@ def _serve(log_dirs: Mapping[str, str], port: int, prefix: str) -> Frontend:
     return frontends[0]
 
 
-def _set_s3_endpoint() -> None:
-    """Give TensorBoard an endpoint as TensorFlow's variables describe it: S3_ENDPOINT may lack its scheme."""
+def _set_endpoints() -> None:
+    """Set what the clients of object stores need beside TensorFlow's variables.
+
+    S3_ENDPOINT may lack its scheme. With an emulator, gcsfs would ask for the bucket's type by gRPC for a minute.
+    """
     endpoint = os.environ.get("S3_ENDPOINT", "")
     if endpoint and not is_uri(endpoint):
         scheme = "http" if os.environ.get("S3_USE_HTTPS", "1") in ("0", "false") else "https"
         os.environ["S3_ENDPOINT"] = f"{scheme}://{endpoint}"
+    if "STORAGE_EMULATOR_HOST" in os.environ:
+        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 
 def _sizes(log_dirs: Iterable[str]) -> dict[str, int]:

@@ -1,15 +1,19 @@
 """The program of a TensorBoard on a cluster: when it exits, what counts as use, and what it passes on."""
 
+import contextlib
+import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 
 import pytest
 
+from tests.support import gcs, s3
 from tests.support.event_writer import ScalarWriter
 from tests.support.waiting import until
 from tfsteps.tensorboard.lifetime import Lifetime
@@ -139,6 +143,43 @@ def test_a_signal_and_a_lost_data_server_end_it_with_a_failure(started, tmp_path
     children = until(lambda: children_of(process.pid))
     os.kill(children[0], signal.SIGKILL)
     assert process.wait(timeout=30) == 1
+
+
+@pytest.mark.parametrize("scheme", ["s3", "gs"])
+def test_event_files_in_an_object_store(scheme, started, tmp_path, monkeypatch):
+    with ScalarWriter(tmp_path / "train") as writer:
+        writer.scalar("loss", 0.5, step=7)
+    (file,) = tmp_path.glob("train/*")
+    with stored(scheme, file, monkeypatch):
+        _, url = started(f"{scheme}://training/r1")
+        runs = until(lambda: json.loads(read(f"{url}/data/runs")))
+        assert runs == ["train"]
+        (point,) = json.loads(read(f"{url}/data/plugin/scalars/scalars?run=train&tag=loss"))
+        assert point[1:] == [7, 0.5]
+
+
+@contextlib.contextmanager
+def stored(scheme, file, monkeypatch):
+    """Serve an object store with the file below `training/r1/train`, and set the variables of its clients."""
+    key = f"r1/train/{file.name}"
+    if scheme == "gs":
+        with gcs.served_bucket("training") as endpoint:
+            monkeypatch.setenv("STORAGE_EMULATOR_HOST", endpoint)
+            upload = f"{endpoint}/upload/storage/v1/b/training/o?uploadType=media&name={urllib.parse.quote(key, '')}"
+            request = urllib.request.Request(upload, data=file.read_bytes(), method="POST")
+            urllib.request.urlopen(request, timeout=10).close()
+            yield
+        return
+    with s3.served_bucket("training", "127.0.0.1") as (bucket, endpoint):
+        bucket.upload_file(str(file), key)
+        for name, text in {"S3_ENDPOINT": endpoint, "S3_USE_HTTPS": "0", **s3.VARIABLES}.items():
+            monkeypatch.setenv(name, text)
+        yield
+
+
+def read(url):
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return answer.read()
 
 
 def children_of(pid):

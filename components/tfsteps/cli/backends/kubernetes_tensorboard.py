@@ -15,12 +15,10 @@ from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.kube.logs import PODS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.status import Status
-from tfsteps.systems.kubernetes.follow.pods import pod
+from tfsteps.systems.kubernetes.follow.tensorboard_ready import START_SECONDS, waits_for
 from tfsteps.systems.kubernetes.query.runs import Job, Runs
-from tfsteps.systems.kubernetes.tensorboard import manifests
 from tfsteps.systems.kubernetes.tensorboard.request import (
     SETTINGS,
     NoStorageError,
@@ -29,10 +27,8 @@ from tfsteps.systems.kubernetes.tensorboard.request import (
     request_of,
 )
 from tfsteps.systems.kubernetes.tensorboard.start import proxy_path, start
-from tfsteps.systems.kubernetes.times import by_age
 from tfsteps.tensorboard.address import HEALTH
 
-_READY_SECONDS = 300.0
 _HINT_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-authenticate", "te", "trailer"}
@@ -106,8 +102,8 @@ def _await_ready(api: Api, namespace: str, name: str) -> None:
     began, hinted = time.monotonic(), ""
     while not _answers(api, namespace, name):
         waited = time.monotonic() - began
-        reason = _pod_state(api, namespace, name)
-        if waited > _READY_SECONDS:
+        reason = waits_for(api, namespace, name) or "its Service has no answer yet"
+        if waited > START_SECONDS:
             message = f"TensorBoard {namespace}/{name} did not start within {waited:.0f} s: {reason}"
             raise CommandError(message, ExitCode.PLATFORM)
         if waited > _HINT_SECONDS and reason != hinted:
@@ -123,17 +119,6 @@ def _answers(api: Api, namespace: str, name: str) -> bool:
             return bool(response.status == 200)
     except ApiError:
         return False
-
-
-def _pod_state(api: Api, namespace: str, name: str) -> str:
-    try:
-        items = by_age(api.list(PODS, namespace, labelSelector=f"{manifests.NAME}={name}")["items"] or [])
-    except ApiError as error:
-        return str(error)
-    if not items:
-        return "it has no pod yet; a quota may be exhausted (`kubectl describe job` shows it)"
-    seen = pod(items[-1], manifests.CONTAINER)
-    return ": ".join(filter(None, (f"pod {seen.name} is {seen.state}", seen.reason, seen.message)))
 
 
 # --- the tunnel

@@ -17,7 +17,7 @@ from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
 from tfsteps.spec.problems import Path, shown
 from tfsteps.spec.spelling import nearest
-from tfsteps.spec.step_inputs import plain_job
+from tfsteps.spec.step_inputs import plain_job, plain_tensorboard
 from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
@@ -37,6 +37,11 @@ _JOB_FIELDS: Mapping[Path, str] = {
     ("outputs", "metrics"): "metric_tags",
 }
 """The field of the job that each input of a step sets, by path."""
+_TENSORBOARD_FIELDS: Mapping[Path, str] = {
+    **{("tensorboard", name): name for name in ("image", "idle", "keep_for")},
+    ("output_dir",): "log_dir",
+    ("env",): "env",
+}
 _CHOICES: Mapping[str, Sequence[str]] = {"scope": get_args(Scope), "on_end": get_args(OnEnd), "direction": DIRECTIONS}
 
 
@@ -101,7 +106,9 @@ def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
     if REFERENCE not in run_id and (reason := name_problem(run_id)):
         yield Problem(path=("run_id",), value=shown(run_id), wrong=reason, fix="Correct or remove it")
     if name in _RUN_JOBS:
-        yield from (_at_input(problem, values) for problem in _job(values))
+        yield from (_at_input(problem, values, _JOB_FIELDS) for problem in _job(values))
+    if name == "tensorboard":
+        yield from (_at_input(problem, values, _TENSORBOARD_FIELDS) for problem in _tensorboard(values))
 
 
 # --- the job
@@ -127,6 +134,15 @@ def _job(values: _Values) -> Iterator[Problem]:
         yield from (problem for problem in first if all(problem in others for others in rest))
     elif not unclear and system in registry.available():
         yield from registry.get(system).problems(job)
+
+
+def _tensorboard(values: _Values) -> Iterator[Problem]:
+    plain = plain_tensorboard(values)
+    unclear = list(_references(plain, ()))
+    try:
+        spec.from_plain(plain, options=registry.options())
+    except SpecError as error:
+        yield from (problem for problem in error.problems if not _overlaps(problem.path, unclear))
 
 
 def _references(value: Any, path: Path) -> Iterator[Path]:
@@ -162,11 +178,11 @@ def _exists(path: Path, plain: Any) -> bool:
     return True
 
 
-def _at_input(problem: Problem, values: _Values) -> Problem:
+def _at_input(problem: Problem, values: _Values, fields: Mapping[Path, str]) -> Problem:
     """Return a problem of the job with the path of the input that set the value."""
     if problem.path == ("roles",) and not problem.value and "spec" not in values:
         return msgspec.structs.replace(problem, fix="Set `workers`, `chief` or both")
-    for field_path, name in _JOB_FIELDS.items():
+    for field_path, name in fields.items():
         rest = problem.path[len(field_path) :]
         if problem.path[: len(field_path)] == field_path and name in values and _exists(rest[:1], values[name]):
             return msgspec.structs.replace(problem, path=(name, *rest))

@@ -7,7 +7,7 @@ from tfsteps import spec
 from tfsteps.engines.kfp.executor import whole_numbers
 from tfsteps.engines.kfp.graph import UNKNOWN, Call, Node, parameters
 from tfsteps.spec import Problem, SpecError, TrainingJob
-from tfsteps.spec.step_inputs import plain_job
+from tfsteps.spec.step_inputs import plain_job, tensorboard_job
 from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
@@ -58,8 +58,10 @@ def problems(call: Call) -> Iterator[str]:
             yield f"{name}: {value!r} is unknown. Allowed: {', '.join(allowed)}. Write one of them."
     if step in _JOBS:
         yield from map(str, _certain(known, unknown, _of_job))
+    if step == "tensorboard":
+        yield from map(str, _certain(known, unknown, _of_tensorboard))
     if step == "evaluate_gate" and known.get("metric") == "":
-        yield "metric: is empty. Name the metric to judge."
+        yield "metric: is empty. Name the metric to compare."
     inputs = call.task.get("inputs", {})
     if step == "evaluate_gate" and not _METRICS & {*inputs.get("parameters", {}), *inputs.get("artifacts", {})}:
         yield "metrics: are missing. Connect `metrics`, `artifact` or `job` with what a train or wait step wrote."
@@ -111,6 +113,15 @@ def _of_job(inputs: Mapping[str, Any]) -> list[Problem]:
         return error.problems
     system = inputs.get("system", "auto")
     return registry.get(system).problems(job) if system in registry.available() else []
+
+
+def _of_tensorboard(inputs: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems that the tensorboard step reports before it contacts the cluster."""
+    try:
+        tensorboard_job(inputs, options=registry.options())
+    except SpecError as error:
+        return error.problems
+    return []
 
 
 def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem]:

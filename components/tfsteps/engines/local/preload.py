@@ -14,7 +14,8 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 
-LAUNCHERS = [f"tfsteps.steps.{step}.launcher" for step in ("train", "launch", "wait", "cleanup", "evaluate_gate")]
+_STEPS = ("train", "launch", "wait", "cleanup", "evaluate_gate", "tensorboard")
+LAUNCHERS = [f"tfsteps.steps.{step}.launcher" for step in _STEPS]
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _SERVER_LOST = 255  # exit code that multiprocessing reports if the server was killed
 _LOCK = threading.Lock()

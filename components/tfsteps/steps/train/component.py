@@ -21,6 +21,7 @@ def train(
     metrics: dsl.Output[dsl.Metrics],
     logs: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
+    tensorboard_link: dsl.Output[dsl.Markdown],
     spec: Optional[dict] = None,
     name: str = "",
     image: str = "",
@@ -83,5 +84,6 @@ def train(
         metrics: The metrics that the job names and its event files contain.
         logs: Every line of every replica, with timestamps. metadata["path"] is the folder of the event files.
         report: The run report, a single HTML file.
+        tensorboard_link: A page with the address of the TensorBoard as a link.
     """
     return container_spec("tfsteps.steps.train.launcher")

@@ -14,7 +14,7 @@ from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
-from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, label_value, spec_hash
+from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
@@ -32,9 +32,9 @@ from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
-from tfsteps.systems.kubernetes.output_folders import make_folders
+from tfsteps.systems.kubernetes.output_folders import lasting_folder, make_folders, output_paths
 from tfsteps.systems.kubernetes.preflight import findings
-from tfsteps.systems.kubernetes.render.pod_template import NOWHERE, gpu_problems
+from tfsteps.systems.kubernetes.render.pod_template import gpu_problems
 from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, settings_of
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
@@ -101,20 +101,16 @@ class KubernetesSystem:
         )
         return [
             *self._kind.warnings(job),
-            *([] if job.output_dir or _lasting(job) else [lost]),
+            *([] if job.output_dir or lasting_folder(job) else [lost]),
             *unread_metrics(job),
         ]
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:
         """Return the folders below `output_dir`, as the replicas see them.
 
-        Without `output_dir` they are on the job's first persistent volume, else in the pods, and lost with them. A
-        task's folder is named as its label: an Argo node may be called `train(0:rate:0.1)` or `main[0].train`, and
-        TensorFlow reads such brackets as patterns.
+        Without `output_dir` they are on the job's first persistent volume, else in the pods, and lost with them.
         """
-        template = job.output_dir or f"{_lasting(job) or NOWHERE}/{{run_id}}/{{task}}"
-        folder = template.format(name=job.name, run_id=identity.run, task=label_value(identity.task))
-        return OutputPaths.below(folder, job, base_dir, kept=bool(job.output_dir or _lasting(job)))
+        return output_paths(job, identity, base_dir)
 
     def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
         """Return the objects that `start` would create; in namespace `default` if no cluster is configured."""
@@ -285,8 +281,9 @@ class KubernetesSystem:
         digest = spec_hash(msgspec.json.encode(rendered.content, order="deterministic"))
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
         rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})
-        if self._kind.capabilities["tensorboard"].level is Level.DONE and (found := settings_of(job, identity, places)):
-            rendered.annotations[SETTINGS] = msgspec.json.encode(found).decode()
+        if job.tensorboard and self._kind.capabilities["tensorboard"].level is Level.DONE:
+            settings = settings_of(job, identity, places)
+            rendered.annotations[SETTINGS] = msgspec.json.encode(settings).decode()
         return rendered
 
     @functools.cached_property
@@ -336,10 +333,3 @@ def _output_dir(job: TrainingJob) -> list[Problem]:
     wrong = f"is on the volume at {volume.mount}, which is mounted read-only"
     fix = "Remove `read_only` from that volume, or write a path on another one"
     return [Problem(path=("output_dir",), value=repr(folder), wrong=wrong, fix=fix)]
-
-
-def _lasting(job: TrainingJob) -> str:
-    """Return a folder, with its braces doubled, on the first claim or NFS export that all replicas may write to."""
-    writable = (volume.mount for volume in job.volumes if (volume.pvc or volume.nfs) and not volume.read_only)
-    mount = next(writable, "").rstrip("/").replace("{", "{{").replace("}", "}}")
-    return f"{mount}/tfsteps" if mount else ""

@@ -16,8 +16,8 @@ from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec
+from tfsteps.systems.kubernetes.output_folders import NOWHERE
 from tfsteps.systems.kubernetes.ownership import is_foreign
-from tfsteps.systems.kubernetes.render.pod_template import NOWHERE
 from tfsteps.systems.kubernetes.tensorboard.request import URL
 from tfsteps.systems.kubernetes.times import job_ended, seconds
 

@@ -18,9 +18,6 @@ CONTAINER = "tensorflow"
 PORT = 2222
 """The port of TensorFlow's servers."""
 
-NOWHERE = "/tmp/tfsteps"  # noqa: S108
-"""Output folder of jobs without a shared volume: in each replica's own file system, and lost with it."""
-
 ROLE_LABEL = f"{PREFIX}role"
 GPU_RESOURCE = "TFSTEPS_GPU_RESOURCE"
 """Variable of a launcher: the cluster's resource name of GPUs."""

@@ -8,8 +8,9 @@ import msgspec
 
 from tfsteps.runs.identity import PREFIX, RUN_ID, Identity, short_hash
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import TrainingJob, is_uri
+from tfsteps.spec import TensorBoard, TrainingJob, is_uri
 from tfsteps.systems.kubernetes.mounts import Mount, find_mount, user_of
+from tfsteps.systems.kubernetes.output_folders import output_template
 
 SETTINGS = f"{PREFIX}tensorboard"
 """Annotation of a job object: the `Settings` of its TensorBoard as JSON."""
@@ -86,10 +87,9 @@ class NoStorageError(Exception):
     """The log directory is on no storage that another pod can read; the message says what to do."""
 
 
-def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> Settings | None:
-    """Return the settings for the annotation of the object created for `job`; None = it asks for no TensorBoard."""
-    if not (wish := job.tensorboard):
-        return None
+def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> Settings:
+    """Return the settings of a job's TensorBoard; the defaults if the job has none."""
+    wish = job.tensorboard or TensorBoard()
     whole_run = "" if wish.log_dir else run_folder(job, identity)
     return Settings(
         log_dirs={"": whole_run or places.tensorboard(job)},
@@ -101,11 +101,11 @@ def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> Se
 
 
 def run_folder(job: TrainingJob, identity: Identity) -> str:
-    """Return the folder or URI that holds the output of the whole run; empty if `output_dir` has no `{run_id}`."""
+    """Return the folder or URI with the output of the whole run; empty = the output folder has no `{run_id}`."""
     folder = ""
     values = {"name": job.name, "run_id": identity.run}
     seen = False
-    for literal, field, _, _ in string.Formatter().parse(job.output_dir or ""):
+    for literal, field, _, _ in string.Formatter().parse(output_template(job)):
         head, slash, _ = literal.partition("/")
         if seen:
             return f"{folder}{head}" if slash or field is None else ""

@@ -9,7 +9,14 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 from tfsteps.systems.kubernetes.tensorboard import manifests
-from tfsteps.systems.kubernetes.tensorboard.request import NoStorageError, Settings, request_of, run_folder, settings_of
+from tfsteps.systems.kubernetes.tensorboard.request import (
+    SETTINGS,
+    NoStorageError,
+    Settings,
+    request_of,
+    run_folder,
+    settings_of,
+)
 from tfsteps.tensorboard.address import PUBLIC_URL, public_url
 
 (KIND,) = registry.kinds_of("jobs")
@@ -48,7 +55,7 @@ def pod_of(job, address=""):
         ("/data/{task}/{run_id}", ""),
         ("/data/{task}", ""),
         ("/data/x", ""),
-        (None, ""),
+        (None, "/data/tfsteps/r1"),
     ],
 )
 def test_the_folder_of_a_run(output_dir, folder):
@@ -57,7 +64,10 @@ def test_the_folder_of_a_run(output_dir, folder):
 
 
 def test_a_job_without_the_field_asks_for_none():
-    assert settings(job_of(tensorboard=None)) is None
+    system = KubernetesSystem(KIND)
+    for job in (job_of(), job_of(tensorboard=None)):
+        manifest, *_ = system.plan(job, WHO, system.places(job, WHO, None))
+        assert (SETTINGS in manifest["metadata"]["annotations"]) == bool(job.tensorboard)
 
 
 def test_settings_and_their_defaults():

@@ -1,0 +1,1 @@
+"""The `tensorboard` component: serves the event files of a run in TensorBoard."""
