@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+import urllib.request
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -131,6 +132,21 @@ def test_it_comes_back_after_its_node_is_drained(namespace, tmp_path):
     until(lambda: [pod for pod in ready() if pod["metadata"]["uid"] != first["metadata"]["uid"]], seconds=90)
     (board,) = namespace.tensorboards("drained")
     assert not has_ended(board)
+
+
+def test_event_files_whose_job_is_gone(namespace, cluster, tensorboard_image):
+    namespace.write("gone", 1)
+    where = ["--on", "kubernetes", "--log-dir", "/data/runs/gone", "--claim", "training:/data"]
+    with namespace.started("tensorboard", *where, "--image", tensorboard_image) as process:
+        url = url_in(process)
+        assert json.loads(urllib.request.urlopen(f"{url}data/runs", timeout=20).read()) == ["quick/logs/train"]
+    (board,) = namespace.tensorboards("log-dir")
+    assert board["spec"]["activeDeadlineSeconds"] == 3600 + 86400
+    refused = namespace.tfsteps("tensorboard", "--on", "kubernetes", "--log-dir", "/x", "--claim", "training:/data")
+    assert refused.returncode == 2
+    assert "/x is on no claim" in refused.stderr
+    with namespace.started("tensorboard", *where[:-1], "missing:/data") as process:
+        assert 'persistentvolumeclaim "missing" not found' in read_until(process, "persistentvolumeclaim")
 
 
 def is_ready(pod):

@@ -31,6 +31,22 @@ class LogOptions(msgspec.Struct, frozen=True):
     follow: bool = False
 
 
+class EventFolder(msgspec.Struct, frozen=True):
+    """Event files that need no run.
+
+    Attributes:
+        log_dir: A folder or URI, as a pod with the claim sees it, or as this machine does.
+        claim: A PersistentVolumeClaim with the folder; empty = none.
+        mount: Path at which the claim is mounted.
+        image: Image of TensorBoard on a cluster; empty = the image of tfsteps.
+    """
+
+    log_dir: str
+    claim: str = ""
+    mount: str = ""
+    image: str = ""
+
+
 class RunBackend(Protocol[JobT]):
     """Where runs live: this machine, a cluster, or HAI. Jobs passed in are those that `jobs` or `find` returned.
 
@@ -82,6 +98,9 @@ class RunBackend(Protocol[JobT]):
             jobs: Of one run or of several.
             port: Port on 127.0.0.1; 0 = any that is free.
         """
+
+    def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
+        """Return a context manager that yields the address of a TensorBoard over a folder of event files."""
 
     def sections(self, job: JobT) -> Iterator[Section]:
         """Yield what `tfsteps debug` shows of a job beside its status."""

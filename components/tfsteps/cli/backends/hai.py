@@ -13,7 +13,7 @@ from operator import itemgetter
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
-from tfsteps.cli.backends.base import LogOptions, Section
+from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
 from tfsteps.cli.backends.whole_runs import pause_run
@@ -114,6 +114,9 @@ class HaiBackend:
 
     def tensorboard(self, jobs: Sequence[HaiRun], port: int) -> contextlib.AbstractContextManager[str]:
         return local_tensorboard.opened([job.status for job in jobs], port)
+
+    def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
+        return local_tensorboard.opened_folder(folder, port)
 
     def sections(self, job: HaiRun) -> Iterator[Section]:
         columns = [

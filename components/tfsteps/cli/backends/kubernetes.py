@@ -1,11 +1,12 @@
 """Finds, follows, explains and stops jobs on a cluster through its API."""
 
 import contextlib
+import functools
 import time
 from collections.abc import Iterator, Sequence
 
 from tfsteps.cli.backends import kubernetes_debug, kubernetes_pause, kubernetes_tensorboard
-from tfsteps.cli.backends.base import LogOptions, Section
+from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_log import ClusterLog
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
@@ -109,7 +110,14 @@ class ClusterBackend:
         kubernetes_pause.set_paused(self._runs, jobs, self._place, paused=paused)
 
     def tensorboard(self, jobs: Sequence[Job], port: int) -> contextlib.AbstractContextManager[str]:
-        return kubernetes_tensorboard.opened(self._runs, jobs, port)
+        return kubernetes_tensorboard.opened(
+            self._runs.api, functools.partial(kubernetes_tensorboard.request_for_jobs, jobs), port
+        )
+
+    def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
+        namespace = self._runs.namespace or self._runs.api.access.namespace
+        request = functools.partial(kubernetes_tensorboard.request_for_folder, folder, namespace)
+        return kubernetes_tensorboard.opened(self._runs.api, request, port)
 
     def sections(self, job: Job) -> Iterator[Section]:
         return kubernetes_debug.sections(self._runs, job)

@@ -4,21 +4,26 @@ import contextlib
 import http.server
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from tfsteps.cli.backends.base import EventFolder
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
+from tfsteps.spec import Deadlines
+from tfsteps.spec.step_inputs import tensorboard_job
 from tfsteps.systems.kubernetes.follow.tensorboard_ready import START_SECONDS, waits_for
-from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.tensorboard.from_job import request_for
 from tfsteps.systems.kubernetes.tensorboard.request import (
     SETTINGS,
     NoStorageError,
@@ -29,6 +34,8 @@ from tfsteps.systems.kubernetes.tensorboard.request import (
 from tfsteps.systems.kubernetes.tensorboard.start import proxy_path, start
 from tfsteps.tensorboard.address import HEALTH
 
+_BY_HAND = Identity(run="log-dir", task="tensorboard")
+_NO_TRAINING = Deadlines(total=0.0)
 _HINT_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-authenticate", "te", "trailer"}
@@ -36,24 +43,36 @@ _REQUEST_HEADERS = {"accept", "accept-encoding", "content-type", "if-none-match"
 
 
 @contextlib.contextmanager
-def opened(runs: Runs, jobs: Sequence[Job], port: int) -> Iterator[str]:
-    """Yield the address on this machine of the TensorBoard over the event files of some jobs.
+def opened(api: Api, request_for: Callable[[], TensorBoardRequest], port: int) -> Iterator[str]:
+    """Yield the address on this machine of a TensorBoard on the cluster, after it was started.
+
+    Args:
+        api: The cluster.
+        request_for: Returns what to start.
+        port: Port of this machine; 0 = any that is free.
 
     Raises:
-        CommandError: No other pod can read the event files, or TensorBoard does not start.
+        CommandError: No pod can read the event files, or TensorBoard does not start.
         ApiError: The cluster refuses a request.
     """
     try:
-        request = _request(jobs)
-        start(runs.api, request)
+        request = request_for()
+        start(api, request, request.settings.total)
     except (NoStorageError, ValueError) as error:
         raise CommandError(str(error)) from error
-    _await_ready(runs.api, request.namespace, request.name)
-    with _tunnel(runs.api, proxy_path(request.namespace, request.name), port) as url:
+    _await_ready(api, request.namespace, request.name)
+    with _tunnel(api, proxy_path(request.namespace, request.name), port) as url:
         yield url
 
 
-def _request(jobs: Sequence[Job]) -> TensorBoardRequest:
+def request_for_folder(folder: EventFolder, namespace: str) -> TensorBoardRequest:
+    """Return the request for a TensorBoard over a folder of event files. SpecError if it cannot be served."""
+    volumes = [{"pvc": folder.claim, "mount": folder.mount}] if folder.claim else []
+    job = tensorboard_job({"log_dir": folder.log_dir, "image": folder.image, "spec": {"volumes": volumes}})
+    return request_for(msgspec.structs.replace(job, deadlines=_NO_TRAINING), _BY_HAND, namespace, folder.log_dir)
+
+
+def request_for_jobs(jobs: Sequence[Job]) -> TensorBoardRequest:
     """Return the request for one TensorBoard that shows all the jobs."""
     settings = {job.status.uid: _settings(job) for job in jobs}
     several = len({item.status.identity.run for item in jobs}) > 1

@@ -13,7 +13,7 @@ from operator import itemgetter
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
-from tfsteps.cli.backends.base import LogOptions, Section
+from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
 from tfsteps.cli.backends.local_log import LocalLog
 from tfsteps.cli.backends.place import On
@@ -141,6 +141,9 @@ class LocalBackend:
         if remote := next((job.status for job in jobs if job.status.namespace), None):
             raise CommandError(f"run {remote.identity.run}: its event files are on a cluster; add --on kubernetes")
         return local_tensorboard.opened([job.status for job in jobs], port)
+
+    def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
+        return local_tensorboard.opened_folder(folder, port)
 
     def sections(self, job: LocalJob) -> Iterator[Section]:
         status = job.status

@@ -1,10 +1,13 @@
 """TensorBoard on this machine, over event files that this machine sees."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
 
+from tfsteps.cli.backends.base import EventFolder
 from tfsteps.cli.errors import CommandError
 from tfsteps.runs.status import Status
+from tfsteps.spec import is_uri
 from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
 
 
@@ -19,9 +22,28 @@ def opened(statuses: Sequence[Status], port: int) -> Iterator[str]:
             raise CommandError(f"run {identity.run}: task {identity.task} has no event files that outlive its replicas")
         log_dirs[f"{identity.run}/{identity.task}" if several else identity.task] = status.logs
     only = next(iter(log_dirs.values()))
+    with _served(log_dirs if len(log_dirs) > 1 else only, port) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def opened_folder(folder: EventFolder, port: int) -> Iterator[str]:
+    """Yield the address of a TensorBoard over a folder or URI. CommandError if it does not start."""
+    if folder.claim:
+        raise CommandError(f"--claim {folder.claim} is on a cluster; add --on kubernetes")
+    if not is_uri(folder.log_dir) and not pathlib.Path(folder.log_dir).is_dir():
+        raise CommandError(
+            f"--log-dir {folder.log_dir} is not a folder of this machine; correct it, or add --on kubernetes"
+        )
+    with _served(folder.log_dir, port) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _served(log_dirs: Mapping[str, str] | str, port: int) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         try:
-            board = stack.enter_context(TensorBoard(log_dirs if len(log_dirs) > 1 else only, port))
+            tensorboard = stack.enter_context(TensorBoard(log_dirs, port))
         except (TensorBoardError, OSError) as error:
             raise CommandError(str(error)) from error
-        yield board.url
+        yield tensorboard.url

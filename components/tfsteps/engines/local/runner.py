@@ -103,7 +103,8 @@ def run(
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
         except (_Stopped, RuntimeError) as error:  # kfp's RuntimeError contains only the name of the failed task
-            raise steps.failure() or error from error
+            refused = PipelineError(f"the pipeline ended, though no step failed: {error}", ExitCode.FAILED, steps.ended)
+            raise steps.failure() or refused from error
     return steps.ended
 
 

@@ -136,7 +136,7 @@ def request_of(
         found = None if is_uri(folder) else find_mount(specs, folder, _SOURCES)
         if not (found or is_uri(folder)):
             wrong = f"{folder} is on no claim or other volume that a second pod can mount"
-            raise NoStorageError(f"{wrong}; set `output_dir` to a path on a claim or NFS export, or to a URI")
+            raise NoStorageError(f"{wrong}; use a path on a claim or NFS export, or a URI")
         if mount and found and mount.volume != found.volume:
             raise NoStorageError(f"{folder} is on another volume than the other runs; show it by itself")
         mount = found or mount

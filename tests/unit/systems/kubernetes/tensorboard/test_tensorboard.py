@@ -137,7 +137,7 @@ def test_a_volume_of_a_pod_patch_is_storage_too():
 
 @pytest.mark.parametrize("volumes", [[], [{"empty_dir": "1Gi", "mount": "/data"}]])
 def test_a_folder_that_no_other_pod_can_read(volumes):
-    with pytest.raises(NoStorageError, match=r"/data/r1 is on no claim.*set `output_dir`"):
+    with pytest.raises(NoStorageError, match=r"/data/r1 is on no claim.*use a path on a claim"):
         request(job_of(volumes=volumes))
 
 
