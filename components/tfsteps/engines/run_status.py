@@ -51,7 +51,7 @@ def failed_nodes(failures: str) -> list[FailedNode]:
         name, message, finished = (_text(item.get(key)) for key in ("displayName", "message", "finishedAt"))
         if name:
             nodes.append(FailedNode(name=name, message=message, finished=finished))
-    return sorted(nodes, key=lambda node: node.finished)
+    return sorted(nodes, key=lambda node: (node.finished, node.name, node.message))  # Argo's order is random
 
 
 def _unquoted(text: str) -> str:

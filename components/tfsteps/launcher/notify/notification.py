@@ -163,7 +163,15 @@ def _failure(failure: FailureSummary) -> Failure:
 
 
 def of_run(
-    run: str, pipeline: str, event: str, *, state: str, message: str = "", tasks: Sequence[FailedTask], at: float
+    run: str,
+    pipeline: str,
+    event: str,
+    *,
+    state: str,
+    at: float,
+    message: str = "",
+    tasks: Sequence[FailedTask] = (),
+    cause: str = "",
 ) -> Notification:
     """Return the notification of the end of a run.
 
@@ -172,13 +180,14 @@ def of_run(
         pipeline: The pipeline's name.
         event: succeeded, failed or cancelled.
         state: The engine's word for it.
+        at: When it was noticed, in seconds since the epoch.
         message: One sentence about it; empty = none.
         tasks: The steps that failed.
-        at: When it was noticed, in seconds since the epoch.
+        cause: Distinguishes this end from an earlier one of the run, which was retried; empty = not known.
     """
     kept = [FailedTask(name=cut(task.name, 200), message=cut(task.message, 500)) for task in tasks[:_MAX_TASKS]]
     return Notification(
-        id=event_id(run, event, *(part for task in tasks for part in (task.name, task.message))),
+        id=event_id(run, event, cause),
         event=event,
         scope="run",
         at=_iso(at),

@@ -59,15 +59,16 @@ def _notification(task: StepTask, inputs: Mapping[str, Any]) -> Notification:
         fix = "Write `{{workflow.status}}` in an exit handler; Kubeflow Pipelines sets it in an exit task"
         raise _wrong("state", state, "is not the state of a run", fix)
     identity = task.identity()
-    tasks = [FailedTask(name=node.name, message=node.message) for node in failed_nodes(inputs.get("failures") or "")]
+    nodes = failed_nodes(inputs.get("failures") or "")
     return of_run(
         identity.run,
         identity.pipeline,
         run_event(state),
         state=state,
         message=_UNREPORTED if state.upper() == "RUNNING" else "",
-        tasks=tasks,
         at=time.time(),
+        tasks=[FailedTask(name=node.name, message=node.message) for node in nodes],
+        cause=f"{nodes[0].name} {nodes[0].finished}" if nodes else "",  # later ones may be retries of this step
     )
 
 

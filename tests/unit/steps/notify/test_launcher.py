@@ -51,18 +51,25 @@ def test_a_launcher_that_was_killed(server, tmp_path, capfd):
 
 
 def test_a_workflow_of_argo(server, tmp_path):
-    def run(message):
-        failures = json.dumps(json.dumps([{"displayName": "fit", "message": message, "finishedAt": "t"}]))
-        given = ["--argo", "notify", "state=Failed", f"failures={failures}", "events=", "format=", "run_id=w1"]
+    def run(*failures):
+        nodes = [{"displayName": name, "message": "Error", "finishedAt": at} for name, at in failures]
+        given = [
+            "--argo",
+            "notify",
+            "state=Failed",
+            f"failures={json.dumps(json.dumps(nodes))}",
+            "format=",
+            "run_id=w1",
+        ]
         assert launcher._notify(ArgoTask.from_arguments(given, {}, tmp_path)).code == 0
         assert (tmp_path / "outputs" / "delivered").read_text() == "true"
         return server.requests[-1].body
 
-    body = run("Error (exit code 10)")
-    assert body["tasks"] == [{"name": "fit", "message": "Error (exit code 10)"}]
+    body = run(("main", "02"), ("fit", "01"))
+    assert body["tasks"] == [{"name": "fit", "message": "Error"}, {"name": "main", "message": "Error"}]
     assert body["run"] == "w1"
-    assert run("Error (exit code 10)")["id"] == body["id"]  # a retry of the step
-    assert run("Error (exit code 13)")["id"] != body["id"]  # a retry of the run, which failed in another way
+    assert run(("notify(0)", "03"), ("fit", "01"), ("main", "02"))["id"] == body["id"], "a retry of this step"
+    assert run(("main", "12"), ("fit", "11"))["id"] != body["id"], "a retry of the run, which failed again"
 
 
 def test_a_success_that_nobody_wants_to_know(server, tmp_path, capfd):
