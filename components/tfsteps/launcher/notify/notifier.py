@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -12,15 +10,9 @@ from tfsteps.runs.events import LogLines, PartialLine, State
 from tfsteps.runs.status import Status
 from tfsteps.spec import Problem, TrainingJob, Webhook
 
-if TYPE_CHECKING:  # imported when a job has a webhook, or an event of it: start-up is measured
-    from tfsteps.launcher.notify.delivery import Delivery
-    from tfsteps.launcher.notify.notification import Notification
-    from tfsteps.launcher.notify.url import Url
+if TYPE_CHECKING:  # imported when a job has a webhook: start-up is measured
+    from tfsteps.launcher.notify.channel import Channel
 
-PATIENCE_SECONDS = 600.0
-"""How long a notification is sent again while the job goes on."""
-
-_QUEUED = 100  # messages; a job that restarts more often while its receiver is down loses the oldest
 _SLICE_SECONDS = 0.02
 
 
@@ -37,18 +29,16 @@ class Notifier:
         self._name = job.name
         self._state: State | None = None
         self._counts: dict[str, int] = {}
-        self._channels = [
-            _Channel(webhook, url, self._warn) for webhook in job.notify if (url := self._url(webhook, environment))
-        ]
+        self._channels = [channel for webhook in job.notify if (channel := self._channel(webhook, environment))]
         self._first = len(self.warnings)
 
-    def _url(self, webhook: Webhook, environment: Mapping[str, str]) -> "Url | None":
-        from tfsteps.launcher.notify import url  # noqa: PLC0415
+    def _channel(self, webhook: Webhook, environment: Mapping[str, str]) -> "Channel | None":
+        from tfsteps.launcher.notify import channel, url  # noqa: PLC0415
 
         name = webhook.url.env
         try:
             if found := url.from_environment(name, environment):
-                return found
+                return channel.Channel(webhook, found, self._warn)
             self._warn(f"A webhook is not called: the launcher's variable {name} is not set.")
         except url.UrlError as error:
             self._warn(f"A webhook is not called: the URL in the launcher's variable {name} {error}.")
@@ -110,68 +100,6 @@ class Notifier:
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
             self.warnings.append(text)
-
-
-class _Channel:
-    """The queue and the thread of one webhook; the thread starts with the first notification."""
-
-    def __init__(self, webhook: Webhook, url: "Url", warn: Callable[[str], None]) -> None:
-        self.webhook = webhook
-        self.closing = threading.Event()
-        self._url = url
-        self._warn = warn
-        self._messages: queue.Queue[Notification] = queue.Queue(_QUEUED)
-        self._thread: threading.Thread | None = None
-        self._delivery: Delivery | None = None
-        self._given_up = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether a notification is waiting or being sent."""
-        return self._messages.unfinished_tasks > 0
-
-    def put(self, notification: "Notification") -> None:
-        """Queue a notification. If the queue is full, the oldest is lost: the last is the end of the job."""
-        with contextlib.suppress(queue.Empty):
-            if self._messages.full():
-                self._messages.get_nowait()
-                self._messages.task_done()
-                self._problem("the receiver is slower than the events of the job")
-        self._messages.put_nowait(notification)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
-            self._thread.start()
-
-    def give_up(self) -> None:
-        """Warn about the notifications that are still not delivered, and report nothing any more."""
-        if self.busy:
-            reason = self._delivery.problem if self._delivery else ""
-            self._problem("they were not accepted before the end of the step" + (f": {reason}" if reason else ""))
-        self._given_up = True
-
-    def _run(self) -> None:
-        while True:
-            notification = self._messages.get()
-            try:
-                problem = self._send(notification)
-            except Exception as error:  # noqa: BLE001  not its text, which may contain the URL
-                problem = f"error of tfsteps ({type(error).__name__})"
-            if problem:
-                self._problem(problem)
-            self._messages.task_done()
-
-    def _send(self, notification: "Notification") -> str:
-        """Send a notification, and return why it was not delivered; empty = it was."""
-        from tfsteps.launcher.notify import delivery, formats  # noqa: PLC0415  not in the launcher's loop
-
-        self._delivery = self._delivery or delivery.Delivery(self._url)
-        message = delivery.Message(notification.id, notification.event, formats.body(notification, self.webhook.format))
-        return self._delivery.send(message, PATIENCE_SECONDS, self.closing, self._messages.empty)
-
-    def _problem(self, problem: str) -> None:
-        if not self._given_up:
-            where = f"{self._url} (variable {self.webhook.url.env})"
-            self._warn(f"Notifications to {where} were not delivered: {problem}.")
 
 
 def event_of(before: State | None, state: State, reason: str) -> str:
