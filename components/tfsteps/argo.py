@@ -20,6 +20,9 @@ cleanup = argo_step("cleanup")
 evaluate_gate = argo_step("evaluate_gate")
 """Compare a metric with a threshold, to decide a branch."""
 
+notify = argo_step("notify")
+"""Send a notification of the end of a run to a webhook."""
+
 tensorboard = argo_step("tensorboard")
 """Start a TensorBoard for a run, and wait until it serves."""
 
@@ -29,6 +32,7 @@ __all__ = [
     "cleanup",
     "evaluate_gate",
     "launch",
+    "notify",
     "problems",
     "tensorboard",
     "train",

@@ -9,6 +9,7 @@ from tfsteps.image import IMAGE
 from tfsteps.steps.cleanup.component import cleanup
 from tfsteps.steps.evaluate_gate.component import evaluate_gate
 from tfsteps.steps.launch.component import launch
+from tfsteps.steps.notify.component import notify
 from tfsteps.steps.tensorboard.component import tensorboard
 from tfsteps.steps.train.component import train
 from tfsteps.steps.train_and_finalize.pipeline import train_and_finalize
@@ -28,6 +29,7 @@ __all__ = [
     "evaluate_gate",
     "launch",
     "launcher_component",
+    "notify",
     "problems",
     "run",
     "run_here",

@@ -118,6 +118,8 @@ def default(field):
     value = field.default_factory() if field.default is mi.NODEFAULT else field.default
     if value in (None, (), {}) or isinstance(value, msgspec.Struct):
         return "empty"
+    if isinstance(value, tuple):
+        value = f"[{', '.join(map(str, value))}]"
     if words(field.type) == "[duration](#amounts)":
         value = format_duration(value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

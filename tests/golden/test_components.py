@@ -69,7 +69,7 @@ def test_readme(folder, golden):
 
 
 def test_reference(golden):
-    order = ["train", "train_and_finalize", "launch", "wait", "cleanup", "evaluate_gate", "tensorboard"]
+    order = ["train", "train_and_finalize", "launch", "wait", "cleanup", "evaluate_gate", "notify", "tensorboard"]
     named = {folder.name: component(folder) for folder in [*COMPONENTS, *PIPELINES]}
     assert sorted(named) == sorted(order)
     golden(REFERENCE, reference({name: named[name] for name in order}))

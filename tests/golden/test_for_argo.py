@@ -79,7 +79,7 @@ def test_a_step_takes_what_the_kubeflow_component_takes(name):
     from tests.golden.test_components import component  # noqa: PLC0415  imports kfp
 
     spec = component(STEPS / name).component_spec
-    kubeflows = {"TaskConfig", "TaskFinalStatus"}
+    kubeflows = {"TaskConfig", "PipelineTaskFinalStatus"}
     theirs = {
         each: value
         for each, value in spec.inputs.items()

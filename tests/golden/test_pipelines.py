@@ -17,7 +17,7 @@ from tfsteps.systems import registry
 
 PIPELINES = pathlib.Path(__file__).parents[2] / "pipelines"
 COMPILED = PIPELINES / "compiled"
-NAMES = ["fan_out", "finalizer", "mnist", "nightly", "parameter_server", "side_by_side"]
+NAMES = ["fan_out", "finalizer", "mnist", "nightly", "notifications", "parameter_server", "side_by_side"]
 JOBS = sorted((PIPELINES / "jobs").iterdir())
 
 

@@ -257,6 +257,13 @@ def test_the_gate_in_a_pod(backend):
     assert ended.published["parameterValues"] == {"decision": "pass", "value": 0.25}
 
 
+def test_the_notification_step_in_a_pod_without_a_webhook(backend):
+    status = {"state": "RUNNING", "error": {}, "pipelineTaskName": "exit-handler-1"}
+    ended = backend.finish(Step(backend.run("told"), "exit-handler-1.onExit.notify", "notify", {"status": status}))
+    assert (ended.code, ended.parameter("delivered")) == (0, False)
+    assert "`failed` was not sent: the variable TFSTEPS_WEBHOOK_URL is not set" in ended.said
+
+
 @pytest.fixture
 def bucket(backend):
     """Serve S3 to the pods of this machine as the store of the namespace's pipelines; return its one bucket."""

@@ -18,6 +18,7 @@ QUICK = {**SMALL, "settings": {"EPOCHS": "1"}}
 TRIALS = [{"LEARNING_RATE": rate, "EPOCHS": "1"} for rate in ("0.0001", "0.5")]
 RUNS = {  # the name of a Workflow: the pipeline, its inputs
     "finalizer": ("finalizer", {}),
+    "notifications": ("notifications", {}),
     "bad-data": ("nightly", {**QUICK, "least": 501}),
     "side-by-side": ("side_by_side", {**SMALL, "champion": {"EPOCHS": "1"}, "challenger": {"EPOCHS": "1"}}),
     "nightly": ("nightly", {**QUICK, "accuracy": 0}),
@@ -79,6 +80,12 @@ def test_finalizer(environment, runs):
     assert removed.startswith("diverges-")
     assert "worker-1" in environment.output("finalizer", "train", "failure")
     until(lambda: environment.jobs("finalizer") == [])
+
+
+def test_notifications_without_a_secret(environment, runs):
+    assert environment.ended("notifications") == "Failed"
+    assert "worker-1" in environment.output("notifications", "train", "failure")
+    assert environment.output("notifications", "notify", "delivered") == "false"
 
 
 def test_data_that_are_not_fit_train_nothing(environment, runs):

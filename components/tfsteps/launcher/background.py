@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from tfsteps.launcher.lifecycle import Observer, launch
+from tfsteps.launcher.notify.notifier import webhook_problems
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
 from tfsteps.runs.events import LogLines, PartialLine, Replica
@@ -48,7 +49,7 @@ def start(
         SpecError: The job cannot run on this system. Nothing was created.
         LaunchError: It could not be started.
     """
-    if problems := system.problems(job):
+    if problems := [*system.problems(job), *webhook_problems(job)]:
         raise SpecError(problems, job.name)
     for attempt in store.attempts(identity.run, identity.task):
         if attempt.alive() and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):

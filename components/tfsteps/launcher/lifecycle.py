@@ -17,6 +17,7 @@ from tfsteps.launcher.deadlines import Clock, Exceeded
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.log_limit import DEFAULT, log_limit
 from tfsteps.launcher.log_writer import LogWriter
+from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
@@ -31,6 +32,7 @@ from tfsteps.tensorboard.event_growth import EventFileGrowth
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
 
 _LOOK_SECONDS = 10.0  # between two checks whether the event files have grown
+_NOTIFY_SECONDS, _NOTIFY_STOPPED_SECONDS, _NOTIFY_KILLED_SECONDS = 10.0, 2.0, 0.1
 _SIGNALS: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
     signal.SIGTERM: "SIGTERM",
@@ -121,7 +123,7 @@ def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequen
 
 
 def _check(job: TrainingJob, system: System) -> None:
-    if problems := system.problems(job):
+    if problems := [*system.problems(job), *webhook_problems(job)]:
         raise SpecError(problems, job.name)
 
 
@@ -131,9 +133,12 @@ def _followed(
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
     attempt = Attempt.of(first.identity)
     stop = _Stop(system)
+    notifier = Notifier(job)
+    first.warnings += notifier.warnings
     # handle signals before the first status, which names the process to signal, and until all records are written
-    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals):
-        recorder = Recorder(first, attempt, logbook, observers)
+    deliveries = notifier.delivering(stop.notify_seconds, first.warnings)
+    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals), deliveries:
+        recorder = Recorder(first, attempt, logbook, [*observers, notifier])
         try:
             handle = start()
         except StoppedError as error:
@@ -214,6 +219,13 @@ class _Stop:
     def cause(self) -> str:
         """The first signal, as messages call it; empty = there was none."""
         return _SIGNALS.get(self.signals[0], "") if self.signals else ""
+
+    def notify_seconds(self) -> float:
+        """Return how long the end of the step may wait for notifications. A pod that is stopped has no time."""
+        if not self.signals:
+            return _NOTIFY_SECONDS
+        killed = signal.SIGTERM in self.signals and self._system.outlives_launcher
+        return _NOTIFY_KILLED_SECONDS if killed else _NOTIFY_STOPPED_SECONDS
 
     def news(self, status: Status) -> Iterator[JobChanged]:
         """Yield one message: the job is being stopped, why, and how to kill it."""

@@ -3,6 +3,7 @@
 It imports no other package of tfsteps; yaml and difflib are imported when a text or a problem needs them.
 """
 
+from tfsteps.spec.notify import Webhook
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
 from tfsteps.spec.pod import EnvSource, Resources
 from tfsteps.spec.problems import Problem, SpecError, dotted
@@ -26,6 +27,7 @@ __all__ = [
     "Strategy",
     "TensorBoard",
     "TrainingJob",
+    "Webhook",
     "dotted",
     "format_bytes",
     "format_duration",

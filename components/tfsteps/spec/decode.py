@@ -41,6 +41,13 @@ def _info(of: Any) -> mi.Type:
     return mi.type_info(of)
 
 
+class _Hidden:
+    """Stands for a text that may be a secret at a wrong place; messages do not show it."""
+
+    def __str__(self) -> str:
+        return "a text"
+
+
 class _Decoder:
     """Reads a value by its type. Each reader returns the value, or records problems and returns _UNREADABLE."""
 
@@ -64,7 +71,7 @@ class _Decoder:
             reader: scalars.Reader = scalars.quantity if "parse" in meta else scalars.READERS[type(info)]
             return reader(value, info, meta, self.texts.get(path))
         except RefusedError as error:
-            self._note(path, value, error)
+            self._note(path, _Hidden() if meta.get("secret") and isinstance(value, str) else value, error)
             return _UNREADABLE
 
     def _note(self, path: Path, value: Any, error: RefusedError) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from string import Formatter
 
 from tfsteps.spec import pod_rules
+from tfsteps.spec.notify import MAX_WEBHOOKS
 from tfsteps.spec.problems import Path, Problem, problem
 from tfsteps.spec.types import TrainingJob
 from tfsteps.spec.units import format_duration
@@ -145,6 +146,16 @@ def clean_up(job: TrainingJob) -> Iterator[Problem]:
         yield problem(("keep_for",), wrong, "Remove one of the two", format_duration(job.keep_for))
 
 
+def notify(job: TrainingJob) -> Iterator[Problem]:
+    """There are few webhooks, and each has an event."""
+    if len(job.notify) > MAX_WEBHOOKS:
+        wrong = f"has {len(job.notify)} webhooks"
+        yield problem(("notify",), wrong, "Send to a service that distributes them", allowed=f"at most {MAX_WEBHOOKS}")
+    for i, webhook in enumerate(job.notify):
+        if not webhook.events:
+            yield problem(("notify", i, "events"), "is empty: nothing is sent", "Name an event, or remove the webhook")
+
+
 Rule = Callable[[TrainingJob], Iterator[Problem]]
 RULES: Mapping[Rule, tuple[str, ...]] = {
     roles: ("roles.*.replicas",),
@@ -156,6 +167,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     outputs: ("outputs.model", "outputs.logs"),
     working_dirs: (),
     clean_up: (),
+    notify: (),
     pod_rules.limits: (),
     pod_rules.shared_memory: (
         "resources.memory",

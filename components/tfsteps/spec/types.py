@@ -22,6 +22,7 @@ from tfsteps.spec.fields import (
     Relative,
     Text,
 )
+from tfsteps.spec.notify import Webhooks
 from tfsteps.spec.pod import Env, Labels, Resources, Tolerations, Volumes
 from tfsteps.spec.units import Duration, Keeping
 
@@ -236,6 +237,7 @@ class TrainingJob(_Base, frozen=True):
         on_evicted: What happens to the job if its launcher's pod is evicted or deleted and no other pod replaces it.
             stop deletes the job. A duration keeps it that long, so that a retry of the run can adopt it; then
             Kubernetes deletes it. Empty = stop.
+        notify: Webhooks that the launcher calls when the job fails, succeeds, is paused and so on; at most 5.
         gang: If set, all replicas start together, or none does.
         queue: Queue of the job system.
         priority: 0 (lowest) to 100.
@@ -270,6 +272,7 @@ class TrainingJob(_Base, frozen=True):
     on_end: Literal["keep", "delete_pods", "delete"] | None = None
     keep_for: Duration | None = None
     on_evicted: Keeping | None = None
+    notify: Webhooks = ()
     gang: Gang | None = None
     queue: Filled | None = None
     priority: Priority | None = None

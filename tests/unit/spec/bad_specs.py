@@ -274,6 +274,8 @@ BAD_TOGETHER: list[BadSpec] = [
     ("outputs: {model: logs}", "outputs", "has one folder, 'logs', for model and logs"),
     ("outputs: {model: out, logs: ./out/}", "outputs", "has one folder, 'out', for model and logs"),
     ("on_end: delete\nkeep_for: 1h", "keep_for", "has no effect: `on_end: delete` removes the job"),
+    ("notify: [{events: []}]", "notify[0].events", "is empty: nothing is sent"),
+    ("notify: [{}, {}, {}, {}, {}, {}]", "notify", "has 6 webhooks. Allowed: at most 5"),
 ]
 
 BAD_SPECS: list[BadSpec] = [

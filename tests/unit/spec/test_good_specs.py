@@ -14,6 +14,7 @@ from tests.unit.spec.bad_specs import whole
 from tests.unit.spec.jobs import jobs
 from tfsteps import spec
 from tfsteps.spec.docstrings import structs
+from tfsteps.spec.notify import WebhookUrl
 from tfsteps.spec.pod import EnvSource, Limits, Nfs, Resources, Toleration, Volume
 from tfsteps.spec.types import Gang, Outputs, Role, Roles, TensorBoard
 from tfsteps.systems import registry
@@ -88,6 +89,7 @@ DEFAULTS = [
             "on_end": None,
             "keep_for": None,
             "on_evicted": None,
+            "notify": (),
             "gang": None,
             "queue": None,
             "priority": None,
@@ -116,6 +118,8 @@ DEFAULTS = [
     (spec.Deadlines, {"queue": None, "pending": None, "running": None, "no_progress": None, "total": 604800.0}),
     (Outputs, {"model": "model", "logs": "logs", "metrics": {}}),
     (Gang, {"scheduler": "scheduler-plugins-scheduler", "min_available": None, "timeout": None}),
+    (spec.Webhook, {"url": WebhookUrl(), "events": ("failed", "deadline"), "format": "json"}),
+    (WebhookUrl, {"env": "TFSTEPS_WEBHOOK_URL"}),
     (TensorBoard, {"log_dir": None, "image": None, "keep_for": None, "idle": None}),
     (
         Resources,

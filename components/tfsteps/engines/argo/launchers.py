@@ -34,10 +34,10 @@ def shipped() -> _Node:
     `artifacts=True`.
     """
     templates = {interface.name.replace("_", "-"): _template(interface) for interface in interfaces().values()}
-    # The template of the exit hook only calls the other one: for a lint it is equal, without outputs.
-    handler = {key: value for key, value in templates["cleanup"].items() if key != "outputs"}
-    named = {**templates, "cleanup-on-exit": handler}
-    return {"entrypoint": ENTRYPOINT, "templates": [{**template, "name": name} for name, template in named.items()]}
+    # The template of an exit hook only calls the other one: for a lint it is equal, without outputs.
+    for step in ("cleanup", "notify"):
+        templates[f"{step}-on-exit"] = {key: value for key, value in templates[step].items() if key != "outputs"}
+    return {"entrypoint": ENTRYPOINT, "templates": [{**template, "name": name} for name, template in templates.items()]}
 
 
 def _template(interface: Interface) -> dict[str, Any]:

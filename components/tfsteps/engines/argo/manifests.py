@@ -34,6 +34,7 @@ def workflow_template(
         templates=[step.template for step in steps.values()],
     )
     steps["cleanup"].on_exit(template, scope="run")
+    steps["notify"].add_to(template)
     return template
 
 

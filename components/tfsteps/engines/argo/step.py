@@ -68,8 +68,9 @@ class ArgoStep:
         Args:
             **settings: `name` of the template, if the Workflow has the plain one too; `image` of the launcher;
                 `artifacts=True` for logs and report as artifacts, which need an artifact repository; `retries` after
-                lost pods and faults of the platform; `grace_period` in seconds; and every field of Hera's `Container`,
-                such as `service_account_name`, `image_pull_policy` or `active_deadline_seconds`.
+                lost pods and faults of the platform; `grace_period` in seconds; `env`, a list of variables that the
+                launcher gets in addition; and every field of Hera's `Container`, such as `service_account_name`,
+                `image_pull_policy` or `active_deadline_seconds`.
         """
         return ArgoStep(self.interface, {**self._settings, **settings})
 

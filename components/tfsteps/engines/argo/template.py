@@ -1,6 +1,7 @@
 """The container template of a step, from which Argo creates a launcher's pod."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from hera.workflows import Artifact, Container, NoneArchiveStrategy, Parameter, RetryStrategy, Step, Steps
@@ -13,6 +14,7 @@ from hera.workflows.models import (
     ObjectFieldSelector,
     ResourceRequirements,
     SeccompProfile,
+    SecretKeySelector,
     SecurityContext,
     ValueFrom,
     Volume,
@@ -24,6 +26,7 @@ from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
+from tfsteps.spec.notify import WEBHOOK_DEFAULT
 
 # 13 = the platform's fault. -1 = no exit code: the pod was deleted, or evicted before it started. 137 and 143 = it was
 # killed from outside, by a node that runs out of memory or shuts down. Error = Argo failed to run this pod. In all of
@@ -39,6 +42,11 @@ RETRIES = 20
 GRACE_PERIOD = 60
 """Seconds in which a launcher must stop its job when its pod is deleted; an evicted launcher exits at once."""
 
+WEBHOOK_SECRET = "tfsteps-webhook"  # noqa: S105  a name
+"""Secret whose key `url` is the URL of the namespace's webhook. It is optional, and the kubelet reads it: launchers
+need no permission for Secrets."""
+
+_SENDERS = ("train", "wait", "notify")
 _USER = 65532  # the user of the launcher's image: Argo's executor shares a folder with it
 _EXECUTOR = {
     "securityContext": {
@@ -70,6 +78,7 @@ def container(
     artifacts: bool = False,
     retries: int = RETRIES,
     grace_period: int = GRACE_PERIOD,
+    env: Sequence[Any] = (),
     **fields: Any,
 ) -> Container:
     """Return the template of a component.
@@ -81,6 +90,7 @@ def container(
         artifacts: Whether logs and report are artifacts, which requires an artifact repository.
         retries: Number of retries after lost pods and platform faults, each after 5 seconds.
         grace_period: Seconds from SIGTERM to SIGKILL when the pod is deleted.
+        env: Variables of the launcher, such as Hera's `SecretEnv`, beside those that tfsteps sets.
         **fields: Other fields of Hera's `Container`, which override the defaults.
     """
     files = [output for output in interface.outputs if output.artifact] if artifacts else []
@@ -106,7 +116,7 @@ def container(
                 for output in files
             ),
         ],
-        "env": _environment([output.name for output in files]),
+        "env": [*_environment(interface.name, [output.name for output in files], env), *env],
         "resources": ResourceRequirements(requests=REQUESTS, limits=LIMITS),
         "retry_strategy": RetryStrategy(
             limit=retries, retry_policy="Always", expression=RETRY, backoff=Backoff(duration="5s")
@@ -152,13 +162,16 @@ def _parameter(name: str) -> Parameter:
     return Parameter(name=name, value_from=ValueFrom(path=str(FOLDER / "outputs" / name), default=""))
 
 
-def _environment(artifacts: list[str]) -> list[EnvVar]:
+def _environment(step: str, artifacts: list[str], added: Sequence[Any]) -> list[EnvVar]:
     node = EnvVarSource(field_ref=ObjectFieldSelector(field_path=_NODE_ANNOTATION))
+    webhook = EnvVarSource(secret_key_ref=SecretKeySelector(name=WEBHOOK_SECRET, key="url", optional=True))
+    sends = step in _SENDERS and WEBHOOK_DEFAULT not in [getattr(variable, "name", "") for variable in added]
     return [
         EnvVar(name=RUN_ID, value="{{workflow.uid}}"),
         EnvVar(name=WORKFLOW, value="{{workflow.name}}"),
         EnvVar(name=NODE_NAME, value_from=node),
         *([EnvVar(name=ARTIFACTS, value=" ".join(artifacts))] if artifacts else []),
+        *([EnvVar(name=WEBHOOK_DEFAULT, value_from=webhook)] if sends else []),
     ]
 
 
@@ -166,7 +179,7 @@ def _default(value: Any) -> str:
     """Return an input's default as text; empty = the input is optional."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 def _flat(text: str) -> str:

@@ -47,7 +47,11 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
         if "run_id" in self.component_spec.inputs:
             inputs.setdefault("run_id", dsl.PIPELINE_JOB_ID_PLACEHOLDER)
         if self._finalizer:  # `ignore_upstream_failure` ends with a KeyError at an input that was left out
-            inputs = {name: declared.default for name, declared in self.component_spec.inputs.items()} | inputs
+            inputs = {
+                name: declared.default
+                for name, declared in self.component_spec.inputs.items()
+                if declared.type != "PipelineTaskFinalStatus"  # the back end sets it
+            } | inputs
         task = super().__call__(**inputs)
         if task.state is TaskState.FINAL:
             return task

@@ -11,6 +11,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import Problem, ResolvedRole, TrainingJob, is_uri, options_of
+from tfsteps.spec.notify import WEBHOOK_PREFIX
 from tfsteps.systems import capabilities
 from tfsteps.systems.base import LaunchError, Note, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability
@@ -139,8 +140,11 @@ def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dic
 
 
 def _environment(role: ResolvedRole, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's environment, overridden by the variables of a local run, the job, the role and tfsteps."""
-    env = dict(os.environ)
+    """Return the caller's environment, overridden by the variables of a local run, the job, the role and tfsteps.
+
+    The URLs of webhooks are left out: they are secrets of the launcher.
+    """
+    env = {key: value for key, value in os.environ.items() if not key.startswith(WEBHOOK_PREFIX)}
     env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", os.defpath)])  # noqa: PTH120
     env.setdefault("PYTHONUNBUFFERED", "1")
     if not role.resources.gpu:

@@ -4,10 +4,10 @@ import inspect
 import json
 
 import pytest
-from hera.workflows import DAG, Parameter, Steps, Task, Workflow
+from hera.workflows import DAG, Parameter, SecretEnv, Steps, Task, Workflow
 
 from tfsteps import argo
-from tfsteps.argo import problems, train
+from tfsteps.argo import cleanup, problems, train
 from tfsteps.spec import SpecError
 
 JOB = {"name": "mnist", "image": "a:1", "workers": 1}
@@ -177,6 +177,21 @@ def test_settings_of_the_template():
     assert [each["name"] for each in made["mine"]["outputs"]["artifacts"]] == ["logs", "report"]
     assert "artifacts" not in made["train"]["outputs"], "a cluster without an artifact repository refuses them"
     assert problems(workflow.to_yaml()) == []
+
+
+def test_variables_are_added_to_those_of_tfsteps():
+    plain = {variable.name: variable for variable in train.template.env}
+    secret = plain["TFSTEPS_WEBHOOK_URL"].value_from.secret_key_ref
+    assert (secret.name, secret.key, secret.optional) == ("tfsteps-webhook", "url", True)
+    mine = SecretEnv(name="TFSTEPS_WEBHOOK_URL", secret_name="mine", secret_key="url")
+    names = [variable.name for variable in train.using(env=[mine]).template.env]
+    assert names == list(plain), "the variable of the author replaces the one of the namespace's Secret"
+    with graph() as workflow, DAG(name="main"):
+        train.using(env=[mine])("a", **JOB)
+    env = {variable["name"]: variable for variable in templates(workflow)["train"]["container"]["env"]}
+    assert env["TFSTEPS_WEBHOOK_URL"]["valueFrom"]["secretKeyRef"]["name"] == "mine"
+    assert "TFSTEPS_RUN_ID" in env
+    assert "TFSTEPS_WEBHOOK_URL" not in [variable.name for variable in cleanup.template.env]
 
 
 def test_a_template_made_within_a_graph_is_no_part_of_it():

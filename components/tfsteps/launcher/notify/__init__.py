@@ -1,0 +1,1 @@
+"""Notifications of events of a job, sent to webhooks."""

@@ -1,0 +1,229 @@
+"""The notification: what a webhook with `format: json` receives. docs/guides/notifications.md describes it."""
+
+import datetime as dt
+import hashlib
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.runs.status import FailureSummary, Status
+
+SCHEMA = "tfsteps.dev/notification/v1"
+"""Identifies the schema. New fields may be added; a change of a field's meaning is a new version."""
+
+MAX_TEXT = 4000
+"""Characters of a message or failure sentence; a longer one is cut."""
+
+_MAX_METRICS = 100
+_MAX_TASKS = 50
+_INTERNAL = (".svc", ".svc.cluster.local", ".localhost")
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job failed.
+
+    Attributes:
+        summary: One sentence.
+        replica: The replica that failed first, `worker-1`; empty = no single replica.
+        exit_code: Its exit code; null = not known.
+        meaning: Meaning of that exit code; empty = none.
+        fault: platform = the same job may succeed next time; user = something must be changed first.
+    """
+
+    summary: str
+    replica: str
+    exit_code: int | None
+    meaning: str
+    fault: str
+
+
+class FailedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a run that failed, as the engine reports it.
+
+    Attributes:
+        name: Its name.
+        message: The engine's message; empty = none.
+    """
+
+    name: str
+    message: str
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True):
+    """One event, of a job or of a whole run. Empty text, null and empty lists = not known, or none.
+
+    Attributes:
+        schema: `tfsteps.dev/notification/v1`.
+        id: The same for every delivery of the same event, also by a restarted launcher: drop a repeated one.
+        event: succeeded, failed, deadline, cancelled, paused, resumed or restarting.
+        scope: job = the event of one job, sent by its launcher; run = the end of a run, sent by the step `notify`.
+        at: When the event was noticed, ISO 8601.
+        run: The run.
+        pipeline: The pipeline's name.
+        task: The task that launched the job.
+        attempt: The attempt at the task, from 0.
+        name: The name in the job file; of a run, the pipeline's name.
+        job: The job object's name in its system.
+        system: The job system.
+        namespace: The job's namespace.
+        state: State of the job, such as failed or lost; of a run, the engine's word.
+        message: One sentence about the state.
+        failure: Why the job failed.
+        tasks: The steps of a run that failed; at most 50.
+        created: When the job was created, ISO 8601.
+        started: When all replicas had started, ISO 8601.
+        ended: When the job ended, ISO 8601.
+        total_seconds: From creation to the end, or to this event.
+        running_seconds: From the start of all replicas to the end, or to this event.
+        metrics: The metrics by name, at the end; at most 100.
+        output: The output folder.
+        model: The model's folder.
+        tensorboard_url: Address of the TensorBoard, unless only the machine or the cluster itself can reach it.
+    """
+
+    schema: str = SCHEMA
+    id: str
+    event: str
+    scope: str
+    at: str
+    run: str
+    pipeline: str = ""
+    task: str = ""
+    attempt: int = 0
+    name: str
+    job: str = ""
+    system: str = ""
+    namespace: str = ""
+    state: str
+    message: str = ""
+    failure: Failure | None = None
+    tasks: list[FailedTask] = []
+    created: str | None = None
+    started: str | None = None
+    ended: str | None = None
+    total_seconds: float | None = None
+    running_seconds: float | None = None
+    metrics: dict[str, float] = {}
+    output: str = ""
+    model: str = ""
+    tensorboard_url: str = ""
+
+
+def of_job(status: Status, event: str, at: float, name: str, count: int) -> Notification:
+    """Return the notification of an event of a job.
+
+    Args:
+        status: The job's status.
+        event: The event.
+        at: When it was noticed, in seconds since the epoch.
+        name: The name in the job file.
+        count: How often the event came in this attempt, from 1: a job may be paused several times.
+    """
+    identity, failure = status.identity, status.failure
+    until = status.ended or at
+    return Notification(
+        id=event_id(identity.run, identity.task, str(identity.attempt), event, str(count)),
+        event=event,
+        scope="job",
+        at=_iso(at),
+        run=identity.run,
+        pipeline=identity.pipeline,
+        task=identity.task,
+        attempt=identity.attempt,
+        name=name,
+        job=status.job,
+        system=status.system,
+        namespace=status.namespace,
+        state=status.state,
+        message=cut(status.message, MAX_TEXT),
+        failure=_failure(failure) if failure else None,
+        created=_iso(status.created) if status.created else None,
+        started=_iso(status.started) if status.started else None,
+        ended=_iso(status.ended) if status.ended else None,
+        total_seconds=round(max(until - status.created, 0), 3) if status.created else None,
+        running_seconds=round(max(until - status.started, 0), 3) if status.started else None,
+        metrics=dict(list(status.metrics.items())[:_MAX_METRICS]),
+        output=status.output,
+        model=status.model,
+        tensorboard_url=status.tensorboard_url if _public(status.tensorboard_url) else "",
+    )
+
+
+def _failure(failure: FailureSummary) -> Failure:
+    """Return a failure without the last lines of its log, which may contain anything."""
+    return Failure(
+        summary=cut(failure.summary, MAX_TEXT),
+        replica=failure.replica,
+        exit_code=failure.exit_code,
+        meaning=failure.meaning,
+        fault=failure.fault,
+    )
+
+
+def of_run(
+    run: str,
+    pipeline: str,
+    event: str,
+    *,
+    state: str,
+    at: float,
+    message: str = "",
+    tasks: Sequence[FailedTask] = (),
+    cause: str = "",
+) -> Notification:
+    """Return the notification of the end of a run.
+
+    Args:
+        run: The run.
+        pipeline: The pipeline's name.
+        event: succeeded, failed or cancelled.
+        state: The engine's word for it.
+        at: When it was noticed, in seconds since the epoch.
+        message: One sentence about it; empty = none.
+        tasks: The steps that failed.
+        cause: Distinguishes this end from an earlier one of the run, which was retried; empty = not known.
+    """
+    kept = [FailedTask(name=cut(task.name, 200), message=cut(task.message, 500)) for task in tasks[:_MAX_TASKS]]
+    return Notification(
+        id=event_id(run, event, cause),
+        event=event,
+        scope="run",
+        at=_iso(at),
+        run=run,
+        pipeline=pipeline,
+        name=pipeline or run,
+        state=state,
+        message=message,
+        tasks=kept,
+    )
+
+
+def event_id(*parts: str) -> str:
+    """Return an id for an event: 32 hexadecimal digits that depend on `parts` alone."""
+    return hashlib.sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:32]
+
+
+def cut(text: str, length: int) -> str:
+    """Return `text` with at most `length` characters; the end of a longer one is replaced by an ellipsis."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def plain(notification: Notification) -> dict[str, Any]:
+    """Return the notification as a JSON object."""
+    result: dict[str, Any] = msgspec.to_builtins(notification)
+    return result
+
+
+def _iso(seconds: float) -> str:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).isoformat(timespec="milliseconds")
+
+
+def _public(url: str) -> bool:
+    """Tell whether another machine may reach a URL."""
+    try:
+        host = urllib.parse.urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return bool(host) and host not in ("localhost", "127.0.0.1", "::1") and not host.endswith(_INTERNAL)

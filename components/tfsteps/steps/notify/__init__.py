@@ -1,0 +1,1 @@
+"""The `notify` component: sends a notification of the end of a run to a webhook."""

@@ -1,0 +1,120 @@
+"""The end of a run, as each engine passes it to the step."""
+
+import json
+
+import pytest
+
+from tests.support.webhook_receiver import PATH, receiver
+from tfsteps.engines.argo.task import ArgoTask
+from tfsteps.launcher.notify.formats import FORMATS
+from tfsteps.spec.notify import NotificationFormat
+from tfsteps.steps.notify import launcher
+
+TOKEN = PATH.rpartition("/")[2]
+RUN, TASK = "6d1f3d6e-8d5f-4c53-8b0e-3f6f5a1c2b7d", "0b9a5a3e-7f3b-4b53-9d47-1a2b3c4d5e6f"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with receiver() as server:
+        monkeypatch.setenv("TFSTEPS_WEBHOOK_URL", server.url)
+        yield server
+
+
+def notify(tmp_path, capfd, **inputs):
+    """Run the step as Kubeflow Pipelines does; return the exit code, `delivered` and what was printed."""
+    file = tmp_path / "nightly" / RUN / "notify" / TASK / "output.json"
+    task = {"inputs": {"parameterValues": inputs}, "outputs": {"outputFile": str(file)}}
+    code = launcher.main(["--executor_input", json.dumps(task)])
+    printed = "".join(capfd.readouterr())
+    assert TOKEN not in printed
+    written = json.loads(file.read_text())["parameterValues"]["delivered"] if file.exists() else None
+    return code, written, printed
+
+
+def status(state):
+    """Return the status as the back end passes it."""
+    return {"state": state, "error": {}, "pipelineTaskName": "exit-handler-1", "pipelineJobResourceName": "p"}
+
+
+def test_a_run_of_kubeflow_pipelines_that_failed(server, tmp_path, capfd):
+    chosen = {"events": ["failed"], "format": "json"}
+    assert notify(tmp_path, capfd, status=status("FAILED"), **chosen)[:2] == (0, True)
+    (request,) = server.requests
+    assert (request.body["event"], request.body["scope"]) == ("failed", "run")
+    assert (request.body["run"], request.body["pipeline"], request.body["state"]) == (RUN, "nightly", "FAILED")
+
+
+def test_a_launcher_that_was_killed(server, tmp_path, capfd):
+    assert notify(tmp_path, capfd, status=status("RUNNING"), events=["failed"], format="slack")[:2] == (0, True)
+    assert "its launcher was killed, or the run was terminated" in server.requests[0].body["text"]
+
+
+def test_a_workflow_of_argo(server, tmp_path):
+    def run(*failures):
+        nodes = [{"displayName": name, "message": "Error", "finishedAt": at} for name, at in failures]
+        given = [
+            "--argo",
+            "notify",
+            "state=Failed",
+            f"failures={json.dumps(json.dumps(nodes))}",
+            "format=",
+            "run_id=w1",
+        ]
+        assert launcher._notify(ArgoTask.from_arguments(given, {}, tmp_path)).code == 0
+        assert (tmp_path / "outputs" / "delivered").read_text() == "true"
+        return server.requests[-1].body
+
+    body = run(("main", "02"), ("fit", "01"))
+    assert body["tasks"] == [{"name": "fit", "message": "Error"}, {"name": "main", "message": "Error"}]
+    assert body["run"] == "w1"
+    assert run(("notify(0)", "03"), ("fit", "01"), ("main", "02"))["id"] == body["id"], "a retry of this step"
+    assert run(("main", "12"), ("fit", "11"))["id"] != body["id"], "a retry of the run, which failed again"
+
+
+def test_a_success_that_nobody_wants_to_know(server, tmp_path, capfd):
+    code, delivered, printed = notify(tmp_path, capfd, status=status("COMPLETE"), events=["failed"])
+    assert (code, delivered, server.requests) == (0, False, [])
+    assert "`succeeded` is not among those to send: failed" in printed
+
+
+def test_a_receiver_that_refuses_does_not_fail_the_step(server, tmp_path, capfd):
+    server.answers = [(404, {})]
+    code, delivered, printed = notify(tmp_path, capfd, status=status("FAILED"), events=["failed"])
+    assert (code, delivered) == (0, False)
+    assert "warning: The notification `failed` was not delivered to http://127.0.0.1:" in printed
+
+
+def test_without_a_url_nothing_is_sent(tmp_path, capfd):
+    code, delivered, printed = notify(tmp_path, capfd, status=status("FAILED"), events=["failed"])
+    assert (code, delivered) == (0, False)
+    assert "the variable TFSTEPS_WEBHOOK_URL is not set" in printed
+
+
+@pytest.mark.parametrize(
+    ("inputs", "wrong"),
+    [
+        ({}, "state: is not the state of a run"),
+        ({"state": "{{workflow.status}}"}, "state: {{workflow.status}} is not the state of a run"),
+        ({"state": "Failed", "format": "teams"}, "format: 'teams' is not one of the choices. Allowed: json, slack"),
+        ({"state": "Failed", "events": ["deadline"]}, "events: 'deadline' is not one of the choices"),
+        ({"state": "Failed", "events": []}, "events: is empty"),
+        ({"state": "Failed", "variable": f"https://host/{TOKEN}"}, "variable: is not the name of a variable"),
+        ({"state": "Failed", "variable": "HOME"}, "variable: is not the name of a variable"),
+    ],
+)
+def test_wrong_inputs_are_an_error(server, tmp_path, capfd, inputs, wrong):
+    code, delivered, printed = notify(tmp_path, capfd, **{"events": ["failed"], **inputs})
+    assert (code, delivered, server.requests) == (2, None, [])
+    assert wrong in printed
+
+
+def test_a_wrong_url_is_an_error_that_does_not_show_it(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_WEBHOOK_URL", f"ftp://host/{TOKEN}")
+    code, _, printed = notify(tmp_path, capfd, status=status("FAILED"), events=["failed"])
+    assert code == 2
+    assert "variable: the URL in TFSTEPS_WEBHOOK_URL does not begin with https:// or http://" in printed
+
+
+def test_each_format_of_a_job_file_is_one_of_the_step():
+    assert set(FORMATS) == set(NotificationFormat.__args__)
