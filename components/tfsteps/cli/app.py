@@ -17,6 +17,7 @@ from tfsteps.cli.commands import (
     role,
     run,
     runs,
+    show,
     stop,
     submit,
     tensorboard,
@@ -35,7 +36,7 @@ app = typer.Typer(
 for command in (
     run.run,
     runs.runs,
-    runs.show,
+    show.show,
     compare.compare,
     logs.logs,
     debug.debug,

@@ -8,6 +8,7 @@ import msgspec
 
 from tfsteps.cli.backends.find import JobT, Run, Selection
 from tfsteps.launcher.lifecycle import Observer
+from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 
@@ -68,6 +69,9 @@ class RunBackend(Protocol[JobT]):
 
     def explain(self, job: JobT) -> Status:
         """Return the status of a job, with a failure summary if it failed."""
+
+    def surroundings(self, run: str, jobs: Sequence[JobT]) -> Surroundings:
+        """Return what exists of the run with this id beside these jobs of it, as far as it can be read."""
 
     def follow(self, jobs: Sequence[JobT], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Report every change to `observers` until all jobs have ended; return their last statuses, explained.

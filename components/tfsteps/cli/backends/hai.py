@@ -15,9 +15,11 @@ import msgspec
 from tfsteps.cli.backends import local_tensorboard
 from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
+from tfsteps.cli.backends.launchers import recorded_launcher
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
+from tfsteps.cli.pipeline_link import pipeline_links
 from tfsteps.cli.watch import POLL_SECONDS
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
@@ -29,12 +31,13 @@ from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.recorder import change_state
 from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, State
+from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.last_lines import Tails
 from tfsteps.runs.log_file import times
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.systems.hai import access
+from tfsteps.systems.hai import access, schema
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.messages import newest
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
@@ -77,6 +80,22 @@ class HaiBackend:
         for event in self.runs.look(job):
             view.see(event)
         return view.explained()
+
+    def surroundings(self, run: str, jobs: Sequence[HaiRun]) -> Surroundings:
+        """Return the launchers on this machine, and the names of the Workflows, which other clusters have."""
+        workflows = dict.fromkeys(schema.workflow(job.task)[:2] for job in jobs if job.workflow)
+        return Surroundings(
+            pipelines=[
+                Node(
+                    kind=NodeKind.PIPELINE,
+                    name=name,
+                    detail=f"in namespace {namespace} of another cluster",
+                    links=pipeline_links(run, namespace, name),
+                )
+                for namespace, name in workflows
+            ],
+            launchers={job.status.identity: node for job in jobs if (node := recorded_launcher(job.status))},
+        )
 
     def follow(
         self,

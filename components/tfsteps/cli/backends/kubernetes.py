@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import Iterator, Sequence
 
-from tfsteps.cli.backends import kubernetes_debug, kubernetes_pause, kubernetes_tensorboard
+from tfsteps.cli.backends import kubernetes_debug, kubernetes_graph, kubernetes_pause, kubernetes_tensorboard
 from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_log import ClusterLog
@@ -20,6 +20,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
@@ -74,6 +75,9 @@ class ClusterBackend:
             tails = _tails(self._runs, job)
             status.failure = failure_summary(status, lambda source, _: tails.get(source, []))
         return status
+
+    def surroundings(self, run: str, jobs: Sequence[Job]) -> Surroundings:
+        return kubernetes_graph.surroundings(self._runs.api, run, jobs)
 
     def follow(self, jobs: Sequence[Job], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Follow the jobs until they have ended or are deleted."""

@@ -15,6 +15,7 @@ import msgspec
 from tfsteps.cli.backends import local_tensorboard
 from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
+from tfsteps.cli.backends.launchers import of_record, recorded_launcher
 from tfsteps.cli.backends.local_log import LocalLog
 from tfsteps.cli.backends.place import On
 from tfsteps.cli.backends.whole_runs import pause_run
@@ -28,6 +29,7 @@ from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
@@ -94,6 +96,20 @@ class LocalBackend:
 
     def explain(self, job: LocalJob) -> Status:
         return job.status
+
+    def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
+        """Return the launchers, and the pipeline if one of this machine runs or ran the jobs."""
+        names = {job.status.identity.pipeline for job in jobs} - {""}
+        record = PipelineRecord.read(run)
+        running = bool(names) and Attempt(store.pipeline_folder(run)).alive()
+        return Surroundings(
+            pipelines=[of_record(record)]
+            if record
+            else [
+                Node(kind=NodeKind.PIPELINE, name=name, state="running" if running else "") for name in sorted(names)
+            ],
+            launchers={job.status.identity: node for job in jobs if (node := recorded_launcher(job.status))},
+        )
 
     def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Follow the attempts until their launchers have ended: a launcher writes the report last."""

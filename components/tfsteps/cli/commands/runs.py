@@ -1,34 +1,24 @@
-"""`tfsteps runs` and `tfsteps show`: the list of runs, and the status of one."""
+"""`tfsteps runs`: the list of runs, and what commands about one run share."""
 
-import contextlib
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import LATEST, Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, OnOption, Place, located, open_backend
-from tfsteps.cli.watch import observer
+from tfsteps.cli.backends.find import LATEST
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
-    REPLICA_COLUMNS,
     Output,
-    headline,
-    plain,
     print_json,
     print_table,
-    replica_row,
-    results,
 )
-from tfsteps.console.text import clean, duration, iso
+from tfsteps.console.text import clean
 from tfsteps.runs import store
 from tfsteps.runs.events import State
-from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import Status
 
 
 def complete_run(incomplete: str) -> list[str]:
@@ -131,63 +121,3 @@ def _warn_of_unknown(metrics: Sequence[str], entries: Sequence[run_list.Entry]) 
     for name in metrics:
         if entries and name not in known:
             warn(f"none of these runs has a metric {name!r}; they have {', '.join(map(clean, known)) or 'no metrics'}")
-
-
-def show(
-    run: RunId,
-    *,
-    task: Task = None,
-    attempt: AttemptNumber = None,
-    output: OutputOption = Output.TEXT,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show it live until it has ended.")] = False,
-    on: OnOption = None,
-    context: Context = "",
-    namespace: Namespace = "",
-    all_namespaces: AllNamespaces = False,
-) -> None:
-    """Show the status of a run.
-
-    Its replicas, where its results are, and why it failed if it did.
-    """
-    selection = Selection(run, task, attempt)
-    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
-        target = backend.find(run)
-        if target.pipeline and task is None:
-            _print_pipeline(target.pipeline, output)
-            return
-        jobs = selection.of(target)
-        if follow:
-            with observer(final=False) if output is Output.TEXT else contextlib.nullcontext() as view:
-                statuses = backend.follow(jobs, selection, [view] if view else [])
-        else:
-            statuses = [backend.explain(job) for job in jobs]
-    statuses.sort(key=lambda status: status.created)
-    if output is Output.JSON:
-        print_json({"run": target.id, "attempts": [plain(status) for status in statuses]})
-        return
-    for position, status in enumerate(statuses):
-        if position:
-            print()
-        print_status(status)
-
-
-def _print_pipeline(pipeline: PipelineRecord, output: Output) -> None:
-    """Print how a pipeline ended that launched no job."""
-    if output is Output.JSON:
-        times = {"created": iso(pipeline.created), "ended": iso(pipeline.ended)}
-        print_json({**msgspec.to_builtins(pipeline), **times, "attempts": []})
-        return
-    name, message = clean(pipeline.pipeline), f": {clean(pipeline.message)}" if pipeline.message else "."
-    print(f"{'run':<12} {clean(pipeline.run)}\n{'pipeline':<12} {name}\n")
-    print(f"{name} {pipeline.state} after {duration(pipeline.ended - pipeline.created)}, no job was launched{message}")
-
-
-def print_status(status: Status) -> None:
-    """Print the status of an attempt: its replicas, warnings, results, and why it failed."""
-    print("\n".join(headline(status)) + "\n")
-    now = time.time()
-    print_table(REPLICA_COLUMNS, [replica_row(replica, now) for replica in status.replicas], spare=("PLACE", "CPU"))
-    print()
-    for warning in status.warnings:
-        print(f"{'warning':<12} {clean(warning)}")
-    print("\n".join(results(status)))

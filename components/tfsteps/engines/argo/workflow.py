@@ -27,7 +27,13 @@ _TRY = re.compile(r"\((\d+)\)$")
 
 def name_in(owners: Sequence[Mapping[str, Any]]) -> str:
     """Return the name of the Workflow among the owners of an object; empty = no Workflow owns it."""
-    return next((str(owner["name"]) for owner in owners if _is_workflow(owner)), "")
+    reference = reference_in(owners)
+    return str(reference["name"]) if reference else ""
+
+
+def reference_in(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the ownerReference to a Workflow among the owners of an object; None = no Workflow owns it."""
+    return next((owner for owner in owners if _is_workflow(owner)), None)
 
 
 def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -106,11 +106,9 @@ def test_runs_of_all_namespaces_are_distinguished(server):
 
 def test_show_has_the_same_terms_and_columns_as_for_a_local_run(server):
     lines = said("show", "bad", *K)
-    assert lines[:3] == [
-        "run          bad1",
-        "task         mnist, attempt 0",
-        f"job          {BAD['metadata']['name']} on kubeflow, namespace ml",
-    ]
+    assert lines[0] == "run          bad1"
+    start = lines.index("task         mnist, attempt 0")
+    assert lines[start + 1] == f"job          {BAD['metadata']['name']} on kubeflow, namespace ml"
     table = [line.split()[:4] for line in lines if re.match("REPLICA|chief|worker", line)]
     assert table == [
         ["REPLICA", "STATE", "RESTARTS", "EXIT"],
