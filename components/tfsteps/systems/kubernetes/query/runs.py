@@ -210,7 +210,7 @@ class Runs:
     def left(self, job: Job) -> list[JobPod]:
         """Return the pods of a job that still exist."""
         uids = {job_pod.pod.uid for job_pod in job.pods}
-        selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
+        selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in (*MANAGED_BY, *_LABELS))
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
         return [job_pod for job_pod in job_pods(job.kind, job.item, listed["items"] or []) if job_pod.pod.uid in uids]
 
