@@ -10,7 +10,7 @@ import os
 import pathlib
 import platform
 
-from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, tensorboard
+from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, run_list, tensorboard
 from benchmarks.measure import Row
 from tests.cluster import paths
 
@@ -21,10 +21,11 @@ BENCHMARKS = {
     "logs": logs.rows,
     "replicas": replicas.rows,
     "tensorboard": tensorboard.rows,
+    "run_list": run_list.rows,
     "fleet": fleet.rows,
     "peers": peers.rows,
 }
-ON_CLUSTER = {"kubernetes", "logs", "fleet", "peers"}
+ON_CLUSTER = {"kubernetes", "logs", "run_list", "fleet", "peers"}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
 PAGE = RESULTS.parents[1] / "docs" / "operate" / "performance.md"
 HEAD = """# Performance

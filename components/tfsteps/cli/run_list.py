@@ -14,6 +14,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
+from tfsteps.spec.pod_rules import LABEL_KEY, LABEL_VALUE
 from tfsteps.spec.units import parse_duration
 
 _CREATED, _DURATION, _TASK = "created", "duration", "task"
@@ -98,6 +99,18 @@ def parse_states(texts: Iterable[str]) -> frozenset[State]:
             raise CommandError(f"--state {text!r} is unknown: use one of {', '.join(State)}")
         states.add(State(text))
     return frozenset(states)
+
+
+def parse_labels(texts: Iterable[str]) -> dict[str, str]:
+    """Return the labels that `--label` names. CommandError for a text that is not `KEY=VALUE` in Kubernetes' syntax."""
+    labels: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (equals and LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
+            raise CommandError(f"--label {text!r} is not a label: write KEY=VALUE, such as team=vision")
+        if labels.setdefault(key, value) != value:
+            raise CommandError(f"--label {key} is given twice, as {labels[key]!r} and {value!r}; no job has both")
+    return labels
 
 
 def parse_since(text: str, now: float) -> float:

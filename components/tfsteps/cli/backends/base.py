@@ -1,7 +1,7 @@
 """The protocol of backends: what commands need of the place where runs live."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -11,6 +11,8 @@ from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
+
+NO_LABELS: Mapping[str, str] = {}
 
 Section = tuple[str, Sequence[Sequence[str]]]
 """A title of `tfsteps debug` and the rows below it; without rows nothing is shown."""
@@ -58,8 +60,13 @@ class RunBackend(Protocol[JobT]):
     def where(self) -> str:
         """For messages: `in namespace ml of minikube`, `on HAI at http://hai.example`."""
 
-    def jobs(self, run: str = "") -> Sequence[JobT]:
-        """Return the jobs of the run with this id, the oldest first; empty = of all runs."""
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> Sequence[JobT]:
+        """Return the jobs of the run with this id, the oldest first; empty = of all runs.
+
+        Args:
+            run: Id of the run.
+            labels: Only jobs with all of these labels, those of the job file and those that tfsteps sets.
+        """
 
     def pipelines(self) -> Sequence[PipelineRecord]:
         """Return the pipelines of this machine that ended without a job; none on a cluster or HAI."""

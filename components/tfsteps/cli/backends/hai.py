@@ -7,13 +7,13 @@ import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
-from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
+from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.launchers import recorded_launcher
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
@@ -65,8 +65,8 @@ class HaiBackend:
     def where(self) -> str:
         return self.runs.where
 
-    def jobs(self, run: str = "") -> list[HaiRun]:
-        return self.runs.jobs(run)
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[HaiRun]:
+        return [job for job in self.runs.jobs(run) if labels.items() <= schema.labels(job.task).items()]
 
     def pipelines(self) -> list[PipelineRecord]:
         return []

@@ -3,10 +3,10 @@
 import contextlib
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfsteps.cli.backends import kubernetes_debug, kubernetes_graph, kubernetes_pause, kubernetes_tensorboard
-from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
+from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_log import ClusterLog
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
@@ -59,8 +59,8 @@ class ClusterBackend:
     def where(self) -> str:
         return self._runs.where
 
-    def jobs(self, run: str = "") -> list[Job]:
-        return self._runs.jobs(run)
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job]:
+        return self._runs.jobs(run, labels)
 
     def pipelines(self) -> list[PipelineRecord]:
         return []

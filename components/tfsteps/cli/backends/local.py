@@ -7,13 +7,13 @@ import pathlib
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
-from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
+from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
 from tfsteps.cli.backends.launchers import of_record, recorded_launcher
 from tfsteps.cli.backends.local_log import LocalLog
@@ -69,10 +69,11 @@ class LocalBackend:
     def where(self) -> str:
         return f"in {store.home()}"
 
-    def jobs(self, run: str = "") -> list[LocalJob]:
-        """Return the attempts with a readable status; warn of the others."""
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalJob]:
+        """Return the attempts with a readable status; warn of the others. Labels are those of the recorded job."""
         runs = [run] if run else store.runs()
         jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
+        jobs = [job for job in jobs if not labels or labels.items() <= _labels(job).items()]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def pipelines(self) -> list[PipelineRecord]:
@@ -223,6 +224,21 @@ class LocalBackend:
         wait(waiting_for, printer.say, hint, _HINT_SECONDS)
         if ended := self._job(job.attempt):
             printer.say(verdict(ended.status))
+
+
+class _Labelled(msgspec.Struct):
+    """The part of `job.json` that filters need."""
+
+    labels: dict[str, str] = {}
+
+
+def _labels(job: LocalJob) -> dict[str, str]:
+    """Return the labels of a job as on a cluster; only those that tfsteps sets if `job.json` cannot be read."""
+    try:
+        recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=_Labelled).labels
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        recorded = {}
+    return {**recorded, **job.status.identity.labels()}
 
 
 def _known() -> list[KnownRun]:

@@ -1,7 +1,7 @@
 """`tfsteps runs`: the list of runs, and what commands about one run share."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +42,10 @@ _States = Annotated[
     list[str] | None,
     typer.Option(metavar="STATE", help=f"Only in this state: {', '.join(State)}. Repeat it for several."),
 ]
+_Labels = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeat it: all of them must match."),
+]
 _Since = Annotated[
     str | None, typer.Option(metavar="TIME", help="Only created since then: 2h ago, or at 2026-11-21T07:30.")
 ]
@@ -70,6 +74,7 @@ def runs(
     state: _States = None,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Only this task.")] = None,
     pipeline: Annotated[str | None, typer.Option(metavar="NAME", help="Only this pipeline.")] = None,
+    label: _Labels = None,
     since: _Since = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first ones, as many as this.")] = None,
     metric: _Metrics = None,
@@ -84,12 +89,13 @@ def runs(
 
     Each attempt at a task has a line, and each pipeline of this machine that ended without a job.
     """
+    labels = run_list.parse_labels(label or [])
     now, metrics = time.time(), list(dict.fromkeys(metric or []))
     selects = run_list.Filter(
         run_list.parse_states(state or []), task, pipeline, None if since is None else run_list.parse_since(since, now)
     )
     with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
-        entries = _entries(backend, run)
+        entries = _entries(backend, run, labels)
     run_list.check_sort(sort, entries, metrics)
     chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
     if output is Output.JSON:
@@ -99,14 +105,16 @@ def runs(
     if chosen:
         header, *body = run_list.rows(chosen, metrics, now, namespaces=all_namespaces)
         print_table(tuple(header), body, spare=run_list.SPARE)
-    elif entries:
+    elif entries or labels:
         typer.echo(f"No run {backend.where} matches these options; `tfsteps runs` without filters lists all.", err=True)
     else:
         typer.echo(f"There are no runs {backend.where}; `tfsteps init` writes a first job.", err=True)
 
 
-def _entries(backend: RunBackend[Any], run: str | None) -> list[run_list.Entry]:
-    """Return all that can be listed, or all of one run."""
+def _entries(backend: RunBackend[Any], run: str | None, labels: Mapping[str, str]) -> list[run_list.Entry]:
+    """Return all that can be listed, or all of one run; with `labels` only jobs, for pipelines have none."""
+    if labels:
+        return [*map(run_list.Entry.of, backend.jobs(backend.find(run).id if run else "", labels))]
     if run is None:
         jobs, pipelines = backend.jobs(), backend.pipelines()
     else:

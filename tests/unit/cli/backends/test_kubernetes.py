@@ -1,5 +1,6 @@
 """`runs`, `show`, `logs`, `stop` and `debug` with `--on kubernetes`, over HTTP to a server that has some jobs."""
 
+import copy
 import json
 import re
 
@@ -68,6 +69,19 @@ def server(monkeypatch, tmp_path):
 def test_runs_of_a_cluster_are_filtered_and_sorted(server, options, ids):
     runs = json.loads("".join(said("runs", *K, *options, "--output", "json")))
     assert [run["run"] for run in runs] == ids
+
+
+def test_runs_are_selected_by_label_on_the_server(server):
+    server.there.jobs[0] = copy.deepcopy(BAD)
+    server.there.jobs[0]["metadata"]["labels"]["team"] = "vision"
+    rows = said("runs", *K, "--label", "team=vision", "--label", "tfsteps.dev/task=mnist")
+    assert [line.split()[0] for line in rows] == ["RUN", "bad1"]
+    selectors = {asked.query["labelSelector"] for asked in server.asked if asked.path.endswith("/tfjobs")}
+    assert [selector.split(",")[1:3] for selector in selectors] == [["team=vision", "tfsteps.dev/task=mnist"]]
+    assert said("runs", "bad1", *K, "--label", "tfsteps.dev/run-id=bad1")[1].split()[0] == "bad1"
+    tfsteps("runs", "bad1", *K, "--label", "tfsteps.dev/run-id=busy")
+    selector = server.asked[-2].query["labelSelector"]
+    assert "tfsteps.dev/run-id=bad1,tfsteps.dev/run-id=busy," in selector, "no job has both"
 
 
 def test_a_task_names_its_newest_run(server):

@@ -155,3 +155,39 @@ def test_that_no_run_matches_is_printed_on_standard_error(home):
     answer = f"No run in {home} matches these options; `tfsteps runs` without filters lists all.\n"
     assert tfsteps("runs", "--task", "no") == (0, "", answer)
     assert said("runs", "--task", "no", "--output", "json") == ["[]"]
+
+
+def labelled(run, labels):
+    attempt = saved(run=run, state=State.SUCCEEDED)
+    (attempt.folder / "job.json").write_text(json.dumps({"name": "mnist", "labels": labels}))
+
+
+def test_runs_are_filtered_by_the_labels_of_their_recorded_jobs():
+    labelled("r1", {"team": "vision", "acme.example/cost": "12"})
+    labelled("r2", {"team": "vision"})
+    labelled("r3", {"team": "text"})
+    saved(run="r4", state=State.SUCCEEDED)
+    damaged = saved(run="r5", state=State.SUCCEEDED)
+    (damaged.folder / "job.json").write_text("{")
+    PipelineRecord(run="r6", pipeline="nightly", state=State.FAILED, created=1, ended=2).write()
+    assert sorted(listed("--label", "team=vision")) == ["r1", "r2"]
+    assert listed("--label", "team=vision", "--label", "acme.example/cost=12") == ["r1"]
+    assert listed("--label", "tfsteps.dev/run-id=r5") == ["r5"]
+    assert [line.split()[0] for line in said("runs", "r1", "--label", "team=vision")] == ["RUN", "r1"]
+    code, out, err = tfsteps("runs", "--label", "team=audio")
+    assert (code, out) == (0, "")
+    assert err.startswith("No run in ")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["team"], "--label 'team' is not a label: write KEY=VALUE, such as team=vision"),
+        (["team=a,b"], "--label 'team=a,b' is not a label: write KEY=VALUE"),
+        (["=a"], "--label '=a' is not a label"),
+        (["team=" + "a" * 64], "is not a label: write KEY=VALUE"),
+        (["team=a", "team=b"], "--label team is given twice, as 'a' and 'b'; no job has both"),
+    ],
+)
+def test_a_label_that_cannot_be_one_is_refused(labels, message):
+    assert message in refused("runs", *(word for label in labels for word in ("--label", label)))
