@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.unit.cli.command import said
+from tests.unit.cli.command import refused, said
 from tests.unit.cli.jobs_on_cluster import Cluster, at, pod_of, tfjob, write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.engines.argo.steps import steps
@@ -315,3 +315,67 @@ def test_the_names_of_pods_are_those_that_argo_gives():
     hashes = [item["id"].rpartition("-")[2] for item in listed]
     assert places[:2] == ["nightly-x7k2p", f"nightly-x7k2p-train-{hashes[1]}"]
     assert places[2] == f"nightly-x7k2p-{long}"[:242] + f"-{hashes[2]}"
+
+
+def test_an_address_of_pipelines_that_is_none_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("TFSTEPS_PIPELINE_URL", "https://argo.example/{name}")
+    with serve(PipelineCluster(launched_job(), workflow=workflow()).answer) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        assert "TFSTEPS_PIPELINE_URL='https://argo.example/{name}' is not usable; expected" in refused(
+            "show", "run", *K
+        )
+
+
+def failed_launcher(run="0b9a5a3e", workflow="nightly-b4b4b", phase="Failed", step="train", **ended):
+    pod = launcher_pod(0)
+    labels = {"workflows.argoproj.io/workflow": workflow, RUN_ID: run, "tfsteps.dev/step": step}
+    pod["metadata"] |= {"labels": labels, "name": f"{workflow}-{step}", "uid": f"{workflow}-{step}"}
+    end = {"exitCode": 2, "startedAt": at(100), "finishedAt": at(103), "message": "", **ended}
+    statuses = [{"name": "main", "restartCount": 0, "state": {"terminated": end} if phase == "Failed" else {}}]
+    pod["status"] = {"phase": phase, "containerStatuses": statuses}
+    return pod
+
+
+REFUSED = "the TFJob was not created: exceeded quota"
+
+
+@pytest.fixture
+def pipelines(monkeypatch, tmp_path):
+    """Return a function that serves pods beside one job of Workflow `nightly-x7k2p`, and prints a command."""
+
+    def run(*pods, command=("runs",), refused=()):
+        with serve(PipelineCluster(launched_job(), *pods, refused=refused).answer) as server:
+            write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+            return said(*command, *K)
+
+    return run
+
+
+def test_a_workflow_whose_launcher_failed_without_a_job_is_listed_and_shown(pipelines):
+    pod = failed_launcher(message=f"first\n{REFUSED}\n")
+    rows = [line.split()[:7] for line in pipelines(pod)]
+    assert ["nightly-b4b4b", "0b9a5a3e", "nightly", "-", "-", "failed", "argo"] in rows
+    for name in ("0b9a5a3e", "nightly-b4b4b", "nightly"):
+        lines = pipelines(pod, command=("show", name))
+        assert lines[0].split() == ["run", "0b9a5a3e"]
+        assert lines[-1] == f"nightly failed after 3s, no job was launched: {REFUSED}"
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        failed_launcher(run="run", workflow="nightly-x7k2p"),
+        failed_launcher(run="another", workflow="nightly-x7k2p"),
+        failed_launcher(phase="Running"),
+        failed_launcher(step="evaluate_gate"),
+    ],
+    ids=["a job is there", "a job with a run id of its own", "it may still launch one", "it launches none"],
+)
+def test_a_workflow_is_not_listed_as_failed_if(pipelines, pod):
+    assert len(pipelines(pod)) == 2
+
+
+def test_a_workflow_whose_launcher_was_retried_is_not_listed_until_the_last_one_failed(pipelines):
+    again = failed_launcher(phase="Running")
+    again["metadata"] |= {"name": "again", "uid": "again", "creationTimestamp": at(200)}
+    assert len(pipelines(failed_launcher(), again)) == 2

@@ -50,13 +50,13 @@ class Entry(msgspec.Struct, frozen=True):
         status = Status(
             identity=Identity(run=record.run, task="", pipeline=record.pipeline),
             job="",
-            system="local",
+            system="argo" if record.workflow else "local",
             state=record.state,
             message=record.message,
             created=record.created,
             ended=record.ended,
         )
-        return cls(status, is_job=False)
+        return cls(status, record.workflow, is_job=False)
 
     def seconds(self, now: float) -> float | None:
         """Return how long it has run, in seconds; None if that is not known."""

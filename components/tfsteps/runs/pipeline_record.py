@@ -7,7 +7,7 @@ from tfsteps.runs.store import make_private, open_private, run_folder
 
 
 class PipelineRecord(msgspec.Struct, kw_only=True):
-    """How a pipeline that ran on this machine ended. It is stored in the run folder, even if the run has no jobs.
+    """How a pipeline ended. That of this machine is stored in the run folder, even if the run has no jobs.
 
     Attributes:
         run: Id of the run.
@@ -16,6 +16,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         message: Why it failed; empty = it did not fail.
         created: When it started, in seconds since the epoch.
         ended: When it ended, in seconds since the epoch.
+        workflow: The name of its Workflow on a cluster; empty = it ran on this machine.
     """
 
     run: str
@@ -24,6 +25,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     message: str = ""
     created: float
     ended: float
+    workflow: str = ""
 
     def write(self) -> None:
         """Write the record to the run folder. OSError if that fails."""

@@ -68,8 +68,12 @@ class RunBackend(Protocol[JobT]):
             labels: Only jobs with all of these labels, those of the job file and those that tfsteps sets.
         """
 
-    def pipelines(self) -> Sequence[PipelineRecord]:
-        """Return the pipelines of this machine that ended without a job; none on a cluster or HAI."""
+    def pipelines(self, jobs: Sequence[JobT]) -> Sequence[PipelineRecord]:
+        """Return the pipelines that ended without a job; none on HAI.
+
+        Args:
+            jobs: Those of all runs. On a cluster the Workflows that failed without one of them are returned.
+        """
 
     def find(self, text: str) -> Run[JobT]:
         """Return the run that a user calls `text`. CommandError if there is none; it names the nearest."""

@@ -68,7 +68,7 @@ class HaiBackend:
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[HaiRun]:
         return [job for job in self.runs.jobs(run) if labels.items() <= schema.labels(job.task).items()]
 
-    def pipelines(self) -> list[PipelineRecord]:
+    def pipelines(self, jobs: Sequence[HaiRun]) -> list[PipelineRecord]:  # noqa: ARG002
         return []
 
     def find(self, text: str) -> Run[HaiRun]:

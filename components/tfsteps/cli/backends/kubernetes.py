@@ -9,6 +9,7 @@ from tfsteps.cli.backends import kubernetes_debug, kubernetes_graph, kubernetes_
 from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_log import ClusterLog
+from tfsteps.cli.backends.kubernetes_pipelines import failed_pipelines
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
@@ -62,11 +63,19 @@ class ClusterBackend:
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job]:
         return self._runs.jobs(run, labels)
 
-    def pipelines(self) -> list[PipelineRecord]:
-        return []
+    def pipelines(self, jobs: Sequence[Job]) -> list[PipelineRecord]:
+        return failed_pipelines(self._runs.api, self._runs.namespace, jobs)
 
     def find(self, text: str) -> Run[Job]:
-        return run_among(self.jobs(), text, self.where, self._place.options)
+        """Look among the jobs; if no run is called `text`, also among Workflows that failed without one."""
+        jobs = self.jobs()
+        try:
+            return run_among(jobs, text, self.where, self._place.options)
+        except CommandError:
+            for record in reversed(self.pipelines(jobs)):
+                if text in (record.run, record.workflow, record.pipeline):
+                    return Run(record.run, [], record)
+            raise
 
     def explain(self, job: Job) -> Status:
         """Read the log of the replicas that failed, for the failure summary."""

@@ -76,7 +76,7 @@ class LocalBackend:
         jobs = [job for job in jobs if not labels or labels.items() <= _labels(job).items()]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
-    def pipelines(self) -> list[PipelineRecord]:
+    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  a damaged job is one, too
         runs = [run for run in store.runs() if not store.attempts(run)]
         return [record for run in runs if (record := PipelineRecord.read(run))]
 

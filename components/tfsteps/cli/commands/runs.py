@@ -87,7 +87,8 @@ def runs(
 ) -> None:
     """List all runs, the newest first.
 
-    Each attempt at a task has a line, and each pipeline of this machine that ended without a job.
+    Each attempt at a task has a line, and each pipeline that ended without a job: those of this machine, and failed
+    ones of Argo Workflows.
     """
     labels = run_list.parse_labels(label or [])
     now, metrics = time.time(), list(dict.fromkeys(metric or []))
@@ -116,7 +117,8 @@ def _entries(backend: RunBackend[Any], run: str | None, labels: Mapping[str, str
     if labels:
         return [*map(run_list.Entry.of, backend.jobs(backend.find(run).id if run else "", labels))]
     if run is None:
-        jobs, pipelines = backend.jobs(), backend.pipelines()
+        jobs = backend.jobs()
+        pipelines = backend.pipelines(jobs)
     else:
         target = backend.find(run)
         jobs, pipelines = target.jobs, [target.pipeline] if target.pipeline else []

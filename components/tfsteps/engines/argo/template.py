@@ -22,8 +22,8 @@ from hera.workflows.models import (
 from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
+from tfsteps.engines.argo.workflow import STEP_LABEL
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
-from tfsteps.runs.identity import PREFIX
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
 
 # 13 = the platform's fault. -1 = no exit code: the pod was deleted, or evicted before it started. 137 and 143 = it was
@@ -62,9 +62,6 @@ _ANNOTATIONS = {
 _LABELS = {"app.kubernetes.io/part-of": "tfsteps"}
 """Without `managed-by`, by which jobs and their pods are selected. A node's name, which the label of a task would need,
 is no label value: Argo's expressions cannot hash it, and Kubernetes would refuse the pod."""
-
-STEP_LABEL = f"{PREFIX}step"
-"""Label of the pods of steps: the component."""
 
 _NODE_ANNOTATION = "metadata.annotations['workflows.argoproj.io/node-name']"
 _OPEN = NoneArchiveStrategy()  # not in a tar file: browsers show the report
