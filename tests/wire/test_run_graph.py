@@ -379,3 +379,10 @@ def test_a_workflow_whose_launcher_was_retried_is_not_listed_until_the_last_one_
     again = failed_launcher(phase="Running")
     again["metadata"] |= {"name": "again", "uid": "again", "creationTimestamp": at(200)}
     assert len(pipelines(failed_launcher(), again)) == 2
+
+
+def test_a_workflow_with_another_launcher_that_runs_is_not_listed_as_failed(pipelines):
+    other = failed_launcher(phase="Running")
+    noted = {"workflows.argoproj.io/node-name": "nightly-b4b4b.main.other"}
+    other["metadata"] |= {"name": "other", "uid": "other", "annotations": noted}
+    assert len(pipelines(failed_launcher(), other)) == 2
