@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.find import Run, Selection
+from tfsteps.cli.errors import CommandError
 from tfsteps.console import run_tree
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.events import LogLines, PartialLine
@@ -65,7 +66,7 @@ class LiveGraph:
 
     def _read_until_closed(self) -> None:
         while not self._closed.is_set():
-            with contextlib.suppress(ApiError, OSError):  # the next reading may succeed
+            with contextlib.suppress(ApiError, CommandError, OSError):  # the next reading may succeed
                 self._around = self._backend.surroundings(self._run, self._jobs)
                 jobs = self._backend.jobs(self._run)
                 self._jobs = [job for job in jobs if self._selection.includes(job)]

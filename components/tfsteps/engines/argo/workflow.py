@@ -4,7 +4,6 @@ Source: Argo Workflows 3.7, `workflow/controller/operator.go` (`podReconciliatio
 """
 
 import base64
-import binascii
 import gzip
 import re
 import zlib
@@ -99,10 +98,10 @@ def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     if not (packed := status.get("compressedNodes")):
         return status.get("nodes") or {}
     try:
-        decoded: dict[str, Mapping[str, Any]] = msgspec.json.decode(gzip.decompress(base64.b64decode(packed)))
-    except (binascii.Error, OSError, EOFError, zlib.error, msgspec.DecodeError):
+        text = gzip.decompress(base64.b64decode(packed))
+        return dict(msgspec.json.decode(text, type=dict[str, dict[str, Any]]))
+    except (ValueError, OSError, EOFError, zlib.error, msgspec.DecodeError):
         return {}
-    return decoded
 
 
 def has_ended(workflow: Mapping[str, Any], step: str) -> bool:
