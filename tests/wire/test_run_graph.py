@@ -11,7 +11,7 @@ from tests.unit.cli.jobs_on_cluster import Cluster, at, pod_of, tfjob, write_kub
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.engines.argo.steps import steps
 from tfsteps.runs.identity import RUN_ID
-from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL, LAUNCHER
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL, LAUNCHER, REPORTED
 from tfsteps.systems.kubernetes.tensorboard import manifests
 
 K = ("--on", "kubernetes")
@@ -229,6 +229,13 @@ def test_a_workflow_that_cannot_be_read_is_a_note(shown, answers, note):
     assert [line for line in text if line.startswith(f"note         {note}")]
     assert only(graph, "pipeline")["name"] == "nightly-x7k2p"
     assert only(graph, "launcher")["name"] == "nightly-x7k2p-train-1", "pods are listed by the name of the Workflow"
+
+
+@pytest.mark.parametrize(("annotations", "state"), [({}, "gone"), ({REPORTED: at(40)}, "")])
+def test_without_the_workflow_a_launcher_without_a_pod_is_gone_unless_it_has_reported(shown, annotations, state):
+    _, graph, _ = shown(launched_job(**annotations), refused=("workflows",))
+    launcher = only(graph, "launcher")
+    assert (launcher["state"], launcher["message"]) == (state, f"step {FIT} has no pod")
 
 
 def test_the_steps_of_a_large_workflow_are_read_from_their_compressed_form(shown):

@@ -166,17 +166,17 @@ def _launcher(job: Job, workflows: Mapping[str, _Workflow]) -> Node | None:
     workflow = workflows.get(workflow_name(job))
     if workflow is None:
         return recorded_launcher(job.status)
-    path = retention_policy(job.item).launcher
-    step = workflow.steps.get(path)
-    pods = [item for item in workflow.pods if step_of(item) == path]
+    policy = retention_policy(job.item)
+    step = workflow.steps.get(policy.launcher)
+    pods = [item for item in workflow.pods if step_of(item) == policy.launcher]
     if pods:
         node = parts.pod_node(pods[-1], NodeKind.LAUNCHER, "main")
-        tries = step.node.restarts if step else len(pods) - 1
-        return msgspec.structs.replace(node, restarts=tries)
-    if step is None:
-        gone = f"the pod of step {path} was deleted" if workflow.pods_known else ""
-        return Node(kind=NodeKind.LAUNCHER, name="", state="gone" if gone else "", message=gone or f"step {path}")
-    return _without_pod(step.node, pods_known=workflow.pods_known)
+        return msgspec.structs.replace(node, restarts=step.node.restarts if step else len(pods) - 1)
+    if step:
+        return _without_pod(step.node, pods_known=workflow.pods_known)
+    gone = workflow.pods_known and not policy.reported  # Argo may delete the pods of ended steps
+    message = f"step {policy.launcher} has no pod" if workflow.pods_known else f"step {policy.launcher}"
+    return Node(kind=NodeKind.LAUNCHER, name="", state="gone" if gone else "", message=message)
 
 
 def _without_pod(step: Node, *, pods_known: bool) -> Node:
