@@ -282,10 +282,14 @@ def test_the_tensorboard_of_the_run_is_below_the_run(shown):
             ],
         },
     }
-    text, graph, _ = shown(launched_job(), pod, boards=[{"metadata": meta, "status": {}}])
+    meta["uid"] = "board"
+    service = {"metadata": {**meta, "uid": "s", "ownerReferences": [{"kind": "Job", "uid": "board"}]}}
+    text, graph, _ = shown(launched_job(), pod, boards=[{"metadata": meta, "status": {}}], services=[service])
     board = only(graph, "tensorboard")
     assert (board["state"], board["place"], board["restarts"]) == ("running", "tensorboard-abc-1", 2)
     assert board in graph["children"]
+    assert [child["name"] for child in board["children"]] == ["tensorboard-abc"]
+    assert [item for item in walk(graph) if item["kind"] == "service"] == board["children"]
     assert [line for line in text if line.startswith("└─ TensorBoard tensorboard-abc: running, ")]
 
 

@@ -85,7 +85,7 @@ def _in_namespace(reader: _Reader, run: str, namespace: str, jobs: Sequence[Job]
             job.status.identity: [*parts.services(job.kind, job.item, services), *parts.volumes(job.kind, job.item)]
             for job in jobs
         },
-        others=[*parts.tensorboards(boards, run_pods), *parts.other_pods(run_pods, frozenset(known))],
+        others=[*parts.tensorboards(boards, run_pods, services), *parts.other_pods(run_pods, frozenset(known))],
     )
 
 

@@ -1,6 +1,6 @@
 """What belongs to a job or to its run beside the replicas, as nodes of the run's graph. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.runs.graph import Node, NodeKind
@@ -42,14 +42,21 @@ def _source(volume: _Item) -> str:
 def services(kind: JobKind, item: _Item, listed: Iterable[_Item]) -> list[Node]:
     """Return the Services among `listed` that a job, or an object of its name that it owns, owns."""
     uids = {entry["metadata"].get("uid") for entry in (item, *item.get(DEPENDENTS, ()))} - {None}
-    name = item["metadata"]["name"]
+    through = item["metadata"]["name"] if kind.name == "trainjob" else ""
+    return [_service(entry) for entry in listed if _owned(entry, uids, through)]
 
-    def belongs(owner: _Item) -> bool:
-        through_jobset = kind.name == "trainjob" and (owner.get("kind"), owner.get("name")) == ("JobSet", name)
-        return owner.get("uid") in uids or through_jobset
 
-    own = [entry for entry in listed if any(map(belongs, entry["metadata"].get("ownerReferences") or []))]
-    return [Node(kind=NodeKind.SERVICE, name=entry["metadata"]["name"], detail=_ports(entry)) for entry in own]
+def _owned(service: _Item, uids: Container[str], jobset: str = "") -> bool:
+    """Tell whether an object with one of these uids owns a Service, or the JobSet of a TrainJob, which has its name."""
+    owners = service["metadata"].get("ownerReferences") or []
+    return any(
+        owner.get("uid") in uids or (bool(jobset) and (owner.get("kind"), owner.get("name")) == ("JobSet", jobset))
+        for owner in owners
+    )
+
+
+def _service(item: _Item) -> Node:
+    return Node(kind=NodeKind.SERVICE, name=item["metadata"]["name"], detail=_ports(item))
 
 
 def _ports(service: _Item) -> str:
@@ -57,8 +64,8 @@ def _ports(service: _Item) -> str:
     return f"port {', '.join(ports)}" if ports else ""
 
 
-def tensorboards(jobs: Iterable[_Item], pods: Iterable[_Item]) -> Iterator[Node]:
-    """Yield the TensorBoards of a run, by their Jobs and pods."""
+def tensorboards(jobs: Iterable[_Item], pods: Iterable[_Item], listed: Sequence[_Item]) -> Iterator[Node]:
+    """Yield the TensorBoards of a run, by their Jobs and pods, each with its Service among `listed`."""
     by_name: dict[str, list[_Item]] = {}
     for item in pods:
         if name := (item["metadata"].get("labels") or {}).get(manifests.NAME):
@@ -79,6 +86,7 @@ def tensorboards(jobs: Iterable[_Item], pods: Iterable[_Item]) -> Iterator[Node]
             host=last.host if last else "",
             restarts=sum(node.restarts for node in own) + max(0, len(own) - 1),
             message=(conditions.get("Failed") or {}).get("message") or (last.message if last else "it has no pod yet"),
+            children=tuple(_service(entry) for entry in listed if _owned(entry, {meta["uid"]})),
         )
 
 
