@@ -10,7 +10,7 @@ import os
 import pathlib
 import platform
 
-from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, report, tensorboard
+from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, report, run_list, tensorboard
 from benchmarks.measure import Row
 from tests.cluster import paths
 
@@ -22,10 +22,11 @@ BENCHMARKS = {
     "replicas": replicas.rows,
     "report": report.rows,
     "tensorboard": tensorboard.rows,
+    "run_list": run_list.rows,
     "fleet": fleet.rows,
     "peers": peers.rows,
 }
-ON_CLUSTER = {"kubernetes", "logs", "fleet", "peers"}
+ON_CLUSTER = {"kubernetes", "logs", "run_list", "fleet", "peers"}
 RESULTS = pathlib.Path(__file__).parent / "results.json"
 PAGE = RESULTS.parents[1] / "docs" / "operate" / "performance.md"
 HEAD = """# Performance

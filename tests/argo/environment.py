@@ -1,6 +1,7 @@
 """What a test does to Workflows on a real cluster, and sees of them."""
 
 import json
+import signal
 import time
 from dataclasses import dataclass, field
 
@@ -143,8 +144,8 @@ class Environment:
         self.cluster.api.request("POST", PODS.path(self.namespace, pod, "eviction"), {}, body)
         return time.monotonic()
 
-    def kill(self, pod):
-        """Kill the launcher in a pod, as a node does that runs out of memory."""
+    def kill(self, pod, number=signal.SIGKILL):
+        """Send a signal to the launcher in a pod: it is killed, as by a node that runs out of memory, or stopped."""
         program = (
             "import os, pathlib, time\n"
             "for folder in pathlib.Path('/proc').glob('[0-9]*'):\n"
@@ -152,7 +153,7 @@ class Environment:
             "    if words[1:3] == [b'-m', b'tfsteps.steps.train.launcher']:\n"
             "        print(folder, flush=True)\n"
             "        time.sleep(0.5)\n"  # with the container ends what was printed last
-            "        os.kill(int(folder.name), 9)\n"
+            f"        os.kill(int(folder.name), {int(number)})\n"
         )
         command = ("exec", "-n", self.namespace, pod, "-c", "main", "--", "python", "-c", program)
         assert self.cluster.kubectl(*command, whatever=True), "no launcher"  # it may end with the container

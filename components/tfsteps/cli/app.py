@@ -18,6 +18,7 @@ from tfsteps.cli.commands import (
     role,
     run,
     runs,
+    show,
     stop,
     submit,
     tensorboard,
@@ -36,7 +37,7 @@ app = typer.Typer(
 for command in (
     run.run,
     runs.runs,
-    runs.show,
+    show.show,
     compare.compare,
     logs.logs,
     debug.debug,

@@ -14,6 +14,7 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
+from tfsteps.spec.pod_rules import LABEL_KEY, LABEL_VALUE
 from tfsteps.spec.units import parse_duration
 
 _CREATED, _DURATION, _TASK = "created", "duration", "task"
@@ -49,13 +50,13 @@ class Entry(msgspec.Struct, frozen=True):
         status = Status(
             identity=Identity(run=record.run, task="", pipeline=record.pipeline),
             job="",
-            system="local",
+            system="argo" if record.workflow else "local",
             state=record.state,
             message=record.message,
             created=record.created,
             ended=record.ended,
         )
-        return cls(status, is_job=False)
+        return cls(status, record.workflow, is_job=False)
 
     def seconds(self, now: float) -> float | None:
         """Return how long it has run, in seconds; None if that is not known."""
@@ -98,6 +99,18 @@ def parse_states(texts: Iterable[str]) -> frozenset[State]:
             raise CommandError(f"--state {text!r} is unknown: use one of {', '.join(State)}")
         states.add(State(text))
     return frozenset(states)
+
+
+def parse_labels(texts: Iterable[str]) -> dict[str, str]:
+    """Return the labels that `--label` names. CommandError for a text that is not `KEY=VALUE` in Kubernetes' syntax."""
+    labels: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (equals and LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value)):
+            raise CommandError(f"--label {text!r} is not a label: write KEY=VALUE, such as team=vision")
+        if labels.setdefault(key, value) != value:
+            raise CommandError(f"--label {key} is given twice, as {labels[key]!r} and {value!r}; no job has both")
+    return labels
 
 
 def parse_since(text: str, now: float) -> float:

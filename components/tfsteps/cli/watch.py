@@ -4,6 +4,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,22 +12,26 @@ from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.status import Status
 
+if TYPE_CHECKING:
+    from tfsteps.console.live_view import Above
+
 POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
-def observer(*, final: bool = True) -> Iterator[Observer]:
+def observer(*, final: bool = True, above: "Above | None" = None) -> Iterator[Observer]:
     """Yield the live view if standard output is a terminal, else a printer of plain lines.
 
     Args:
         final: Whether the table of an ended job stays on the terminal.
+        above: Draws what the live view shows above its tables; None = nothing.
     """
     if not sys.stdout.isatty():
         yield Printer()
         return
     from tfsteps.console.live_view import LiveView  # noqa: PLC0415  rich is for terminals only
 
-    with LiveView(final=final) as view:
+    with LiveView(final=final, above=above) as view:
         yield view
 
 

@@ -4,7 +4,7 @@ import collections
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -27,19 +27,25 @@ _FINAL_ROWS = 20  # of the table that an ended job leaves on the terminal
 _COLOURS = ("cyan", "green", "magenta", "blue", "yellow", "bright_cyan", "bright_green", "bright_magenta")
 
 
+Above = Callable[[int, int], Sequence[Text]]
+"""Draws at most so many lines (the second argument), none wider than so many characters (the first)."""
+
+
 class LiveView:
     """An observer that draws one or more attempts, as long as its `with` block lasts.
 
     `changed` and `lines` only record what happened, so a terminal that is slow or stopped never delays a job.
     """
 
-    def __init__(self, console: Console | None = None, *, final: bool = True) -> None:
+    def __init__(self, console: Console | None = None, *, final: bool = True, above: Above | None = None) -> None:
         """Draw on `console`; None = standard output.
 
         Args:
             console: Where to.
             final: Leave the table of each ended job on the terminal.
+            above: Draws what is shown above the tables; None = nothing.
         """
+        self._above = above or (lambda _width, _height: [])
         self._console = console or Console(highlight=False)
         self._final = final
         self._region = _Region()
@@ -136,7 +142,9 @@ class LiveView:
                 table.refresh()
         final = [text for table in ended for text in self._last_words(table)] if self._final else []
         bars = self._bars(partials)
-        self._region.lines = [*bars, *self._share(tables, self._console.height - 1 - len(bars))]
+        height = self._console.height - 1 - len(bars)
+        above = self._above(self._console.width, height // 2)
+        self._region.lines = [*bars, *above, *self._share(tables, height - len(above))]
         if lines or final:
             # Draws the region again below them.
             self._console.print(_Scrolled(lines, missed, final), end="", crop=False, no_wrap=True)

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from tfsteps import report
+from tfsteps.console import run_tree
 from tfsteps.console.text import clean, columns, duration, iso, local_time
+from tfsteps.runs.graph import Node
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import format_bytes, is_uri
@@ -94,6 +96,27 @@ def print_table(header: tuple[str, ...], rows: list[list[str]], spare: tuple[str
         console.print(line)
 
 
+def print_tree(run: str, root: Node) -> None:
+    """Print the id of a run, and its graph as a tree: fitted to a terminal, else with nothing cut."""
+    print(f"{'run':<12} {clean(run)}")
+    any_character = takes_any(sys.stdout)
+    if not sys.stdout.isatty():
+        print("\n".join(map(str, run_tree.tree(root, any_character=any_character))))
+        return
+    from rich.console import Console  # noqa: PLC0415  only terminals need it
+
+    from tfsteps.console.tables import tree_line  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    for line in run_tree.tree(root, width=console.width, any_character=any_character):
+        console.print(tree_line(line))
+
+
+def graph_data(root: Node) -> Any:
+    """Return a graph as plain data, its times in ISO form."""
+    return _with_iso_times(msgspec.to_builtins(root))
+
+
 def replica_row(replica: ReplicaStatus, now: float) -> list[str]:
     """Return a replica as a row of `REPLICA_COLUMNS`, after its newest incarnation."""
     row = [replica.name, replica.state.value, str(replica.restarts)]
@@ -132,6 +155,13 @@ def verdict(status: Status) -> str:
     why = status.failure.summary if status.failure else status.message
     name = clean(status.identity.task)
     return f"{name} {status.state}{took}: {clean(why)}" if why else f"{name} {status.state}{took}."
+
+
+def links(status: Status) -> dict[str, str]:
+    """Return the paths of an attempt's report and log on this machine, as far as they exist."""
+    attempt = Attempt.of(status.identity)
+    paths = {"report": attempt.report, "log": attempt.log}
+    return {name: str(path) for name, path in paths.items() if path.exists()}
 
 
 def headline(status: Status) -> list[str]:
@@ -182,7 +212,7 @@ def _filled(folder: str) -> str:
 def _with_iso_times(data: Any) -> Any:
     if isinstance(data, dict):
         return {key: iso(value) if key in _TIMES else _with_iso_times(value) for key, value in data.items()}
-    return [_with_iso_times(item) for item in data] if isinstance(data, list) else data
+    return [_with_iso_times(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 def forget_tensorboard(attempt: Attempt) -> None:

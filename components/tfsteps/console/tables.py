@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from tfsteps.console.run_tree import Line
+
 _GAP = 2
 _FLOOR = 12  # cells that a column keeps as long as other columns can be left out
 _STYLES = {
@@ -18,12 +20,22 @@ _STYLES = {
     "failed": "bold red",
     "lost": "bold red",
     "unknown": "bold red",
+    "error": "bold red",
+    "gone": "bold red",
 }
 
 
 def state_style(state: str) -> str:
     """Return the rich style for a state of a job or a replica."""
     return _STYLES.get(state, "")
+
+
+def tree_line(line: Line) -> Text:
+    """Return a line of a run's tree, its state coloured."""
+    text = Text(line.guide, "dim", no_wrap=True, overflow="ignore").append(line.text, "default")
+    if line.state:
+        text.append(": ").append(line.state, _STYLES.get(line.state.rpartition(" ")[2], _STYLES.get(line.state, "")))
+    return text.append(line.rest)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, spare: Sequence[str] = ()) -> list[Text]:

@@ -1,11 +1,12 @@
 """The pipeline engines: which one started a step, which one a pod belongs to, and where a job comes from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfsteps.engines.argo.engine import ENGINE as ARGO
 from tfsteps.engines.base import StepTask
 from tfsteps.engines.kfp.engine import ENGINE as KFP
+from tfsteps.runs.graph import Node
 from tfsteps.systems.pipeline import Origin, PipelineContext
 
 if TYPE_CHECKING:
@@ -41,3 +42,11 @@ def find_origin(owners: Sequence[Mapping[str, Any]], step: str) -> Origin:
     from tfsteps.engines.kfp.node_names import task_name  # noqa: PLC0415
 
     return Origin(name_in(owners), task_name(step))
+
+
+def pipeline_node(workflow: Mapping[str, Any], launched: Collection[str]) -> Node:
+    """Return a Workflow as a node of a run's graph, with its steps that launch no job; `launched` = paths of others."""
+    from tfsteps.engines.argo import steps  # noqa: PLC0415  programs of steps do not need them
+    from tfsteps.engines.kfp.node_names import is_driver, task_name  # noqa: PLC0415
+
+    return steps.pipeline_node(workflow, launched, named=task_name, is_internal=lambda step: is_driver(step.template))

@@ -25,7 +25,7 @@ class StepRecord(msgspec.Struct, kw_only=True):
 
 
 class PipelineRecord(msgspec.Struct, kw_only=True):
-    """How a pipeline that ran on this machine ended. It is stored in the run folder, even if the run has no jobs.
+    """How a pipeline ended. That of this machine is stored in the run folder, even if the run has no jobs.
 
     Attributes:
         run: Id of the run.
@@ -36,6 +36,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         ended: When it ended, in seconds since the epoch.
         steps: The tries of its steps in the order of their ends; empty if none ran, or it was recorded before tfsteps
             recorded steps.
+        workflow: The name of its Workflow on a cluster; empty = it ran on this machine.
     """
 
     run: str
@@ -45,6 +46,7 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
     created: float
     ended: float
     steps: list[StepRecord] = []
+    workflow: str = ""
 
     def write(self) -> None:
         """Write the record to the run folder. OSError if that fails."""

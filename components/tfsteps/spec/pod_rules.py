@@ -11,9 +11,9 @@ from tfsteps.spec.units import format_bytes
 
 _RESERVED_ENV = re.compile(r"TF_CONFIG|TFSTEPS_.*")
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
+LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _KEY_ALLOWED = "[domain/]name of letters, digits, '-', '_', '.', name up to 63"
-_LABEL_VALUE = re.compile(rf"({_NAME})?")
+LABEL_VALUE = re.compile(rf"({_NAME})?")
 _VALUE_ALLOWED = "up to 63 letters, digits, '-', '_', '.', a letter or digit first and last"
 _OPTION = re.compile(r"(--[A-Za-z][-\w]*)\s+(\S.*)", re.DOTALL)
 _UNEXPANDED = re.compile(r"(--[-\w]+=)?\$(\w+|\{\w+\})(/.*)?")
@@ -163,11 +163,11 @@ def labels(job: TrainingJob) -> Iterator[Problem]:
 def _labels(path: Path, labels: dict[str, str], *, ours: bool, values: bool = True) -> Iterator[Problem]:
     for key, value in labels.items():
         here = (*path, key)
-        if not _LABEL_KEY.fullmatch(key):
+        if not LABEL_KEY.fullmatch(key):
             yield problem(here, "is not a label key", "Change the key", allowed=_KEY_ALLOWED)
         elif ours and (key.startswith("tfsteps.dev/") or key == "app.kubernetes.io/managed-by"):
             yield problem(here, "is set by tfsteps", "Use a domain of your own")
-        if values and not _LABEL_VALUE.fullmatch(value):
+        if values and not LABEL_VALUE.fullmatch(value):
             yield problem(here, "is not a label value", "Change the value", shown(value), _VALUE_ALLOWED)
 
 
@@ -182,9 +182,9 @@ def tolerations(job: TrainingJob) -> Iterator[Problem]:
                 )
             if item.operator == "Equal" and not item.key:
                 yield problem((*here, "key"), "is missing", "Add it, or write `operator: Exists`")
-            if item.key and not _LABEL_KEY.fullmatch(item.key):
+            if item.key and not LABEL_KEY.fullmatch(item.key):
                 yield problem((*here, "key"), "is not a taint key", "Change it", shown(item.key), _KEY_ALLOWED)
-            if item.value and not _LABEL_VALUE.fullmatch(item.value):
+            if item.value and not LABEL_VALUE.fullmatch(item.value):
                 yield problem((*here, "value"), "is not a taint value", "Change it", shown(item.value), _VALUE_ALLOWED)
             if item.seconds and item.effect != "NoExecute":
                 wrong, fix = "requires effect NoExecute", "Write `effect: NoExecute`, or remove it"

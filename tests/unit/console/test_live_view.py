@@ -10,6 +10,7 @@ import time
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from tests.support.event_writer import ScalarWriter
 from tests.unit.cli.statuses import status
@@ -305,3 +306,20 @@ def test_no_color_is_respected(monkeypatch):
 
 def test_lines_per_redraw_are_bounded():
     assert view_module._MAX_LINES <= 1000
+
+
+def test_what_is_above_the_tables_takes_at_most_half_of_the_terminal():
+    asked = []
+
+    def above(width, height):
+        asked.append((width, height))
+        return [Text("run r1"), Text("`- task mnist")]
+
+    view, out = make(width=60, height=21, above=above)
+    with view:
+        view.changed(status())
+        settle(view)
+        shown = screen(out, 60).text().splitlines()
+    assert shown[:2] == ["run r1", "`- task mnist"]
+    assert shown[2].startswith("mnist  running")
+    assert asked[0] == (60, 10)

@@ -1,15 +1,18 @@
 """The protocol of backends: what commands need of the place where runs live."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from tfsteps.cli.backends.find import JobT, Run, Selection
 from tfsteps.launcher.lifecycle import Observer
+from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
+
+NO_LABELS: Mapping[str, str] = {}
 
 Section = tuple[str, Sequence[Sequence[str]]]
 """A title of `tfsteps debug` and the rows below it; without rows nothing is shown."""
@@ -57,17 +60,29 @@ class RunBackend(Protocol[JobT]):
     def where(self) -> str:
         """For messages: `in namespace ml of minikube`, `on HAI at http://hai.example`."""
 
-    def jobs(self, run: str = "") -> Sequence[JobT]:
-        """Return the jobs of the run with this id, the oldest first; empty = of all runs."""
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> Sequence[JobT]:
+        """Return the jobs of the run with this id, the oldest first; empty = of all runs.
 
-    def pipelines(self) -> Sequence[PipelineRecord]:
-        """Return the pipelines of this machine that ended without a job; none on a cluster or HAI."""
+        Args:
+            run: Id of the run.
+            labels: Only jobs with all of these labels, those of the job file and those that tfsteps sets.
+        """
+
+    def pipelines(self, jobs: Sequence[JobT]) -> Sequence[PipelineRecord]:
+        """Return the pipelines that ended without a job; none on HAI.
+
+        Args:
+            jobs: Those of all runs. On a cluster the Workflows that failed without one of them are returned.
+        """
 
     def find(self, text: str) -> Run[JobT]:
         """Return the run that a user calls `text`. CommandError if there is none; it names the nearest."""
 
     def explain(self, job: JobT) -> Status:
         """Return the status of a job, with a failure summary if it failed."""
+
+    def surroundings(self, run: str, jobs: Sequence[JobT]) -> Surroundings:
+        """Return what exists of the run with this id beside these jobs of it, as far as it can be read."""
 
     def follow(self, jobs: Sequence[JobT], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Report every change to `observers` until all jobs have ended; return their last statuses, explained.

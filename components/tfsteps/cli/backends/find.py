@@ -79,6 +79,11 @@ class Selection(msgspec.Struct, frozen=True):
     task: str | None = None
     attempt: int | None = None
 
+    def includes(self, job: Job) -> bool:
+        """Return whether a job of the run is of the selected task and attempt; without an attempt, all are."""
+        identity = job.status.identity
+        return self.task in (None, identity.task) and self.attempt in (None, identity.attempt)
+
     def choose(self, jobs: Sequence[JobT]) -> list[JobT]:
         """Return the selected ones among all jobs of the run, ordered by task; there may be none."""
         attempts = sorted(self._of_task(jobs), key=_task_and_attempt)

@@ -7,17 +7,19 @@ import shlex
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
-from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
+from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
+from tfsteps.cli.backends.launchers import recorded_launcher
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
+from tfsteps.cli.pipeline_link import pipeline_links
 from tfsteps.cli.watch import POLL_SECONDS
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
@@ -29,12 +31,13 @@ from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.recorder import change_state
 from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, State
+from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.last_lines import Tails
 from tfsteps.runs.log_file import times
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.systems.hai import access
+from tfsteps.systems.hai import access, schema
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.messages import newest
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
@@ -62,10 +65,10 @@ class HaiBackend:
     def where(self) -> str:
         return self.runs.where
 
-    def jobs(self, run: str = "") -> list[HaiRun]:
-        return self.runs.jobs(run)
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[HaiRun]:
+        return [job for job in self.runs.jobs(run) if labels.items() <= schema.labels(job.task).items()]
 
-    def pipelines(self) -> list[PipelineRecord]:
+    def pipelines(self, jobs: Sequence[HaiRun]) -> list[PipelineRecord]:  # noqa: ARG002
         return []
 
     def find(self, text: str) -> Run[HaiRun]:
@@ -77,6 +80,22 @@ class HaiBackend:
         for event in self.runs.look(job):
             view.see(event)
         return view.explained()
+
+    def surroundings(self, run: str, jobs: Sequence[HaiRun]) -> Surroundings:
+        """Return the launchers on this machine, and the names of the Workflows, which other clusters have."""
+        workflows = dict.fromkeys(schema.workflow(job.task)[:2] for job in jobs if job.workflow)
+        return Surroundings(
+            pipelines=[
+                Node(
+                    kind=NodeKind.PIPELINE,
+                    name=name,
+                    detail=f"in namespace {namespace} of another cluster",
+                    links=pipeline_links(run, namespace, name),
+                )
+                for namespace, name in workflows
+            ],
+            launchers={job.status.identity: node for job in jobs if (node := recorded_launcher(job.status))},
+        )
 
     def follow(
         self,

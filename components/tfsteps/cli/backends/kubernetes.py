@@ -3,12 +3,13 @@
 import contextlib
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from tfsteps.cli.backends import kubernetes_debug, kubernetes_pause, kubernetes_tensorboard
-from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
+from tfsteps.cli.backends import kubernetes_debug, kubernetes_graph, kubernetes_pause, kubernetes_tensorboard
+from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_log import ClusterLog
+from tfsteps.cli.backends.kubernetes_pipelines import failed_pipelines
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
@@ -20,6 +21,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
@@ -58,14 +60,22 @@ class ClusterBackend:
     def where(self) -> str:
         return self._runs.where
 
-    def jobs(self, run: str = "") -> list[Job]:
-        return self._runs.jobs(run)
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job]:
+        return self._runs.jobs(run, labels)
 
-    def pipelines(self) -> list[PipelineRecord]:
-        return []
+    def pipelines(self, jobs: Sequence[Job]) -> list[PipelineRecord]:
+        return failed_pipelines(self._runs.api, self._runs.namespace, jobs)
 
     def find(self, text: str) -> Run[Job]:
-        return run_among(self.jobs(), text, self.where, self._place.options)
+        """Look among the jobs; if no run is called `text`, also among Workflows that failed without one."""
+        jobs = self.jobs()
+        try:
+            return run_among(jobs, text, self.where, self._place.options)
+        except CommandError:
+            for record in reversed(self.pipelines(jobs)):
+                if text in (record.run, record.workflow, record.pipeline):
+                    return Run(record.run, [], record)
+            raise
 
     def explain(self, job: Job) -> Status:
         """Read the log of the replicas that failed, for the failure summary."""
@@ -74,6 +84,9 @@ class ClusterBackend:
             tails = _tails(self._runs, job)
             status.failure = failure_summary(status, lambda source, _: tails.get(source, []))
         return status
+
+    def surroundings(self, run: str, jobs: Sequence[Job]) -> Surroundings:
+        return kubernetes_graph.surroundings(self._runs.api, run, jobs)
 
     def follow(self, jobs: Sequence[Job], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Follow the jobs until they have ended or are deleted."""

@@ -7,14 +7,15 @@ import pathlib
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
-from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
+from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
+from tfsteps.cli.backends.launchers import of_record, recorded_launcher
 from tfsteps.cli.backends.local_log import LocalLog
 from tfsteps.cli.backends.place import On
 from tfsteps.cli.backends.whole_runs import pause_run
@@ -28,6 +29,7 @@ from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
@@ -67,13 +69,14 @@ class LocalBackend:
     def where(self) -> str:
         return f"in {store.home()}"
 
-    def jobs(self, run: str = "") -> list[LocalJob]:
-        """Return the attempts with a readable status; warn of the others."""
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalJob]:
+        """Return the attempts with a readable status; warn of the others. Labels are those of the recorded job."""
         runs = [run] if run else store.runs()
         jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
+        jobs = [job for job in jobs if not labels or labels.items() <= _labels(job).items()]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
-    def pipelines(self) -> list[PipelineRecord]:
+    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  a damaged job is one, too
         runs = [run for run in store.runs() if not store.attempts(run)]
         return [record for run in runs if (record := PipelineRecord.read(run))]
 
@@ -94,6 +97,20 @@ class LocalBackend:
 
     def explain(self, job: LocalJob) -> Status:
         return job.status
+
+    def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
+        """Return the launchers, and the pipeline if one of this machine runs or ran the jobs."""
+        names = {job.status.identity.pipeline for job in jobs} - {""}
+        record = PipelineRecord.read(run)
+        running = bool(names) and Attempt(store.pipeline_folder(run)).alive()
+        return Surroundings(
+            pipelines=[of_record(record)]
+            if record
+            else [
+                Node(kind=NodeKind.PIPELINE, name=name, state="running" if running else "") for name in sorted(names)
+            ],
+            launchers={job.status.identity: node for job in jobs if (node := recorded_launcher(job.status))},
+        )
 
     def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Follow the attempts until their launchers have ended: a launcher writes the report last."""
@@ -207,6 +224,21 @@ class LocalBackend:
         wait(waiting_for, printer.say, hint, _HINT_SECONDS)
         if ended := self._job(job.attempt):
             printer.say(verdict(ended.status))
+
+
+class _Labelled(msgspec.Struct):
+    """The part of `job.json` that filters need."""
+
+    labels: dict[str, str] = {}
+
+
+def _labels(job: LocalJob) -> dict[str, str]:
+    """Return the labels of a job as on a cluster; only those that tfsteps sets if `job.json` cannot be read."""
+    try:
+        recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=_Labelled).labels
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        recorded = {}
+    return {**recorded, **job.status.identity.labels()}
 
 
 def _known() -> list[KnownRun]:

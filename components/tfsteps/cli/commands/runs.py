@@ -1,34 +1,24 @@
-"""`tfsteps runs` and `tfsteps show`: the list of runs, and the status of one."""
+"""`tfsteps runs`: the list of runs, and what commands about one run share."""
 
-import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import LATEST, Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, OnOption, Place, located, open_backend
-from tfsteps.cli.watch import observer
+from tfsteps.cli.backends.find import LATEST
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
-    REPLICA_COLUMNS,
     Output,
-    headline,
-    plain,
     print_json,
     print_table,
-    replica_row,
-    results,
 )
-from tfsteps.console.text import clean, duration, iso
+from tfsteps.console.text import clean
 from tfsteps.runs import store
 from tfsteps.runs.events import State
-from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.status import Status
 
 
 def complete_run(incomplete: str) -> list[str]:
@@ -51,6 +41,10 @@ OutputOption = Annotated[Output, typer.Option(help="text for people, json for pr
 _States = Annotated[
     list[str] | None,
     typer.Option(metavar="STATE", help=f"Only in this state: {', '.join(State)}. Repeat it for several."),
+]
+_Labels = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Only jobs with this label. Repeat it: all of them must match."),
 ]
 _Since = Annotated[
     str | None, typer.Option(metavar="TIME", help="Only created since then: 2h ago, or at 2026-11-21T07:30.")
@@ -80,6 +74,7 @@ def runs(
     state: _States = None,
     task: Annotated[str | None, typer.Option(metavar="NAME", help="Only this task.")] = None,
     pipeline: Annotated[str | None, typer.Option(metavar="NAME", help="Only this pipeline.")] = None,
+    label: _Labels = None,
     since: _Since = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first ones, as many as this.")] = None,
     metric: _Metrics = None,
@@ -92,14 +87,16 @@ def runs(
 ) -> None:
     """List all runs, the newest first.
 
-    Each attempt at a task has a line, and each pipeline of this machine that ended without a job.
+    Each attempt at a task has a line, and each pipeline that ended without a job: those of this machine, and failed
+    ones of Argo Workflows.
     """
+    labels = run_list.parse_labels(label or [])
     now, metrics = time.time(), list(dict.fromkeys(metric or []))
     selects = run_list.Filter(
         run_list.parse_states(state or []), task, pipeline, None if since is None else run_list.parse_since(since, now)
     )
     with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
-        entries = _entries(backend, run)
+        entries = _entries(backend, run, labels)
     run_list.check_sort(sort, entries, metrics)
     chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
     if output is Output.JSON:
@@ -109,16 +106,19 @@ def runs(
     if chosen:
         header, *body = run_list.rows(chosen, metrics, now, namespaces=all_namespaces)
         print_table(tuple(header), body, spare=run_list.SPARE)
-    elif entries:
+    elif entries or labels:
         typer.echo(f"No run {backend.where} matches these options; `tfsteps runs` without filters lists all.", err=True)
     else:
         typer.echo(f"There are no runs {backend.where}; `tfsteps init` writes a first job.", err=True)
 
 
-def _entries(backend: RunBackend[Any], run: str | None) -> list[run_list.Entry]:
-    """Return all that can be listed, or all of one run."""
+def _entries(backend: RunBackend[Any], run: str | None, labels: Mapping[str, str]) -> list[run_list.Entry]:
+    """Return all that can be listed, or all of one run; with `labels` only jobs, for pipelines have none."""
+    if labels:
+        return [*map(run_list.Entry.of, backend.jobs(backend.find(run).id if run else "", labels))]
     if run is None:
-        jobs, pipelines = backend.jobs(), backend.pipelines()
+        jobs = backend.jobs()
+        pipelines = backend.pipelines(jobs)
     else:
         target = backend.find(run)
         jobs, pipelines = target.jobs, [target.pipeline] if target.pipeline else []
@@ -131,63 +131,3 @@ def _warn_of_unknown(metrics: Sequence[str], entries: Sequence[run_list.Entry]) 
     for name in metrics:
         if entries and name not in known:
             warn(f"none of these runs has a metric {name!r}; they have {', '.join(map(clean, known)) or 'no metrics'}")
-
-
-def show(
-    run: RunId,
-    *,
-    task: Task = None,
-    attempt: AttemptNumber = None,
-    output: OutputOption = Output.TEXT,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show it live until it has ended.")] = False,
-    on: OnOption = None,
-    context: Context = "",
-    namespace: Namespace = "",
-    all_namespaces: AllNamespaces = False,
-) -> None:
-    """Show the status of a run.
-
-    Its replicas, where its results are, and why it failed if it did.
-    """
-    selection = Selection(run, task, attempt)
-    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
-        target = backend.find(run)
-        if target.pipeline and task is None:
-            _print_pipeline(target.pipeline, output)
-            return
-        jobs = selection.of(target)
-        if follow:
-            with observer(final=False) if output is Output.TEXT else contextlib.nullcontext() as view:
-                statuses = backend.follow(jobs, selection, [view] if view else [])
-        else:
-            statuses = [backend.explain(job) for job in jobs]
-    statuses.sort(key=lambda status: status.created)
-    if output is Output.JSON:
-        print_json({"run": target.id, "attempts": [plain(status) for status in statuses]})
-        return
-    for position, status in enumerate(statuses):
-        if position:
-            print()
-        print_status(status)
-
-
-def _print_pipeline(pipeline: PipelineRecord, output: Output) -> None:
-    """Print how a pipeline ended that launched no job."""
-    if output is Output.JSON:
-        times = {"created": iso(pipeline.created), "ended": iso(pipeline.ended)}
-        print_json({**msgspec.to_builtins(pipeline), **times, "attempts": []})
-        return
-    name, message = clean(pipeline.pipeline), f": {clean(pipeline.message)}" if pipeline.message else "."
-    print(f"{'run':<12} {clean(pipeline.run)}\n{'pipeline':<12} {name}\n")
-    print(f"{name} {pipeline.state} after {duration(pipeline.ended - pipeline.created)}, no job was launched{message}")
-
-
-def print_status(status: Status) -> None:
-    """Print the status of an attempt: its replicas, warnings, results, and why it failed."""
-    print("\n".join(headline(status)) + "\n")
-    now = time.time()
-    print_table(REPLICA_COLUMNS, [replica_row(replica, now) for replica in status.replicas], spare=("PLACE", "CPU"))
-    print()
-    for warning in status.warnings:
-        print(f"{'warning':<12} {clean(warning)}")
-    print("\n".join(results(status)))

@@ -24,6 +24,11 @@ FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  an emptyDir of the pod
 _GENERATED_SUFFIX = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
 
 
+def pipeline_name(workflow: str) -> str:
+    """Return the name of a Workflow without what was generated."""
+    return _GENERATED_SUFFIX.sub("", workflow)
+
+
 class File(msgspec.Struct, frozen=True):
     """An artifact: a file in the pod.
 
@@ -124,7 +129,7 @@ class ArgoTask:
         return Identity.checked(
             run=self._texts.get("run_id") or env.get(RUN_ID) or new_run_id(),
             task=without_try(env.get(NODE_NAME, "")) or self._interface.name,
-            pipeline=_GENERATED_SUFFIX.sub("", env.get(WORKFLOW, "")),
+            pipeline=pipeline_name(env.get(WORKFLOW, "")),
         )
 
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:

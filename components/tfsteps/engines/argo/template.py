@@ -24,6 +24,7 @@ from hera.workflows.models import (
 from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
+from tfsteps.engines.argo.workflow import STEP_LABEL
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
 from tfsteps.spec.notify import WEBHOOK_DEFAULT
@@ -66,6 +67,10 @@ _ANNOTATIONS = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",  # moving a launcher costs a retry of the step
     "karpenter.sh/do-not-disrupt": "true",
 }
+_LABELS = {"app.kubernetes.io/part-of": "tfsteps"}
+"""Without `managed-by`, by which jobs and their pods are selected. A node's name, which the label of a task would need,
+is no label value: Argo's expressions cannot hash it, and Kubernetes would refuse the pod."""
+
 _NODE_ANNOTATION = "metadata.annotations['workflows.argoproj.io/node-name']"
 _OPEN = NoneArchiveStrategy()  # not in a tar file: browsers show the report
 
@@ -123,7 +128,7 @@ def container(
         ),
         "pod_spec_patch": _pod_spec(grace_period),
         "annotations": _ANNOTATIONS,
-        "labels": {RUN_ID_LABEL: "{{workflow.uid}}"},
+        "labels": {**_LABELS, STEP_LABEL: interface.name, RUN_ID_LABEL: "{{workflow.uid}}"},
         "security_context": SecurityContext(
             allow_privilege_escalation=False,
             capabilities=Capabilities(drop=["ALL"]),

@@ -4,7 +4,6 @@ Source: Argo Workflows 3.7, `workflow/controller/operator.go` (`podReconciliatio
 """
 
 import base64
-import binascii
 import gzip
 import re
 import zlib
@@ -15,10 +14,14 @@ import msgspec
 
 from tfsteps.engines.argo.node_names import without_try
 from tfsteps.kube.client import Resource
+from tfsteps.runs.identity import PREFIX
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
 POD_LABEL = "workflows.argoproj.io/workflow"
 """Label of the pods of a Workflow: its name."""
+
+STEP_LABEL = f"{PREFIX}step"
+"""Label of the pods of steps of tfsteps: the component."""
 
 _NODE_NAME, _NODE_ID = "workflows.argoproj.io/node-name", "workflows.argoproj.io/node-id"
 _ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}
@@ -27,7 +30,13 @@ _TRY = re.compile(r"\((\d+)\)$")
 
 def name_in(owners: Sequence[Mapping[str, Any]]) -> str:
     """Return the name of the Workflow among the owners of an object; empty = no Workflow owns it."""
-    return next((str(owner["name"]) for owner in owners if _is_workflow(owner)), "")
+    reference = reference_in(owners)
+    return str(reference["name"]) if reference else ""
+
+
+def reference_in(owners: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the ownerReference to a Workflow among the owners of an object; None = no Workflow owns it."""
+    return next((owner for owner in owners if _is_workflow(owner)), None)
 
 
 def controller(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -89,10 +98,10 @@ def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     if not (packed := status.get("compressedNodes")):
         return status.get("nodes") or {}
     try:
-        decoded: dict[str, Mapping[str, Any]] = msgspec.json.decode(gzip.decompress(base64.b64decode(packed)))
-    except (binascii.Error, OSError, EOFError, zlib.error, msgspec.DecodeError):
+        text = gzip.decompress(base64.b64decode(packed))
+        return dict(msgspec.json.decode(text, type=dict[str, dict[str, Any]]))
+    except (ValueError, OSError, EOFError, zlib.error, msgspec.DecodeError):
         return {}
-    return decoded
 
 
 def has_ended(workflow: Mapping[str, Any], step: str) -> bool:

@@ -28,6 +28,11 @@ def task_name(step: str) -> str:
     return ".".join(parts[2:-1])
 
 
+def is_driver(template: str) -> bool:
+    """Tell whether a template is that of the drivers, which prepare each task and DAG."""
+    return template.startswith("system-") and template.endswith("-driver")
+
+
 def scope(node: str) -> str:
     """Return the node that a task lies in: equal for the tasks of one pipeline or loop iteration.
 

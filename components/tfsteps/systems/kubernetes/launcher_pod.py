@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.kube import threads
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.runs.identity import MANAGED_BY, Identity
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
 
 _NAMES = ("KFP_POD_NAME", "POD_NAME")
@@ -40,6 +42,7 @@ class LauncherPod:
         """Read `pod` once; `find_pipeline` None = no pipeline."""
         self.namespace = str(pod["metadata"]["namespace"])
         self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self._labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
         self.image = _image(pod)
         self.pipeline: PipelineContext | None = find_pipeline(api, pod) if find_pipeline else None
 
@@ -55,6 +58,19 @@ class LauncherPod:
                 raise
             return None
         return cls(api, pod, find_pipeline)
+
+    def label(self, api: Api, identity: Identity) -> None:
+        """Label the pod as the launcher of a job, in a thread, if it is the pod of a step: then its run is found by it.
+
+        Sent once. A failure changes nothing: the permission to patch pods is optional. The pod does not get the label
+        `managed-by`, by which jobs and their pods are selected.
+        """
+        labels = {key: text for key, text in identity.labels().items() if key not in MANAGED_BY}
+        missing = {key: text for key, text in labels.items() if self._labels.get(key) != text}
+        if self.pipeline is None or not missing:
+            return
+        path, body = PODS.path(self.namespace, self._name), {"metadata": {"uid": self._uid, "labels": missing}}
+        threads.start("label", lambda: api.send("PATCH", path, body=body), lambda _error: None)
 
     def leaves_job(self, api: Api, *, new: bool = False) -> bool:
         """Tell whether SIGTERM came because this pod is being evicted, and another pod will continue its job.

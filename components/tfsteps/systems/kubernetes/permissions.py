@@ -47,10 +47,10 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
 def optional(job: TrainingJob) -> list[Permission]:
     """Return the permissions without which a launcher of `job` continues, and warns of what it cannot do.
 
-    They are for the launcher's own pod; for `on_evicted`; for the pod that reads metrics and curves from a volume that
-    the launcher does not mount; and for the TensorBoard.
+    They are for the launcher's own pod, which it reads and labels; for `on_evicted`; for the pod that reads metrics and
+    curves from a volume that the launcher does not mount; and for the TensorBoard.
     """
-    permissions = [Permission("get", PODS), Permission("create", PODS), Permission("delete", PODS)]
+    permissions = [Permission(verb, PODS) for verb in ("get", "patch", "create", "delete")]
     if job.on_evicted:
         permissions += [Permission(verb, JOBS) for verb in ("create", "delete")]
     if job.tensorboard:

@@ -152,6 +152,8 @@ class KubernetesSystem:
         # a copy of the client: a stop may have set `stopping` on the original, but the job must be followed to its end
         started = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
         started.is_new = adopted is None
+        if self._host:
+            self._host.label(self._api, identity)
         return started
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> KubernetesJob:

@@ -78,8 +78,8 @@ class Runs:
         """For messages: `in namespace ml of minikube`."""
         return f"in {f'namespace {self.namespace}' if self.namespace else 'any namespace'} of {self.api.access.name}"
 
-    def jobs(self, run: str = "") -> list[Job]:
-        """Return the jobs of a run, or of all runs if it is empty, the oldest first.
+    def jobs(self, run: str = "", labels: Mapping[str, str] | None = None) -> list[Job]:
+        """Return the jobs of a run, or of all runs if it is empty, the oldest first; only those with all `labels`.
 
         Kinds that the cluster does not serve, or that we may not list, are skipped. Without the permission, a cluster
         answers 403 even if it does not serve the kind.
@@ -90,7 +90,7 @@ class Runs:
         job_items, unseen = [], []
         for kind in self._kinds:
             try:
-                listed = self.api.list(kind.resource, self.namespace, labelSelector=_selector(run))
+                listed = self.api.list(kind.resource, self.namespace, labelSelector=_selector(run, labels))
             except ApiError as error:
                 if error.status not in _UNSEEN:
                     raise
@@ -210,14 +210,15 @@ class Runs:
     def left(self, job: Job) -> list[JobPod]:
         """Return the pods of a job that still exist."""
         uids = {job_pod.pod.uid for job_pod in job.pods}
-        selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in _LABELS)
+        selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in (*MANAGED_BY, *_LABELS))
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
         return [job_pod for job_pod in job_pods(job.kind, job.item, listed["items"] or []) if job_pod.pod.uid in uids]
 
 
-def _selector(run: str) -> str:
+def _selector(run: str, more: Mapping[str, str] | None = None) -> str:
     labels = {**MANAGED_BY, **({_LABELS[0]: label_value(run)} if run else {})}
-    return ",".join([*(f"{key}={value}" for key, value in labels.items()), *_LABELS[bool(run) :]])
+    terms = [*labels.items(), *(more or {}).items()]  # a label may occur twice: then both values are required
+    return ",".join([*(f"{key}={value}" for key, value in terms), *_LABELS[bool(run) :]])
 
 
 def _key(item: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,0 +1,74 @@
+"""Pipelines on a cluster that failed without a job, or whose jobs are gone: by the pods of their launchers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tfsteps.engines.argo.task import pipeline_name
+from tfsteps.engines.argo.workflow import POD_LABEL, STEP_LABEL, step_of
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.runs.events import State
+from tfsteps.runs.graph import Node, NodeKind
+from tfsteps.runs.identity import RUN_ID, label_value
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.systems.kubernetes.query import parts
+from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.times import by_age
+
+_LAUNCHERS = {"train", "launch"}
+_Item = Mapping[str, Any]
+
+
+def failed_pipelines(api: Api, namespace: str, jobs: Iterable[Job]) -> list[PipelineRecord]:
+    """Return the Workflows with a launcher that failed and without a job, the oldest first.
+
+    Only Argo's: its templates label the pods of launchers before they start.
+
+    Args:
+        api: The cluster.
+        namespace: Where to look; empty = everywhere.
+        jobs: All that exist there.
+    """
+    known = {label_value(job.status.identity.run) for job in jobs} | {job.workflow for job in jobs}
+    runs: dict[tuple[str, str], list[_Item]] = {}
+    try:
+        for pod in api.iterate(PODS, namespace, labelSelector=f"{RUN_ID},{STEP_LABEL},{POD_LABEL}"):
+            labels = pod["metadata"].get("labels") or {}
+            run, name = labels.get(RUN_ID, ""), labels.get(POD_LABEL, "")
+            if labels.get(STEP_LABEL) in _LAUNCHERS and known.isdisjoint((run, name)):
+                runs.setdefault((run, name), []).append(pod)
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+    records = [record for (run, name), pods in runs.items() if (record := _record(run, name, by_age(pods)))]
+    return sorted(records, key=lambda record: record.created)
+
+
+def _record(run: str, workflow: str, pods: Sequence[_Item]) -> PipelineRecord | None:
+    """Return how a Workflow ended by its launchers' pods; None = one may still run, or none failed."""
+    newest = {step_of(pod): pod for pod in pods}
+    nodes = [parts.pod_node(pod, NodeKind.LAUNCHER, "main") for pod in newest.values()]
+    failed = next((node for node in nodes if node.state == "failed"), None)
+    if failed is None or any(node.state not in ("failed", "succeeded") for node in nodes):
+        return None
+    created = min(node.started or 0.0 for node in nodes)
+    return PipelineRecord(
+        run=run,
+        pipeline=pipeline_name(workflow),
+        state=State.FAILED,
+        message=_last_words(newest.values(), failed),
+        created=created,
+        ended=max(node.ended or created for node in nodes),
+        workflow=workflow,
+    )
+
+
+def _last_words(pods: Iterable[_Item], failed: Node) -> str:
+    """Return what the launcher that failed wrote as its termination message; else what its pod shows."""
+    item = next(pod for pod in pods if pod["metadata"]["name"] == failed.name)
+    for container in (item.get("status") or {}).get("containerStatuses") or []:
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if container["name"] == "main" and (text := str(ended.get("message") or "").strip()):
+            return text.splitlines()[-1]
+    return failed.message

@@ -1,0 +1,39 @@
+"""The launchers and pipelines that this machine records, as nodes of a run's graph."""
+
+import msgspec
+
+from tfsteps.cli.backends.records import record_of
+from tfsteps.runs.graph import Node, NodeKind
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import ABANDONED
+
+
+def recorded_launcher(status: Status) -> Node | None:
+    """Return the launcher of a job that this machine records; None = it was launched elsewhere, or has ended well."""
+    record = record_of(status)
+    if record is None or not record.status.launcher:
+        return None
+    node = Node(
+        kind=NodeKind.LAUNCHER,
+        name=f"pid {record.status.launcher}",
+        started=record.status.created,
+        place=f"pid {record.status.launcher}",
+    )
+    if record.attempt.alive():
+        return msgspec.structs.replace(node, state="running")
+    if record.status.reason == ABANDONED:
+        return msgspec.structs.replace(node, state="gone", message="it was killed", ended=record.status.ended)
+    return None
+
+
+def of_record(record: PipelineRecord) -> Node:
+    """Return a pipeline that ran on this machine and has ended."""
+    return Node(
+        kind=NodeKind.PIPELINE,
+        name=record.pipeline,
+        state=record.state.value,
+        started=record.created,
+        ended=record.ended,
+        message=record.message,
+    )

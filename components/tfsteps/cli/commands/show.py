@@ -1,0 +1,118 @@
+"""`tfsteps show`: the graph of a run, and the status of its attempts."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tfsteps.cli.backends.base import RunBackend
+from tfsteps.cli.backends.find import Run, Selection
+from tfsteps.cli.backends.launchers import of_record
+from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
+from tfsteps.cli.commands.runs import AttemptNumber, OutputOption, RunId, Task
+from tfsteps.cli.live_graph import LiveGraph
+from tfsteps.cli.watch import observer
+from tfsteps.console.outputs import (
+    REPLICA_COLUMNS,
+    Output,
+    graph_data,
+    headline,
+    links,
+    plain,
+    print_json,
+    print_table,
+    print_tree,
+    replica_row,
+    results,
+)
+from tfsteps.console.text import clean, duration, iso
+from tfsteps.runs.graph import Node, Surroundings, graph
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.status import Status
+
+
+def show(
+    run: RunId,
+    *,
+    task: Task = None,
+    attempt: AttemptNumber = None,
+    output: OutputOption = Output.TEXT,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show it live until it has ended.")] = False,
+    on: OnOption = None,
+    context: Context = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+) -> None:
+    """Show what a run consists of, and its status.
+
+    Its pipeline with the other steps, its tasks, launchers, jobs and replicas as a tree; then of each task the
+    replicas, where its results are, and why it failed if it did.
+    """
+    selection = Selection(run, task, attempt)
+    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+        target = backend.find(run)
+        if target.pipeline and task is None:
+            _print_pipeline(target.pipeline, output)
+            return
+        statuses = _statuses(backend, target, selection, output, follow=follow)
+        root, notes = _graph(backend, target, selection, statuses, again=follow)
+    statuses.sort(key=lambda status: status.created)
+    if output is Output.JSON:
+        attempts = [plain(status) for status in statuses]
+        print_json({"run": target.id, "attempts": attempts, "graph": graph_data(root), "notes": notes})
+        return
+    print_tree(target.id, root)
+    for note in notes:
+        print(f"{'note':<12} {clean(note)}")
+    for status in statuses:
+        print()
+        print_status(status)
+
+
+def _statuses(
+    backend: RunBackend[Any], target: Run[Any], selection: Selection, output: Output, *, follow: bool
+) -> list[Status]:
+    """Return the statuses of the selected attempts, explained; with `follow` once all have ended."""
+    jobs = selection.of(target)
+    if not follow:
+        return [backend.explain(job) for job in jobs]
+    if output is Output.JSON:
+        return backend.follow(jobs, selection, [])
+    with LiveGraph(backend, target, selection) as tree, observer(final=False, above=tree.drawn) as view:
+        return backend.follow(jobs, selection, [tree, view])
+
+
+def _graph(
+    backend: RunBackend[Any], target: Run[Any], selection: Selection, statuses: Sequence[Status], *, again: bool
+) -> tuple[Node, Sequence[str]]:
+    """Return the graph of the run, or of the selected task or attempt, and what could not be read of it."""
+    jobs = [job for job in (backend.jobs(target.id) if again else target.jobs) if selection.includes(job)]
+    around = backend.surroundings(target.id, jobs)
+    known = {job.status.identity: job.status for job in jobs} | {status.identity: status for status in statuses}
+    paths = {identity: links(status) for identity, status in known.items()}
+    return graph(target.id, known.values(), around, paths), around.notes
+
+
+def _print_pipeline(pipeline: PipelineRecord, output: Output) -> None:
+    """Print how a pipeline ended that launched no job."""
+    if output is Output.JSON:
+        times = {"created": iso(pipeline.created), "ended": iso(pipeline.ended)}
+        root = graph(pipeline.run, [], Surroundings(pipelines=[of_record(pipeline)]))
+        print_json({**msgspec.to_builtins(pipeline), **times, "attempts": [], "graph": graph_data(root), "notes": []})
+        return
+    name, message = clean(pipeline.pipeline), f": {clean(pipeline.message)}" if pipeline.message else "."
+    print(f"{'run':<12} {clean(pipeline.run)}\n{'pipeline':<12} {name}\n")
+    print(f"{name} {pipeline.state} after {duration(pipeline.ended - pipeline.created)}, no job was launched{message}")
+
+
+def print_status(status: Status) -> None:
+    """Print the status of an attempt: its replicas, warnings, results, and why it failed."""
+    print("\n".join(headline(status)[1:]) + "\n")  # the run is that of the tree
+    now = time.time()
+    print_table(REPLICA_COLUMNS, [replica_row(replica, now) for replica in status.replicas], spare=("PLACE", "CPU"))
+    print()
+    for warning in status.warnings:
+        print(f"{'warning':<12} {clean(warning)}")
+    print("\n".join(results(status)))

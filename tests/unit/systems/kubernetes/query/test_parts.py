@@ -1,0 +1,43 @@
+"""Services and volumes of a job, for the graph of its run."""
+
+import types
+
+import pytest
+
+from tests.unit.cli.jobs_on_cluster import tfjob
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.query import parts
+
+JOB = "{name: m, image: i:1, command: [x], roles: {chief: {}, worker: {replicas: 2}}, volumes: [%s]}"
+
+
+@pytest.mark.parametrize(
+    ("volume", "detail"),
+    [
+        ("{pvc: data, mount: /data}", "claim data at /data"),
+        ("{config_map: settings, mount: /etc/m}", "ConfigMap settings at /etc/m"),
+        ("{secret: hub, mount: /hub}", "Secret hub at /hub"),
+        ("{nfs: {server: nas, path: /x}, mount: /nas}", "NFS export /x at /nas"),
+        ("{host_path: /ssd, mount: /ssd}", "path of the node /ssd at /ssd"),
+        ("{empty_dir: 1Gi, mount: /scratch}", "empty directory at /scratch"),
+    ],
+)
+def test_a_volume_says_what_it_is_and_where_and_is_listed_once_for_all_roles(volume, detail):
+    assert [node.detail for node in parts.volumes(TFJob(), tfjob("r", job=JOB % volume))] == [detail]
+
+
+def service(title, **owner):
+    return {"metadata": {"name": title, "ownerReferences": [owner]}, "spec": {"ports": [{"port": 80}, {"port": 81}]}}
+
+
+def test_the_services_of_a_trainjob_are_owned_by_its_jobset():
+    item = {"metadata": {"name": "m", "uid": "u"}}
+    listed = [
+        service("of the JobSet", kind="JobSet", name="m", uid="j"),
+        service("of another JobSet", kind="JobSet", name="n", uid="k"),
+        service("of the job", kind="TrainJob", name="m", uid="u"),
+        {"metadata": {"name": "of nobody"}},
+    ]
+    for system, names in (("trainjob", ["of the JobSet", "of the job"]), ("jobset", ["of the job"])):
+        nodes = parts.services(types.SimpleNamespace(name=system), item, listed)
+        assert [(node.name, node.detail) for node in nodes] == [(name, "port 80, 81") for name in names]
