@@ -157,7 +157,7 @@ def _allowed(job: JobRecord, launch: Launch) -> set[int]:
     """Return the exit codes that are right for a launcher."""
     allowed = {_ENDS[job.plan.program]}
     if launch.signal == "KILL":
-        return {_KILLED}
+        allowed.add(_KILLED)  # or it ended at the same moment
     if launch.signal == "TERM":
         allowed.add(_CANCELLED)
         if launch.signalled < launch.started + _STARTUP_SECONDS:
