@@ -9,6 +9,7 @@ import argparse
 import concurrent.futures
 import os
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ _LONGEST_SETTLING = 600.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the namespace is removed
     jobs = plan(options.seed, options.jobs, [system.name for system in SYSTEMS])
     print(f"seed {options.seed}: {len(jobs)} jobs in {options.minutes:g} minutes", flush=True)
     with Environment(options.seed) as environment:

@@ -63,7 +63,15 @@ class Environment:
         return sum(rule.met for rule in self.proxy.rules)
 
     def __enter__(self) -> Self:
-        """Make it all."""
+        """Make it all; remove what there is if something cannot be made."""
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self) -> None:
         for system in SYSTEMS:
             system.install()
         self.fixture = Fixture(find(), self._folder, run=f"soak-{self._seed}-{os.getpid()}")
@@ -85,7 +93,6 @@ class Environment:
         janitor.start()
         self._stack.callback(janitor.join)
         self._stack.callback(self._stop.set)
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Remove it all."""
