@@ -116,16 +116,20 @@ def problems(jobs: Sequence[JobRecord], objects: Sequence[ObjectRecord], now: fl
 def settled_at(jobs: Sequence[JobRecord], objects: Sequence[ObjectRecord], now: float) -> float:
     """Return when everything that is to be removed must be gone; `now` = it is."""
     runs = {job.plan.run: job for job in jobs}
-    by_run: dict[str, ObjectRecord] = {item.run: item for item in objects if item.role == "job"}
-    dues = [_due(item, runs[item.run], by_run.get(item.run)) for item in objects if item.run in runs and not item.gone]
+    by_run: dict[str, list[ObjectRecord]] = {}
+    for item in objects:
+        if item.role == "job":
+            by_run.setdefault(item.run, []).append(item)
+    left = [item for item in objects if item.run in runs and item.gone is None]
+    dues = [_due(item, runs[item.run], _last(by_run.get(item.run, []))) for item in left]
     return max((due + GRACE_SECONDS for due in dues if due is not None), default=now)
 
 
 def _of_job(job: JobRecord, objects: Sequence[ObjectRecord], now: float) -> Iterator[str]:
     for launch in job.launches:
         yield from _of_launch(job, launch)
-    own = [item for item in objects if item.role == "job"]
-    if len(own) > 1:
+    own = sorted((item for item in objects if item.role == "job"), key=lambda item: item.first)
+    if len(own) > 1 and not _retried(own, job):
         yield f"it had {len(own)} job objects: {', '.join(map(str, own))}"
     reported = [launch for launch in job.launches if launch.code in _ENDS.values()]
     if reported and not own and job.plan.on_end != "delete":
@@ -134,9 +138,21 @@ def _of_job(job: JobRecord, objects: Sequence[ObjectRecord], now: float) -> Iter
         if item.gone is not None:
             yield from _too_early(item, job)
         else:
-            due = _due(item, job, own[0] if own else None)
+            due = _due(item, job, _last(own))
             if due is not None and now > due + GRACE_SECONDS:
                 yield f"orphan: {item} is left, {now - due:.0f} s after it was due"
+
+
+def _retried(own: Sequence[ObjectRecord], job: JobRecord) -> bool:
+    """Tell whether a second job object is right: `tfsteps run --adopt` starts again what had ended before it came."""
+    first, second = own[0], own[-1]
+    adopted = len(job.launches) == 2 and not job.plan.step
+    return len(own) == 2 and adopted and first.ended is not None and first.unfinished <= second.first
+
+
+def _last(own: Sequence[ObjectRecord]) -> ObjectRecord | None:
+    """Return the job object of a run that is there longest; None = there was none."""
+    return max(own, key=lambda item: float("inf") if item.gone is None else item.gone, default=None)
 
 
 # --- launchers

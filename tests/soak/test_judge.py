@@ -63,6 +63,10 @@ RIGHT = {
     ),
     "a launcher that was killed before it created a job": (record(KILLED), []),
     "an adopted job": (record(KILLED, launch(0)), [item()]),
+    "a job that had ended before it was adopted": (
+        record(KILLED, launch(0, ended=40.0)),
+        [item(ended=12.0, unfinished=11.0), item(first=13.0, ended=30.0, unfinished=28.0)],
+    ),
     "a stopped job": (record(launch(12, signal="TERM", signalled=5.0)), [item(gone=7.0, ended=None)]),
     "SIGTERM before the launcher handles it": (record(launch(-15, signal="TERM", signalled=2.0)), []),
     "SIGKILL at the end": (record(launch(0, signal="KILL", signalled=14.9)), [item()]),
@@ -91,6 +95,11 @@ WRONG = {
     ),
     "an adopted job with a wrong verdict": (record(KILLED, launch(10)), [item()], "ended with 10, not 0"),
     "two job objects": (record(KILLED, launch(0)), [item(), item(first=8.0)], "had 2 job objects"),
+    "a step that starts again what had ended": (
+        record(KILLED, launch(0), step=True),
+        [item(), item(first=13.0)],
+        "had 2 job objects",
+    ),
     "no job object at all": (record(launch(0)), [], "there never was a job object"),
     "a kept job that is gone": (record(launch(0)), [item(gone=100.0)], "wrongly removed: TFJob job"),
     "a job that was removed before keep_for": (record(launch(0), keep_for=60.0), [item(gone=40.0)], "s too early"),
