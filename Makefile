@@ -9,7 +9,7 @@ REGISTRY ?= $(TFSTEPS_REGISTRY)
 # Without bytecode on disk each of the processes that tests start compiles all that it imports: kfp in 2 s, not in 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit check docs format golden bench lock faults mutants image cluster cluster-down browser clean
+.PHONY: help setup demo test test-unit check docs format golden bench lock faults mutants soak image cluster cluster-down browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -69,6 +69,10 @@ faults: $(STAMP) ## the whole fault matrix, of which CI runs a part (a cluster; 
 
 mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken for them (a cluster; half an hour)
 	$(BIN)/python -m tests.faults.mutants
+
+soak: $(STAMP) ## 200 jobs under faults, and a judge of what they leave behind (a cluster; half an hour); writes docs/operate/soak.md
+	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
+	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python -m tests.soak $(ARGS)
 
 lock: $(STAMP) ## update requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \

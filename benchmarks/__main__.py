@@ -10,7 +10,19 @@ import os
 import pathlib
 import platform
 
-from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, report, run_list, tensorboard
+from benchmarks import (
+    authoring,
+    fleet,
+    janitor,
+    kubernetes,
+    local,
+    logs,
+    peers,
+    replicas,
+    report,
+    run_list,
+    tensorboard,
+)
 from benchmarks.measure import Row
 from tests.cluster import paths
 
@@ -23,6 +35,7 @@ BENCHMARKS = {
     "report": report.rows,
     "tensorboard": tensorboard.rows,
     "run_list": run_list.rows,
+    "janitor": janitor.rows,
     "fleet": fleet.rows,
     "peers": peers.rows,
 }

@@ -54,17 +54,30 @@ SUITES = {
     "faults": (150, 0.6),
     "janitor": (100, 0.2),
     "unit": (90, 1.0),
+    "soak": (10, 0.5),
     "wire": (60, 0.3),
     "golden": (30, 1.0),
     "plugin": (20, 0.8),
     "browser": (15, 0.8),
     "conformance-disruptive": (200, 0.2),
+    "operate-disruptive": (90, 0.2),
 }
 """Of each suite how many seconds it takes on two quiet cores, and how much of a core it keeps busy: its own processes,
 and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5). A folder whose
 `-tensorflow` is here runs as two suites: real TensorFlow keeps cores busy while the other tests wait."""
 
-WITHOUT_CLUSTER = {"browser", "golden", "hai", "hai-tensorflow", "local", "local-tensorflow", "plugin", "unit", "wire"}
+WITHOUT_CLUSTER = {
+    "browser",
+    "golden",
+    "hai",
+    "hai-tensorflow",
+    "local",
+    "local-tensorflow",
+    "plugin",
+    "soak",
+    "unit",
+    "wire",
+}
 BUSY = 0.5
 """The share of a core from which on a suite without a cluster is left for the end."""
 

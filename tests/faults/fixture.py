@@ -105,10 +105,14 @@ class Fixture:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
         self.api.request("POST", PODS.path(self.namespace, pod, "eviction"), {}, eviction)
 
-    def remove_step(self, name: str) -> None:
-        """Delete what `step` made, without waiting for the pod."""
+    def remove_pod(self, name: str) -> None:
+        """Delete the pod that `step` made, without waiting for it."""
         with contextlib.suppress(ApiError):  # an evicted one is gone
             self.api.request("DELETE", PODS.path(self.namespace, name), {}, {"gracePeriodSeconds": 0})
+
+    def remove_step(self, name: str) -> None:
+        """Delete what `step` made, without waiting for the pod."""
+        self.remove_pod(name)
         self.remove(WORKFLOWS, self.api.get(WORKFLOWS, self.namespace, name))
 
     def remove(self, resource: Resource, item: dict) -> None:

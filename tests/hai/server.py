@@ -128,6 +128,7 @@ class Server:
             return 200, refusal("page_size 需要为 1 ~ 100")
         chains = {each.chain_id: each for each in self.platform.tasks}  # the newest of each
         found = [each for each in chains.values() if query.get("tag") in (None, *self.platform.tags[each.chain_id])]
+        found = [each for each in found if query.get("queue_status") in (None, each.queue_status)]
         found.sort(key=lambda each: -each.id)
         shown = [self.show(each) for each in found[(page - 1) * size : page * size]]
         return 200, {"success": 1, "result": {"tasks": shown, "total": len(found)}}

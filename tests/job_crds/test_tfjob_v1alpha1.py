@@ -1,5 +1,7 @@
 """Scenarios of TfJobs: their names and labels, faults of their operator, default parameter servers, TensorBoard."""
 
+import time
+
 import pytest
 
 from tests.conformance.control_channel import WAIT_FOR_RELEASE, release
@@ -16,6 +18,7 @@ pytestmark = pytest.mark.cluster
 _BATCH = Resource("batch/v1", "jobs", "Job")
 _CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 ROLES = {"chief": {}, "worker": {"replicas": 2}}
+AGAIN_SECONDS = 20  # a Job waits for 10 s before it replaces a pod
 LONG = "trap 'exit 143' TERM; sleep 600 & wait"  # not for 30 s more: the shell that is PID 1 would not hear SIGTERM
 
 
@@ -96,6 +99,17 @@ def test_an_ended_job_leaves_nothing_running(environment):
     )
     stopped = {each.name for each in launcher.status.replicas if each.state is ReplicaState.STOPPED}
     assert stopped == {"worker-0", "worker-1", "ps-0", "evaluator-0"}
+
+
+def test_a_master_that_succeeded_does_not_run_again(environment):
+    launcher = environment.launch({"roles": {"chief": {}}, **sh("sleep 2")})
+    launcher.ends(0, State.SUCCEEDED)
+    uids = {pod["metadata"]["uid"] for pod in environment.pods(leaving=True)}
+    end = time.monotonic() + AGAIN_SECONDS
+    while time.monotonic() < end:
+        uids |= {pod["metadata"]["uid"] for pod in environment.pods(leaving=True)}
+        time.sleep(0.5)
+    assert len(uids) <= 1, "its Job made another pod in the place of the deleted one"
 
 
 @pytest.mark.shows("tensorboard", "tfjob-v1alpha1")

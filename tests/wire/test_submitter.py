@@ -109,3 +109,34 @@ def test_what_is_refused_is_not_tried_again(run):
     assert (code, lines) == (2, ["the Workflow cannot be created in ns: no rights"])
     code, lines, _ = run(Answer(201, {"metadata": META}), lists=refusal(403, "Forbidden", "no rights"))
     assert (code, lines[-1]) == (2, "no permission to watch Workflows in ns: no rights; grant get, list and watch")
+
+
+UNUSABLE = {
+    "no argument": ([], {}, "expected one argument, the file of a Workflow; got 0"),
+    "two arguments": (["a", "b"], {}, "got 2"),
+    "no file": (["{folder}/none"], {}, "none cannot be read: No such file or directory; create the schedule again"),
+    "a folder": (["{folder}"], {}, "cannot be read: Is a directory"),
+    "no JSON": (["{folder}/text"], {}, "text has no Workflow in JSON: JSON is malformed"),
+    "no object": (["{folder}/list"], {}, "list has no Workflow in JSON: Expected `object`, got `array`"),
+    "no metadata": (["{folder}/empty"], {}, "empty has no Workflow in JSON: Object missing required field `metadata`"),
+    "no name": (["{folder}/good"], {submitter.JOB_NAME: ""}, "the environment variable TFSTEPS_JOB_NAME is not set"),
+    "no uid": (["{folder}/good"], {submitter.JOB_UID: ""}, "the environment variable TFSTEPS_JOB_UID is not set"),
+    "no cluster": (["{folder}/good"], {}, "the cluster cannot be found: there is no kubeconfig"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE.values(), ids=UNUSABLE)
+def test_what_a_retry_cannot_correct_is_one_line_and_exit_code_2(case, tmp_path, monkeypatch, capsys):
+    arguments, variables, text = case
+    files = {"text": "Workflow", "list": "[]", "empty": "{}", "good": json.dumps(WORKFLOW)}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    environ = {submitter.JOB_NAME: JOB, submitter.JOB_UID: UID, "KUBECONFIG": str(tmp_path / "none"), **variables}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert submitter.main([argument.format(folder=tmp_path) for argument in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert (out.count("\n"), err) == (1, "")
+    assert text in out

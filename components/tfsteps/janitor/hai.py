@@ -6,7 +6,7 @@ from collections.abc import Callable
 from tfsteps.engines.argo.abandoned import Workflows
 from tfsteps.janitor.rules import Due, Reason, overdue
 from tfsteps.janitor.sweep import Count
-from tfsteps.kube.errors import ApiError
+from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, Task
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, stop_task
@@ -37,26 +37,32 @@ class HaiSweep:
     def run(self) -> Count:
         """Stop all tasks that are due, and report each in a line; failures are reported, and left to the next pass."""
         try:
-            jobs = self._runs.jobs()
+            tasks = self._runs.unfinished()
         except ApiError as error:
             self._failed("tasks on HAI cannot be listed", error)
             return self.count
         self.count.served = 1
-        for job in jobs:
-            if not job.status.state.terminal:
-                self._look(job)
+        for task in tasks:
+            try:
+                self._look(task)
+            except ApiError as error:
+                self._failed(_name(task), error)
+            except Stopped:
+                raise
+            except Exception as error:  # noqa: BLE001  one broken record must not protect all others
+                self._failed(f"{_name(task)} is not understood", error)
         return self.count
 
-    def _look(self, job: HaiRun) -> None:
+    def _look(self, task: Task) -> None:
         """Stop a task if that is due, and still is when it is looked at again: the list may be old."""
+        job = HaiRun.of(task)
+        if job is None or job.status.state.terminal:
+            return
         self.count.jobs += 1
-        try:
-            if self._due(job):
-                self.count.undeleted.add(job.chain)
-                self._confirm(job)
-                self.count.undeleted.remove(job.chain)
-        except ApiError as error:
-            self._failed(f"task {job.status.job} on HAI", error)
+        if self._due(job):
+            self.count.undeleted.add(job.chain)
+            self._confirm(job)
+            self.count.undeleted.remove(job.chain)
 
     def _confirm(self, listed: HaiRun) -> None:
         """Stop a task if that is due for the task as it is now."""
@@ -95,3 +101,7 @@ class HaiSweep:
     def _failed(self, what: str, error: Exception) -> None:
         self.count.failures += 1
         self._say(f"{what}: {error}")
+
+
+def _name(task: Task) -> str:
+    return f"task {task.get('nb_name', '?')} on HAI"

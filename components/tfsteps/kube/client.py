@@ -19,7 +19,7 @@ from tfsteps.kube.http_client import PATIENCE_SECONDS, READ_SECONDS, HttpClient,
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
 
-_PAGE = "250"  # objects
+_PAGE = "600"  # objects: a few MB each; ten thousand jobs and the pods of their steps are 34 pages
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
 
 

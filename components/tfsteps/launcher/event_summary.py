@@ -73,4 +73,7 @@ def set_metrics(status: Status, job: TrainingJob, handle: Handle) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.stderr.write("expected two arguments: python -m tfsteps.launcher.event_summary FOLDER METRICS\n")
+        sys.exit(2)
     sys.stdout.write(EventSummary.of(sys.argv[1], json.loads(sys.argv[2])).printed() + "\n")

@@ -24,6 +24,7 @@ _FOLDER, _FILE = "/etc/tfsteps", "workflow.json"
 _LEAST_INTERVAL = 60.0  # the names of Jobs contain the minute
 _LEAST_DEADLINE = 10.0  # Kubernetes checks CronJobs this often; with a shorter deadline a run may never start
 _TRIES = 3
+_UNCAUGHT = 1  # exit code of Python for an error that nobody handled, such as an image without tfsteps
 
 
 def problems(schedule: Schedule) -> list[Problem]:
@@ -89,8 +90,9 @@ def _account(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _job(name: str, image: str, service_account: str) -> dict[str, Any]:
-    """Return the spec of the submitting Job; it is retried unless the Workflow failed or was refused."""
-    final = {"containerName": "submit", "operator": "In", "values": [int(ExitCode.USAGE), int(ExitCode.FAILED)]}
+    """Return the spec of the submitting Job; it is retried unless the Workflow failed or a retry would fail again."""
+    codes = [_UNCAUGHT, int(ExitCode.USAGE), int(ExitCode.FAILED)]
+    final = {"containerName": "submit", "operator": "In", "values": codes}
     return {
         "backoffLimit": _TRIES,
         "podFailurePolicy": {

@@ -24,6 +24,10 @@ JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
 _ENDED = {"Succeeded": ExitCode.SUCCEEDED, "Failed": ExitCode.FAILED, "Error": ExitCode.FAILED}
 
 
+class _Workflow(msgspec.Struct):
+    metadata: dict[str, Any]
+
+
 class SubmitError(Exception):
     """A Workflow that could not be created or followed.
 
@@ -42,14 +46,60 @@ def main(arguments: Sequence[str]) -> int:
     # PID 1 ignores signals without a handler. The Workflow is deleted with the Job, not when this process ends.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(ExitCode.CANCELLED))
     try:
-        workflow = msgspec.json.decode(pathlib.Path(arguments[0]).read_bytes(), type=dict[str, Any])
-        api = Api(find())
-        metadata = create(api, owned(workflow, os.environ[JOB_NAME], os.environ[JOB_UID]))
+        workflow = read(arguments)
+        job, uid = _variable(JOB_NAME), _variable(JOB_UID)
+        api = _api()
+        metadata = create(api, owned(workflow, job, uid))
         _say(f"Workflow {metadata['name']} exists")
         return follow(api, metadata, _say)
     except (SubmitError, AccessError, ApiError) as error:
         _say(str(error))
         return getattr(error, "code", ExitCode.PLATFORM)
+
+
+def read(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the Workflow in the file that is the only argument.
+
+    Raises:
+        SubmitError: There is not one argument, or the file cannot be read, or has no Workflow.
+    """
+    if len(arguments) != 1:
+        raise SubmitError(
+            f"expected one argument, the file of a Workflow; got {len(arguments)}: "
+            "python -m tfsteps.schedule.submitter FILE",
+            ExitCode.USAGE,
+        )
+    (file,) = arguments
+    fix = "create the schedule again with `tfsteps submit`"
+    try:
+        workflow: dict[str, Any] = msgspec.json.decode(pathlib.Path(file).read_bytes(), type=dict[str, Any])
+        msgspec.convert(workflow, _Workflow)
+    except OSError as error:
+        raise SubmitError(
+            f"the Workflow's file {file} cannot be read: {error.strerror}; {fix}", ExitCode.USAGE
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SubmitError(f"{file} has no Workflow in JSON: {error}; {fix}", ExitCode.USAGE) from error
+    return workflow
+
+
+def _variable(name: str) -> str:
+    """Return an environment variable. SubmitError if it is missing or empty."""
+    if value := os.environ.get(name):
+        return value
+    raise SubmitError(
+        f"the environment variable {name} is not set; the pod of a Job sets it from its labels: create the schedule "
+        "again with `tfsteps submit`",
+        ExitCode.USAGE,
+    )
+
+
+def _api() -> Api:
+    """Return the cluster of this pod. SubmitError if the pod has no ServiceAccount and there is no kubeconfig."""
+    try:
+        return Api(find())
+    except AccessError as error:
+        raise SubmitError(f"the cluster cannot be found: {error}", ExitCode.USAGE) from error
 
 
 def owned(workflow: Mapping[str, Any], job: str, uid: str) -> dict[str, Any]:

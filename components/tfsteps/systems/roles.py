@@ -48,7 +48,7 @@ def rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
 
 def role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the Role of that name."""
-    return {"apiVersion": _API, "kind": "Role", "metadata": {"name": name}, "rules": rules}
+    return {"apiVersion": _API, "kind": "Role", "metadata": _metadata(name), "rules": rules}
 
 
 def role_binding(name: str, namespace: str, service_account: str) -> dict[str, Any]:
@@ -56,10 +56,14 @@ def role_binding(name: str, namespace: str, service_account: str) -> dict[str, A
     return {
         "apiVersion": _API,
         "kind": "RoleBinding",
-        "metadata": {"name": name},
+        "metadata": _metadata(name),
         "roleRef": {"apiGroup": _GROUP, "kind": "Role", "name": name},
         "subjects": [{"kind": "ServiceAccount", "name": service_account, "namespace": namespace}],
     }
+
+
+def _metadata(name: str) -> dict[str, Any]:
+    return {"name": name, "labels": {"app.kubernetes.io/part-of": "tfsteps"}}
 
 
 _GROUP = "rbac.authorization.k8s.io"

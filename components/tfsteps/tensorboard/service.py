@@ -67,7 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(_TERMINATED))  # a process 1 has no default action
     _set_endpoints()
     log_dirs = dict(_named(text, several=len(options.log_dirs) > 1) for text in options.log_dirs)
-    frontend = _serve(log_dirs, options.port, options.path_prefix)
+    try:
+        frontend = _serve(log_dirs, options.port, options.path_prefix)
+    except Exception as error:  # noqa: BLE001  whatever it was: the log must say it, and the Job start it again
+        text = " ".join((getattr(error, "msg", None) or str(error) or type(error).__name__).split())
+        print(f"TensorBoard cannot start on port {options.port}: {text}", flush=True)
+        return 1
     print(f"TensorBoard serves {', '.join(log_dirs.values())} on port {options.port}", flush=True)
     now = time.monotonic()
     life = Lifetime(idle=options.idle, keep_for=options.keep_for, requested=now, written=now)

@@ -138,6 +138,44 @@ def test_a_dry_run_stops_nothing_and_a_platform_that_is_away_is_a_failure(platfo
     assert (count.failures, "cannot be listed" in said[0]) == (1, True)
 
 
+def test_ended_tasks_are_not_listed_and_paused_ones_are(platform, monkeypatch):
+    for number in range(120):  # more than a page
+        client(platform).stop(chain(platform, create(platform, f"ended-{number}")))
+    paused = create(platform, "paused", age=9000)
+    client(platform).stop(chain(platform, paused))
+    client(platform).tag(chain(platform, paused), schema.PAUSED, on=True)
+    create(platform, "waiting")
+    listed, post = [], Client._post_once
+    monkeypatch.setattr(Client, "_post_once", lambda *args: listed.append(args[1]) or post(*args))
+    said, count, _ = swept(platform)
+    assert (count.jobs, count.due, count.failures) == (2, 1, 0), said
+    assert f"task {paused} on HAI stopped: it is suspended, and its deadline" in said[0]
+    assert listed.count("/query/task/list") == 3
+    assert swept(platform)[1].jobs == 1, "a paused task that was stopped has ended"
+
+
+def chain(platform, name):
+    return next(task.chain_id for task in platform.platform.tasks if task.name == name)
+
+
+def test_a_broken_record_protects_no_other_task(platform, monkeypatch):
+    broken, due = create(platform, "broken"), create(platform, "due", age=9000)
+    show = Server.show
+
+    def shown(self, task):
+        item = show(self, task)
+        return (
+            {**item, "chain_status": "suspended", "stop_code_list": ["x", "y"]} if item["nb_name"] == broken else item
+        )
+
+    monkeypatch.setattr(Server, "show", shown)
+    said, count, left = swept(platform)
+    assert left == [broken]
+    assert (count.due, count.failures) == (1, 1)
+    assert [line for line in said if line.startswith(f"task {broken} on HAI is not understood: ")], said
+    assert [line for line in said if line.startswith(f"task {due} on HAI stopped")]
+
+
 def test_the_program_looks_at_hai_where_it_is_given_an_address(platform, tmp_path, monkeypatch, capsys):
     name = create(platform, "r1", age=9000)
     with serve(FakeApiServer({("kubeflow.org/v1", "tfjobs"): [], ("v1", "pods"): []}).answer) as server:

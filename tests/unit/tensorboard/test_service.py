@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -185,3 +186,13 @@ def read(url):
 def children_of(pid):
     text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(child) for child in text.split()]
+
+
+def test_a_port_that_is_in_use_is_one_line(tmp_path):
+    with socket.create_server(("", 0)) as taken:
+        command = [sys.executable, "-m", "tfsteps.tensorboard.service", str(tmp_path), "--port"]
+        port = taken.getsockname()[1]
+        done = subprocess.run([*command, str(port)], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1, "an end that Kubernetes starts again"
+    assert f"TensorBoard cannot start on port {port}: " in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

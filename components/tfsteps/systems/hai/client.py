@@ -107,11 +107,20 @@ class Client(HttpClient):
         """Return the newest task of a chain; sent once."""
         return self._newest_task(self._post_once, {"chain_id": chain_id})
 
-    def tagged(self, tag: str, *, pods: bool = False) -> Iterator[Task]:
-        """Yield the user's tasks that have a tag, the newest first, page by page; with `pods` also theirs."""
+    def tagged(
+        self, tag: str, *, pods: bool = False, queue_status: Literal["", "queued", "scheduled"] = ""
+    ) -> Iterator[Task]:
+        """Yield the newest task of each of the user's chains that have a tag, the newest first, page by page.
+
+        Args:
+            tag: The tag.
+            pods: Also read the pods of each.
+            queue_status: Only tasks in this status; empty = any. A chain is unfinished if its newest task has one.
+        """
         page, seen = 1, 0
+        status = {"queue_status": queue_status} if queue_status else {}
         while True:
-            query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": str(pods).lower()}
+            query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": str(pods).lower(), **status}
             result = self._post("/query/task/list", query, check=an_answer(_Tagged))["result"]
             yield from result["tasks"]
             page, seen = page + 1, seen + len(result["tasks"])

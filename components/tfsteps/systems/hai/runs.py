@@ -61,6 +61,12 @@ class HaiRun(msgspec.Struct, frozen=True):
     plan: Plan
     status: Status
 
+    @classmethod
+    def of(cls, task: Task) -> "HaiRun | None":
+        """Return the snapshot of a task; None if tfsteps did not create it. ValueError or KeyError if it is broken."""
+        plan = Plan.of(task)
+        return cls(task, plan, _status(task, plan, time.time())) if plan else None
+
     @property
     def workflow(self) -> str:
         """The name of the task's Workflow; empty = none."""
@@ -97,9 +103,21 @@ class HaiRuns:
             ApiError: The tasks cannot be listed.
         """
         tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
-        planned = [(task, plan) for task in self.client.tagged(tag, pods=True) if (plan := Plan.of(task))]
-        jobs = [HaiRun(task, plan, _status(task, plan, time.time())) for task, plan in planned]
+        jobs = [job for task in self.client.tagged(tag, pods=True) if (job := HaiRun.of(task))]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
+
+    def unfinished(self) -> list[Task]:
+        """Return the tasks of all runs that wait, run or are paused. HAI never removes records: ended ones are many.
+
+        Raises:
+            ApiError: The tasks cannot be listed.
+        """
+        lists = [
+            self.client.tagged(_MANAGED_BY, queue_status="queued"),
+            self.client.tagged(_MANAGED_BY, queue_status="scheduled"),
+            self.client.tagged(schema.PAUSED),  # ended ones, for HAI
+        ]
+        return list({task["chain_id"]: task for tasks in lists for task in tasks}.values())
 
     def look(self, job: HaiRun) -> list[Event]:
         """Return the events of a task so far, in order, from its ranks' logs; the last one of an ended task is its end.

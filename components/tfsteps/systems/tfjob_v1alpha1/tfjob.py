@@ -11,6 +11,7 @@ from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
+from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
@@ -135,12 +136,14 @@ class TfJob(BaseJobKind):
     def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
         """Return patches that end the job's Kubernetes Jobs, because the operator does not. Ended pods are kept.
 
-        The MASTER's Job is over if it has succeeded. If it has failed, Kubernetes would restart it: in a new pod, or in
-        the same pod, which cannot be kept then.
+        The operator reports success when the MASTER's container has ended, a second or two before its Job is complete.
+        If the pod is deleted in this time, the Job would run the program again: so it gets no further tries. If the
+        MASTER has failed, Kubernetes would restart it: in a new pod, or in the same pod, which cannot be kept then.
         """
         others = _jobs(item, ",job_type!=MASTER", {"suspend": True})
         if self.verdict(item).state is not State.FAILED:
-            return [others]
+            last_try = _jobs(item, ",job_type=MASTER", {"backoffLimit": 0})
+            return [others] if retention_policy(item).on_end == "keep" else [last_try, others]
         master: Mapping[str, Any] = next(
             (
                 replica_spec

@@ -237,10 +237,15 @@ def test_a_pause_is_noted_before_the_pods_go_and_until_they_are_back():
     assert LATER.pause(item(), paused=True) == []
 
 
+def kept(job):
+    return {**job, "metadata": {**job["metadata"], "annotations": {"tfsteps.dev/on-end": "keep"}}}
+
+
 @pytest.mark.parametrize(
     ("ended", "master"),
     [
-        (item("Done", "Succeeded"), None),
+        (kept(item("Done", "Succeeded")), None),
+        (item("Done", "Succeeded"), {"backoffLimit": 0}),  # its pod is deleted, perhaps before its Job is complete
         (item("Done", "Failed"), {"backoffLimit": 0}),  # keeps the pod that failed, and makes no other
         (item("Done", "Failed", restart="OnFailure"), {"suspend": True}),  # it would be started again in place
     ],

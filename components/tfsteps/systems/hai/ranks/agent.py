@@ -30,6 +30,8 @@ _LEAVE_SECONDS = 10.0
 _REMEMBER_SECONDS = 5.0  # timeout for the manager to store the program's number, after the program has ended
 _SUSPENDED_REMEMBER_SECONDS = 3.0  # the same in a suspension, which lasts at most 10 more seconds
 _LONGEST = 1 << 20  # bytes of a line from the coordinator: the addresses of 10,000 ranks
+_REQUIRED = ("TFSTEPS_PLAN", "TFSTEPS_SECRET", "MASTER_ADDR", "MASTER_PORT")
+_USAGE = 2  # ExitCode.USAGE: only this folder is on a rank
 _OURS = ("TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET")
 
 
@@ -220,11 +222,16 @@ def main(folder: str, restart_policy: Callable[[dict[str, Any]], Any]) -> int:
         folder: The folder of this rank, in which this package was unpacked. It is removed.
         restart_policy: The class in `restart_policy.py`, which is in the same zip file.
     """
-    plan = json.loads(os.environ["TFSTEPS_PLAN"])
-    rank = int(os.environ.get("RANK") or os.environ["MARSV2_RANK"])
-    if rank == 0:
-        threading.Thread(target=Coordinator(plan, restart_policy).run, daemon=True).start()
+    rank_variable = "RANK" if os.environ.get("RANK") else "MARSV2_RANK"
     try:
+        missing = [name for name in (*_REQUIRED, rank_variable) if not os.environ.get(name)]
+        if missing:
+            names = ", ".join(missing)
+            sys.stderr.write(f"tfsteps: this rank cannot start, because the platform has not set {names}\n")
+            return _USAGE
+        plan, rank = json.loads(os.environ["TFSTEPS_PLAN"]), int(os.environ[rank_variable])
+        if rank == 0:
+            threading.Thread(target=Coordinator(plan, restart_policy).run, daemon=True).start()
         return Agent(plan, rank, folder).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
