@@ -10,8 +10,9 @@ import typer
 
 from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import LATEST, Selection
+from tfsteps.cli.backends.find import Selection
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, OnOption, Place, located, open_backend
+from tfsteps.cli.completion import complete_run
 from tfsteps.cli.watch import observer
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
@@ -25,16 +26,9 @@ from tfsteps.console.outputs import (
     results,
 )
 from tfsteps.console.text import clean, duration, iso
-from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
-
-
-def complete_run(incomplete: str) -> list[str]:
-    """Return the ids of runs on this machine that begin with `incomplete`, for the shell."""
-    return [run for run in [*reversed(store.runs()), LATEST] if run.startswith(incomplete)]
-
 
 RunId = Annotated[
     str,
