@@ -35,8 +35,8 @@ def test_a_run_is_found(typed, found):
     [
         ("ab", "run 'ab' is ambiguous: abcd, abxy; write more of the id"),
         ("mnits-2026", "run 'mnits-2026' is unknown; nearest: mnist-2026; `tfsteps runs` lists all"),
-        ("zzz", "run 'zzz' is unknown; nearest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
-        ("", "run '' is unknown; nearest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
+        ("zzz", "run 'zzz' is unknown; newest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
+        ("", "run '' is unknown; newest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
         ("../abcd", "run '../abcd' is unknown; nearest: abcd"),
     ],
 )
