@@ -130,7 +130,7 @@ def test_another_machine_with_the_token_finds_it_too(left):
 
 
 def test_followed_from_another_machine_to_its_end(left):
-    logs = left.start("logs", "r1", "--on", "hai", "--follow", "--role", "worker", "--index", "1", home="elsewhere")
+    logs = left.start("logs", "r1", "--on", "hai", "--follow", "worker-1", home="elsewhere")
     show = left.start("show", "r1", "--on", "hai", "--follow", home="elsewhere")
     end_program(left)
     assert logs.wait(180) == show.wait(180) == 0

@@ -5,10 +5,14 @@ import functools
 import time
 from collections.abc import Iterator, Sequence
 
-from tfsteps.cli.backends import kubernetes_debug, kubernetes_pause, kubernetes_tensorboard
+from tfsteps.cli.backends import (
+    kubernetes_debug,
+    kubernetes_log,
+    kubernetes_pause,
+    kubernetes_tensorboard,
+)
 from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
-from tfsteps.cli.backends.kubernetes_log import ClusterLog
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
@@ -89,11 +93,18 @@ class ClusterBackend:
                 break
         return [self.explain(job) for job in selection.choose([*last.values()])]
 
-    def print_log(self, jobs: Sequence[Job], selection: Selection, options: LogOptions) -> None:
-        log = ClusterLog(self._runs, jobs, options)
+    def now(self) -> float:
+        return self._runs.api.server_time() or time.time()
+
+    def containers(self, job: Job) -> list[str]:
+        return kubernetes_log.containers(job)
+
+    def print_log(self, jobs: Sequence[Job], selection: Selection, options: LogOptions) -> int:
+        log = kubernetes_log.ClusterLog(self._runs, jobs, options)
         log.print(options.tail)
         if options.follow:
             log.follow(selection)
+        return log.printer.printed
 
     def stop(self, jobs: Sequence[Job], *, now: bool) -> None:
         """Delete the job objects, and wait until their pods are gone."""
