@@ -1,8 +1,10 @@
 """The command line: every command under its name."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 import tfsteps
 from tfsteps.cli.commands import (
@@ -17,6 +19,7 @@ from tfsteps.cli.commands import (
     role,
     run,
     runs,
+    shell,
     stop,
     submit,
     tensorboard,
@@ -32,12 +35,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
+_CLASSES: dict[Callable[..., None], type[TyperCommand]] = {shell.shell: shell.ShellCommand}
 for command in (
     run.run,
     runs.runs,
     runs.show,
     compare.compare,
     logs.logs,
+    shell.shell,
     debug.debug,
     stop.stop,
     pause.pause,
@@ -54,7 +59,7 @@ for command in (
     submit.submit,
     role.role,
 ):
-    app.command()(command)
+    app.command(cls=_CLASSES.get(command))(command)
 
 
 def _version(value: bool) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -91,6 +91,15 @@ class RunBackend(Protocol[JobT]):
 
         Returns:
             Number of lines printed.
+        """
+
+    def shell(self, job: JobT, replica: str | None, command: Sequence[str]) -> NoReturn:
+        """Replace this process by a command in a replica, whose exit code becomes that of this process.
+
+        Args:
+            job: Of which job.
+            replica: Name of the replica; None = the one that decides how the job ends.
+            command: Program and arguments; empty = an interactive shell.
         """
 
     def stop(self, jobs: Sequence[JobT], *, now: bool) -> None:

@@ -5,6 +5,7 @@ import itertools
 import shlex
 import time
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import msgspec
 
@@ -142,6 +143,11 @@ class HaiBackend:
             for position, event in self.runs.follow(jobs):
                 log.go_on(position, event, skipped)
         return log.printed
+
+    def shell(self, job: HaiRun, replica: str | None, command: Sequence[str]) -> NoReturn:  # noqa: ARG002
+        run = shlex.quote(job.status.identity.run)
+        problem = f"run {run}: HAI has no request that starts a command in a rank"
+        raise CommandError(f"{problem}; print what you need to see, and read it with `tfsteps logs {run} --on hai -f`")
 
 
 class _View:

@@ -4,11 +4,13 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 from tfsteps.cli.backends import (
     kubernetes_debug,
     kubernetes_log,
     kubernetes_pause,
+    kubernetes_shell,
     kubernetes_tensorboard,
 )
 from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
@@ -105,6 +107,9 @@ class ClusterBackend:
         if options.follow:
             log.follow(selection)
         return log.printer.printed
+
+    def shell(self, job: Job, replica: str | None, command: Sequence[str]) -> NoReturn:
+        kubernetes_shell.replace_by(job, replica, command, self._place)
 
     def stop(self, jobs: Sequence[Job], *, now: bool) -> None:
         """Delete the job objects, and wait until their pods are gone."""

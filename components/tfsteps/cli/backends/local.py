@@ -9,10 +9,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
+from typing import NoReturn
 
 import msgspec
 
-from tfsteps.cli.backends import local_log, local_tensorboard
+from tfsteps.cli.backends import local_log, local_shell, local_tensorboard
 from tfsteps.cli.backends.base import EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
 from tfsteps.cli.backends.place import On
@@ -121,6 +122,9 @@ class LocalBackend:
                 jobs = selection.of(self.find(run))
                 log.print(jobs)
             return log.printer.printed
+
+    def shell(self, job: LocalJob, replica: str | None, command: Sequence[str]) -> NoReturn:
+        local_shell.replace_by(job, replica, command)
 
     def stop(self, jobs: Sequence[LocalJob], *, now: bool) -> None:
         """Send SIGTERM to the launchers, with `now` until they exit."""
