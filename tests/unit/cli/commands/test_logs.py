@@ -142,6 +142,25 @@ def test_each_incarnation_of_a_replica_is_marked_where_it_begins():
     assert mark.split(" ", 1) == [line.split(" ", 1)[0], second]
 
 
+def test_follow_marks_an_incarnation_that_begins_meanwhile():
+    now = time.time()
+    attempt, lock = saved(system="local", replicas=[restarted((now - 9, None))], hold=True)
+
+    def restart():
+        begun = time.time()
+        attempt.write(status(system="local", replicas=[restarted((now - 9, begun - 0.2), (begun - 0.1, None))]))
+        with attempt.log.open("ab") as file:
+            file.write(log_line(begun, "worker-0", b"again"))
+        lock.close()
+
+    with attempt.log.open("ab") as file:
+        file.write(log_line(now - 5, "worker-0", b"first"))
+    thread = threading.Timer(0.5, restart)
+    thread.start()
+    assert said("logs", "r1", "--follow") == ["[worker-0] first", "--- worker-0, restart 1 ---", "[worker-0] again"]
+    thread.join()
+
+
 def test_timestamps_are_local_and_name_their_zone(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
