@@ -87,7 +87,7 @@ class ClusterLog:
             pod, container = program.job_pod.pod, program.container
             ended = container.ended or pod.ended or program.job.status.state.terminal
             self._readers[program.key].tell(container.restarts, ended=ended)
-        pods = {program.key[0] for program in self._programs}
+        pods = {job_pod.pod.uid for job in self._jobs for job_pod in job.pods}
         for key in [key for key in self._readers if key[0] not in pods]:
             self._readers[key].gone()
         return len(self._readers)
