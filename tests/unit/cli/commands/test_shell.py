@@ -1,6 +1,7 @@
 """`tfsteps shell`: where it opens, with what, and what it refuses."""
 
 import os
+import pty
 import shlex
 import subprocess
 
@@ -118,7 +119,7 @@ def kubectl(monkeypatch, tmp_path):
     """Make `kubectl` print its arguments and its input, and end with 5."""
     program = tmp_path / "bin" / "kubectl"
     program.parent.mkdir()
-    program.write_text('#!/bin/sh\necho "$@"\ncat\nexit 5\n')
+    program.write_text('#!/bin/sh\necho "$@"\ntest -t 0 || cat\nexit 5\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
@@ -136,6 +137,15 @@ def test_on_a_cluster_kubectl_takes_over_with_input_and_exit_code():
     words = f"--context test --namespace ml exec -i {pod} -c tensorflow -- nvidia-smi -L"
     assert (done.returncode, done.stdout, done.stderr) == (5, f"{words}\ntyped\n", "")
     assert f"exec -i {PODS[0]['metadata']['name']} -c tensorflow -- sh\n" in shell("busy", *K, input="").stdout
+
+
+@pytest.mark.usefixtures("cluster", "kubectl")
+def test_on_a_terminal_kubectl_is_asked_for_one():
+    controller, terminal = pty.openpty()
+    with os.fdopen(controller, "rb", buffering=0) as screen, os.fdopen(terminal, "rb", buffering=0) as own:
+        command = [COMMAND, "shell", "busy", "chief", *K]
+        assert subprocess.run(command, stdin=own, stdout=own, check=False).returncode == 5
+        assert b" exec -it " in screen.read(4096)
 
 
 @pytest.mark.usefixtures("cluster")
