@@ -1,4 +1,4 @@
-"""What the shell completes: runs and their names, with state and age; replicas. Reads this machine's records alone.
+"""What the shell completes: runs with state and age, their names, tasks and replicas, from records of this machine.
 
 A completion must be quick and must never print an error: few records are read, and what cannot be read is left out.
 """
@@ -92,6 +92,14 @@ def complete_replica(ctx: typer.Context, incomplete: str) -> Iterator[Offer]:
     for role in dict.fromkeys(replica.role for replica in replicas) if ctx.info_name == "logs" else ():
         offers[role] = f"{sum(replica.role == role for replica in replicas)} replicas"
     yield from ((name, why) for name, why in offers.items() if name.startswith(incomplete) and name not in typed)
+
+
+@_quiet
+def complete_task(ctx: typer.Context, incomplete: str) -> Iterator[Offer]:
+    """Yield the tasks of the run that was typed before, with their states."""
+    for glance in _glances(_run(str(ctx.params.get("run") or ""))):
+        if glance.identity.task.startswith(incomplete):
+            yield glance.identity.task, glance.state.value
 
 
 def _run(text: str) -> str:

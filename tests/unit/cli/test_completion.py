@@ -72,6 +72,13 @@ def test_replicas_of_the_run_are_offered_with_their_states(run):
     assert '"worker-0":"running"' in completed("logs", run, "worker-0", shell="zsh")
 
 
+@pytest.mark.usefixtures("runs")
+def test_tasks_of_the_run_are_offered():
+    saved(run="fit-k1", task="eval", state=State.SUCCEEDED)
+    assert completed("logs", "fit-k1", "--task", "") == ["eval", "fit"]
+    assert completed("logs", "fit-k1", "--task", "f") == ["fit"]
+
+
 def test_damaged_records_and_a_run_whose_launcher_was_killed():
     bad = saved(run="bad", state=State.FAILED)
     (bad.folder / "status.json").write_text("{")

@@ -12,7 +12,7 @@ from tfsteps.cli.backends.log_printer import compile_grep
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
 from tfsteps.cli.backends.replica_names import ReplicaFilter
 from tfsteps.cli.commands.runs import AttemptNumber, RunId
-from tfsteps.cli.completion import complete_replica
+from tfsteps.cli.completion import complete_replica, complete_task
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.console.text import clean
@@ -27,7 +27,8 @@ _Replicas = Annotated[
     ),
 ]
 _Tasks = Annotated[
-    list[str] | None, typer.Option("--task", metavar="TASK", help="Only this task of the run. Repeat it for several.")
+    list[str] | None,
+    typer.Option("--task", metavar="TASK", help="Only this task. Repeat it for several.", autocompletion=complete_task),
 ]
 _Grep = Annotated[
     str | None,
