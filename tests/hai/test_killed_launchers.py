@@ -100,6 +100,12 @@ def test_the_machine_that_launched_a_task_finds_it_on_hai_without_an_option(left
     assert "lost" not in out
     code, out, _ = left.run("logs", "r1")
     assert (code, sorted(out.splitlines())) == (0, ["[worker-0] up 0", "[worker-1] up 1"])
+    code, out, _ = left.run("logs", "r1", "--grep", "UP 1", "-i", "--since", "1h", "--tail", "1")
+    assert (code, out) == (0, "[worker-1] up 1\n")
+    code, _, err = left.run("logs", "r1", "worker-2")
+    assert (code, err) == (2, "error: run r1: replica 'worker-2' is unknown; it has worker-0, worker-1\n")
+    code, _, err = left.run("shell", "r1", "--", "true")
+    assert (code, err[:44]) == (2, "error: run r1: HAI has no request that start")
     code, out, _ = left.run("stop", "r1")
     assert code == 0
     assert "already ended" not in out
@@ -126,11 +132,11 @@ def test_another_machine_with_the_token_finds_it_too(left):
     assert "tasks of the chain" in out
     code, _, err = left.run("show", "r2", *there, home="elsewhere")
     assert code == 2
-    assert "run 'r2' is unknown; nearest: r1" in err
+    assert "run 'r2' is unknown; newest: r1" in err
 
 
 def test_followed_from_another_machine_to_its_end(left):
-    logs = left.start("logs", "r1", "--on", "hai", "--follow", "--role", "worker", "--index", "1", home="elsewhere")
+    logs = left.start("logs", "r1", "--on", "hai", "--follow", "worker-1", home="elsewhere")
     show = left.start("show", "r1", "--on", "hai", "--follow", home="elsewhere")
     end_program(left)
     assert logs.wait(180) == show.wait(180) == 0

@@ -95,7 +95,7 @@ def node(lines, cuts=(), lost=0):
     cuts, begins = iter(cuts), itertools.chain([0], itertools.repeat(lost))
 
     def script(asked):
-        if "previous" in asked.query:
+        if asked.query.get("previous") == "true":
             return refusal(400, "BadRequest", "previous terminated container not found")
         if "tailLines" in asked.query:
             return Answer(parts=lines[-1:])
@@ -417,3 +417,16 @@ def test_a_last_line_without_an_end_before_a_restart():
         log.tell(1, ended=True)
         until(lambda: found.closed)
     assert found.texts == [b"one", b"two"]
+
+
+def test_a_log_is_read_since_a_time_and_then_from_its_position():
+    whole = [line(1, "one"), line(4, "two")]
+    position = log_lines.Position()
+    with serve(node(whole)) as server:
+        api = Api(server.access())
+        since = seconds(b"2026-11-21T08:00:02Z") + 0.9
+        first, again = ([*logs.read_log(api, "ns", "p", "c", position, since=since)] for _ in range(2))
+    assert [lines.texts for lines in first] == [[b"two"]]
+    assert again == []
+    asked = [each.query["sinceTime"] for each in server.asked]
+    assert asked == ["2026-11-21T08:00:02Z", "2026-11-21T08:00:03Z"]

@@ -1,8 +1,10 @@
 """The command line: every command under its name."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 import tfsteps
 from tfsteps.cli.commands import (
@@ -18,6 +20,7 @@ from tfsteps.cli.commands import (
     role,
     run,
     runs,
+    shell,
     show,
     stop,
     submit,
@@ -34,12 +37,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
+_CLASSES: dict[Callable[..., None], type[TyperCommand]] = {shell.shell: shell.ShellCommand}
 for command in (
     run.run,
     runs.runs,
     show.show,
     compare.compare,
     logs.logs,
+    shell.shell,
     debug.debug,
     stop.stop,
     pause.pause,
@@ -56,7 +61,7 @@ for command in (
     submit.submit,
     role.role,
 ):
-    app.command()(command)
+    app.command(cls=_CLASSES.get(command))(command)
 
 
 def _version(value: bool) -> None:

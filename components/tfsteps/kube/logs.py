@@ -1,6 +1,7 @@
 """The log of a container: each line once and in order, over restarts and broken connections."""
 
 import contextlib
+import datetime as dt
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -41,6 +42,7 @@ def read_log(
     *,
     tail: int | None = None,
     previous: bool = False,
+    since: float | None = None,
 ) -> Iterator[Lines]:
     """Yield the lines that a container has printed so far.
 
@@ -52,11 +54,15 @@ def read_log(
         position: Where to start; it is advanced.
         tail: Only this number of last lines; None = all.
         previous: Read what it printed before its last restart; else, since then.
+        since: Only from this second on, in seconds since the epoch, by the node's clock; None = all.
 
     Raises:
         ApiError: The log cannot be read.
     """
-    query = {"container": container, "timestamps": "true", "previous": str(previous).lower(), **position.resume()}
+    query = {"container": container, "timestamps": "true", "previous": str(previous).lower()}
+    if since is not None:
+        query["sinceTime"] = dt.datetime.fromtimestamp(since, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    query |= position.resume()
     if tail is not None:
         query["tailLines"] = str(tail)
     with api.open("GET", PODS.path(namespace, pod, "log"), query) as response:

@@ -198,6 +198,7 @@ def first_status(
         tensorboard_url=tensorboard_url,
         replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
         warnings=system.warnings(job),
+        base_dir=str(places.base_dir),
     )
 
 

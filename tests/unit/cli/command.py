@@ -1,8 +1,10 @@
 """The command: in this process for tests of what it prints, and its program for those of how it behaves."""
 
+import contextlib
 import functools
 import os
 import pathlib
+import pty
 import subprocess
 import sys
 
@@ -45,3 +47,17 @@ def refused(*args):
     code, out, err = tfsteps(*args)
     assert (code, out) == (2, "")
     return err
+
+
+def on_terminal(*args):
+    """Return the bytes that `tfsteps` prints to a terminal as its standard output."""
+    controller, terminal = pty.openpty()
+    with os.fdopen(controller, "rb", buffering=0) as screen:
+        with subprocess.Popen([COMMAND, *map(str, args)], stdout=terminal) as process:
+            os.close(terminal)
+            printed = b""
+            with contextlib.suppress(OSError):  # the end of a terminal is an error
+                while data := screen.read(4096):
+                    printed += data
+        assert process.returncode == 0
+    return printed

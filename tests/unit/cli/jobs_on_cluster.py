@@ -109,7 +109,8 @@ class Cluster:
 
     def _log(self, asked):
         name = asked.path.split("/")[-2]
-        lines = self.logs.get(f"{name} before" if asked.query["previous"] == "true" else name, [])
+        lines = self.logs.get(f"{name} before" if asked.query.get("previous") == "true" else name, [])
+        lines = [line for line in lines if at(line[0]) >= asked.query.get("sinceTime", "")]
         tail = int(asked.query.get("tailLines", len(lines)))
         return b"".join(f"{at(second)} {text}\n".encode() for second, text in lines[len(lines) - tail :])
 

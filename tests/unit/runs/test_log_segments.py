@@ -279,7 +279,7 @@ def test_logs_shows_one_line_at_the_gap_whatever_replica_is_chosen():
     gap = [line for line in lines if line.startswith("[log] (log incomplete: ")]
     assert len(gap) == 1
     assert lines[-1] == "[worker-1] 005009"
-    assert said("logs", "latest", "--role", "worker", "--index", 1) == [*gap, *lines[-10:]]
+    assert said("logs", "latest", "worker-1") == [*gap, *lines[-10:]]
     assert said("logs", "latest", "--tail", 3) == lines[-3:]
     (warning,) = [line for line in said("show", "latest") if line.startswith("warning")]
     assert "lines (" in warning

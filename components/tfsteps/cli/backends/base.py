@@ -1,8 +1,9 @@
 """The protocol of backends: what commands need of the place where runs live."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NoReturn, Protocol
 
 import msgspec
 
@@ -26,12 +27,16 @@ class LogOptions(msgspec.Struct, frozen=True):
         timestamps: Begin each line with its local time.
         tail: Begin with this many of the last lines; None = with the first line.
         follow: Continue until the jobs have ended.
+        since: Only lines printed at this time or later, in seconds since the epoch; None = whenever.
+        grep: Only lines in which this expression is found; None = all.
     """
 
     wanted: Callable[[str], bool]
     timestamps: bool = False
     tail: int | None = None
     follow: bool = False
+    since: float | None = None
+    grep: re.Pattern[str] | None = None
 
 
 class EventFolder(msgspec.Struct, frozen=True):
@@ -90,8 +95,27 @@ class RunBackend(Protocol[JobT]):
         Jobs that `selection` chooses and that start meanwhile are followed too, except on HAI.
         """
 
-    def print_log(self, jobs: Sequence[JobT], selection: Selection, options: LogOptions) -> None:
-        """Print the log lines of jobs of one run; with `follow` also of those that start meanwhile, except on HAI."""
+    def now(self) -> float:
+        """Return the time, in seconds since the epoch: by the server's clock, or this machine's if there is none."""
+
+    def containers(self, job: JobT) -> Collection[str]:
+        """Return the sources of a job's log beside its replicas: `worker-1/init-data`."""
+
+    def print_log(self, jobs: Sequence[JobT], selection: Selection, options: LogOptions) -> int:
+        """Print the log lines of jobs of one run; with `follow` also of those that start meanwhile, except on HAI.
+
+        Returns:
+            Number of lines printed.
+        """
+
+    def shell(self, job: JobT, replica: str | None, command: Sequence[str]) -> NoReturn:
+        """Replace this process by a command in a replica, whose exit code becomes that of this process.
+
+        Args:
+            job: Of which job.
+            replica: Name of the replica; None = the one that decides how the job ends.
+            command: Program and arguments; empty = an interactive shell.
+        """
 
     def stop(self, jobs: Sequence[JobT], *, now: bool) -> None:
         """Stop the jobs that have not ended, and wait until their replicas are gone.

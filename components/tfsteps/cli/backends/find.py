@@ -13,7 +13,7 @@ from tfsteps.runs.status import Status
 
 LATEST = "latest"
 _SHOWN = 3  # suggestions in a message
-_NEAR_ID, _NEAR_NAME = 0.3, 0.6  # similarity from which a suggestion is made
+_NEAR = 0.6  # similarity from which a suggestion is made
 
 
 class Job(Protocol):
@@ -71,13 +71,15 @@ class Selection(msgspec.Struct, frozen=True):
 
     Attributes:
         run: An id, the beginning of one, `latest`, or the name of a Workflow, task, job or pipeline.
-        task: The one task; None = all tasks.
+        task: The one task; None = all tasks, or those of `tasks`.
         attempt: The number of the attempt; None = the newest of each task.
+        tasks: Several tasks; empty = as `task` says.
     """
 
     run: str
     task: str | None = None
     attempt: int | None = None
+    tasks: tuple[str, ...] = ()
 
     def includes(self, job: Job) -> bool:
         """Return whether a job of the run is of the selected task and attempt; without an attempt, all are."""
@@ -93,19 +95,23 @@ class Selection(msgspec.Struct, frozen=True):
 
     def of(self, run: Run[JobT]) -> list[JobT]:
         """Return the selected jobs of the run. CommandError if there are none; it names what exists."""
+        known = {job.status.identity.task for job in run.jobs}
+        unknown = next((task for task in self.tasks if run.jobs and task not in known), None)
+        if unknown is not None:
+            raise CommandError(f"run {run.id}: task {unknown!r} is unknown; it has {_some(sorted(known))}")
         if jobs := self.choose(run.jobs):
             return jobs
         if attempts := self._of_task(run.jobs):
             numbers = sorted({job.status.identity.attempt for job in attempts})
-            known = ", ".join(map(str, numbers))
-            raise CommandError(f"run {run.id}: attempt {self.attempt} is unknown; there is {known}")
+            there = ", ".join(map(str, numbers))
+            raise CommandError(f"run {run.id}: attempt {self.attempt} is unknown; there is {there}")
         if self.task is None:
             raise CommandError(f"run {run.id} has no jobs; `tfsteps show {run.id}` says how it ended")
-        tasks = sorted({job.status.identity.task for job in run.jobs})
-        raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(tasks) or 'none'}")
+        raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(sorted(known)) or 'none'}")
 
     def _of_task(self, jobs: Sequence[JobT]) -> list[JobT]:
-        return [job for job in jobs if self.task in (None, job.status.identity.task)]
+        tasks = self.tasks or ((self.task,) if self.task is not None else ())
+        return [job for job in jobs if not tasks or job.status.identity.task in tasks]
 
 
 def _task_and_attempt(job: Job) -> tuple[str, int]:
@@ -151,17 +157,29 @@ def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "
         return matches[0]
     if matches:
         raise CommandError(f"run {text!r} is ambiguous: {_some(matches)}; write more of the id")
-    near = _nearest(text, known) or runs[: -_SHOWN - 1 : -1]
-    raise CommandError(f"run {text!r} is unknown; nearest: {_some(near)}; `tfsteps runs{options}` lists all")
+    near = _nearest(text, known) if text else []
+    listed = f"nearest: {_some(near)}" if near else f"newest: {_some(runs[: -_SHOWN - 1 : -1])}"
+    raise CommandError(f"run {text!r} is unknown; {listed}; `tfsteps runs{options}` lists all")
 
 
 def _nearest(text: str, known: Sequence[KnownRun]) -> list[str]:
-    """Return what is spelled like `text`: names only if they are much like it, before ids."""
+    """Return the names and ids that are spelled like `text`, or that begin so; the most similar first."""
     names = sorted({name for run in known for name in run.names})
-    ids = list(dict.fromkeys([*(run.id for run in known), *(run.workflow for run in known if run.workflow)]))
-    near = difflib.get_close_matches(text, names, n=_SHOWN, cutoff=_NEAR_NAME)
-    near += difflib.get_close_matches(text, ids, n=_SHOWN, cutoff=_NEAR_ID)
-    return list(dict.fromkeys(near))[:_SHOWN]
+    ids = [name for run in reversed(known) for name in (run.id, run.workflow) if name]
+    scores = {name: _similarity(text.lower(), name.lower()) for name in dict.fromkeys([*names, *ids])}
+    near = [name for name, score in scores.items() if score >= _NEAR]
+    return sorted(near, key=lambda name: -scores[name])[:_SHOWN]
+
+
+def _similarity(text: str, name: str) -> float:
+    """Return how similar two texts are, 0 to 1: as a whole, or `text` and as much of the beginning of `name`."""
+    matcher = difflib.SequenceMatcher(b=text, autojunk=False)  # which keeps what it computes of `b`
+
+    def ratio(other: str) -> float:
+        matcher.set_seq1(other)
+        return matcher.ratio() if matcher.quick_ratio() >= _NEAR else 0.0
+
+    return max(ratio(name), ratio(name[: len(text)]))
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,20 +1,18 @@
 """Finds, follows, explains and stops tasks on HAI Platform through its API."""
 
 import contextlib
-import heapq
 import itertools
 import shlex
-import sys
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
+from typing import NoReturn
 
 import msgspec
 
 from tfsteps.cli.backends import local_tensorboard
 from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
+from tfsteps.cli.backends.hai_log import HaiLog
 from tfsteps.cli.backends.launchers import recorded_launcher
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
 from tfsteps.cli.backends.whole_runs import pause_run
@@ -23,7 +21,6 @@ from tfsteps.cli.pipeline_link import pipeline_links
 from tfsteps.cli.watch import POLL_SECONDS
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
-from tfsteps.console.text import clean, iso, printable
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
@@ -34,7 +31,6 @@ from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, Sta
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.last_lines import Tails
-from tfsteps.runs.log_file import times
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems.hai import access, schema
@@ -150,15 +146,27 @@ class HaiBackend:
         run = shlex.quote(job.status.identity.run)
         return [f"tfsteps logs {run} --on hai{'' if job.status.state.terminal else ' --follow'}"]
 
-    def print_log(self, jobs: Sequence[HaiRun], selection: Selection, options: LogOptions) -> None:  # noqa: ARG002
-        log = _Log(jobs, options)
+    def now(self) -> float:
+        return self.runs.client.server_time() or time.time()
+
+    def containers(self, job: HaiRun) -> list[str]:  # noqa: ARG002  a rank is one container
+        return []
+
+    def print_log(self, jobs: Sequence[HaiRun], selection: Selection, options: LogOptions) -> int:  # noqa: ARG002
+        log = HaiLog(jobs, options)
         if not options.follow or options.tail is not None:
             events = [(position, event) for position, job in enumerate(jobs) for event in self.runs.look(job)]
             log.print(events, options.tail)
         if options.follow:
-            skipped = log.printed
+            skipped = log.read
             for position, event in self.runs.follow(jobs):
                 log.go_on(position, event, skipped)
+        return log.printed
+
+    def shell(self, job: HaiRun, replica: str | None, command: Sequence[str]) -> NoReturn:  # noqa: ARG002
+        run = shlex.quote(job.status.identity.run)
+        problem = f"run {run}: HAI has no request that starts a command in a rank"
+        raise CommandError(f"{problem}; print what you need to see, and read it with `tfsteps logs {run} --on hai -f`")
 
 
 class _View:
@@ -195,50 +203,3 @@ class _View:
         if status.state in (State.FAILED, State.LOST):
             status.failure = failure_summary(status, self._tails.last_lines, self._blamed)
         return status
-
-
-class _Log:
-    """Prints lines of several tasks.
-
-    Attributes:
-        printed: How many lines of each source have been read, also of those that are not printed.
-    """
-
-    def __init__(self, jobs: Sequence[HaiRun], options: LogOptions) -> None:
-        self.printed: dict[tuple[int, str], int] = {}
-        self._tasks = [f"{clean(job.status.identity.task)}/" if len(jobs) > 1 else "" for job in jobs]
-        self._options = options
-        self._out = sys.stdout.buffer
-
-    def print(self, events: Sequence[tuple[int, Event]], tail: int | None) -> None:
-        """Print the lines of `events` in the order of time; only the last ones, as many as `tail`; None = all."""
-        streams: dict[tuple[int, str], list[tuple[float, bytes]]] = {}
-        for position, event in events:
-            if isinstance(event, LogLines) and event.texts:
-                streams.setdefault((position, event.source), []).extend(times(event))
-        self.printed = {source: len(lines) for source, lines in streams.items()}
-        ordered = [self._lines(source, lines) for source, lines in streams.items()]
-        lines = (line for _, line in heapq.merge(*ordered, key=itemgetter(0)))
-        self._out.writelines(lines if tail is None else deque(lines, maxlen=tail))
-        self._out.flush()
-
-    def go_on(self, position: int, event: Event, skipped: dict[tuple[int, str], int]) -> None:
-        """Print the lines of an event, except the first ones of its source, whose number `skipped` counts down."""
-        if not isinstance(event, LogLines) or not event.texts:
-            return
-        source = position, event.source
-        known = skipped.get(source, 0)
-        lines = [*times(event)][known:]
-        skipped[source] = max(0, known - len(event.texts))
-        self._out.writelines(line for _, line in self._lines(source, lines))
-        self._out.flush()
-
-    def _lines(self, source: tuple[int, str], lines: Sequence[tuple[float, bytes]]) -> Iterator[tuple[float, bytes]]:
-        """Yield each line, ready to print, with its time; nothing for a source that is not wanted."""
-        position, name = source
-        if not self._options.wanted(name):
-            return
-        head = f"[{self._tasks[position]}{name}] ".encode()
-        for at, text in lines:
-            stamp = f"{iso(at)} ".encode() if self._options.timestamps else b""
-            yield at, stamp + head + printable(text) + b"\n"

@@ -4,11 +4,18 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
 
-from tfsteps.cli.backends import kubernetes_debug, kubernetes_graph, kubernetes_pause, kubernetes_tensorboard
+from tfsteps.cli.backends import (
+    kubernetes_debug,
+    kubernetes_graph,
+    kubernetes_log,
+    kubernetes_pause,
+    kubernetes_shell,
+    kubernetes_tensorboard,
+)
 from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
-from tfsteps.cli.backends.kubernetes_log import ClusterLog
 from tfsteps.cli.backends.kubernetes_pipelines import failed_pipelines
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
 from tfsteps.cli.errors import CommandError
@@ -102,11 +109,21 @@ class ClusterBackend:
                 break
         return [self.explain(job) for job in selection.choose([*last.values()])]
 
-    def print_log(self, jobs: Sequence[Job], selection: Selection, options: LogOptions) -> None:
-        log = ClusterLog(self._runs, jobs, options)
+    def now(self) -> float:
+        return self._runs.api.server_time() or time.time()
+
+    def containers(self, job: Job) -> list[str]:
+        return kubernetes_log.containers(job)
+
+    def print_log(self, jobs: Sequence[Job], selection: Selection, options: LogOptions) -> int:
+        log = kubernetes_log.ClusterLog(self._runs, jobs, options)
         log.print(options.tail)
         if options.follow:
             log.follow(selection)
+        return log.printer.printed
+
+    def shell(self, job: Job, replica: str | None, command: Sequence[str]) -> NoReturn:
+        kubernetes_shell.replace_by(job, replica, command, self._place)
 
     def stop(self, jobs: Sequence[Job], *, now: bool) -> None:
         """Delete the job objects, and wait until their pods are gone."""

@@ -9,14 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
+from typing import NoReturn
 
 import msgspec
 
-from tfsteps.cli.backends import local_tensorboard
+from tfsteps.cli.backends import local_log, local_shell, local_tensorboard
 from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
 from tfsteps.cli.backends.launchers import of_record, recorded_launcher
-from tfsteps.cli.backends.local_log import LocalLog
 from tfsteps.cli.backends.place import On
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
@@ -124,14 +124,24 @@ class LocalBackend:
             time.sleep(POLL_SECONDS)
             jobs = selection.of(self.find(run))
 
-    def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> None:
+    def now(self) -> float:
+        return time.time()
+
+    def containers(self, job: LocalJob) -> list[str]:
+        return local_log.containers(job)
+
+    def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> int:
         run = jobs[0].status.identity.run
-        with LocalLog(options) as log:
+        with local_log.LocalLog(options) as log:
             log.print(jobs, options.tail)
             while options.follow and any(job.running for job in jobs):
                 time.sleep(POLL_SECONDS)
                 jobs = selection.of(self.find(run))
                 log.print(jobs)
+            return log.printer.printed
+
+    def shell(self, job: LocalJob, replica: str | None, command: Sequence[str]) -> NoReturn:
+        local_shell.replace_by(job, replica, command)
 
     def stop(self, jobs: Sequence[LocalJob], *, now: bool) -> None:
         """Send SIGTERM to the launchers, with `now` until they exit."""
@@ -254,7 +264,7 @@ def left_on_hai(selection: Selection) -> bool:
     """Return whether killed launchers left selected tasks on HAI, while no launcher of a selected task runs."""
     try:
         run = LocalBackend(warn=lambda _: None).find(selection.run)
-        jobs = Selection(run.id, selection.task).of(run)
+        jobs = Selection(run.id, selection.task, tasks=selection.tasks).of(run)
     except (CommandError, OSError):  # the command itself reports it
         return False
     left = [job.status.system for job in jobs if job.status.reason == ABANDONED]

@@ -1,19 +1,23 @@
 """The saved log lines of attempts on this machine."""
 
-import collections
+import bisect
 import contextlib
-import datetime as dt
 import pathlib
-import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tfsteps.cli.backends.base import LogOptions
-from tfsteps.console.text import clean, printable
-from tfsteps.runs.log_segments import GAP, LogReader
+from tfsteps.cli.backends.log_printer import LogLine, LogPrinter
+from tfsteps.cli.backends.place import On
+from tfsteps.runs.log_file import stamp
+from tfsteps.runs.log_segments import LogReader
+from tfsteps.runs.status import Status
 
 if TYPE_CHECKING:
     from tfsteps.cli.backends.local import LocalJob
+
+_FOREIGN_SECONDS = 1.0  # a cluster tells the end of a container in whole seconds, rounded down
 
 
 class LocalLog(contextlib.ExitStack):
@@ -22,29 +26,56 @@ class LocalLog(contextlib.ExitStack):
     def __init__(self, options: LogOptions) -> None:
         """Open nothing yet."""
         super().__init__()
-        self._options = options
-        self._files: dict[pathlib.Path, tuple[str, LogReader]] = {}
+        self.printer = LogPrinter(options)
+        self._files: dict[pathlib.Path, tuple[_Incarnations, LogReader]] = {}
 
     def print(self, jobs: Sequence["LocalJob"], tail: int | None = None) -> None:
         """Print the new lines of `jobs`; only the last ones, as many as `tail`; None = all."""
-        self._open([job for job in jobs if job.attempt.folder not in self._files and job.attempt.log.exists()])
-        out = sys.stdout.buffer
-        out.writelines(self._lines() if tail is None else collections.deque(self._lines(), maxlen=tail))
-        out.flush()
-
-    def _open(self, jobs: Sequence["LocalJob"]) -> None:
         for job in sorted(jobs, key=lambda job: job.status.created):
-            file = self.enter_context(LogReader(job.attempt.log))
-            self._files[job.attempt.folder] = clean(job.status.identity.task), file
+            if job.attempt.folder not in self._files and job.attempt.log.exists():
+                file = self.enter_context(LogReader(job.attempt.log))
+                self._files[job.attempt.folder] = _Incarnations(job), file
+        self.printer.several = len(self._files) > 1
+        self.printer.print(self._lines(), tail)
+        self.printer.flush()
 
-    def _lines(self) -> Iterator[bytes]:
-        for task, file in self._files.values():
-            prefix = f"{task}/" if len(self._files) > 1 else ""
-            for stamp, source, text in file.read():
-                if source == GAP or self._options.wanted(source):
-                    at = f"{_local(stamp)} " if self._options.timestamps else ""
-                    yield f"{at}[{prefix}{source}] ".encode() + printable(text) + b"\n"
+    def _lines(self) -> Iterator[LogLine]:
+        for incarnations, file in self._files.values():
+            for at, source, text in file.read():
+                yield LogLine(at, incarnations.task, source, incarnations.number(source, at), text)
 
 
-def _local(stamp: str) -> str:
-    return dt.datetime.fromisoformat(stamp).astimezone().isoformat(timespec="milliseconds")
+def containers(job: "LocalJob") -> list[str]:
+    """Return the sources of a job's log beside its replicas; a program of this machine has none."""
+    if job.status.system == On.LOCAL or not job.attempt.log.exists():
+        return []
+    with LogReader(job.attempt.log) as log:
+        return sorted({source for _, source, _ in log.read() if "/" in source})
+
+
+class _Incarnations:
+    """Finds the incarnation of a replica that printed a line, by when the one before it had ended."""
+
+    def __init__(self, job: "LocalJob") -> None:
+        self.task = job.status.identity.task
+        self._attempt = job.attempt
+        self._is_local = job.status.system == On.LOCAL
+        self._take(job.status)
+
+    def number(self, source: str, at: str) -> int:
+        """Return the number of the incarnation, from 0; always 0 for another container than the program's."""
+        if self._is_local and at > self._taken:
+            with contextlib.suppress(OSError):
+                self._take(self._attempt.status())
+        ends, numbers = self._known.get(source, ((), (0,)))
+        return numbers[bisect.bisect_left(ends, at)]
+
+    def _take(self, status: Status) -> None:
+        self._taken = stamp(time.time()).decode()
+        self._known: dict[str, tuple[Sequence[str], Sequence[int]]] = {}
+        more = 0.0 if self._is_local else _FOREIGN_SECONDS
+        for replica in status.replicas:
+            if len(replica.incarnations) > 1:
+                before = replica.incarnations[:-1]
+                ends = [stamp((incarnation.ended or incarnation.started) + more).decode() for incarnation in before]
+                self._known[replica.name] = ends, [incarnation.number for incarnation in replica.incarnations]

@@ -83,8 +83,12 @@ class Place(msgspec.Struct, frozen=True):
 
     def kubectl(self, namespace: str, *words: str) -> str:
         """Return a command line of kubectl about objects in `namespace` of this cluster, for a terminal."""
+        return shlex.join(self.kubectl_words(namespace, *words))
+
+    def kubectl_words(self, namespace: str, *words: str) -> list[str]:
+        """Return the same command line as words."""
         context = ["--context", self.context] if self.context else []
-        return shlex.join(["kubectl", *context, "--namespace", namespace, *words])
+        return ["kubectl", *context, "--namespace", namespace, *words]
 
 
 def located(selection: Selection, on: On | None, context: str, namespace: str, *, everywhere: bool = False) -> Place:

@@ -10,7 +10,8 @@ from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.find import Job, Selection
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
 from tfsteps.cli.backends.records import record_of
-from tfsteps.cli.commands.runs import OutputOption, complete_run
+from tfsteps.cli.commands.runs import OutputOption
+from tfsteps.cli.completion import complete_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.outputs import Output, print_json, print_table
 from tfsteps.console.text import clean, iso

@@ -1,31 +1,60 @@
 """`tfsteps logs`: the log lines of a run, also while it runs."""
 
-from collections.abc import Iterable, Sequence
+import time
 from typing import Annotated
 
 import typer
 
+from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import LogOptions
 from tfsteps.cli.backends.find import Selection
+from tfsteps.cli.backends.log_printer import compile_grep
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
-from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
+from tfsteps.cli.backends.replica_names import ReplicaFilter
+from tfsteps.cli.commands.runs import AttemptNumber, RunId
+from tfsteps.cli.completion import complete_replica, complete_task
 from tfsteps.cli.errors import CommandError
-from tfsteps.runs.status import Status
-from tfsteps.spec import ROLES
+from tfsteps.console.messages import say
+from tfsteps.console.text import clean
 
-_NAMED = 10
+_Replicas = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="REPLICA",
+        help="Only these: a role, `worker`; a replica, `worker-1`; one container of it, `worker-1/init-data`.",
+        show_default="all",
+        autocompletion=complete_replica,
+    ),
+]
+_Tasks = Annotated[
+    list[str] | None,
+    typer.Option("--task", metavar="TASK", help="Only this task. Repeat it for several.", autocompletion=complete_task),
+]
+_Grep = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Only lines in which this regular expression, in Python's syntax, is found."),
+]
+_Since = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only lines since then: 10m ago, or at 2026-11-21T07:30.")
+]
 
 
 def logs(
     run: RunId,
+    replicas: _Replicas = None,
     *,
-    task: Task = None,
+    task: _Tasks = None,
     attempt: AttemptNumber = None,
-    role: Annotated[str | None, typer.Option(metavar="|".join(ROLES), help="Only the replicas of this role.")] = None,
-    index: Annotated[int | None, typer.Option(min=0, help="Only this one of them, from 0.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    grep: _Grep = None,
+    ignore_case: Annotated[
+        bool, typer.Option("--ignore-case", "-i", help="--grep ignores upper and lower case.")
+    ] = False,
+    since: _Since = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its local time.")] = False,
-    tail: Annotated[int | None, typer.Option(min=0, help="Begin with the last lines, as many as this.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Begin with the last lines, as many as this; of those that --grep finds.")
+    ] = None,
     on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
@@ -34,40 +63,28 @@ def logs(
     """Print the log of a run.
 
     Lines come as `[worker-1] text`, and as `[worker-1/name] text` from an init container or a sidecar; with the task
-    before the replica if there are several.
+    before the replica if there are several. `--- worker-1, restart 1 ---` comes before the first line after a restart.
+
+    On a terminal, control characters are shown as text, except colours. Elsewhere, lines are printed as they are.
     """
-    replicas = ReplicaFilter(role, index)
-    selection = Selection(run, task, attempt)
-    options = LogOptions(replicas.matches, timestamps, tail, follow)
+    if ignore_case and grep is None:
+        raise CommandError("--ignore-case is about --grep; add --grep, or leave it out")
+    pattern = None if grep is None else compile_grep(grep, ignore_case=ignore_case)
+    start = None if since is None else run_list.parse_since(since, time.time())
+    names = list(dict.fromkeys(replicas or []))
+    chosen = ReplicaFilter(names)
+    selection = Selection(run, None, attempt, tuple(task or ()))
     with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
-        jobs = selection.of(backend.find(run))
-        replicas.check(job.status for job in jobs)
-        backend.print_log(jobs, selection, options)
-
-
-class ReplicaFilter:
-    """Matches the log sources of a replica: its program, `worker-1`, and other containers, `worker-1/init-data`."""
-
-    def __init__(self, role: str | None, index: int | None) -> None:
-        """Match the replica `index` of a role; None = all of them. CommandError for an unknown role."""
-        if role is not None and role not in ROLES:
-            raise CommandError(f"--role {role!r} is unknown: use one of {', '.join(ROLES)}")
-        if index is not None and role is None:
-            raise CommandError(f"--index {index} needs the role that it counts in; add --role worker, for example")
-        self._name = f"{role}-{index}" if index is not None else None
-        self._prefix = f"{role}-" if role else ""
-
-    def check(self, statuses: Iterable[Status]) -> None:
-        """Raise CommandError if none of the jobs has such a replica; it names those that exist."""
-        names = [replica.name for status in statuses for replica in status.replicas]
-        if names and not any(map(self.matches, names)):
-            option = f"--role {self._prefix[:-1]}" + (f" --index {self._name.rpartition('-')[2]}" if self._name else "")
-            raise CommandError(f"{option}: there is no such replica; the run has {_some(list(dict.fromkeys(names)))}")
-
-    def matches(self, source: str) -> bool:
-        """Tell whether a source is selected."""
-        return source.partition("/")[0] == self._name if self._name else source.startswith(self._prefix)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names if len(names) <= _NAMED else [*names[: _NAMED - 1], f"... {names[-1]}"])
+        target = backend.find(run)
+        jobs = selection.of(target)
+        known = [replica.name for job in jobs for replica in job.status.replicas]
+        named = any("/" in name for name in names)
+        chosen.check(target.id, known, [source for job in jobs if named for source in backend.containers(job)])
+        if since is not None:  # the server's clock is known only after its first answer
+            start = run_list.parse_since(since, backend.now())
+        options = LogOptions(chosen.matches, timestamps, tail, follow, start, pattern)
+        printed = backend.print_log(jobs, selection, options)
+    if not printed and tail != 0:
+        conditions = {"of": " ".join(names), "since": since, "that match": grep}
+        words = [f" {word} {clean(value)}" for word, value in conditions.items() if value]
+        say(f"run {target.id}: no log lines{''.join(words)}")

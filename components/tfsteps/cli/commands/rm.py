@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tfsteps.cli.backends.local import LocalBackend
-from tfsteps.cli.commands.runs import complete_run
+from tfsteps.cli.completion import complete_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.text import clean

@@ -8,8 +8,8 @@ import typer
 
 from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import LATEST
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
+from tfsteps.cli.completion import complete_run
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
     Output,
@@ -17,14 +17,7 @@ from tfsteps.console.outputs import (
     print_table,
 )
 from tfsteps.console.text import clean
-from tfsteps.runs import store
 from tfsteps.runs.events import State
-
-
-def complete_run(incomplete: str) -> list[str]:
-    """Return the ids of runs on this machine that begin with `incomplete`, for the shell."""
-    return [run for run in [*reversed(store.runs()), LATEST] if run.startswith(incomplete)]
-
 
 RunId = Annotated[
     str,

@@ -10,6 +10,7 @@ from tfsteps.cli.backends.base import EventFolder
 from tfsteps.cli.backends.find import LATEST, Selection
 from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import Task
+from tfsteps.cli.completion import complete_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.launcher.signals import on_termination
 
@@ -17,7 +18,12 @@ from tfsteps.launcher.signals import on_termination
 def tensorboard(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Runs to show side by side.", show_default=LATEST),
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Runs to show side by side.",
+            show_default=LATEST,
+            autocompletion=complete_run,
+        ),
     ] = None,
     *,
     task: Task = None,

@@ -106,7 +106,8 @@ class JobKind(Protocol):
         operator: The operator's name in messages.
         container: Name of the container that trains.
         capabilities: Its capabilities, by the names of `features.FEATURES`.
-        shell: Starts a shell in that container, with the variables of the program beside it.
+        shell: Starts a shell in that container, with the variables of the program beside it. If it has several words,
+            a name and a command after them start that command instead.
     """
 
     name: str

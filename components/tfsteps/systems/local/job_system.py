@@ -64,7 +64,7 @@ class LocalSystem:
 
     def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
         """Return the command, folder and own environment of each replica; ports are placeholders."""
-        commands = self._commands(job, identity, places, lambda count: list(range(2222, 2222 + count)))
+        commands = self.commands(job, identity, places, lambda count: list(range(2222, 2222 + count)))
         inherited = dict(os.environ)
         return [
             {
@@ -76,34 +76,17 @@ class LocalSystem:
             for command in commands.values()
         ]
 
-    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> LocalJob:
-        """Return the job; its processes start with the first event."""
-        for folder in (places.output, places.model, places.logs):
-            if not is_uri(folder):
-                pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-        options = options_of(job, "local", LocalOptions)
-        name = identity.job_name(job.name, _NAME_LIMIT)
-        scratch = Attempt.of(identity).folder
-        return LocalJob(name, job, options, lambda: self._commands(job, identity, places, ports.free_ports), scratch)
-
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
-        """Do nothing: the records on this machine hold the end of a job."""
-
-    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> LocalJob:  # noqa: ARG002
-        """Refuse: processes end with the launcher that started them."""
-        raise LaunchError(f"{name} has ended with its launcher; run it again", retryable=False)
-
-    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
-        """Stop unfinished jobs, and wait until they have ended; ended processes leave nothing behind."""
-        return finalizer.stop(identity, scope)
-
-    def give_up(self) -> None:
-        """Do nothing: `start` takes no time."""
-
-    def _commands(
+    def commands(
         self, job: TrainingJob, identity: Identity, places: OutputPaths, free_ports: Callable[[int], list[int]]
     ) -> dict[Replica, Command]:
-        """Return the command of each replica, with ports from `free_ports`."""
+        """Return the command of each replica.
+
+        Args:
+            job: The job.
+            identity: Its run, task and attempt.
+            places: The folders of the attempt.
+            free_ports: Returns as many ports as it is asked for: one for each replica of the cluster, in order.
+        """
         replicas = replicas_of(job.roles.items())
         members = [replica for replica in replicas if replica.role != "evaluator"]
         port_of = dict(zip(members, free_ports(len(members)), strict=True))
@@ -124,6 +107,30 @@ class LocalSystem:
                 port=port_of.get(replica),
             )
         return commands
+
+    def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> LocalJob:
+        """Return the job; its processes start with the first event."""
+        for folder in (places.output, places.model, places.logs):
+            if not is_uri(folder):
+                pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        options = options_of(job, "local", LocalOptions)
+        name = identity.job_name(job.name, _NAME_LIMIT)
+        scratch = Attempt.of(identity).folder
+        return LocalJob(name, job, options, lambda: self.commands(job, identity, places, ports.free_ports), scratch)
+
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+        """Do nothing: the records on this machine hold the end of a job."""
+
+    def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> LocalJob:  # noqa: ARG002
+        """Refuse: processes end with the launcher that started them."""
+        raise LaunchError(f"{name} has ended with its launcher; run it again", retryable=False)
+
+    def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
+        """Stop unfinished jobs, and wait until they have ended; ended processes leave nothing behind."""
+        return finalizer.stop(identity, scope)
+
+    def give_up(self) -> None:
+        """Do nothing: `start` takes no time."""
 
 
 def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dict[str, str]:

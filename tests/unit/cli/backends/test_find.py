@@ -35,14 +35,21 @@ def test_a_run_is_found(typed, found):
     [
         ("ab", "run 'ab' is ambiguous: abcd, abxy; write more of the id"),
         ("mnits-2026", "run 'mnits-2026' is unknown; nearest: mnist-2026; `tfsteps runs` lists all"),
-        ("zzz", "run 'zzz' is unknown; nearest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
-        ("", "run '' is unknown; nearest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
+        ("zzz", "run 'zzz' is unknown; newest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
+        ("", "run '' is unknown; newest: mnist-2026, abxy, abcd; `tfsteps runs` lists all"),
+        ("MNIST-20", "run 'MNIST-20' is unknown; nearest: mnist-2026, mnist, mnist-abc;"),
+        ("mnsit-2", "run 'mnsit-2' is unknown; nearest: mnist-2026, mnist-abc, mnist;"),
         ("../abcd", "run '../abcd' is unknown; nearest: abcd"),
     ],
 )
 @pytest.mark.parametrize("command", ["show", "logs", "stop", "report"])
 def test_an_unknown_run_is_answered_with_those_that_are_near(command, typed, answer):
     assert refused(command, typed).startswith(f"error: {answer}")
+
+
+def test_the_beginning_of_a_long_id_may_be_misspelled():
+    saved(run="resnet-k7c2m9x4qp", task="fit", job="fit-abcdefghij", state=State.SUCCEEDED)
+    assert refused("show", "rsnet-k").startswith("error: run 'rsnet-k' is unknown; nearest: resnet-k7c2m9x4qp; ")
 
 
 @pytest.mark.usefixtures("three_runs")

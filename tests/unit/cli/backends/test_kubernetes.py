@@ -3,12 +3,13 @@
 import copy
 import json
 import re
+import time
 
 import pytest
 import yaml
 
-from tests.unit.cli.command import refused, said, tfsteps, unread
-from tests.unit.cli.jobs_on_cluster import at, kubeconfig, pod_of, tfjob
+from tests.unit.cli.command import on_terminal, refused, said, tfsteps, unread
+from tests.unit.cli.jobs_on_cluster import JOB, START, at, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import refusal
 from tests.wire.test_job import events
@@ -254,8 +255,7 @@ def test_every_command_that_takes_a_namespace_takes_n(command):
         ),
         (("--task", "mnist", "--tail", "2"), ["[chief-0] c", "[worker-0] d"]),
         (("--task", "mnist", "--tail", "0"), []),
-        (("--task", "mnist", "--role", "worker"), ["[worker-0] b", "[worker-0] d"]),
-        (("--task", "mnist", "--role", "worker", "--index", "1"), []),
+        (("--task", "mnist", "worker"), ["[worker-0] b", "[worker-0] d"]),
     ],
 )
 def test_logs_come_in_the_order_of_time(server, args, lines):
@@ -265,6 +265,99 @@ def test_logs_come_in_the_order_of_time(server, args, lines):
 def test_timestamps_are_local_times(server):
     (line,) = said("logs", "busy", "--task", "mnist", "--tail", "1", "--timestamps", *K)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:46\.000[+-]\d\d:\d\d \[worker-0\] d", line)
+
+
+@pytest.mark.parametrize(
+    ("args", "answer"),
+    [
+        (("good", "worker-7"), "run good: replica 'worker-7' is unknown; it has chief-0, worker-0, worker-1"),
+        (("good", "ps"), "run good: replica 'ps' is unknown; it has chief-0, worker-0, worker-1"),
+        (("busy", "worker-0/init"), "run busy: worker-0 has no container 'init' beside its program; there is no other"),
+        (
+            ("sides", "worker/init"),
+            "run sides: worker has no container 'init' beside its program; there is worker-0/proxy",
+        ),
+    ],
+)
+def test_names_are_judged_by_the_job_object_also_without_pods(server, args, answer):
+    side = JOB.replace("{replicas: 2}", "{pod: {spec: {containers: [{name: proxy, image: a/proxy:1}]}}}")
+    server.there.jobs.append(tfjob("sides", ("Succeeded", "True", 30), job=side, created=60))
+    assert refused("logs", *args, *K).startswith(f"error: {answer}")
+
+
+def test_grep_counts_before_tail_and_reads_the_whole_log(server):
+    assert said("logs", "busy", "--task", "mnist", "--grep", "^[ab]$", "--tail", "1", *K) == ["[worker-0] b"]
+    assert said("logs", "busy", "chief", "--task", "mnist", "--grep", "C", "-i", "--tail", "1", *K) == ["[chief-0] c"]
+
+
+def test_since_is_counted_from_the_clock_of_the_server_and_sent_to_it(server):
+    server.ahead = START.timestamp() + 60 - time.time()
+    assert said("logs", "busy", "--task", "mnist", "--since", "16s", *K) == [
+        "[chief-0] c",
+        "[chief-0] c",
+        "[worker-0] d",
+    ]
+    asked = [each.query for each in server.asked if each.path.endswith("/log")]
+    assert {each["sinceTime"] for each in asked} <= {at(44), at(45)}
+    code, out, err = tfsteps("logs", "busy", "--since", at(50), *K)
+    assert (code, out, err) == (0, "", f"run busy: no log lines since {at(50)}\n")
+
+
+def test_the_log_from_before_a_restart_is_printed_once_and_marked(monkeypatch, tmp_path):
+    """By its container's restarts, and by the pods of its replica."""
+    chief = pod_of(BUSY, "chief-0", "Running", started=50, restarts=2)
+    old = pod_of(BUSY, "worker-0", "Failed", 1, started=41, ended=44)
+    new = pod_of(BUSY, "worker-0", "Running", started=45, number=1)
+    new["metadata"]["name"] += "-new"
+    name = chief["metadata"]["name"]
+    logs = {
+        f"{name} before": [(43, "one"), (44, "two")],
+        name: [(51, "three")],
+        old["metadata"]["name"]: [(42, "a")],
+        new["metadata"]["name"]: [(52, "b")],
+    }
+    with kubeconfig(monkeypatch, tmp_path, BUSY, chief, old, new, logs=logs):
+        lines = said("logs", "busy", *K)
+        assert said("logs", "busy", "chief", "--grep", "o$", *K) == ["--- chief-0, restart 1 ---", "[chief-0] two"]
+    assert lines == [
+        "[worker-0] a",
+        "--- chief-0, restart 1 ---",
+        "[chief-0] one",
+        "[chief-0] two",
+        "--- chief-0, restart 2 ---",
+        "[chief-0] three",
+        "--- worker-0, restart 1 ---",
+        "[worker-0] b",
+    ]
+
+
+def test_follow_marks_a_restart_and_prints_what_was_missed_before_it(server):
+    """The log has nothing since the time that was asked for, so it is followed from its last line."""
+    name = PODS[4]["metadata"]["name"]
+    restarted = pod_of(BUSY, "worker-0", "Running", started=70, restarts=1)
+    ended = tfjob("busy", ("Succeeded", "True", 80), created=40)
+    logs = server.there.logs
+
+    def answer(asked):
+        if asked.query.get("watch") and asked.path.endswith("/pods"):
+            logs[f"{name} before"] = [*logs[name], (65, "last words")]
+            logs[name] = [(71, "again")]
+            return events(0.5, ("MODIFIED", restarted))
+        if asked.query.get("watch") and asked.path.startswith("/apis/kubeflow.org/v1/"):
+            return events(2.5, ("MODIFIED", ended))
+        return server.there.answer(asked)
+
+    server.script = answer
+    lines = said("logs", "busy", "worker-0", "--task", "mnist", "--since", at(60), "--follow", *K)
+    assert lines == ["[worker-0] last words", "--- worker-0, restart 1 ---", "[worker-0] again"]
+
+
+@pytest.mark.parametrize("options", [(), ("--follow",)])
+def test_on_a_terminal_control_characters_of_a_pods_log_are_shown(options, monkeypatch, tmp_path):
+    done = tfjob("done", ("Succeeded", "True", 9))
+    pod = pod_of(done, "chief-0", "Succeeded", 0, ended=8)
+    with kubeconfig(monkeypatch, tmp_path, done, pod, logs={pod["metadata"]["name"]: [(3, "a\x1b[2Jb\x07")]}):
+        assert on_terminal("logs", "done", *options, *K) == b"[chief-0] a\\x1b[2Jb\\x07\r\n"
 
 
 def test_the_log_of_pods_that_are_gone_is_not_just_empty(server):

@@ -17,7 +17,7 @@ LINES = [("worker-0", b"a"), ("worker-1", b"b b"), ("worker-0", b"\xff\x00")]
 COMMANDS = (
     ("logs", "r1"),
     ("logs", "r1", "--timestamps"),
-    ("logs", "r1", "--role", "worker", "--index", "0", "--tail", "1"),
+    ("logs", "r1", "worker-0", "--tail", "1"),
     ("show", "r1"),
     ("show", "r1", "--output", "json"),
     ("runs",),

@@ -163,6 +163,7 @@ class Runs:
         previous: bool = True,
         current: bool = True,
         container: Container | None = None,
+        since: float | None = None,
     ) -> Iterator[Lines]:
         """Yield the log of a replica so far, from before its last restart too; logs that are gone are skipped.
 
@@ -174,6 +175,7 @@ class Runs:
             previous: What its container printed before its last restart, if there was one.
             current: What it has printed since then; while it waits for its next start, before that.
             container: Which of its containers; None = the program's.
+            since: Only from this second on, in seconds since the epoch; None = all.
         """
         container = container or next((candidate for candidate in job_pod.pod.containers if not candidate.name), None)
         if container is None:
@@ -184,7 +186,8 @@ class Runs:
         position.restarts = container.restarts
         for earlier in [True] * bool(previous and container.restarts) + [False] * current:
             try:
-                yield from read(Position() if earlier else position, tail=tail, previous=earlier)
+                start = Position(container.restarts - 1) if earlier else position
+                yield from read(start, tail=tail, previous=earlier, since=since)
             except ApiError as error:
                 if error.status not in (400, 404):  # 400: there is no container yet, or not any more
                     raise

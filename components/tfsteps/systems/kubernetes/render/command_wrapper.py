@@ -9,8 +9,10 @@ from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND
 
 _OF_THE_PROGRAM = r"""$(tr '\0' '\n' </proc/1/environ | sed -n "s/^$name=//p")"""
 _ALL = f'for name in TF_CONFIG TFSTEPS_ROLE TFSTEPS_INDEX; do export "$name={_OF_THE_PROGRAM}"; done'
-BESIDE: Sequence[str] = ("sh", "-c", f"{_ALL}; cd -P /proc/1/cwd; exec sh")
-"""Starts a shell beside a wrapped program, with the program's variables and in its folder."""
+BESIDE: Sequence[str] = ("sh", "-c", f'{_ALL}; cd -P /proc/1/cwd; exec "${{@:-sh}}"')
+"""Starts a shell beside a wrapped program, with the program's variables and in its folder.
+
+Followed by a name and a command, it starts that command instead."""
 
 
 def needs_correction(job: TrainingJob) -> bool:

@@ -1,0 +1,84 @@
+"""A command or a shell in the folder and with the environment of a replica of this machine."""
+
+import os
+import pathlib
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from tfsteps.cli.backends.place import On
+from tfsteps.cli.backends.replica_names import named_replica
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.replace_process import replace_process
+from tfsteps.console.messages import say
+from tfsteps.runs.events import Replica, ReplicaState
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.spec import TrainingJob
+
+if TYPE_CHECKING:
+    from tfsteps.cli.backends.local import LocalJob
+
+
+def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> NoReturn:
+    """Replace this process by a command beside a replica, or where one ran that has ended.
+
+    Raises:
+        CommandError: There is no such replica, or it is not one of this machine.
+    """
+    status = job.status
+    if status.system != On.LOCAL:
+        raise CommandError(_elsewhere(status))
+    target = named_replica(status, replica)
+    env, cwd = _running(target) if job.running else (None, "")
+    if env is None:
+        env, cwd = _recorded(job, target)
+        say(f"{target.name} is {target.state}; this is the environment it would start with, in {cwd}")
+    replace_process(command or [os.environ.get("SHELL", "sh")], env, cwd)
+
+
+def _elsewhere(status: Status) -> str:
+    run = shlex.quote(status.identity.run)
+    on = On.HAI if status.system == On.HAI else On.KUBERNETES
+    where = f" --on {on}" + (f" --namespace {status.namespace}" if status.namespace else "")
+    return f"run {run}: its replicas are not on this machine, but on {status.system}; use `tfsteps shell {run}{where}`"
+
+
+def _running(replica: ReplicaStatus) -> tuple[Mapping[str, str] | None, str]:
+    """Return the environment and the folder of a replica's process; None if it does not run."""
+    words = replica.incarnations[-1].place.split() if replica.incarnations else []
+    if replica.state not in (ReplicaState.PENDING, ReplicaState.RUNNING) or words[:1] != ["pid"]:
+        return None, ""
+    process = pathlib.Path("/proc", words[1])
+    try:
+        entries = (process / "environ").read_bytes().split(b"\0")
+        cwd = os.readlink(process / "cwd")  # noqa: PTH115  text, which may not exist any more
+    except OSError:  # it has just ended
+        return None, ""
+    return dict(os.fsdecode(entry).partition("=")[::2] for entry in entries if b"=" in entry), cwd
+
+
+def _recorded(job: "LocalJob", replica: ReplicaStatus) -> tuple[Mapping[str, str], str]:
+    """Return what a replica would start with, by the records of the run; its ports are those that it had."""
+    from tfsteps.systems.local.job_system import LocalSystem  # noqa: PLC0415  only here, and slow
+
+    status = job.status
+    file = job.attempt.folder / "job.json"
+    try:
+        described = msgspec.json.decode(file.read_bytes(), type=TrainingJob)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise CommandError(f"{file} cannot be read: {error}; choose another run") from error
+    folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
+    places = OutputPaths(output=status.output, model=status.model, logs=status.logs, base_dir=folder)
+    commands = LocalSystem().commands(described, status.identity, places, lambda count: _ports(status)[:count])
+    command = commands[Replica(replica.role, replica.index)]
+    return command.env, str(command.cwd)
+
+
+def _ports(status: Status) -> list[int]:
+    """Return the last port of each member of the cluster, in order; a placeholder for one that never had a port."""
+    members = [replica for replica in status.replicas if replica.role != "evaluator"]
+    places = [replica.incarnations[-1].place.split() if replica.incarnations else [] for replica in members]
+    return [int(words[3]) if len(words) > 3 else 2222 + i for i, words in enumerate(places)]

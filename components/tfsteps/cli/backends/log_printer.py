@@ -1,0 +1,110 @@
+"""Chooses and prints the log lines of several jobs; the backends find them."""
+
+import datetime as dt
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tfsteps.cli.backends.base import LogOptions
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.text import clean, printable
+from tfsteps.runs.log_file import stamp
+from tfsteps.runs.log_segments import GAP
+from tfsteps.text.terminal import plain
+
+_INCOMPLETE = b"(log incomplete: "  # the beginning of a line that reports missing lines
+_SIMPLE = re.compile(rb"[\t\x20-\x7e]*")
+
+
+class LogLine(NamedTuple):
+    """A line of a log.
+
+    Attributes:
+        stamp: When it was printed: UTC, `2026-11-21T08:00:01.500000Z`; text order is time order.
+        task: The task of its job.
+        source: `worker-1`, or `worker-1/init-data` for an init container or a sidecar.
+        incarnation: Number of the incarnation that printed it, from 0.
+        text: Its bytes without the line end.
+    """
+
+    stamp: str
+    task: str
+    source: str
+    incarnation: int
+    text: bytes
+
+
+class LogPrinter:
+    """Prints lines as `[worker-1] text`, and a mark wherever another incarnation of their source begins.
+
+    Attributes:
+        several: Whether lines name their task too, because there are several.
+        printed: Number of lines printed.
+    """
+
+    def __init__(self, options: LogOptions) -> None:
+        """Print to standard output."""
+        self.several = False
+        self.printed = 0
+        self._options = options
+        self._since = "" if options.since is None else stamp(options.since).decode()
+        self._out = sys.stdout.buffer
+        self._incarnations: dict[tuple[str, str], int] = {}
+
+    def print(self, lines: Iterable[LogLine], tail: int | None = None) -> None:
+        """Print those of `lines` that the options choose; only the last ones, as many as `tail`; None = all."""
+        chosen: Iterable[LogLine] = filter(self._chooses, lines)
+        for line in chosen if tail is None else deque(chosen, maxlen=tail):
+            self._out.write(self._shown(line))
+            self.printed += 1
+
+    def flush(self) -> None:
+        """Write out what is buffered."""
+        self._out.flush()
+
+    def _chooses(self, line: LogLine) -> bool:
+        options = self._options
+        return (
+            line.stamp >= self._since
+            and (line.source == GAP or options.wanted(line.source))
+            and (
+                options.grep is None
+                or line.text.startswith(_INCOMPLETE)
+                or bool(options.grep.search(_visible(line.text)))
+            )
+        )
+
+    def _shown(self, line: LogLine) -> bytes:
+        at = f"{_local(line.stamp)} " if self._options.timestamps else ""
+        name = f"{clean(line.task)}/{line.source}" if self.several else line.source
+        source = line.task, line.source
+        mark = ""
+        if line.incarnation != self._incarnations.get(source, 0):
+            self._incarnations[source] = line.incarnation
+            mark = f"{at}--- {name}, {f'restart {line.incarnation}' if line.incarnation else 'first start'} ---\n"
+        return f"{mark}{at}[{name}] ".encode() + printable(line.text) + b"\n"
+
+
+def compile_grep(text: str, *, ignore_case: bool) -> re.Pattern[str]:
+    """Return the regular expression of `--grep`. CommandError if it is wrong; it names the position."""
+    wrong = f"--grep {text!r} is not a regular expression"
+    fix = r"write \ before a character that is meant literally, such as \( or \["
+    try:
+        return re.compile(text, re.IGNORECASE if ignore_case else 0)
+    except re.error as error:
+        at = "" if error.pos is None else f" at character {error.pos + 1}"
+        raise CommandError(f"{wrong}: {error.msg}{at}; {fix}") from error
+    except (OverflowError, RecursionError) as error:
+        raise CommandError(f"{wrong}: {error}; write a shorter one") from error
+
+
+def _visible(text: bytes) -> str:
+    """Return a line as a terminal shows it: without colours, and the last state of one that was overwritten."""
+    decoded = text.decode(errors="replace")
+    return decoded if _SIMPLE.fullmatch(text) else plain(decoded)
+
+
+def _local(at: str) -> str:
+    return dt.datetime.fromisoformat(at).astimezone().isoformat(timespec="milliseconds")
