@@ -6,6 +6,7 @@ import typer
 
 import tfsteps
 from tfsteps.cli.commands import (
+    attach,
     compare,
     debug,
     files,
@@ -13,6 +14,7 @@ from tfsteps.cli.commands import (
     logs,
     pause,
     prune,
+    rerun,
     rm,
     role,
     run,
@@ -34,6 +36,8 @@ app = typer.Typer(
 
 for command in (
     run.run,
+    attach.attach,
+    rerun.rerun,
     runs.runs,
     runs.show,
     compare.compare,
@@ -54,7 +58,7 @@ for command in (
     submit.submit,
     role.role,
 ):
-    app.command()(command)
+    app.command(cls=run.RunCommand if command is run.run else None)(command)
 
 
 def _version(value: bool) -> None:

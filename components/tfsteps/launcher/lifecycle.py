@@ -4,6 +4,7 @@ It is the same for every job system and pipeline engine.
 """
 
 import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -102,7 +103,9 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
     return status
 
 
-def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = ()) -> Status:
+def resume(
+    job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = (), leaves: bool = False
+) -> Status:
     """Follow a job that `begin` has created to its end, and return its final status, as `launch` does.
 
     Args:
@@ -110,14 +113,17 @@ def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequen
         first: The status that `begin` returned, or an equal one made from what is known of the job.
         system: The job system.
         observers: Called with every change of the status and every log line.
+        leaves: Ctrl-C and a closed terminal leave the job running, recorded as detached; SIGTERM stops it.
 
     Raises:
         LaunchError: The job cannot be followed, or its end could not be recorded.
+        KeyboardInterrupt: With `leaves`: the job was left running.
     """
     problem = log_limit()[1]  # no reason to leave a job that exists
     warnings = [f"{problem}. The limit is {format_bytes(DEFAULT)}."] if problem else []
     now = msgspec.structs.replace(first, launcher=os.getpid(), warnings=first.warnings + warnings)
-    return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
+    start = functools.partial(system.attach, job, first.job, first.uid, first.created)
+    return _followed(job, now, system, start, observers, leaves=leaves)
 
 
 def _check(job: TrainingJob, system: System) -> None:
@@ -126,13 +132,19 @@ def _check(job: TrainingJob, system: System) -> None:
 
 
 def _followed(
-    job: TrainingJob, first: Status, system: System, start: Callable[[], Handle], observers: Sequence[Observer]
+    job: TrainingJob,
+    first: Status,
+    system: System,
+    start: Callable[[], Handle],
+    observers: Sequence[Observer],
+    *,
+    leaves: bool = False,
 ) -> Status:
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
     attempt = Attempt.of(first.identity)
     stop = _Stop(system)
     # handle signals before the first status, which names the process to signal, and until all records are written
-    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals):
+    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals, leaves=leaves):
         recorder = Recorder(first, attempt, logbook, observers)
         try:
             handle = start()
@@ -140,7 +152,7 @@ def _followed(
             recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
         else:
             stop.attach(handle)
-            with _created():
+            with _created(), _left(recorder):
                 _run(job, handle, recorder, stop)
         _report(attempt, recorder.status)
     return recorder.status
@@ -153,6 +165,18 @@ def _created() -> Iterator[None]:
         yield
     except LaunchError as error:
         error.created = True
+        raise
+
+
+@contextlib.contextmanager
+def _left(recorder: Recorder) -> Iterator[None]:
+    """Record a job that a KeyboardInterrupt leaves running, unless it has ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not recorder.status.state.terminal:
+            recorder.status.detached = True
+            recorder.save()
         raise
 
 
@@ -193,6 +217,7 @@ def first_status(
         tensorboard_url=tensorboard_url,
         replicas=[ReplicaStatus(role=name, index=i) for name, role in job.roles.items() for i in range(role.replicas)],
         warnings=system.warnings(job),
+        base_dir=str(places.base_dir),
     )
 
 

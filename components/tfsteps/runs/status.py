@@ -116,6 +116,8 @@ class Status(msgspec.Struct, kw_only=True):
         failure: Why the job failed; None if it did not.
         warnings: Settings without effect, and lost data.
         waiting: Names of the replicas that were pending when a deadline passed.
+        base_dir: Folder on this machine that relative paths of the job start from; empty = not recorded.
+        detached: Whether the job was left running without a launcher, on purpose.
     """
 
     identity: Identity
@@ -141,3 +143,5 @@ class Status(msgspec.Struct, kw_only=True):
     failure: FailureSummary | None = None
     warnings: list[str] = []
     waiting: list[str] = []
+    base_dir: str = ""
+    detached: bool = False

@@ -99,8 +99,8 @@ def test_an_error_names_the_option_the_field_the_value_and_the_fix(override, mes
 def test_a_rule_between_fields_names_the_option_and_other_problems_their_line():
     assert refusal("backoff_limit=3", "name=good", "tensorboard.idle=never").splitlines() == [
         (
-            "--set tensorboard.idle: 'never' is not a duration. Allowed: a duration above zero, up to 3650d: seconds, or "
-            "numbers with s, m, h or d. Write something like 30m."
+            "--set tensorboard.idle: 'never' is not a duration. Allowed: a duration above zero, up to 3650d: seconds, "
+            "or numbers with s, m, h or d. Write something like 30m."
         ),
         (
             "--set backoff_limit: 3 allows restarts that `restart: never` rules out. Write `restart: on_failure`, or "

@@ -9,6 +9,7 @@ from tfsteps.cli.backends.base import LogOptions, Section
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_log import ClusterLog
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
+from tfsteps.cli.backends.records import record_of, recorded_job
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
 from tfsteps.console.outputs import verdict
@@ -22,6 +23,7 @@ from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.cleanup.retention import JOB
 from tfsteps.systems.kubernetes.follow.pods import Pod
 from tfsteps.systems.kubernetes.query.runs import Job, Runs
 from tfsteps.systems.kubernetes.query.status import JobPod
@@ -65,6 +67,12 @@ class ClusterBackend:
 
     def find(self, text: str) -> Run[Job]:
         return run_among(self.jobs(), text, self.where, self._place.options)
+
+    def recorded(self, job: Job) -> bytes:
+        """Return what this machine recorded, else the annotation of a job that was left running."""
+        if (record := record_of(job.status)) and (text := recorded_job(record.attempt)):
+            return text
+        return str((job.item["metadata"].get("annotations") or {}).get(JOB, "")).encode()
 
     def explain(self, job: Job) -> Status:
         """Read the log of the replicas that failed, for the failure summary."""
