@@ -7,6 +7,7 @@ import typer
 import tfsteps
 from tfsteps.cli.commands import (
     attach,
+    clear,
     compare,
     debug,
     files,
@@ -48,6 +49,7 @@ for command in (
     pause.resume,
     tensorboard.tensorboard,
     rm.rm,
+    clear.clear,
     prune.prune,
     files.report,
     files.init,
