@@ -13,8 +13,10 @@ import yaml
 from tests.support.jobs import alive, pid_of
 from tests.support.waiting import read_until, until
 from tests.unit.cli.command import COMMAND
+from tests.unit.cli.statuses import saved
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import store
+from tfsteps.runs.events import State
 
 WAITS = "echo started; while [ ! -e go ]; do sleep 0.05; done; echo went on; exit $CODE"
 
@@ -175,3 +177,16 @@ def test_clear_stops_what_runs_and_removes_the_records():
     assert (again.returncode, again.stdout) == (0, f"run r1: nothing to clear in {store.home()}\n")
     pathlib.Path("go").touch()
     assert tfsteps("attach", "r2").returncode == ExitCode.SUCCEEDED
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"n\n", ["r1"]), (b"y\n", [])])
+def test_clear_asks_on_a_terminal(answer, left):
+    saved(run="r1", state=State.SUCCEEDED, system="local")
+    terminal, theirs = pty.openpty()
+    with subprocess.Popen([COMMAND, "clear", "r1"], stdin=theirs, stdout=subprocess.PIPE, text=True) as process:
+        read_until(process, "records on this machine: 1 attempt")
+        os.write(terminal, answer)
+        assert process.wait(60) == 0
+    os.close(theirs)
+    os.close(terminal)
+    assert store.runs() == left

@@ -9,7 +9,7 @@ from tfsteps.cli.backends.place import On, Place
 from tfsteps.cli.commands.plan import Plan
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of, launch_failed
-from tfsteps.console.messages import warn
+from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
 from tfsteps.console.text import clean
 from tfsteps.launcher import background
@@ -39,6 +39,10 @@ def detach(plan: Plan, place: Place, display: Display, tensorboard: TensorBoardC
         status = _begun(plan) if plan.system.outlives_launcher else _in_background(plan, tensorboard)
     except LaunchError as error:
         raise launch_failed(plan.identity.task, error) from error
+    except KeyboardInterrupt:  # the launcher in the background does not get Ctrl-C
+        run = shlex.quote(plan.identity.run)
+        say(f"run {plan.identity.run} may have started; `tfsteps stop {run}{place.options}` stops it")
+        raise
     if display.output is Output.JSON:
         print_json(outputs(status))
     if status.state.terminal and plan.system.outlives_launcher:  # Ctrl-C during the start
