@@ -66,6 +66,12 @@ def test_attach_from_another_machine_goes_on_after_ctrl_c_and_after_a_kill(termi
     assert (attempt.status().state, attempt.status().detached) == (State.UNKNOWN, True)
     with terminal.started("attach", "there") as process:
         read_until(process, "] up")
+        with monkeypatch.context() as third:
+            third.setenv("TFSTEPS_HOME", str(tmp_path / "third"))
+            with terminal.started("attach", "there") as watcher:
+                read_until(watcher, "] up")
+                watcher.kill()
+            assert not attempts("there"), "two machines would clean up"
         process.kill()
     until(lambda: attempt.status().reason == "LauncherDied")
     with terminal.started("attach", "there") as process:

@@ -1,5 +1,6 @@
 """`tfsteps attach`: follows a running job to its end, as the terminal that started it would have."""
 
+import contextlib
 import pathlib
 import shlex
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from tfsteps.launcher.printer import Printer
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import may_continue
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import LaunchError
+from tfsteps.systems.base import LaunchError, Note
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as of a shell."""
@@ -89,7 +90,7 @@ def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: P
     if record and (record.attempt.alive() or recorded_end or job.status.system == "local"):
         with display.observer() as view:
             return background.follow(record.attempt, [view], passes_on=False)
-    if text := backend.recorded(job):
+    if (text := backend.recorded(job)) and (record or job.status.detached):
         return _take_over(job.status, record, msgspec.json.decode(text, type=TrainingJob), place, display)
     return _watch(backend, job, selection, place, display)
 
@@ -102,8 +103,18 @@ def _take_over(status: Status, record: Record | None, job: TrainingJob, place: P
     base_dir = pathlib.Path((record.status.base_dir if record else "") or pathlib.Path.cwd())
     first = first_status(job, status.identity, system, system.places(job, status.identity, base_dir), "")
     first.job, first.uid, first.namespace, first.created = status.job, status.uid, status.namespace, status.created
-    with display.observer() as view:
-        return resume(job, first, system, observers=[view], leaves=True)
+    what = job, first.job, first.uid
+    try:
+        system.note(*what, Note.FOLLOWED)  # other machines only watch it now
+    except LaunchError as error:
+        first.warnings.append(f"attach on another machine may follow this job, too: {error}")
+    try:
+        with display.observer() as view:
+            return resume(job, first, system, observers=[view], leaves=True)
+    except KeyboardInterrupt:
+        with contextlib.suppress(LaunchError):  # then only this machine can follow it
+            system.note(*what, Note.DETACHED)
+        raise
 
 
 def _watch(backend: RunBackend[Any], job: Job, selection: Selection, place: Place, display: Display) -> Status:

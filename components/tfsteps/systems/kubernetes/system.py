@@ -173,9 +173,7 @@ class KubernetesSystem:
         if note is Note.DETACHED and not self._pipeline:
             annotations |= detached(job)
         if note is Note.FOLLOWED:
-            if not self._pipeline:
-                return
-            annotations = {LAUNCHER: self._pipeline.step, DETACHED: None}
+            annotations = {DETACHED: None, **({LAUNCHER: self._pipeline.step} if self._pipeline else {})}
         patch = {"metadata": {"uid": uid, "annotations": annotations}}
         try:
             patience = REPORT_SECONDS if note is Note.REPORTED else None
