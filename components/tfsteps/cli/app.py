@@ -8,6 +8,8 @@ from typer.core import TyperCommand
 
 import tfsteps
 from tfsteps.cli.commands import (
+    attach,
+    clear,
     compare,
     debug,
     files,
@@ -16,6 +18,7 @@ from tfsteps.cli.commands import (
     pause,
     prune,
     report,
+    rerun,
     rm,
     role,
     run,
@@ -37,9 +40,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-_CLASSES: dict[Callable[..., None], type[TyperCommand]] = {shell.shell: shell.ShellCommand}
+_CLASSES: dict[Callable[..., None], type[TyperCommand]] = {run.run: run.RunCommand, shell.shell: shell.ShellCommand}
 for command in (
     run.run,
+    attach.attach,
+    rerun.rerun,
     runs.runs,
     show.show,
     compare.compare,
@@ -51,6 +56,7 @@ for command in (
     pause.resume,
     tensorboard.tensorboard,
     rm.rm,
+    clear.clear,
     prune.prune,
     report.report,
     files.init,

@@ -6,6 +6,7 @@ import functools
 import os
 import pathlib
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, cast
@@ -54,12 +55,31 @@ def start(
     for attempt in store.attempts(identity.run, identity.task):
         if attempt.alive() and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
             return attempt.status()
+
+    def run(ready: Observer) -> None:
+        options: dict[str, Any] = {"base_dir": base_dir, "tensorboard_url": tensorboard_url}
+        launch(job, identity, system, observers=[ready], **options)
+
+    return spawn(run)
+
+
+def spawn(run: Callable[[Observer], object]) -> Status:
+    """Call `run` in a background process of its own session, and return the first status that its observer receives.
+
+    The process outlives this one and its terminal. Its standard streams are /dev/null.
+
+    Args:
+        run: Launches a job, with the observer that is passed to it.
+
+    Raises:
+        LaunchError: The launch failed before there was a status.
+    """
+    sys.stdout.flush()  # else the other process has the buffered text, too
     reader, writer = os.pipe()
     if not os.fork():
         os.close(reader)
         ready_pipe = _ReadyPipe(writer)
-        options: dict[str, Any] = {"base_dir": base_dir, "observers": [ready_pipe], "tensorboard_url": tensorboard_url}
-        _stay(functools.partial(launch, job, identity, system, **options), ready_pipe)
+        _stay(functools.partial(run, ready_pipe), ready_pipe)
     os.close(writer)
     with open(reader, "rb") as answers:  # noqa: PTH123  a pipe
         answer = answers.read()
@@ -72,16 +92,23 @@ def start(
     return result.status
 
 
-def follow(attempt: Attempt, observers: Sequence[Observer] = ()) -> Status:
-    """Wait until an attempt with a launcher in the background has ended, and return its final status.
+def follow(attempt: Attempt, observers: Sequence[Observer] = (), *, passes_on: bool = True) -> Status:
+    """Wait until an attempt with a launcher in another process has ended, and return its final status.
 
-    Every line is shown, from the first. SIGTERM, SIGINT and SIGHUP are passed on to the launcher, which stops the job.
+    Every line is shown, from the first.
+
+    Args:
+        attempt: The attempt.
+        observers: Called with every change of the status and every log line.
+        passes_on: SIGTERM, SIGINT and SIGHUP are passed on to the launcher, which stops the job; False = they have
+            their usual effect on this process, and none on the launcher.
 
     Raises:
         LaunchError: There are no records of it on this machine.
     """
+    passing = on_termination(lambda: _pass_on(attempt)) if passes_on else contextlib.nullcontext()
     try:
-        with LogReader(attempt.log) as log, on_termination(lambda: _pass_on(attempt)):
+        with LogReader(attempt.log) as log, passing:
             return _watch(attempt, log, observers)
     except FileNotFoundError as error:
         where = f"there are no records of it in {store.home()}"

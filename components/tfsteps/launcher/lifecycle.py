@@ -4,9 +4,9 @@ It is the same for every job system and pipeline engine.
 """
 
 import contextlib
+import functools
 import os
 import pathlib
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
@@ -20,6 +20,7 @@ from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.signals import on_termination
+from tfsteps.launcher.stop_requests import StopRequests
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -32,12 +33,6 @@ from tfsteps.tensorboard.event_growth import EventFileGrowth
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
 
 _LOOK_SECONDS = 10.0  # between two checks whether the event files have grown
-_NOTIFY_SECONDS, _NOTIFY_STOPPED_SECONDS, _NOTIFY_KILLED_SECONDS = 10.0, 2.0, 0.1
-_SIGNALS: dict[int, str] = {
-    signal.SIGINT: "Ctrl-C",
-    signal.SIGTERM: "SIGTERM",
-    signal.SIGHUP: "SIGHUP: its terminal was closed",
-}
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
@@ -86,7 +81,7 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
     _check(job, system)
     places = system.places(job, identity, base_dir)
     status = first_status(job, identity, system, places, "")
-    stop = _Stop(system)
+    stop = StopRequests(system)
     with on_termination(stop.request):
         try:
             handle = system.start(job, identity, places)
@@ -104,7 +99,9 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
     return status
 
 
-def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = ()) -> Status:
+def resume(
+    job: TrainingJob, first: Status, system: System, *, observers: Sequence[Observer] = (), leaves: bool = False
+) -> Status:
     """Follow a job that `begin` has created to its end, and return its final status, as `launch` does.
 
     Args:
@@ -112,14 +109,17 @@ def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequen
         first: The status that `begin` returned, or an equal one made from what is known of the job.
         system: The job system.
         observers: Called with every change of the status and every log line.
+        leaves: Ctrl-C and a closed terminal leave the job running, recorded as detached; SIGTERM stops it.
 
     Raises:
         LaunchError: The job cannot be followed, or its end could not be recorded.
+        KeyboardInterrupt: With `leaves`: the job was left running.
     """
     problem = log_limit()[1]  # no reason to leave a job that exists
     warnings = [f"{problem}. The limit is {format_bytes(DEFAULT)}."] if problem else []
     now = msgspec.structs.replace(first, launcher=os.getpid(), warnings=first.warnings + warnings)
-    return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
+    start = functools.partial(system.attach, job, first.job, first.uid, first.created)
+    return _followed(job, now, system, start, observers, leaves=leaves)
 
 
 def _check(job: TrainingJob, system: System) -> None:
@@ -128,16 +128,22 @@ def _check(job: TrainingJob, system: System) -> None:
 
 
 def _followed(
-    job: TrainingJob, first: Status, system: System, start: Callable[[], Handle], observers: Sequence[Observer]
+    job: TrainingJob,
+    first: Status,
+    system: System,
+    start: Callable[[], Handle],
+    observers: Sequence[Observer],
+    *,
+    leaves: bool = False,
 ) -> Status:
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
     attempt = Attempt.of(first.identity)
-    stop = _Stop(system)
+    stop = StopRequests(system)
     notifier = Notifier(job)
     first.warnings += notifier.warnings
     # handle signals before the first status, which names the process to signal, and until all records are written
     deliveries = notifier.delivering(stop.notify_seconds, first.warnings)
-    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals), deliveries:
+    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals, leaves=leaves), deliveries:
         recorder = Recorder(first, attempt, logbook, [*observers, notifier])
         try:
             handle = start()
@@ -145,7 +151,7 @@ def _followed(
             recorder.end(JobChanged(at=time.time(), state=State.CANCELLED, reason="Stopped", message=str(error)))
         else:
             stop.attach(handle)
-            with _created():
+            with _created(), _left(recorder):
                 _run(job, handle, recorder, stop)
         _report(attempt, recorder.status)
     return recorder.status
@@ -158,6 +164,18 @@ def _created() -> Iterator[None]:
         yield
     except LaunchError as error:
         error.created = True
+        raise
+
+
+@contextlib.contextmanager
+def _left(recorder: Recorder) -> Iterator[None]:
+    """Record a job that a KeyboardInterrupt leaves running, unless it has ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not recorder.status.state.terminal:
+            recorder.status.detached = True
+            recorder.save()
         raise
 
 
@@ -202,59 +220,10 @@ def first_status(
     )
 
 
-class _Stop:
-    """Forwards stop requests to the job, including one that came before the job existed."""
-
-    def __init__(self, system: System) -> None:
-        self.signals: list[int] = []
-        self._requests = 0
-        self._announced = False
-        self._system = system
-        self._handle: Handle | None = None
-
-    @property
-    def requested(self) -> bool:
-        return self._requests > 0
-
-    @property
-    def cause(self) -> str:
-        """The first signal, as messages call it; empty = there was none."""
-        return _SIGNALS.get(self.signals[0], "") if self.signals else ""
-
-    def notify_seconds(self) -> float:
-        """Return how long the end of the step may wait for notifications. A pod that is stopped has no time."""
-        if not self.signals:
-            return _NOTIFY_SECONDS
-        killed = signal.SIGTERM in self.signals and self._system.outlives_launcher
-        return _NOTIFY_KILLED_SECONDS if killed else _NOTIFY_STOPPED_SECONDS
-
-    def news(self, status: Status) -> Iterator[JobChanged]:
-        """Yield one message: the job is being stopped, why, and how to kill it."""
-        if self._announced or not self.signals:
-            return
-        self._announced = True
-        if self.signals[0] != signal.SIGTERM or not self._system.outlives_launcher:  # a pod's end may spare its job
-            again = "Ctrl-C again" if self.signals[0] == signal.SIGINT else "a second signal"
-            message = f"Stopping ({self.cause}); {again} kills the replicas."
-            yield JobChanged(at=time.time(), state=status.state, reason="Stopping", message=message)
-
-    def request(self) -> None:
-        self._requests += 1
-        if self._handle:
-            self._handle.stop(Cause.CANCELLED)
-        else:
-            self._system.give_up()
-
-    def attach(self, handle: Handle) -> None:
-        self._handle = handle
-        if self._requests:
-            handle.stop(Cause.CANCELLED)
-
-
 # --- follow
 
 
-def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> None:
+def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: StopRequests) -> None:
     """Follow the job to its end and record it."""
     status = recorder.status
     _identify(status, handle)
@@ -286,7 +255,9 @@ def _end(status: Status, final: JobChanged) -> None:
     status.state, status.reason, status.message, status.ended = final.state, final.reason, final.message, final.at
 
 
-def _follow(job: TrainingJob, handle: Handle, recorder: Recorder, stop: _Stop) -> tuple[JobChanged, Exceeded | None]:
+def _follow(
+    job: TrainingJob, handle: Handle, recorder: Recorder, stop: StopRequests
+) -> tuple[JobChanged, Exceeded | None]:
     """Record every event of the job. Return the last one, and the deadline that ended the job; None = none did."""
     clock = Clock(job.deadlines, time.monotonic())
     exceeded = None

@@ -16,11 +16,12 @@ def ignore_termination() -> None:
 
 
 @contextlib.contextmanager
-def on_termination(stop: Callable[[], None], came: list[int] | None = None) -> Iterator[None]:
+def on_termination(stop: Callable[[], None], came: list[int] | None = None, *, leaves: bool = False) -> Iterator[None]:
     """Call `stop` for every SIGTERM, SIGINT and SIGHUP within the block, from the signal handler, and nothing else.
 
-    The signals' numbers are appended to `came` before.
-    A signal that is ignored already (`nohup`) stays so. Outside the main thread no handler can be set: nothing changes.
+    The signals' numbers are appended to `came` before. With `leaves`, SIGINT and SIGHUP raise KeyboardInterrupt
+    instead. A signal that is ignored already (`nohup`) stays so. Outside the main thread no handler can be set: nothing
+    changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -34,7 +35,8 @@ def on_termination(stop: Callable[[], None], came: list[int] | None = None) -> I
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, old in before.items():
         if old is not signal.SIG_IGN:
-            signal.signal(number, handler)
+            left = leaves and number != signal.SIGTERM
+            signal.signal(number, signal.default_int_handler if left else handler)
     try:
         yield
     finally:

@@ -39,8 +39,8 @@ class RunRecords(msgspec.Struct, frozen=True):
 
     @property
     def left_elsewhere(self) -> Status | None:
-        """The status of an attempt whose launcher was killed and whose job may continue elsewhere; None = none."""
-        return next((s for s in self.statuses if s.reason == store.ABANDONED and s.system != "local"), None)
+        """The status of an attempt that no launcher follows and whose job may continue elsewhere; None = none."""
+        return next(filter(store.may_continue, self.statuses), None)
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -117,5 +117,6 @@ def _unfinished(records: RunRecords) -> str:
         return "its records cannot be read"
     if left := records.left_elsewhere:
         where = f" in namespace {left.namespace}" if left.namespace else ""
-        return f"its launcher was killed, and its job may continue{where}; `tfsteps rm {records.run}` removes it"
+        why = "its job was left running" if left.detached else "its launcher was killed, and its job may continue"
+        return f"{why}{where}; `tfsteps rm {records.run}` removes it"
     return ""

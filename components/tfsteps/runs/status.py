@@ -117,6 +117,7 @@ class Status(msgspec.Struct, kw_only=True):
         warnings: Settings without effect, and lost data.
         waiting: Names of the replicas that were pending when a deadline passed.
         base_dir: Folder on this machine that relative paths of the job start from; empty = not recorded.
+        detached: Whether the job was left running without a launcher, on purpose.
     """
 
     identity: Identity
@@ -143,3 +144,4 @@ class Status(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
     waiting: list[str] = []
     base_dir: str = ""
+    detached: bool = False

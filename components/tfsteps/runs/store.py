@@ -36,6 +36,9 @@ from tfsteps.runs.status import Status, Transition
 ABANDONED = "LauncherDied"
 """Reason of a status if the launcher was killed. The job's state is unknown then if it outlives its launcher."""
 
+DETACHED = "Detached"
+"""Reason of a status if the job was left running without a launcher, on purpose. The job's state is unknown then."""
+
 _NAME_LENGTH = 200  # file systems take 255 bytes
 _LOCK_TRIES = 5
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
@@ -118,6 +121,18 @@ class Attempt:
             _abandon(status, self._last_written())
         return status
 
+    def record(self, status: Status, job: bytes) -> None:
+        """Write the records of a job that has no launcher: its status, and the job as JSON.
+
+        Raises:
+            BlockingIOError: A launcher holds the lock.
+            OSError: They cannot be written.
+        """
+        with self.claim():
+            with open_private(self.folder / "job.json", "wb") as file:
+                file.write(job)
+            self.write(status)
+
     def _last_written(self) -> float:
         """Return when the launcher last wrote the status or the log, in seconds since the epoch."""
         files = [self.folder / "status.json", self.log, *[segment.path for segment in segments(self.log)]]
@@ -180,7 +195,10 @@ def open_private(path: pathlib.Path, mode: str, buffering: int = -1) -> IO[bytes
 
 
 def _abandon(status: Status, at: float) -> None:
-    """Change the last status of a launcher that was killed at about `at` to what is known of its job now."""
+    """Change the last status of a launcher that ended at about `at`, before its job, to what is known now."""
+    if status.detached:
+        _leave(status)
+        return
     local = status.system == "local"
     where = f" in namespace {status.namespace}" if status.namespace else ""
     rest = "its replicas were stopped too" if local else f"the job may go on{where}"
@@ -195,6 +213,21 @@ def _abandon(status: Status, at: float) -> None:
         for incarnation in replica.incarnations:
             if incarnation.ended is None:
                 incarnation.ended, incarnation.state = max(at, incarnation.started), replica.state
+
+
+def _leave(status: Status) -> None:
+    """Change the status of a job that was left running to what is known of it now."""
+    where = f" in namespace {status.namespace}" if status.namespace else f" on {status.system}"
+    status.state, status.reason = State.UNKNOWN, DETACHED
+    status.message = f"The job was left running{where}; `tfsteps attach {status.identity.run}` follows it."
+    for replica in status.replicas:
+        if replica.state not in _ENDED:
+            replica.state = ReplicaState.UNKNOWN
+
+
+def may_continue(status: Status) -> bool:
+    """Tell whether the job of a status may run on a cluster or on HAI while no launcher on this machine follows it."""
+    return status.system != "local" and status.reason in (ABANDONED, DETACHED)
 
 
 def make_private(folder: pathlib.Path) -> None:

@@ -6,7 +6,7 @@ It imports no other package of tfsteps; yaml and difflib are imported when a tex
 from tfsteps.spec.notify import Webhook
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
 from tfsteps.spec.pod import EnvSource, Resources
-from tfsteps.spec.problems import Problem, SpecError, dotted
+from tfsteps.spec.problems import Path, Problem, SpecError, dotted
 from tfsteps.spec.types import ROLES, Deadlines, Gang, ResolvedRole, Role, RoleName, Strategy, TensorBoard, TrainingJob
 from tfsteps.spec.units import Duration, format_bytes, format_duration
 from tfsteps.spec.uris import is_uri
@@ -18,6 +18,7 @@ __all__ = [
     "EnvSource",
     "Gang",
     "Options",
+    "Path",
     "Problem",
     "ResolvedRole",
     "Resources",

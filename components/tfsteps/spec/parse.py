@@ -1,7 +1,7 @@
 """Reads a `TrainingJob`, or all of its problems, from a text, a file or plain data."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -9,7 +9,8 @@ import msgspec
 from tfsteps.spec import rules
 from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
-from tfsteps.spec.problems import Problem, SpecError
+from tfsteps.spec.overrides import override
+from tfsteps.spec.problems import Path, Problem, SpecError
 from tfsteps.spec.spelling import nearest
 from tfsteps.spec.types import TrainingJob
 
@@ -19,8 +20,8 @@ Options = Mapping[str, type[msgspec.Struct] | None]
 """The job systems that `systems:` may name, each with the type of its options; None = the options are not checked."""
 
 
-def load(path: str | os.PathLike[str], options: Options | None = None) -> TrainingJob:
-    """Return the job in the YAML or JSON file at `path`.
+def load(path: str | os.PathLike[str], options: Options | None = None, overrides: Sequence[str] = ()) -> TrainingJob:
+    """Return the job in the YAML or JSON file at `path`, with fields replaced by `overrides`, as `PATH=VALUE`.
 
     Raises:
         SpecError: It contains all problems of the file.
@@ -36,27 +37,41 @@ def load(path: str | os.PathLike[str], options: Options | None = None) -> Traini
     except UnicodeDecodeError as error:
         problem = Problem(path=(), wrong=f"is not UTF-8 (byte {error.start})", fix="Save the file as UTF-8")
         raise SpecError([problem], source) from error
-    return parse(text, source, options)
+    return parse(text, source, options, overrides)
 
 
-def parse(text: str, source: str = "job", options: Options | None = None) -> TrainingJob:
-    """Return the job in a YAML or JSON text; `source` is its name in messages.
+def parse(text: str, source: str = "job", options: Options | None = None, overrides: Sequence[str] = ()) -> TrainingJob:
+    """Return the job in a YAML or JSON text, with fields replaced; `source` is the text's name in messages.
 
     Raises:
         SpecError: It contains all problems of the text.
     """
     from tfsteps.spec import yaml_text  # noqa: PLC0415  plain data needs no yaml
 
-    return _job(yaml_text.parse(text, source), options)
+    return _job(override(yaml_text.parse(text, source), overrides), options)
 
 
-def from_plain(value: Any, source: str = "job", options: Options | None = None) -> TrainingJob:
+def from_plain(
+    value: Any,
+    source: str = "job",
+    options: Options | None = None,
+    overrides: Sequence[str] = (),
+    origins: Mapping[Path, str] | None = None,
+) -> TrainingJob:
     """Return the job in plain data, such as a component's inputs.
+
+    Args:
+        value: The plain data.
+        source: Its name in messages.
+        options: The job systems.
+        overrides: Fields to replace, each `PATH=VALUE`.
+        origins: Other names in messages, by the path of the value that came from there; None = there are none.
 
     Raises:
         SpecError: It contains all problems of the data.
     """
-    return _job(Document(value, source=source), options)
+    document = Document(value, source=source, origins=dict(origins or {}))
+    return _job(override(document, overrides), options)
 
 
 def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
@@ -79,9 +94,16 @@ def _job(document: Document, options: Options | None) -> TrainingJob:
     problems += rules.check(job, unread)
     problems += _system_options(document, options)
     if problems:
-        placed = [msgspec.structs.replace(p, line=p.line or document.line(p.path)) for p in problems]
+        placed = [_placed(p, document) for p in problems]
         raise SpecError(sorted(placed, key=lambda p: (p.line or 0, document.position(p.path))), document.source)
     return job
+
+
+def _placed(problem: Problem, document: Document) -> Problem:
+    """Return a problem with its line, or with the name of what has set the field."""
+    if source := problem.source or document.origin(problem.path):
+        return msgspec.structs.replace(problem, line=None, source=source)
+    return msgspec.structs.replace(problem, line=problem.line or document.line(problem.path))
 
 
 def _system_options(document: Document, options: Options | None) -> list[Problem]:

@@ -21,6 +21,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         value: The value as written, shortened; empty if there is none.
         line: Line in the file, from 1; None without a file.
         meant: Path of the field that was probably intended instead of an unknown one; empty = none.
+        source: What has set the field, such as `--set env.LR`; empty = the file.
     """
 
     path: Path
@@ -30,6 +31,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     line: int | None = None
     meant: Path = ()
+    source: str = ""
 
     def __str__(self) -> str:
         """Return the problem as one line that can be printed, without the file and line."""
@@ -59,7 +61,15 @@ class SpecError(Exception):
         super().__init__("\n".join(self._lines()))
 
     def _lines(self) -> list[str]:
-        return [f"{self.source}:{p.line}: {p}" if p.line else f"{self.source}: {p}" for p in self.problems]
+        return [self._line(problem) for problem in self.problems]
+
+    def _line(self, problem: Problem) -> str:
+        source, text = problem.source or self.source, str(problem)
+        if problem.line:
+            return f"{source}:{problem.line}: {text}"
+        if source in ("--set", f"--set {dotted(problem.path)}"):  # it names the field itself
+            text = text.removeprefix(f"{dotted(problem.path)}: ")
+        return f"{source}: {text}"
 
 
 def dotted(path: Path) -> str:

@@ -44,22 +44,45 @@ def parse(text: str, source: str = "job") -> Document:
     Raises:
         SpecError: It is too large, too deep, not YAML, more than one document, or not a mapping.
     """
+    root = _composed(text, source)
+    if not isinstance(root, yaml.MappingNode):
+        _refuse(source, "is empty, or not a job file", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
+    builder = _Builder(source)
+    value = builder.build(root, ())
+    return Document(value, builder.lines, builder.texts, builder.problems, source)
+
+
+def parse_value(text: str, source: str, path: Path) -> Document:
+    """Return the YAML value in `text` as the value at `path` of a job; an empty `text` is empty text, not null.
+
+    Raises:
+        SpecError: It is too large, too deep, or not YAML.
+    """
+    try:
+        root = _composed(text or "''", source)
+    except SpecError as error:
+        (problem,) = error.problems
+        fix = f"Quote the value for YAML too: {source}='\"...\"'"
+        raise SpecError([msgspec.structs.replace(problem, path=path, fix=fix, line=None)], source) from error
+    builder = _Builder(source)
+    value = builder.build(root, path) if root else None
+    return Document(value, builder.lines, builder.texts, builder.problems, source)
+
+
+def _composed(text: str, source: str) -> yaml.Node | None:
+    """Return the node of the one document in `text`; None for an empty text."""
     if len(text) > MAX_BYTES:
         _refuse(source, "is longer than 1 MiB", "Check that this is the job file")
     if text.lstrip().startswith("{"):
         text = _json_as_yaml(text)
     try:
         _check_depth(text, source)
-        root = yaml.compose(text, Loader=_Loader)
+        node: yaml.Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         _refuse(source, *_explained(error, text))
     except UnicodeEncodeError:
         _refuse(source, "contains characters that are not Unicode", "Save the file as UTF-8")
-    if not isinstance(root, yaml.MappingNode):
-        _refuse(source, "is empty, or not a job file", "Start with `name:` and `roles:`; `tfsteps init` writes a file")
-    builder = _Builder(source)
-    value = builder.build(root, ())
-    return Document(value, builder.lines, builder.texts, builder.problems, source)
+    return node
 
 
 def _refuse(source: str, wrong: str, fix: str, line: int = 1) -> NoReturn:

@@ -19,7 +19,7 @@ from tfsteps.runs import log_file, store
 from tfsteps.runs.events import JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import Attempt, may_continue
 from tfsteps.systems import registry
 
 ME = Identity(run="r", task="t")
@@ -190,3 +190,16 @@ def test_nobody_else_can_read_what_may_hold_secrets(home):
     modes = {path: path.stat().st_mode & 0o777 for path in [*folders, *attempt.folder.iterdir()]}
     assert {"job.json", "status.json", "log", "report.html"} <= {path.name for path in modes}
     assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in modes}
+
+
+def test_a_job_that_was_left_running_is_not_lost():
+    attempt = Attempt.of(Identity(run="r", task="t"))
+    left = Status(
+        identity=Identity(run="r", task="t"), job="t-abc", system="kubeflow", namespace="ml", detached=True, created=1.0
+    )
+    attempt.record(left, b"{}")
+    status = attempt.status()
+    assert (status.state, status.reason, status.ended) == (State.UNKNOWN, "Detached", None)
+    assert status.message == "The job was left running in namespace ml; `tfsteps attach r` follows it."
+    assert may_continue(status)
+    assert (attempt.folder / "job.json").stat().st_mode & 0o777 == 0o600

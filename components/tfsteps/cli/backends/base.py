@@ -83,6 +83,9 @@ class RunBackend(Protocol[JobT]):
     def find(self, text: str) -> Run[JobT]:
         """Return the run that a user calls `text`. CommandError if there is none; it names the nearest."""
 
+    def recorded(self, job: JobT) -> bytes:
+        """Return the job with its defaults, as JSON, as its place or this machine keeps it; empty = neither does."""
+
     def explain(self, job: JobT) -> Status:
         """Return the status of a job, with a failure summary if it failed."""
 

@@ -15,6 +15,7 @@ from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.hai_log import HaiLog
 from tfsteps.cli.backends.launchers import recorded_launcher
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
+from tfsteps.cli.backends.records import record_of, recorded_job
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.pipeline_link import pipeline_links
@@ -69,6 +70,10 @@ class HaiBackend:
 
     def find(self, text: str) -> Run[HaiRun]:
         return run_among(self.jobs(), text, self.where, Place(On.HAI).options)
+
+    def recorded(self, job: HaiRun) -> bytes:
+        record = record_of(job.status)
+        return recorded_job(record.attempt) if record else b""
 
     def explain(self, job: HaiRun) -> Status:
         """Read the logs of the ranks: they have more than the platform says."""

@@ -18,6 +18,7 @@ from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Sectio
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_pipelines import failed_pipelines
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
+from tfsteps.cli.backends.records import record_of, recorded_job
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
 from tfsteps.console.outputs import verdict
@@ -32,6 +33,7 @@ from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.cleanup.retention import JOB
 from tfsteps.systems.kubernetes.follow.pods import Pod
 from tfsteps.systems.kubernetes.query.runs import Job, Runs
 from tfsteps.systems.kubernetes.query.status import JobPod
@@ -83,6 +85,12 @@ class ClusterBackend:
                 if text in (record.run, record.workflow, record.pipeline):
                     return Run(record.run, [], record)
             raise
+
+    def recorded(self, job: Job) -> bytes:
+        """Return what this machine recorded, else the annotation of a job that was left running."""
+        if (record := record_of(job.status)) and (text := recorded_job(record.attempt)):
+            return text
+        return str((job.item["metadata"].get("annotations") or {}).get(JOB, "")).encode()
 
     def explain(self, job: Job) -> Status:
         """Read the log of the replicas that failed, for the failure summary."""

@@ -15,9 +15,10 @@ import msgspec
 
 from tfsteps.cli.backends import local_log, local_shell, local_tensorboard
 from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
-from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_run
+from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_id, match_run
 from tfsteps.cli.backends.launchers import of_record, recorded_launcher
 from tfsteps.cli.backends.place import On
+from tfsteps.cli.backends.records import recorded_job
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import POLL_SECONDS, Changes, wait
@@ -33,7 +34,7 @@ from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.log_segments import LogReader, segments
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import ABANDONED, Attempt, UnreadableError
+from tfsteps.runs.store import Attempt, UnreadableError, may_continue
 
 _HINT_SECONDS = 15.0  # longer than the default grace period
 _TAIL_LINES = 20
@@ -84,7 +85,11 @@ class LocalBackend:
         """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
         if text and text != LATEST and store.attempts(text):  # a long id is cut in the folder's name
             return text
-        return match_run(text, _known(), self.where)
+        return match_run(text, known_runs(), self.where)
+
+    def resolve_id(self, text: str) -> str:
+        """Return the id of the run that is to be removed. CommandError unless `text` is an id, or begins only one."""
+        return text if text and text != LATEST and store.attempts(text) else match_id(text, known_runs(), self.where)
 
     def find(self, text: str) -> Run[LocalJob]:
         run = self.resolve(text)
@@ -94,6 +99,9 @@ class LocalBackend:
             unread = f"{newest.folder} has no status that can be read; look at {newest.log}"
             raise CommandError(unread, ExitCode.PLATFORM)
         return Run(run, jobs, None if attempts else PipelineRecord.read(run))
+
+    def recorded(self, job: LocalJob) -> bytes:
+        return recorded_job(job.attempt)
 
     def explain(self, job: LocalJob) -> Status:
         return job.status
@@ -151,10 +159,11 @@ class LocalBackend:
         printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
         ended = [job.status for job in jobs if not job.running]
         for status in ended:
-            printer.say(f"already ended: {verdict(status)}")
+            if status.state.terminal:
+                printer.say(f"already ended: {verdict(status)}")
         for job in running:
             self._wait(job, printer, now=now)
-        if left := [status for status in ended if status.reason == ABANDONED and status.system != On.LOCAL]:
+        if left := list(filter(may_continue, ended)):
             raise _left_elsewhere(left)
 
     def set_paused(self, jobs: Sequence[LocalJob], selection: Selection, *, paused: bool) -> None:
@@ -251,7 +260,7 @@ def _labels(job: LocalJob) -> dict[str, str]:
     return {**recorded, **job.status.identity.labels()}
 
 
-def _known() -> list[KnownRun]:
+def known_runs() -> list[KnownRun]:
     """Return what the runs can be called: their folders in their order, then by their jobs and pipelines."""
     runs, quiet = store.runs(), LocalBackend(warn=lambda _: None)
     named = [(job.status.created, KnownRun.of(job, run)) for run in runs for job in quiet.jobs(run)]
@@ -267,7 +276,7 @@ def left_on_hai(selection: Selection) -> bool:
         jobs = Selection(run.id, selection.task, tasks=selection.tasks).of(run)
     except (CommandError, OSError):  # the command itself reports it
         return False
-    left = [job.status.system for job in jobs if job.status.reason == ABANDONED]
+    left = [job.status.system for job in jobs if may_continue(job.status)]
     return On.HAI in left and not any(job.running for job in jobs)
 
 
@@ -277,4 +286,5 @@ def _left_elsewhere(left: Sequence[Status]) -> CommandError:
     on = On.HAI if left[0].system == On.HAI else On.KUBERNETES
     where = f"--on {on}" + (f" --namespace {left[0].namespace}" if left[0].namespace else "")
     tasks = ", ".join(status.identity.task for status in left)
-    return CommandError(f"run {run}: {tasks} may go on, its launcher was killed; `tfsteps stop {run} {where}` stops it")
+    why = "it was left running" if left[0].detached else "its launcher was killed"
+    return CommandError(f"run {run}: {tasks} may go on, {why}; `tfsteps stop {run} {where}` stops it")

@@ -21,3 +21,11 @@ def record_of(status: Status) -> Record | None:
     except OSError:
         return None
     return Record(attempt, recorded) if recorded.uid == status.uid else None
+
+
+def recorded_job(attempt: Attempt) -> bytes:
+    """Return the job of an attempt with its defaults, as JSON; empty if it is not recorded or cannot be read."""
+    try:
+        return (attempt.folder / "job.json").read_bytes()
+    except OSError:
+        return b""

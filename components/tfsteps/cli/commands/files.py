@@ -8,9 +8,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tfsteps.cli.commands.plan import check, find_system, read_job
+from tfsteps.cli.commands.plan import check, find_system
 from tfsteps.cli.commands.run import JobFile
 from tfsteps.cli.errors import CommandError
+from tfsteps.cli.job_input import Overrides, read_file
 from tfsteps.systems import registry
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"
@@ -68,15 +69,16 @@ def validate(
     system: Annotated[
         str | None, typer.Option(metavar="NAME", help="Check too that this job system can run it.")
     ] = None,
+    overrides: Overrides = None,
 ) -> None:
     """Check a job file.
 
     Every problem is printed with its line. Exits 2 if there is any.
     """
-    read = read_job(job)
+    job_input = read_file(job, overrides or ())
     if system is not None:
-        check(read, find_system(system), "stdin" if job == "-" else job)
-    print(f"{job}: {read.name} is fine")
+        check(job_input, find_system(system))
+    print(f"{job}: {job_input.job.name} is fine")
 
 
 def schema(

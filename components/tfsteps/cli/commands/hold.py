@@ -10,6 +10,7 @@ import typer
 from tfsteps.cli.backends.place import On, Place
 from tfsteps.cli.commands.plan import make_plan
 from tfsteps.cli.errors import CommandError
+from tfsteps.cli.job_input import read_file
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
@@ -44,7 +45,7 @@ def launch_held(file: str, roles: str, system: str, place: Place) -> None:
         programs.update((name, program(job, name)) for name in chosen(job, roles))
         return held(job, list(programs), on)
 
-    plan = make_plan(file, system, place, None, None, change=change)
+    plan = make_plan(read_file(file), system, place, None, None, change=change)
     printer = Printer()
     printer.say(f"run {plan.identity.run}")
     for warning in plan.system.warnings(plan.job):

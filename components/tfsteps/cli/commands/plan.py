@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from tfsteps import spec
 from tfsteps.cli.backends.find import LATEST
 from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, open_backend
 from tfsteps.cli.errors import CommandError
+from tfsteps.cli.job_input import JobInput
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import print_json
 from tfsteps.engines.registry import find_pipeline
@@ -23,7 +23,7 @@ from tfsteps.runs.status import Status
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import System
-from tfsteps.text.streams import read_input, takes_any
+from tfsteps.text.streams import takes_any
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -36,25 +36,6 @@ class Plan(msgspec.Struct, frozen=True):
     places: OutputPaths
 
 
-def read_job(file: str) -> TrainingJob:
-    """Return the job in `file`, `-` for standard input.
-
-    Raises:
-        SpecError: It is wrong.
-        CommandError: It cannot be read.
-    """
-    try:
-        if file == "-":
-            return spec.parse(read_input(), "stdin", registry.options())
-        return spec.load(file, registry.options())
-    except FileNotFoundError as error:
-        raise CommandError(f"job file {file!r} does not exist; `tfsteps init` writes one to start from") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(
-            f"job file {file!r} cannot be read: {error}; give the path of a YAML or JSON file"
-        ) from error
-
-
 def find_system(name: str, **where: str) -> System:
     """Return the job system called `name`, on the cluster that `where` says. CommandError for an unknown one."""
     known = registry.available()
@@ -63,10 +44,11 @@ def find_system(name: str, **where: str) -> System:
     return registry.get(name, find_pipeline, **where)
 
 
-def check(job: TrainingJob, system: System, source: str) -> None:
-    """Raise SpecError for a job that cannot run on `system`."""
-    if problems := system.problems(job):
-        raise SpecError(problems, source)
+def check(job_input: JobInput, system: System, job: TrainingJob | None = None) -> None:
+    """Raise SpecError for a job that cannot run on `system`; `job` = what it was changed to, None = it was not."""
+    if problems := system.problems(job or job_input.job):
+        named = [msgspec.structs.replace(problem, source=job_input.origin(problem.path)) for problem in problems]
+        raise SpecError(named, job_input.source)
 
 
 def choose(on: On | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
@@ -85,7 +67,7 @@ def choose(on: On | None, system: str | None, context: str, namespace: str) -> t
 
 
 def make_plan(
-    file: str,
+    job_input: JobInput,
     name: str,
     place: Place,
     run_id: str | None,
@@ -95,10 +77,10 @@ def make_plan(
     dry_run: bool = False,
     change: Callable[[TrainingJob, str], TrainingJob] | None = None,
 ) -> Plan:
-    """Check a job file, and return what will be run.
+    """Check a job, and return what will be run.
 
     Args:
-        file: The job file.
+        job_input: The job.
         name: Of the job system.
         place: Where to run it.
         run_id: Id of the run; None = a new one.
@@ -112,15 +94,15 @@ def make_plan(
         CommandError: Something else is wrong, or the task is running already.
     """
     where = {"context": place.context, "namespace": place.namespace} if place.on is On.KUBERNETES else {}
-    job = read_job(file)
+    job = job_input.job
     system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
     job = change(job, system.name) if change else job
-    check(job, system, "stdin" if file == "-" else file)
+    check(job_input, system, job)
     run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
     attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt)
     identity = Identity(run=run, task=task, attempt=attempt)
-    here = pathlib.Path.cwd() if file == "-" else pathlib.Path(file).absolute().parent
+    here = job_input.base_dir
     return Plan(job, identity, system, here, system.places(job, identity, here))
 
 
@@ -183,6 +165,14 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
         print_json(documents[0])
     else:
         print_json({"apiVersion": "v1", "kind": "List", "items": documents})
+
+
+def print_job_file(plan: Plan) -> None:
+    """Print the job file of a job that has none, as a comment."""
+    text = yaml.safe_dump(
+        msgspec.to_builtins(plan.job), sort_keys=False, allow_unicode=takes_any(sys.stdout), default_flow_style=None
+    )
+    print("\n".join(["# job file:", *(f"#   {line}" for line in text.splitlines())]))
 
 
 def _described(plan: Plan, objects: list[Any]) -> dict[str, Any]:

@@ -31,10 +31,10 @@ def rm(
     """Remove runs of this machine: their status, logs, reports, and outputs in the run folder.
 
     A run whose launcher is running is not removed; stop it first. Output outside of the run folder, and jobs on
-    clusters, are not touched.
+    clusters, are not touched; `tfsteps clear` removes everything of a run.
     """
     backend = LocalBackend()
-    names = list(dict.fromkeys(map(backend.resolve, runs)))
+    names = list(dict.fromkeys(map(backend.resolve_id, runs)))
     records = [read_records(name) for name in names]
     for record in records:  # all, before anything is removed
         if record.in_use:
@@ -49,7 +49,8 @@ def rm(
         count = f"{extent.attempts} attempt{'s' * (extent.attempts != 1)}"
         print("\n".join([f"{removed}: {count}, {format_bytes(extent.size)}", *notes(record)]))
         if not dry_run and (left := record.left_elsewhere):
-            warn(f"run {record.run}: job {clean(left.job)} may continue, as its launcher was killed")
+            why = "it was left running" if left.detached else "its launcher was killed"
+            warn(f"run {record.run}: job {clean(left.job)} may continue, as {why}")
     fail(errors)
 
 

@@ -1,54 +1,75 @@
 """`tfsteps run`: one job from its file to its summary."""
 
-import contextlib
-import sys
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-import msgspec
 import typer
+from typer.core import TyperCommand
 
+from tfsteps.cli import job_input
 from tfsteps.cli.backends.place import Context, Namespace, On
-from tfsteps.cli.commands.plan import Plan, choose, make_plan, print_plan
+from tfsteps.cli.commands.plan import choose, make_plan, print_job_file, print_plan
+from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.errors import CommandError
-from tfsteps.cli.watch import observer
-from tfsteps.console.messages import warn
-from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, results
-from tfsteps.console.text import iso
-from tfsteps.launcher.exit_codes import ExitCode, exit_code
-from tfsteps.launcher.lifecycle import Observer, launch
-from tfsteps.launcher.printer import Printer
-from tfsteps.launcher.signals import on_termination
-from tfsteps.runs.events import LogLines
-from tfsteps.runs.log_file import times
-from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt
-from tfsteps.spec import TrainingJob
-from tfsteps.spec.types import TensorBoard as TensorBoardSettings
-from tfsteps.systems.base import LaunchError
-
-if TYPE_CHECKING:
-    from tfsteps.tensorboard.process import TensorBoard
+from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
+from tfsteps.cli.job_input import COMMAND_LINE, JobOptions, Overrides
+from tfsteps.console.outputs import Output
 
 JobFile = Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach", help="Return when the job has started; `tfsteps attach` follows it. Closing the terminal is safe."
+    ),
+]
+SystemName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The job system by its name.", show_default="local; on a cluster what fits it"),
+]
+RunDryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")]
+RunOutput = Annotated[Output, typer.Option(help="json: the outputs as one object; log lines go to stderr.")]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Plain log lines, each with its time.")]
+_COMMAND = "tfsteps.command"
+
+
+class RunCommand(TyperCommand):
+    """A command that takes another command line after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep what follows `--`, and parse the rest."""
+        if "--" in args:
+            position = args.index("--")
+            ctx.meta[_COMMAND] = args[position + 1 :]
+            args = args[:position]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
 
 def run(
-    job: JobFile,
+    ctx: typer.Context,
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")
+    ] = None,
     *,
+    overrides: Overrides = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="With `-- COMMAND`: this many workers.", show_default="1")
+    ] = None,
+    ps: Annotated[int | None, typer.Option(metavar="N", help="With `-- COMMAND`: this many parameter servers.")] = None,
+    chief: Annotated[bool, typer.Option("--chief", help="With `-- COMMAND`: a chief.")] = False,
+    name: Annotated[
+        str | None, typer.Option(help="With `-- COMMAND`: the job's name.", show_default="the program's")
+    ] = None,
+    image: Annotated[str | None, typer.Option(help="With `-- COMMAND`: the container image, on a cluster.")] = None,
     on: Annotated[
         On | None,
         typer.Option(
             help="Processes of this machine, jobs of a cluster, or tasks of HAI Platform.", show_default="local"
         ),
     ] = None,
-    system: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="The job system by its name.", show_default="local; on a cluster what fits it"
-        ),
-    ] = None,
+    system: SystemName = None,
     context: Context = "",
     namespace: Namespace = "",
     run_id: Annotated[str | None, typer.Option(help="Id of the run. Left out: a new one, printed first.")] = None,
@@ -59,10 +80,9 @@ def run(
             "--adopt", help="On a cluster or HAI: if the task's job runs already, its launcher gone, go on with it."
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be started, and start nothing.")] = False,
-    output: Annotated[
-        Output, typer.Option(help="json: the outputs as one object; log lines go to stderr.")
-    ] = Output.TEXT,
+    detach: Detach = False,
+    dry_run: RunDryRun = False,
+    output: RunOutput = Output.TEXT,
     tensorboard: Annotated[
         bool | None,
         typer.Option(help="A TensorBoard for the job. Left out: if the job file has `tensorboard:`."),
@@ -71,132 +91,37 @@ def run(
         bool,
         typer.Option("--keep-tensorboard", help="Keep it up until Ctrl-C, or for the job's `keep_for`."),
     ] = False,
-    timestamps: Annotated[bool, typer.Option("--timestamps", help="Plain log lines, each with its time.")] = False,
+    timestamps: Timestamps = False,
 ) -> None:
-    """Run a job to its end.
+    """Run a job to its end: that of a job file, or a command line in each of some workers.
 
     Prints the run's id, its log as it is written, then where the model, metrics and report are. Run it again with the
     same --run-id for another attempt, which shares the output folder.
     """
-    name, place = choose(on, system, context, namespace)
+    chosen, place = choose(on, system, context, namespace)
     if adopt and (place.on is On.LOCAL or run_id is None):
         raise CommandError(
             "--adopt needs --on kubernetes or hai and the --run-id of the job; a local job ends with its launcher"
         )
-    here = place.on is not On.KUBERNETES  # on a cluster the job system starts the TensorBoard, and Kubernetes ends it
-    if keep_tensorboard and not here:
-        raise CommandError("--keep-tensorboard: on a cluster it stays up by itself; write --tensorboard")
-
-    def change(job: TrainingJob, _system: str) -> TrainingJob:
-        wanted = (job.tensorboard or TensorBoardSettings()) if tensorboard else None
-        return job if here or tensorboard is None else msgspec.structs.replace(job, tensorboard=wanted)
-
-    plan = make_plan(job, name, place, run_id, task, adopt=adopt, dry_run=dry_run, change=change)
+    board = TensorBoardChoice(tensorboard, keep_tensorboard)
+    board.check(place.on)
+    options = JobOptions(workers, ps, chief, name, image)
+    source = job_input.read(job, ctx.meta.get(_COMMAND), options, overrides or ())
+    plan = make_plan(
+        source,
+        chosen,
+        place,
+        run_id,
+        task,
+        adopt=adopt,
+        dry_run=dry_run,
+        change=lambda job, _system: board.change(job, place.on),
+    )
     if dry_run:
+        if source.source == COMMAND_LINE and output is Output.TEXT:
+            print_job_file(plan)
         print_plan(plan, as_json=output is Output.JSON)
         return
-    text = sys.stderr if output is Output.JSON else sys.stdout
-    print(f"run {plan.identity.run}", file=text, flush=True)
-    for warning in plan.system.warnings(plan.job):
-        warn(warning)
-    required = keep_tensorboard if tensorboard is None else tensorboard
-    with _tensorboard(plan, required=required and here, optional=tensorboard is not False and here) as board:
-        with _observer(output, timestamps=timestamps) as view:
-            status = _launch(plan, view, board.url if board else "")
-        attempt = Attempt.of(status.identity)
-        if here and not keep_tensorboard:
-            forget_tensorboard(attempt)
-            status.tensorboard_url = ""
-        _print_results(plan, status, output)
-        if board and keep_tensorboard:
-            _keep(board, plan.job)
-            forget_tensorboard(attempt)
-    raise typer.Exit(exit_code(status))
-
-
-# --- while it runs
-
-
-def _launch(plan: Plan, view: Observer, tensorboard_url: str) -> Status:
-    try:
-        return launch(
-            plan.job,
-            plan.identity,
-            plan.system,
-            base_dir=plan.base_dir,
-            observers=[view],
-            tensorboard_url=tensorboard_url,
-        )
-    except LaunchError as error:
-        code = ExitCode.PLATFORM if error.retryable else ExitCode.USAGE
-        what = "was launched, but not followed to its end" if error.created else "could not be launched"
-        raise CommandError(f"{plan.identity.task} {what}: {error}", code) from error
-
-
-class _StampedPrinter(Printer):
-    """Prints each line with its time."""
-
-    def lines(self, lines: LogLines) -> None:
-        for at, text in times(lines):
-            self.say(f"{iso(at)} [{lines.source}] {self._text([text])}")
-
-
-def _observer(output: Output, *, timestamps: bool) -> contextlib.AbstractContextManager[Observer]:
-    if output is Output.TEXT and not timestamps:
-        return observer()
-    printer = _StampedPrinter if timestamps else Printer
-    return contextlib.nullcontext(printer(sys.stderr if output is Output.JSON else sys.stdout))
-
-
-# --- after
-
-
-def _print_results(plan: Plan, status: Status, output: Output) -> None:
-    printed = plan.system.warnings(plan.job)
-    for warning in status.warnings:
-        if warning not in printed:  # before the start
-            warn(warning)
-    if output is Output.JSON:
-        print_json(outputs(status))
-    else:
-        Printer().say("\n".join(results(status)))  # a closed standard output must not change the exit code
-
-
-# --- TensorBoard
-
-
-@contextlib.contextmanager
-def _tensorboard(plan: Plan, *, required: bool, optional: bool) -> "Iterator[TensorBoard | None]":
-    """Yield a TensorBoard if it is required, or optional and in the job file; only a required one must start."""
-    job = plan.job
-    if not required and not (optional and job.tensorboard):
-        yield None
-        return
-    from tfsteps.tensorboard.process import TensorBoard, TensorBoardError  # noqa: PLC0415  most runs have none
-
-    def failed(error: TensorBoardError) -> None:
-        warn(f"{error}; the job runs without it")
-
-    board = TensorBoard(plan.places.tensorboard(job), on_failure=failed)
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(board)
-        except TensorBoardError as error:
-            if required:
-                raise CommandError(f"{error}; or run without --tensorboard") from error
-            failed(error)
-            yield None
-            return
-        print(f"tensorboard {board.url}", file=sys.stderr, flush=True)
-        yield board
-
-
-def _keep(board: "TensorBoard", job: TrainingJob) -> None:
-    """Keep TensorBoard up until a signal comes, or the job's `keep_for` has passed."""
-    keep_for = job.tensorboard.keep_for if job.tensorboard else None
-    give_up = time.monotonic() + (keep_for or float("inf"))
-    signals: list[bool] = []
-    with on_termination(lambda: signals.append(True)):
-        print(f"TensorBoard stays up at {board.url}; Ctrl-C ends it", file=sys.stderr, flush=True)
-        while not signals and time.monotonic() < give_up:
-            time.sleep(0.1)
+    display = Display(output, timestamps)
+    code = start_detached(plan, place, display, board) if detach else run_plan(plan, place.on, display, board)
+    raise typer.Exit(code)

@@ -26,6 +26,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
     REPORTED,
     RetentionPolicy,
     annotations,
+    detached,
     retention_policy,
 )
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
@@ -163,14 +164,14 @@ class KubernetesSystem:
         handle.created = created
         return handle
 
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
         """Annotate the job object, if it still exists."""
         noted = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         annotations: dict[str, str | None] = {DETACHED: noted} if note is Note.DETACHED else {REPORTED: noted}
+        if note is Note.DETACHED and not self._pipeline:
+            annotations |= detached(job)
         if note is Note.FOLLOWED:
-            if not self._pipeline:
-                return
-            annotations = {LAUNCHER: self._pipeline.step, DETACHED: None}
+            annotations = {DETACHED: None, **({LAUNCHER: self._pipeline.step} if self._pipeline else {})}
         patch = {"metadata": {"uid": uid, "annotations": annotations}}
         try:
             patience = REPORT_SECONDS if note is Note.REPORTED else None

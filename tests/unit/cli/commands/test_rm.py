@@ -86,3 +86,19 @@ def test_the_other_runs_are_removed_if_one_cannot_be(monkeypatch):
     assert err.startswith("error: run r1 cannot be removed completely: [Errno 13] Permission denied: ")
     assert err.endswith("; fix the cause and retry\n")
     assert err.count("\n") == 1
+
+
+def test_a_name_is_refused_with_the_id_that_it_means():
+    saved(run="r1", state=State.SUCCEEDED)
+    saved(run="r2", state=State.SUCCEEDED)
+    assert refused("rm", "mnist") == (
+        "error: 'mnist' is a name, and what it means may change: write the id, such as r2\n"
+    )
+    assert refused("rm", "r") == "error: run 'r' is ambiguous: r1, r2; write more of the id\n"
+    assert sorted(store.runs()) == ["r1", "r2"]
+    assert said("rm", "r2", "--dry-run")[0].startswith("r2 would be removed")
+
+
+def test_a_job_that_was_left_running_is_a_warning():
+    saved(run="r1", system="kubeflow", namespace="ml", detached=True)
+    assert tfsteps("rm", "r1")[2] == "warning: run r1: job mnist-abc may continue, as it was left running\n"

@@ -13,6 +13,10 @@ from tfsteps.systems.base import OnEnd
 
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
 KEPT_UNTIL = f"{PREFIX}kept-until"
+JOB = f"{PREFIX}job"
+"""Annotation of a job that was left running outside of a pipeline: the job with its defaults, as JSON."""
+
+_JOB_BYTES = 128 << 10  # Kubernetes allows 256 KiB for all annotations of an object
 _DEADLINE, _KEEP_FOR, _ON_END = f"{PREFIX}deadline", f"{PREFIX}keep-for", f"{PREFIX}on-end"
 
 
@@ -46,6 +50,15 @@ def annotations(job: TrainingJob) -> dict[str, str]:
     if job.keep_for is not None:
         noted[_KEEP_FOR] = f"{job.keep_for:g}"
     return {name: text for name, text in noted.items() if text}
+
+
+def detached(job: TrainingJob) -> dict[str, str]:
+    """Return the annotations of a job that is left running, so that another machine can follow it and run it again.
+
+    Empty for a job that is too long.
+    """
+    text = msgspec.json.encode(job).decode()
+    return {JOB: text} if len(text.encode()) <= _JOB_BYTES else {}
 
 
 def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:

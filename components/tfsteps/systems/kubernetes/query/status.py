@@ -85,6 +85,7 @@ def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: 
         created=created,
         started=incarnations.started,
         ended=job_ended(item) or now if change.state.terminal else None,
+        detached=retention_policy(item).detached,
         output="" if lost else env.get("TFSTEPS_OUTPUT_DIR", ""),
         logs="" if lost else env.get("TFSTEPS_LOG_DIR", ""),
         model="" if lost else env.get("TFSTEPS_MODEL_DIR", ""),

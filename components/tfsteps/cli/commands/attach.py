@@ -1,0 +1,131 @@
+"""`tfsteps attach`: follows a running job to its end, as the terminal that started it would have."""
+
+import contextlib
+import pathlib
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import typer
+
+from tfsteps.cli.backends.base import LogOptions, RunBackend
+from tfsteps.cli.backends.find import Job, Selection
+from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, located, open_backend
+from tfsteps.cli.backends.records import Record, record_of
+from tfsteps.cli.commands.plan import find_system
+from tfsteps.cli.commands.run import RunOutput, Timestamps
+from tfsteps.cli.commands.runs import RunId, Task
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.foreground import Display, launch_failed
+from tfsteps.console.messages import say, warn
+from tfsteps.console.outputs import Output
+from tfsteps.console.text import clean
+from tfsteps.launcher import background
+from tfsteps.launcher.exit_codes import exit_code
+from tfsteps.launcher.lifecycle import first_status, resume
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import may_continue
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import LaunchError, Note
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as of a shell."""
+
+
+def attach(
+    run: RunId,
+    *,
+    task: Task = None,
+    on: OnOption = None,
+    context: Context = "",
+    namespace: Namespace = "",
+    output: RunOutput = Output.TEXT,
+    timestamps: Timestamps = False,
+) -> None:
+    """Follow a job to its end: its log from the start, the results, and the exit code of `tfsteps run`.
+
+    Ctrl-C leaves the job running. A job whose launcher is running is only watched. A job on a cluster or HAI that no
+    launcher follows gets this one: it enforces the deadlines, collects the outputs and cleans up.
+    """
+    selection = Selection(run, task)
+    place = located(selection, on, context, namespace)
+    display = Display(output, timestamps)
+    with open_backend(place) as backend:
+        job = only(selection.of(backend.find(run)))
+        identity = job.status.identity
+        selection = Selection(identity.run, identity.task, identity.attempt)
+        try:
+            status = _followed(backend, job, selection, place, display)
+        except KeyboardInterrupt:
+            say(_left(place, identity.run))
+            raise typer.Exit(INTERRUPTED) from None
+        except LaunchError as error:
+            raise launch_failed(identity.task, error) from error
+    display.results(status)
+    if status.system == "local" and status.reason == "LauncherDied":
+        say(f"`tfsteps rerun {shlex.quote(identity.run)}` runs it again")
+    raise typer.Exit(exit_code(status))
+
+
+def only(jobs: Sequence[Any]) -> Any:
+    """Return the only one of a run's jobs. CommandError if there are several; names their tasks."""
+    if len(jobs) > 1:
+        run = jobs[0].status.identity.run
+        tasks = ", ".join(clean(job.status.identity.task) for job in jobs)
+        raise CommandError(f"run {run} has several tasks: {tasks}; choose one by --task")
+    return jobs[0]
+
+
+def _left(place: Place, run: str) -> str:
+    name = f"{shlex.quote(run)}{place.options}"
+    return f"run {run} goes on; `tfsteps attach {name}` follows it again, `tfsteps stop {name}` stops it"
+
+
+def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: Place, display: Display) -> Status:
+    """Follow a job by the records of its launcher, as its launcher, or by what its place shows; return its end."""
+    record = record_of(job.status)
+    recorded_end = record and record.status.state.terminal and not may_continue(record.status)
+    if record and (record.attempt.alive() or recorded_end or job.status.system == "local"):
+        with display.observer() as view:
+            return background.follow(record.attempt, [view], passes_on=False)
+    if (text := backend.recorded(job)) and (record or job.status.detached):
+        return _take_over(job.status, record, msgspec.json.decode(text, type=TrainingJob), place, display)
+    return _watch(backend, job, selection, place, display)
+
+
+def _take_over(status: Status, record: Record | None, job: TrainingJob, place: Place, display: Display) -> Status:
+    """Follow a job that no launcher follows as its launcher."""
+    on_cluster = place.on is On.KUBERNETES or bool(status.namespace)
+    where = {"context": place.context, "namespace": status.namespace} if on_cluster else {}
+    system = find_system(status.system, **where)
+    base_dir = pathlib.Path((record.status.base_dir if record else "") or pathlib.Path.cwd())
+    first = first_status(job, status.identity, system, system.places(job, status.identity, base_dir), "")
+    first.job, first.uid, first.namespace, first.created = status.job, status.uid, status.namespace, status.created
+    what = job, first.job, first.uid
+    try:
+        system.note(*what, Note.FOLLOWED)  # other machines only watch it now
+    except LaunchError as error:
+        first.warnings.append(f"attach on another machine may follow this job, too: {error}")
+    try:
+        with display.observer() as view:
+            return resume(job, first, system, observers=[view], leaves=True)
+    except KeyboardInterrupt:
+        with contextlib.suppress(LaunchError):  # then only this machine can follow it
+            system.note(*what, Note.DETACHED)
+        raise
+
+
+def _watch(backend: RunBackend[Any], job: Job, selection: Selection, place: Place, display: Display) -> Status:
+    """Follow a job whose launcher, if it has one, is elsewhere, and change nothing."""
+    identity = job.status.identity
+    warn(
+        f"run {identity.run} was launched elsewhere, and its job file is not known here: outputs are not collected, "
+        f"and nothing is cleaned up. If its launcher is gone: `tfsteps run FILE --run-id {shlex.quote(identity.run)} "
+        f"--task {shlex.quote(identity.task)} --adopt{place.options}`"
+    )
+    if display.output is Output.TEXT:
+        options = LogOptions(wanted=lambda _: True, timestamps=display.timestamps, follow=True)
+        backend.print_log([job], selection, options)
+    return backend.follow([job], selection, [Printer()] if display.output is Output.TEXT else [])[0]

@@ -1,0 +1,134 @@
+"""`tfsteps clear`: removes everything of one run, wherever it is."""
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tfsteps.cli.backends.find import LATEST, KnownRun, match_id
+from tfsteps.cli.backends.local import LocalBackend, LocalJob, known_runs
+from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, open_backend
+from tfsteps.cli.commands import rm
+from tfsteps.cli.commands.rm import DryRun
+from tfsteps.cli.completion import complete_run
+from tfsteps.cli.errors import CommandError
+from tfsteps.console.messages import say, warn
+from tfsteps.console.text import clean
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs import removal, store
+from tfsteps.runs.retention import read_records
+from tfsteps.spec import format_bytes
+from tfsteps.systems import registry
+
+
+def clear(
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", help="Id of the run, or its beginning; no name.", autocompletion=complete_run),
+    ],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    on: OnOption = None,
+    context: Context = "",
+    namespace: Namespace = "",
+) -> None:
+    """Remove everything of a run, ended or not: jobs, pods, services, TensorBoards and records.
+
+    Running jobs are stopped. Without --on, the records of this machine say where the run is. Workflows of an engine,
+    and output outside of the run folder, are not touched.
+    """
+    explicit = Place(on or On.KUBERNETES, context, namespace) if on or context or namespace else None
+    if explicit and explicit.on is On.LOCAL:
+        explicit = None
+    from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the clients of clusters and HAI
+
+    run_id = _resolved(run, explicit)
+    jobs = LocalBackend().jobs(run_id)
+    with contextlib.ExitStack() as stack:
+        recorded = [] if on is On.LOCAL else _recorded_places(jobs, context)
+        places = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
+        parts = [stack.enter_context(clearing(place, run_id)) for place in places]
+        lines = [*_launchers(jobs), *(line for part in parts for line in part.lines()), *_records(run_id)]
+        if not lines:
+            where = " or ".join([*(f"with{place.options}" for place in places), f"in {store.home()}"])
+            print(f"run {clean(run_id)}: nothing to clear {where}")
+            return
+        print("\n".join([f"run {clean(run_id)}: {'would be' if dry_run else 'to be'} removed", *_indented(lines)]))
+        for warning in dict.fromkeys(text for part in parts for text in part.warnings()):
+            warn(warning)
+        if dry_run or not _confirmed(run_id, yes=yes):
+            return
+        _stop([job for job in jobs if job.running])
+        if errors := [error for part in parts for error in part.clear()]:
+            raise CommandError("; ".join([*errors, "the rest was removed; fix the cause and retry"]), ExitCode.PLATFORM)
+    rm.fail([error] if (error := rm.remove(run_id)) else [])
+    print(f"run {clean(run_id)} cleared")
+
+
+def _resolved(text: str, place: Place | None) -> str:
+    """Return the id of the run; `text` itself if no job and no record of such a run is known.
+
+    Raises:
+        CommandError: Several ids begin with it, or it is a name.
+    """
+    if text == LATEST or not text:
+        raise CommandError(f"{text!r} cannot be cleared: write the id of the run, or its beginning")
+    known = known_runs()
+    if place:
+        with open_backend(place) as backend:
+            known = [*known, *(KnownRun.of(job) for job in backend.jobs())]
+    names = {name for item in known for name in (*item.names, item.workflow)}
+    if text not in names and not any(item.id.startswith(text) for item in known):
+        return text
+    return match_id(text, known, "here")
+
+
+def _recorded_places(jobs: Sequence[LocalJob], context: str) -> list[Place]:
+    """Return where launchers of this machine have started jobs of the run."""
+    places = []
+    for status in [job.status for job in jobs]:
+        if status.system in registry.on_kubernetes():
+            places.append(Place(On.KUBERNETES, context, status.namespace))
+        elif status.system == On.HAI:
+            places.append(Place(On.HAI))
+    return list(dict.fromkeys(places))
+
+
+def _launchers(jobs: Sequence[LocalJob]) -> list[str]:
+    return [f"running job {clean(job.status.job)} on {job.status.system}" for job in jobs if job.running]
+
+
+def _records(run: str) -> list[str]:
+    extent = removal.extent(run)
+    if not (extent.attempts or extent.size or store.run_folder(run).is_dir()):
+        return []
+    attempts = f"{extent.attempts} attempt{'s' * (extent.attempts != 1)}"
+    return [f"records on this machine: {attempts}, {format_bytes(extent.size)}", *rm.notes(read_records(run))]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line.strip()}" for line in lines]
+
+
+def _confirmed(run: str, *, yes: bool) -> bool:
+    """Ask whether to go on, on a terminal. CommandError elsewhere without --yes."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise CommandError(
+            f"nothing was removed: without a terminal, add --yes: `tfsteps clear {shlex.quote(run)} --yes`"
+        )
+    if typer.confirm("Remove all of this?"):
+        return True
+    say("nothing was removed")
+    return False
+
+
+def _stop(jobs: Sequence[LocalJob]) -> None:
+    """Stop jobs through their launchers, and wait until these have ended."""
+    if jobs:
+        LocalBackend().stop(jobs, now=False)

@@ -1,0 +1,118 @@
+"""`tfsteps rerun`: runs the job of an earlier run again, as a new run."""
+
+import pathlib
+import re
+import sys
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tfsteps import spec
+from tfsteps.cli.backends.find import Selection
+from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, located, open_backend
+from tfsteps.cli.backends.records import record_of
+from tfsteps.cli.commands.attach import only
+from tfsteps.cli.commands.plan import choose, make_plan, print_plan
+from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
+from tfsteps.cli.commands.runs import RunId
+from tfsteps.cli.detach import detach as start_detached
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
+from tfsteps.cli.job_input import JobInput, Overrides, set_by
+from tfsteps.console.outputs import Output
+from tfsteps.console.text import clean
+from tfsteps.runs.status import Status
+from tfsteps.spec.overrides import differences
+from tfsteps.systems import registry
+
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API.?KEY|ACCESS.?KEY|PRIVATE|AUTH", re.IGNORECASE)
+_SHOWN = 100  # characters of a value
+
+
+def rerun(
+    run: RunId,
+    *,
+    overrides: Overrides = None,
+    task: Annotated[str | None, typer.Option(help="The task to run again, if the run has several.")] = None,
+    run_id: Annotated[str | None, typer.Option(help="Id of the new run. Left out: a new one, printed first.")] = None,
+    on: OnOption = None,
+    context: Context = "",
+    namespace: Namespace = "",
+    detach: Detach = False,
+    dry_run: RunDryRun = False,
+    output: RunOutput = Output.TEXT,
+    timestamps: Timestamps = False,
+) -> None:
+    """Run the job of an earlier run again, as a new run: the same job, job system, namespace and working folder.
+
+    Prints the id of the new run and the fields that differ.
+    """
+    status, old = _recorded(Selection(run, task), on, context, namespace)
+    new_input = _job_input(status, old, overrides or [])
+    on_cluster = status.system in registry.on_kubernetes()
+    system, place = choose(None, status.system, context if on_cluster else "", status.namespace if on_cluster else "")
+    if run_id == status.identity.run:
+        raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
+    plan = make_plan(new_input, system, place, run_id, status.identity.task, dry_run=dry_run)
+    lines = _changes(msgspec.to_builtins(old), msgspec.to_builtins(plan.job))
+    heading = f"again: run {status.identity.run}, {', '.join(lines) if lines else 'without changes'}"
+    print(clean(heading), file=sys.stderr if output is Output.JSON or dry_run else sys.stdout, flush=True)
+    if dry_run:
+        print_plan(plan, as_json=output is Output.JSON)
+        return
+    display = Display(output, timestamps)
+    choice = TensorBoardChoice()
+    code = start_detached(plan, place, display, choice) if detach else run_plan(plan, place.on, display, choice)
+    raise typer.Exit(code)
+
+
+def _recorded(selection: Selection, on: On | None, context: str, namespace: str) -> tuple[Status, spec.TrainingJob]:
+    """Return the newest attempt of the selected task, and its job.
+
+    Raises:
+        CommandError: The job is not recorded anywhere, or there are several.
+    """
+    place = located(selection, on, context, namespace)
+    with open_backend(place) as backend:
+        job = only(selection.of(backend.find(selection.run)))
+        status: Status = job.status
+        text = backend.recorded(job)
+    record = record_of(status)
+    status.base_dir = record.status.base_dir if record else status.base_dir
+    if not text:
+        raise _unknown(status, place)
+    try:
+        return status, msgspec.json.decode(text, type=spec.TrainingJob)
+    except msgspec.DecodeError as error:
+        raise CommandError(f"run {status.identity.run}: its recorded job cannot be read: {error}") from error
+
+
+def _unknown(status: Status, place: Place) -> CommandError:
+    run = status.identity.run
+    why = "its job file is recorded only on the machine that launched it"
+    return CommandError(f"run {run}: {why}; rerun it there, or write `tfsteps run FILE{place.options}`")
+
+
+def _job_input(status: Status, old: spec.TrainingJob, overrides: list[str]) -> JobInput:
+    """Return the recorded job with fields replaced, in its working folder."""
+    source = f"run {status.identity.run}"
+    job = spec.from_plain(msgspec.to_builtins(old), source, registry.options(), overrides)
+    folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
+    if not folder.is_dir() and status.system == "local":
+        raise CommandError(f"{source}: its working folder {str(folder)!r} does not exist any more; restore it")
+    return JobInput(job, source, folder, set_by(overrides))
+
+
+def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return `roles.worker.replicas 2 -> 4` for each field that differs; values that may be secrets are hidden."""
+    return [f"{spec.dotted(path)} {_shown(path, old)} -> {_shown(path, new)}" for path in differences(old, new)]
+
+
+def _shown(path: spec.Path, value: Any) -> str:
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    text = "default" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if _SECRET.search(f"{spec.dotted(path)} {text}") and value is not None:
+        return "***"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,116 @@
+"""`--detach`: starts a planned job, and returns while it runs."""
+
+import json
+import shlex
+
+import msgspec
+
+from tfsteps.cli.backends.place import On, Place
+from tfsteps.cli.commands.plan import Plan
+from tfsteps.cli.errors import CommandError
+from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of, launch_failed
+from tfsteps.console.messages import say, warn
+from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
+from tfsteps.console.text import clean
+from tfsteps.launcher import background
+from tfsteps.launcher.exit_codes import ExitCode, exit_code
+from tfsteps.launcher.lifecycle import Observer, begin, launch
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import format_duration
+from tfsteps.systems.base import LaunchError
+
+
+def detach(plan: Plan, place: Place, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
+    """Start a job, print how to follow it, and return the exit code: 0 once it has started.
+
+    Locally a launcher stays in the background. On a cluster or HAI no launcher does: the job is recorded, so that
+    `tfsteps attach` can follow it.
+
+    Raises:
+        CommandError: It could not be started.
+    """
+    if tensorboard.keep:
+        raise CommandError("--keep-tensorboard: a detached job has no terminal; see `tfsteps tensorboard`")
+    display.begin(plan.identity.run)
+    for warning in plan.system.warnings(plan.job):
+        warn(warning)
+    try:
+        status = _begun(plan) if plan.system.outlives_launcher else _in_background(plan, tensorboard)
+    except LaunchError as error:
+        raise launch_failed(plan.identity.task, error) from error
+    except KeyboardInterrupt:  # the launcher in the background does not get Ctrl-C
+        run = shlex.quote(plan.identity.run)
+        say(f"run {plan.identity.run} may have started; `tfsteps stop {run}{place.options}` stops it")
+        raise
+    if display.output is Output.JSON:
+        print_json(outputs(status))
+    if status.state.terminal and plan.system.outlives_launcher:  # Ctrl-C during the start
+        print(verdict(status))
+        return exit_code(status)
+    if display.output is Output.TEXT:
+        print("\n".join(_hints(plan, place, status)))
+    return ExitCode.SUCCEEDED
+
+
+def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
+    """Launch a job from a process that outlives this one."""
+
+    def run(ready: Observer) -> None:
+        try:
+            with board_of(plan, tensorboard, here=True) as board:
+                url = board.url if board else ""
+                launch(
+                    plan.job,
+                    plan.identity,
+                    plan.system,
+                    base_dir=plan.base_dir,
+                    observers=[ready],
+                    tensorboard_url=url,
+                )
+                forget_tensorboard(Attempt.of(plan.identity))
+        except CommandError as error:  # of the TensorBoard
+            raise LaunchError(str(error), retryable=True) from error
+
+    return background.spawn(run)
+
+
+def _begun(plan: Plan) -> Status:
+    """Create a job that needs no launcher, and record it on this machine."""
+    status = begin(plan.job, plan.identity, plan.system, base_dir=plan.base_dir)
+    if status.state.terminal:
+        return status
+    status.detached, status.launcher = True, 0
+    try:
+        Attempt.of(status.identity).record(status, msgspec.json.encode(plan.job))
+    except OSError as error:
+        warn(f"{status.job} runs, but is not recorded on this machine: {error}; `tfsteps attach` may not know it")
+    return status
+
+
+def _hints(plan: Plan, place: Place, status: Status) -> list[str]:
+    """Return the lines that say how to follow and stop a job, and what ends it."""
+    run = shlex.quote(status.identity.run)
+    lines = [
+        f"{clean(status.identity.task)} runs as {status.job} on {status.system}",
+        f"follow it:  tfsteps attach {run}{place.options}",
+        f"stop it:    tfsteps stop {run}{place.options}",
+    ]
+    return [*lines, *_deadlines(plan, place)]
+
+
+def _deadlines(plan: Plan, place: Place) -> list[str]:
+    """Return which deadlines nothing enforces while no launcher follows the job, and what enforces `total`."""
+    if not plan.system.outlives_launcher:
+        return []
+    limits = plan.job.deadlines
+    waiting = [name for name in ("queue", "pending", "running", "no_progress") if getattr(limits, name) is not None]
+    total = f"`total` ({format_duration(limits.total)})"
+    objects = json.dumps(msgspec.to_builtins(plan.system.plan(plan.job, plan.identity, plan.places)))
+    by_system = place.on is On.HAI or '"activeDeadlineSeconds"' in objects
+    by = f"{plan.system.name} and the janitor enforce" if by_system else "only the janitor enforces"
+    lines = [f"deadline:   {by} {total} while no launcher follows the job"]
+    if waiting:
+        names = ", ".join(f"`{name}`" for name in waiting)
+        lines.append(f"            {names}: not enforced until `tfsteps attach` follows the job")
+    return lines

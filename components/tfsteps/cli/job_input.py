@@ -1,0 +1,153 @@
+"""The job that a command is about: from a file, or from a command line after `--`."""
+
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tfsteps import spec
+from tfsteps.cli.errors import CommandError
+from tfsteps.spec import TrainingJob
+from tfsteps.spec.overrides import parse_override
+from tfsteps.systems import registry
+from tfsteps.text.streams import read_input
+
+COMMAND_LINE = "command line"
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PATH=VALUE",
+        help="Override a field of the job: env.LR=0.3, roles.worker.replicas=4, args.1=5. VALUE is YAML; null removes "
+        "the field. Repeat it for several.",
+    ),
+]
+
+
+class JobInput(msgspec.Struct, frozen=True):
+    """A job before its system is known.
+
+    Attributes:
+        job: The job.
+        source: Where it comes from, for messages: `job.yaml`.
+        base_dir: Folder that relative paths of the job start from.
+        origins: What has set fields that are not from a file, by their paths.
+    """
+
+    job: TrainingJob
+    source: str
+    base_dir: pathlib.Path
+    origins: Mapping[spec.Path, str] = {}
+
+    def origin(self, path: spec.Path) -> str:
+        """Return what has set the field at `path`; empty = the file."""
+        parents = (path[:length] for length in range(len(path), 0, -1))
+        return next((self.origins[parent] for parent in parents if parent in self.origins), "")
+
+
+class JobOptions(msgspec.Struct, frozen=True):
+    """The options that describe a job without a file; None or False = not used.
+
+    Attributes:
+        workers: Number of workers.
+        ps: Number of parameter servers.
+        chief: Whether there is a chief.
+        name: The job's name.
+        image: Container image of every role.
+    """
+
+    workers: int | None = None
+    ps: int | None = None
+    chief: bool = False
+    name: str | None = None
+    image: str | None = None
+
+    @property
+    def used(self) -> list[str]:
+        """The options that the user wrote."""
+        return [f"--{name}" for name, value in msgspec.structs.asdict(self).items() if value not in (None, False)]
+
+
+def read_file(file: str, overrides: Sequence[str] = ()) -> JobInput:
+    """Return the job in `file`, `-` for standard input, with fields replaced by `overrides`.
+
+    Raises:
+        SpecError: It is wrong.
+        CommandError: It cannot be read.
+    """
+    try:
+        if file == "-":
+            job = spec.parse(read_input(), "stdin", registry.options(), overrides)
+            return JobInput(job, "stdin", pathlib.Path.cwd(), set_by(overrides))
+        job = spec.load(file, registry.options(), overrides)
+    except FileNotFoundError as error:
+        raise CommandError(f"job file {file!r} does not exist; `tfsteps init` writes one to start from") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(
+            f"job file {file!r} cannot be read: {error}; give the path of a YAML or JSON file"
+        ) from error
+    return JobInput(job, file, pathlib.Path(file).absolute().parent, set_by(overrides))
+
+
+def read_command(command: Sequence[str], options: JobOptions, overrides: Sequence[str] = ()) -> JobInput:
+    """Return the job that runs `command` in every replica, with fields replaced by `overrides`.
+
+    Raises:
+        SpecError: It is wrong.
+    """
+    roles: dict[str, Any] = {}
+    if options.chief:
+        roles["chief"] = {}
+    if options.workers is not None or not options.chief:
+        roles["worker"] = {} if options.workers is None else {"replicas": options.workers}
+    if options.ps is not None:
+        roles["ps"] = {"replicas": options.ps}
+    plain: dict[str, Any] = {"name": _name(command) if options.name is None else options.name}
+    if options.image is not None:
+        plain["image"] = options.image
+    plain |= {"command": list(command), "roles": roles}
+    origins: dict[spec.Path, str] = {("command",): "--", ("name",): "--name", ("image",): "--image"}
+    origins |= {("roles", role, "image"): "--image" for role in roles}
+    origins |= {("roles", "worker", "replicas"): "--workers", ("roles", "ps"): "--ps"}
+    job = spec.from_plain(plain, COMMAND_LINE, registry.options(), overrides, origins)
+    return JobInput(job, COMMAND_LINE, pathlib.Path.cwd(), {**origins, **set_by(overrides)})
+
+
+def read(file: str | None, command: Sequence[str] | None, options: JobOptions, overrides: Sequence[str]) -> JobInput:
+    """Return the job of a command line that has a file or, after `--`, a command.
+
+    Raises:
+        SpecError: The job is wrong.
+        CommandError: There are both or neither, or options that go with the other one.
+    """
+    if file is not None and command is not None:
+        raise CommandError(f"job file {file!r} and a command after `--` cannot both be run; leave one out")
+    if command is not None:
+        if not command:
+            raise CommandError("there is no command after `--`; write one, such as `-- python train.py`")
+        return read_command(command, options, overrides)
+    if file is None:
+        raise CommandError("give a job file, or a command after `--`: `tfsteps run --workers 2 -- python train.py`")
+    if used := options.used:
+        field = {"--workers": "roles.worker.replicas=2", "--ps": "roles.ps.replicas=1", "--chief": "roles.chief={}"}
+        write = field.get(used[0], f"{used[0].removeprefix('--')}=...")
+        raise CommandError(f"{used[0]} is for a command after `--`; with a job file, write --set {write}")
+    return read_file(file, overrides)
+
+
+def set_by(overrides: Sequence[str]) -> dict[spec.Path, str]:
+    """Return the names of valid overrides in messages, by the paths that they set."""
+    return {override.path: override.source for override in map(parse_override, overrides)}
+
+
+def _name(command: Sequence[str]) -> str:
+    """Return a name for a job that runs a command: that of its program, `train` for `python -u train.py`."""
+    words = [word for word in command if not word.startswith("-")]
+    interpreted = re.fullmatch(r"(python|sh|bash)[0-9.]*", pathlib.PurePath(command[0]).name)
+    program = words[1] if interpreted and len(words) > 1 and "-c" not in command else command[0]
+    name = re.sub(r"[^a-z0-9]+", "-", pathlib.PurePath(program).stem.lower())
+    return name.strip("-0123456789")[:40].rstrip("-") or "job"

@@ -1,0 +1,73 @@
+"""Requests to stop a job, by signals: forwarded to the job, also those that come before it exists."""
+
+import signal
+import time
+from collections.abc import Iterator
+
+from tfsteps.runs.events import JobChanged
+from tfsteps.runs.status import Status
+from tfsteps.systems.base import Cause, Handle, System
+
+_NOTIFY_SECONDS, _NOTIFY_STOPPED_SECONDS, _NOTIFY_KILLED_SECONDS = 10.0, 2.0, 0.1
+_SIGNALS: dict[int, str] = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGHUP: "SIGHUP: its terminal was closed",
+}
+
+
+class StopRequests:
+    """Forwards stop requests to the job, including one that came before the job existed.
+
+    Attributes:
+        signals: The signals that came, in their order.
+    """
+
+    def __init__(self, system: System) -> None:
+        """Forward to `system`, until there is a job."""
+        self.signals: list[int] = []
+        self._requests = 0
+        self._announced = False
+        self._system = system
+        self._handle: Handle | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether a stop was requested."""
+        return self._requests > 0
+
+    @property
+    def cause(self) -> str:
+        """The first signal, as messages call it; empty = there was none."""
+        return _SIGNALS.get(self.signals[0], "") if self.signals else ""
+
+    def notify_seconds(self) -> float:
+        """Return how many seconds the end of the step may wait for notifications. A pod that is stopped has no time."""
+        if not self.signals:
+            return _NOTIFY_SECONDS
+        killed = signal.SIGTERM in self.signals and self._system.outlives_launcher
+        return _NOTIFY_KILLED_SECONDS if killed else _NOTIFY_STOPPED_SECONDS
+
+    def news(self, status: Status) -> Iterator[JobChanged]:
+        """Yield one message: the job is being stopped, why, and how to kill it."""
+        if self._announced or not self.signals:
+            return
+        self._announced = True
+        if self.signals[0] != signal.SIGTERM or not self._system.outlives_launcher:  # a pod's end may spare its job
+            again = "Ctrl-C again" if self.signals[0] == signal.SIGINT else "a second signal"
+            message = f"Stopping ({self.cause}); {again} kills the replicas."
+            yield JobChanged(at=time.time(), state=status.state, reason="Stopping", message=message)
+
+    def request(self) -> None:
+        """Stop the job, or its start. Safe in a signal handler."""
+        self._requests += 1
+        if self._handle:
+            self._handle.stop(Cause.CANCELLED)
+        else:
+            self._system.give_up()
+
+    def attach(self, handle: Handle) -> None:
+        """Forward to the job from now on."""
+        self._handle = handle
+        if self._requests:
+            handle.stop(Cause.CANCELLED)

@@ -1,0 +1,99 @@
+"""`tfsteps attach` and `rerun` of runs that cannot be followed or run again, and what `rerun` prints."""
+
+import msgspec
+import pytest
+import yaml
+
+from tests.unit.cli.command import refused, tfsteps
+from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
+from tests.unit.cli.statuses import saved
+from tfsteps import spec
+from tfsteps.runs.events import State
+
+JOB = {"name": "mnist", "command": ["python", "train.py"], "env": {"A": "1"}, "roles": {"worker": {"replicas": 2}}}
+
+
+def recorded(tmp_path, **more):
+    """Save an ended run of JOB, with its job."""
+    attempt = saved(state=State.SUCCEEDED, **{"system": "local", "base_dir": str(tmp_path), **more})
+    (attempt.folder / "job.json").write_bytes(msgspec.json.encode(spec.from_plain(JOB)))
+    return attempt
+
+
+def again(*args):
+    """Return the heading of a dry run, and what it would start."""
+    code, out, err = tfsteps("rerun", "r1", "--dry-run", *args)
+    assert code == 0
+    return err, yaml.safe_load(out)
+
+
+def test_rerun_starts_the_same_job_as_a_new_run(tmp_path):
+    recorded(tmp_path)
+    heading, plan = again()
+    assert heading == "again: run r1, without changes\n"
+    assert (plan["run"] != "r1", plan["task"], plan["attempt"]) == (True, "mnist", 0)
+    assert (len(plan["objects"]), plan["objects"][0]["working_dir"]) == (2, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("override", "change"),
+    [
+        ("env.A=2", "env.A 1 -> 2"),
+        ("env.B=2", "env.B default -> 2"),
+        ("env.A=null", "env.A 1 -> default"),
+        ("roles.worker.replicas=4", "roles.worker.replicas 2 -> 4"),
+        ("args=[--epochs, 5]", 'args default -> ["--epochs","5"]'),
+        ("env.hub_token=hunter2", "env.hub_token default -> ***"),
+        ("args=[--password, hunter2]", "args default -> ***"),
+    ],
+)
+def test_rerun_names_the_fields_that_differ_and_hides_secrets(tmp_path, override, change):
+    recorded(tmp_path)
+    assert again("--set", override)[0] == f"again: run r1, {change}\n"
+
+
+def test_rerun_checks_the_changed_job(tmp_path):
+    recorded(tmp_path)
+    assert refused("rerun", "r1", "--set", "roles.worker.replicas=0").startswith(
+        "--set roles.worker.replicas: 0 is out of range"
+    )
+    assert refused("rerun", "r1", "--run-id", "r1") == (
+        "error: --run-id 'r1' is the run itself; give another one, or leave it out\n"
+    )
+
+
+def test_rerun_needs_the_working_folder(tmp_path):
+    recorded(tmp_path, base_dir=str(tmp_path / "gone"))
+    assert refused("rerun", "r1") == (
+        f"error: run r1: its working folder '{tmp_path / 'gone'}' does not exist any more; restore it\n"
+    )
+
+
+def test_a_job_that_is_recorded_elsewhere_cannot_be_run_again(tmp_path, monkeypatch):
+    with kubeconfig(monkeypatch, tmp_path, tfjob("r1", ("Running", "True", 1))):
+        assert refused("rerun", "r1", "--on", "kubernetes") == (
+            "error: run r1: its job file is recorded only on the machine that launched it; rerun it there, or write "
+            "`tfsteps run FILE --on kubernetes`\n"
+        )
+
+
+def test_a_run_of_several_tasks_needs_the_name_of_one(tmp_path):
+    recorded(tmp_path)
+    saved(task="other", state=State.SUCCEEDED, system="local")
+    for command in ("attach", "rerun"):
+        assert refused(command, "r1") == "error: run r1 has several tasks: mnist, other; choose one by --task\n"
+    assert tfsteps("rerun", "r1", "--task", "mnist", "--dry-run")[0] == 0
+
+
+def test_attach_only_watches_a_job_that_was_launched_elsewhere(tmp_path, monkeypatch):
+    job = tfjob("r1", ("Succeeded", "True", 9))
+    pod = pod_of(job, "chief-0", "Succeeded", 0, ended=8)
+    logs = {pod["metadata"]["name"]: [(3, "hello")]}
+    with kubeconfig(monkeypatch, tmp_path, job, pod, logs=logs) as (server, _):
+        code, out, err = tfsteps("attach", "r1", "--on", "kubernetes")
+        changes = [asked for asked in server.asked if asked.method != "GET"]
+    assert (code, changes) == (0, [])
+    assert "[chief-0] hello" in out.splitlines()
+    assert out.splitlines()[-1].startswith("mnist succeeded after ")
+    assert "was launched elsewhere, and its job file is not known here" in err
+    assert "`tfsteps run FILE --run-id r1 --task mnist --adopt --on kubernetes`" in err
