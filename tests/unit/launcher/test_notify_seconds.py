@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfsteps.launcher.lifecycle import _Stop
+from tfsteps.launcher.stop_requests import StopRequests
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,6 @@ from tfsteps.launcher.lifecycle import _Stop
     ],
 )
 def test_the_longest_wait_for_notifications_at_the_end_of_a_step(signals, on_cluster, seconds):
-    stop = _Stop(SimpleNamespace(outlives_launcher=on_cluster))
+    stop = StopRequests(SimpleNamespace(outlives_launcher=on_cluster))
     stop.signals += signals
     assert stop.notify_seconds() == seconds
