@@ -10,7 +10,7 @@ import os
 import pathlib
 import platform
 
-from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, tensorboard
+from benchmarks import authoring, fleet, kubernetes, local, logs, peers, replicas, tensorboard, usage
 from benchmarks.measure import Row
 from tests.cluster import paths
 
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "logs": logs.rows,
     "replicas": replicas.rows,
     "tensorboard": tensorboard.rows,
+    "usage": usage.rows,
     "fleet": fleet.rows,
     "peers": peers.rows,
 }

@@ -15,7 +15,7 @@ import msgspec
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
 from tfsteps.launcher.failure import failure_summary
-from tfsteps.launcher.log_limit import DEFAULT, log_limit
+from tfsteps.launcher.log_limit import log_limit
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.signals import on_termination
@@ -24,8 +24,9 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt, open_private
-from tfsteps.spec import SpecError, TrainingJob, format_bytes, format_duration
+from tfsteps.spec import SpecError, TrainingJob, format_duration
 from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
+from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
 
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
@@ -65,8 +66,8 @@ def launch(
         LaunchError: The job could not be started, or its end could not be recorded.
     """
     _check(job, system)
-    if problem := log_limit()[1]:
-        raise LaunchError(problem, retryable=False)
+    if problems := _bad_settings():
+        raise LaunchError("; ".join(problems), retryable=False)
     places = system.places(job, identity, base_dir)
     first = first_status(job, identity, system, places, tensorboard_url)
     return _followed(job, first, system, lambda: system.start(job, identity, places), observers)
@@ -114,8 +115,7 @@ def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequen
     Raises:
         LaunchError: The job cannot be followed, or its end could not be recorded.
     """
-    problem = log_limit()[1]  # no reason to leave a job that exists
-    warnings = [f"{problem}. The limit is {format_bytes(DEFAULT)}."] if problem else []
+    warnings = [f"{problem}. The default is used." for problem in _bad_settings()]  # no reason to leave the job
     now = msgspec.structs.replace(first, launcher=os.getpid(), warnings=first.warnings + warnings)
     return _followed(job, now, system, lambda: system.attach(job, first.job, first.uid, first.created), observers)
 
@@ -123,6 +123,11 @@ def resume(job: TrainingJob, first: Status, system: System, *, observers: Sequen
 def _check(job: TrainingJob, system: System) -> None:
     if problems := system.problems(job):
         raise SpecError(problems, job.name)
+
+
+def _bad_settings() -> list[str]:
+    """Return what is wrong with variables of this process's environment."""
+    return [problem for problem in (log_limit()[1], usage_interval(0)[1]) if problem]
 
 
 def _followed(

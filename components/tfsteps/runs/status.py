@@ -6,6 +6,7 @@ import msgspec
 
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import RoleName
 
 # Only a damaged file exceeds these limits. A process id of -1 would mean every process.
@@ -116,6 +117,7 @@ class Status(msgspec.Struct, kw_only=True):
         failure: Why the job failed; None if it did not.
         warnings: Settings without effect, and lost data.
         waiting: Names of the replicas that were pending when a deadline passed.
+        usage: What the replicas of each role used, once the job has ended; without roles that were never sampled.
     """
 
     identity: Identity
@@ -141,3 +143,4 @@ class Status(msgspec.Struct, kw_only=True):
     failure: FailureSummary | None = None
     warnings: list[str] = []
     waiting: list[str] = []
+    usage: dict[RoleName, UsageSummary] = {}
