@@ -11,6 +11,7 @@ from tfsteps.report.html import tag
 from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
 from tfsteps.report.timeline import extent, timeline
+from tfsteps.report.usage import usage
 from tfsteps.runs.status import ReplicaStatus
 from tfsteps.runs.store import Attempt, open_private
 from tfsteps.spec import Strategy
@@ -49,6 +50,7 @@ def _page(attempt: Attempt) -> str:
         ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
         ("curves", "Curves", sections.curves(scalar_charts, status.logs)),
+        ("usage", "CPU and memory", usage(attempt)),
         (
             "replicas",
             "Replicas and logs",
