@@ -22,6 +22,7 @@ from benchmarks import (
     report,
     run_list,
     tensorboard,
+    usage,
 )
 from benchmarks.measure import Row
 from tests.cluster import paths
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "tensorboard": tensorboard.rows,
     "run_list": run_list.rows,
     "janitor": janitor.rows,
+    "usage": usage.rows,
     "fleet": fleet.rows,
     "peers": peers.rows,
 }

@@ -44,6 +44,7 @@ FOR_TENSORBOARD = {  # tests/wire/test_tensorboard.py sends these requests
     *itertools.product(("get", "create", "patch", "delete"), ("batch",), ("jobs",)),
     *itertools.product(("get", "create"), ("",), ("services",)),
 }
+FOR_USAGE = {("list", "metrics.k8s.io", "pods")}  # tests/wire/test_usage.py sends this request
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 
 
@@ -289,4 +290,4 @@ def granted():
     for file in (ROOT / "manifests/base").glob("*-role.yaml"):
         for rule in yaml.safe_load(file.read_text())["rules"]:
             found |= set(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]))
-    return found - FOR_GANGS - FOR_READERS - FOR_EVICTION - FOR_TENSORBOARD
+    return found - FOR_GANGS - FOR_READERS - FOR_EVICTION - FOR_TENSORBOARD - FOR_USAGE

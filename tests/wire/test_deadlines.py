@@ -139,7 +139,7 @@ def test_a_wrong_log_limit_is_a_warning_for_a_job_that_exists(follow, monkeypatc
     assert status.state is State.SUCCEEDED
     (warning,) = [warning for warning in status.warnings if "TFSTEPS_LOG_LIMIT" in warning]
     assert warning.startswith("TFSTEPS_LOG_LIMIT='much' is not a size; allowed: ")
-    assert warning.endswith(". The limit is 1.0 GiB.")
+    assert warning.endswith(". The default is used.")
 
 
 def test_time_in_which_the_api_server_is_away_does_not_count(follow):

@@ -12,6 +12,7 @@ from tfsteps.runs.events import (
     ReplicaState,
     State,
     Tick,
+    UsageSampled,
 )
 from tfsteps.spec import Deadlines, format_duration
 
@@ -63,7 +64,7 @@ class Clock:
 
     def see(self, event: Event) -> None:
         """Record an event."""
-        if isinstance(event, Tick) or (isinstance(event, LogLines) and event.sidecar):
+        if isinstance(event, Tick | UsageSampled) or (isinstance(event, LogLines) and event.sidecar):
             return
         self._progress = True
         if isinstance(event, ReplicaChanged):

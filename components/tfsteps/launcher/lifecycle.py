@@ -15,7 +15,7 @@ import msgspec
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
 from tfsteps.launcher.failure import failure_summary
-from tfsteps.launcher.log_limit import DEFAULT, log_limit
+from tfsteps.launcher.log_limit import log_limit
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
@@ -26,8 +26,9 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt, open_private
-from tfsteps.spec import SpecError, TrainingJob, format_bytes, format_duration
+from tfsteps.spec import SpecError, TrainingJob, format_duration
 from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
+from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
 
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
@@ -62,8 +63,8 @@ def launch(
         LaunchError: The job could not be started, or its end could not be recorded.
     """
     _check(job, system)
-    if problem := log_limit()[1]:
-        raise LaunchError(problem, retryable=False)
+    if problems := _bad_settings():
+        raise LaunchError("; ".join(problems), retryable=False)
     places = system.places(job, identity, base_dir)
     first = first_status(job, identity, system, places, tensorboard_url)
     return _followed(job, first, system, lambda: system.start(job, identity, places), observers)
@@ -115,8 +116,7 @@ def resume(
         LaunchError: The job cannot be followed, or its end could not be recorded.
         KeyboardInterrupt: With `leaves`: the job was left running.
     """
-    problem = log_limit()[1]  # no reason to leave a job that exists
-    warnings = [f"{problem}. The limit is {format_bytes(DEFAULT)}."] if problem else []
+    warnings = [f"{problem}. The default is used." for problem in _bad_settings()]  # no reason to leave the job
     now = msgspec.structs.replace(first, launcher=os.getpid(), warnings=first.warnings + warnings)
     start = functools.partial(system.attach, job, first.job, first.uid, first.created)
     return _followed(job, now, system, start, observers, leaves=leaves)
@@ -125,6 +125,11 @@ def resume(
 def _check(job: TrainingJob, system: System) -> None:
     if problems := [*system.problems(job), *webhook_problems(job)]:
         raise SpecError(problems, job.name)
+
+
+def _bad_settings() -> list[str]:
+    """Return what is wrong with variables of this process's environment."""
+    return [problem for problem in (log_limit()[1], usage_interval(0)[1]) if problem]
 
 
 def _followed(

@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tfsteps.launcher.log_writer import LogWriter
-from tfsteps.runs.events import Event, JobChanged, LogLines, PartialLine, ReplicaChanged, State, Tick
+from tfsteps.launcher.usage_writer import UsageWriter
+from tfsteps.runs.events import (
+    Event,
+    JobChanged,
+    LogLines,
+    PartialLine,
+    ReplicaChanged,
+    State,
+    Tick,
+    UsageSampled,
+)
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.status import Status, Transition
 from tfsteps.runs.store import Attempt
@@ -47,6 +57,7 @@ class Recorder:
         self._dirty = False  # whether the status differs from the saved one
         self._saved, self._saved_at = status.state, 0.0  # the state that was saved last, and when
         self._incarnations = Incarnations(status.replicas)
+        self._usage = UsageWriter(attempt.usage)
         self.save()
         self._must_be_saved()
 
@@ -55,21 +66,24 @@ class Recorder:
         match event:
             case Tick():
                 self._save_if_due()
-                return
             case LogLines():
                 self._save_if_due()
                 self.logbook.write(event)
                 for observer in self._observers:
                     observer.lines(event)
-                return
             case PartialLine():
                 for observer in self._observers:
                     observer.partial(event)
-                return
-            case ReplicaChanged():
-                self._incarnations.see(event)
-            case JobChanged():
-                change_state(self.status, event, self._incarnations.started)
+            case UsageSampled():
+                self._usage.write(event.samples, event.note)
+            case _:
+                self._see_change(event)
+
+    def _see_change(self, event: JobChanged | ReplicaChanged) -> None:
+        if isinstance(event, ReplicaChanged):
+            self._incarnations.see(event)
+        else:
+            change_state(self.status, event, self._incarnations.started)
         if isinstance(event, JobChanged) and (event.state is not self._saved or event.state.terminal):
             self.save()
         else:
@@ -88,7 +102,8 @@ class Recorder:
 
     def end(self, event: JobChanged) -> None:
         """Record the end of the job. LaunchError if it cannot be saved: a step without its result must not succeed."""
-        self.status.warnings += self.logbook.warnings
+        self.status.warnings += [*self.logbook.warnings, *self._usage.warnings]
+        self.status.usage = self._usage.roles
         self._write = self._attempt.write_last
         self.see(event)
         self._must_be_saved()

@@ -12,6 +12,7 @@ from tfsteps.report.logs import tails
 from tfsteps.report.replicas import notable, panels
 from tfsteps.report.search import search
 from tfsteps.report.timeline import extent, timeline
+from tfsteps.report.usage import usage
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import ROLES, Strategy
@@ -43,6 +44,7 @@ def _page(attempt: Attempt) -> str:
         ("graph", "Graph", graph(shown, job.strategy or _strategy(status.replicas), status.decisive_replica, opened)),
         ("timeline", "Timeline", timeline(status, shown)),
         ("curves", "Curves", sections.curves(scalar_charts, status.logs)),
+        ("usage", "CPU and memory", usage(attempt)),
         ("replicas", "Replicas and logs", _replicas(attempt, status, shown, opened)),
         ("outputs", "Outputs", sections.outputs(status, attempt)),
         ("job", "Job description", job.shown()),

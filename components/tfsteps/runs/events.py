@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from tfsteps.runs.usage import Sample
 from tfsteps.spec import RoleName
 
 TICK_SECONDS = 0.5
@@ -180,6 +181,18 @@ class PartialLine(msgspec.Struct, frozen=True):
         return cls(at, replica, printed.rstrip(b"\r").rpartition(b"\r")[2][:_SHOWN_BYTES])
 
 
+class UsageSampled(msgspec.Struct, frozen=True):
+    """What replicas used; no sign of training progress.
+
+    Attributes:
+        samples: At most one for each container of each replica; empty = only the note is new.
+        note: Why there are no samples, or no further ones, in one sentence; empty = no problem.
+    """
+
+    samples: list[Sample] = []
+    note: str = ""
+
+
 class Tick(msgspec.Struct, frozen=True):
     """Comes every TICK_SECONDS, however many other events there are.
 
@@ -194,4 +207,4 @@ class Tick(msgspec.Struct, frozen=True):
     readable: bool = True
 
 
-Event = JobChanged | ReplicaChanged | LogLines | PartialLine | Tick
+Event = JobChanged | ReplicaChanged | LogLines | PartialLine | UsageSampled | Tick

@@ -6,6 +6,7 @@ import msgspec
 
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import RoleName
 
 # Only a damaged file exceeds these limits. A process id of -1 would mean every process.
@@ -118,6 +119,7 @@ class Status(msgspec.Struct, kw_only=True):
         waiting: Names of the replicas that were pending when a deadline passed.
         base_dir: Folder on this machine that relative paths of the job start from; empty = not recorded.
         detached: Whether the job was left running without a launcher, on purpose.
+        usage: What the replicas of each role used, once the job has ended; without roles that were never sampled.
     """
 
     identity: Identity
@@ -145,3 +147,4 @@ class Status(msgspec.Struct, kw_only=True):
     waiting: list[str] = []
     base_dir: str = ""
     detached: bool = False
+    usage: dict[RoleName, UsageSummary] = {}

@@ -10,6 +10,7 @@
     log           `<UTC time> <replica>[/<container>] <line>`, in the order in which the lines were read
     log.tail-*    the end of the log, if lines in its middle were dropped, see `log_segments`
     log.1         the log of an earlier launcher of this attempt, which was killed
+    usage.jsonl   what the replicas used over time, see `usage`
     curves.json   the curves, if the event files were read elsewhere because this machine cannot read them
     report.html   the report, written after the job has ended
     lock          locked by the launcher while it runs
@@ -83,6 +84,11 @@ class Attempt:
     def report(self) -> pathlib.Path:
         """The HTML report, written after the job has ended."""
         return self.folder / "report.html"
+
+    @property
+    def usage(self) -> pathlib.Path:
+        """The file of what the replicas used, which `Usage.read(folder)` reads; it need not exist."""
+        return self.folder / "usage.jsonl"
 
     @property
     def curves(self) -> pathlib.Path:

@@ -20,7 +20,8 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
-from tfsteps.spec import Problem, SpecError, TrainingJob, format_duration
+from tfsteps.runs.usage import UsageSummary
+from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
 from tfsteps.spec.step_inputs import plain_job
 from tfsteps.steps.program import StepResult
 from tfsteps.systems import registry
@@ -56,6 +57,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
         model: The model's folder.
         logs: The folder of the event files.
         metrics: The metrics by name.
+        usage: Mean and peak of CPU and memory by role, as in `UsageSummary`; empty = not ended, or not sampled.
         spec: The whole job with its defaults, as JSON text, because some engines change numbers and nulls. Empty = the
             job has ended; no step needs it.
     """
@@ -76,6 +78,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
     model: str
     logs: str
     metrics: dict[str, float] = {}
+    usage: dict[RoleName, UsageSummary] = {}
     spec: str = ""
 
     @classmethod
@@ -99,6 +102,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
             model=status.model,
             logs=status.logs,
             metrics=status.metrics,
+            usage=status.usage,
             spec=msgspec.json.encode(job).decode() if job else "",
         )
 

@@ -210,6 +210,7 @@ FEATURES: Mapping[str, Feature] = {
     "created_suspended": Feature("created suspended"),
     "hold": Feature("`tfsteps debug --hold`"),
     "live_logs": Feature("live logs of every replica"),
+    "usage": Feature("CPU and memory of every replica over time"),
     "tensorboard": Feature(
         "a TensorBoard",
         {

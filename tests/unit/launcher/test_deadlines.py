@@ -5,7 +5,17 @@ import random
 import pytest
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
-from tfsteps.runs.events import JobChanged, LogLines, PartialLine, Replica, ReplicaChanged, ReplicaState, State, Tick
+from tfsteps.runs.events import (
+    JobChanged,
+    LogLines,
+    PartialLine,
+    Replica,
+    ReplicaChanged,
+    ReplicaState,
+    State,
+    Tick,
+    UsageSampled,
+)
 from tfsteps.spec import Deadlines
 
 W0 = Replica("worker", 0)
@@ -70,6 +80,7 @@ class Follower:
         ({"no_progress": 5}, [job(State.RUNNING), 3, line()], ("no_progress", 6)),
         ({"no_progress": 5}, [job(State.RUNNING), 3, line(sidecar=True)], ("no_progress", 3)),
         ({"no_progress": 5}, [job(State.RUNNING), 3, PartialLine(0, W0, b" 45%")], ("no_progress", 6)),
+        ({"no_progress": 5}, [job(State.RUNNING), 3, UsageSampled()], ("no_progress", 3)),
         ({"no_progress": 5}, [job(State.RUNNING), 3, Tick(0)], ("no_progress", 3)),
         ({"no_progress": 5}, [job(State.QUEUED), 20, job(State.PENDING)], ("no_progress", 6)),
         ({"no_progress": 5}, [job(State.RUNNING), 3, job(State.QUEUED), 20], None),

@@ -74,8 +74,8 @@ def train(
             affinity, env and volumes, which the replicas get.
 
     Returns:
-        job: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs, and
-            the metrics.
+        job: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs, the
+            metrics, and the usage: mean and peak of CPU and memory of each role.
         tensorboard_url: Address of the TensorBoard; empty = none is running.
         failure: Why the job failed, in one sentence; empty = it did not fail.
         fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not

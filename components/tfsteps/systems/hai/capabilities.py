@@ -63,6 +63,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "created_suspended": done("the task is stopped as soon as it is created"),
     "hold": done("the command is replaced by a sleep"),
     "live_logs": native("the log of every rank, asked for again and again"),
+    "usage": unused("HAI's monitor, which has them, is not reachable at the address of its API"),
     "tensorboard": refused(
         "HAI has no TensorBoard", "Remove it, and look at `tfsteps report`, or run one as a service of the task"
     ),

@@ -35,6 +35,7 @@ def of_pods(system: str) -> dict[str, Capability]:
         "on_evicted": done("by a Kubernetes Job that owns it until the time is over"),
         "hold": done("the command is replaced by a sleep"),
         "live_logs": done("from the pods"),
+        "usage": done("from the cluster's metrics API, if it serves one"),
         "tensorboard": done("a Kubernetes Job with a Service, which ends by itself"),
         "adopt": done("by name and labels"),
     }

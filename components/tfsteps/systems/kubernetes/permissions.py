@@ -10,6 +10,7 @@ from tfsteps.spec import TrainingJob
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 SERVICES = Resource("v1", "services", "Service")
+POD_METRICS = Resource("metrics.k8s.io/v1beta1", "pods", "PodMetrics")
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -48,9 +49,10 @@ def optional(job: TrainingJob) -> list[Permission]:
     """Return the permissions without which a launcher of `job` continues, and warns of what it cannot do.
 
     They are for the launcher's own pod, which it reads and labels; for `on_evicted`; for the pod that reads metrics and
-    curves from a volume that the launcher does not mount; and for the TensorBoard.
+    curves from a volume that the launcher does not mount; for the TensorBoard; and for the usage over time.
     """
     permissions = [Permission(verb, PODS) for verb in ("get", "patch", "create", "delete")]
+    permissions += [Permission("list", POD_METRICS)]
     if job.on_evicted:
         permissions += [Permission(verb, JOBS) for verb in ("create", "delete")]
     if job.tensorboard:

@@ -59,6 +59,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "created_suspended": refused("processes start at once", "Run it when it is to start"),
     "hold": done("the command is replaced by a sleep"),
     "live_logs": done("from the processes"),
+    "usage": done("from the processes"),
     "tensorboard": done("a TensorBoard process of the run"),
     "adopt": refused("processes end with their launcher", _NO_RESUME),
     "labels": _NO_POD,

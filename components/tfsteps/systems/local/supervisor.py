@@ -36,6 +36,7 @@ from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.output import Collector
 from tfsteps.systems.local.process import Command, Ended, Process
 from tfsteps.systems.local.replica_process import ReplicaProcess
+from tfsteps.systems.local.usage import UsageMeter
 from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
 
 _PORT_TRIES = 5
@@ -80,19 +81,17 @@ class LocalJob:
         self.uid, self.created, self.age = str(uuid.uuid4()), time.time(), 0.0
         self.warnings: list[str] = []
         self._job, self._options = job, options
-        self._make_commands = commands
-        self._folder = folder
+        self._make_commands, self._folder = commands, folder
         self._restart_policy = RestartPolicy(restart_rules(job))
         self._slots = {replica: ReplicaProcess(replica) for replica in replicas_of(job.roles.items())}
         self._phase = _Phase.ACTIVE
-        self._looks = 0
+        self._looks = self._port_tries = self._stops = 0
         self._last_state = (State.UNKNOWN, "", "")
         self._join_by_port = options.started == "port" or (options.started is None and job.strategy in _JOINING)
         self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
         self._groups: list[tuple[frozenset[Replica], float, bool]] = []
         self._parked: list[tuple[ReplicaProcess, int]] = []
-        self._port_tries = 0
-        self._stops = 0
+        self._usage = UsageMeter(job)
         self._queue: collections.deque[Event] = collections.deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -144,6 +143,7 @@ class LocalJob:
 
     def _tick(self) -> None:
         self._queue.append(Tick(time.time()))
+        self._queue.extend(self._usage.look(self._running()))
         self._after(TICK_SECONDS, self._tick)
 
     def _flush(self) -> Iterator[Event]:

@@ -27,6 +27,7 @@ from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.pod_logs import DRAIN_SECONDS, PodLogs
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
+from tfsteps.systems.kubernetes.follow.usage import PodUsage
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvents
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
@@ -89,6 +90,7 @@ class KubernetesJob:
         self._queue = Inbox()  # log readers wait while it is full, to limit memory
         self._tick_due = 0.0
         self._logs = PodLogs(api, self.namespace, kind.container, self._queue.put)
+        self._usage = PodUsage(api, self.namespace, self.name, kind, self._tracker, put=self._put)
         self._vanished: set[str] = set()  # uids of pods that were gone at the job's end, before the watch reported it
         self._pods_known = False  # pods were seen, or the reason why not was reported
 
@@ -120,9 +122,11 @@ class KubernetesJob:
         threading.Thread(target=self._in_handler.connect, name="connect", daemon=True).start()
         self._watch()
         self._tensorboard.start()
+        self._usage.start()
         while not (final := self._tracker.final):
             yield from self._next()
             self._look_after()
+        self._usage.end()
         self._end_tensorboard()
         self._conclude(final)
         yield from self._drain()

@@ -1,0 +1,100 @@
+"""Samples what the replicas of a local job use: CPU time and resident memory of their sessions, by /proc."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from tfsteps.runs.events import UsageSampled
+from tfsteps.runs.usage import Sample
+from tfsteps.spec import TrainingJob
+from tfsteps.systems.local.gpus import GpuMeter
+from tfsteps.systems.local.replica_process import ReplicaProcess
+from tfsteps.systems.usage_interval import usage_interval
+
+SECONDS = 5.0
+"""The interval, unless TFSTEPS_USAGE_INTERVAL sets another."""
+
+_FIRST_SECONDS = 1.0  # short jobs have a sample too
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    """CPU seconds of a process and of the children that it has waited for, and resident bytes."""
+
+    cpu: float = 0.0
+    memory: int = 0
+
+
+class UsageMeter:
+    """Samples replicas when that is due.
+
+    Memory is resident memory, as the supervisor limits it: pages that processes of a replica share count for each.
+    """
+
+    def __init__(self, job: TrainingJob) -> None:
+        """Read the interval from the environment; nothing is measured yet. GPUs are read if a role requests some."""
+        self._interval = usage_interval(SECONDS)[0]
+        self._due = time.monotonic() + min(_FIRST_SECONDS, self._interval)
+        wants_gpus = any(role.resources.gpu for role in job.resolved_roles().values())
+        self._gpus = GpuMeter() if self._interval and wants_gpus else None
+        self._note = ""  # about GPUs
+        self._last: dict[int, tuple[float, float]] = {}  # by session: when it was read, and its CPU seconds
+
+    def look(self, running: Iterable[ReplicaProcess]) -> Iterator[UsageSampled]:
+        """Yield the usage since the last sample, if one is due and replicas run."""
+        now = time.monotonic()
+        if self._interval and now >= self._due:
+            self._due = now + self._interval
+            samples = self.sample(running)
+            note = self._gpus.note if self._gpus and not self._note else ""
+            self._note = self._note or note
+            if samples or note:
+                yield UsageSampled(samples, note)
+
+    def sample(self, running: Iterable[ReplicaProcess]) -> list[Sample]:
+        """Return what each replica used since the last sample, or since its start; without those that have ended."""
+        now = time.monotonic()
+        processes = {slot.process.pid: (str(slot.replica), slot.process.started) for slot in running if slot.process}
+        readings = _sessions(processes) if processes else {}
+        gpus = self._gpus.sessions(processes) if self._gpus else {}
+        at = time.time()
+        samples = []
+        for pid, reading in readings.items():
+            replica, started = processes[pid]
+            before, cpu = self._last.get(pid, (now - max(at - started, 0.0), 0.0))
+            if (window := now - before) > 0:
+                cores = max(reading.cpu - cpu, 0.0) / window  # less if a process ended that nobody has waited for
+                samples.append(
+                    Sample(
+                        at=round(at, 1),
+                        window=round(window, 1),
+                        replica=replica,
+                        cpu=round(cores, 4),
+                        memory=reading.memory,
+                        gpu=gpus[pid].busy if pid in gpus else None,
+                        gpu_memory=gpus[pid].memory if pid in gpus else None,
+                    )
+                )
+        self._last = {pid: (now, reading.cpu) for pid, reading in readings.items()}
+        return samples
+
+
+def _sessions(leaders: Mapping[int, object]) -> dict[int, _Reading]:
+    """Return the sum of the processes of each session, by the process id of its leader."""
+    sums: dict[int, _Reading] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208  four times as fast as pathlib
+        with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile, or is not a process
+            if (leader := os.getsid(int(name))) in leaders:
+                reading, total = _process(name), sums.get(leader, _Reading())
+                sums[leader] = _Reading(total.cpu + reading.cpu, total.memory + reading.memory)
+    return sums
+
+
+def _process(pid: str) -> _Reading:
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+        fields = file.read(4096).rpartition(b")")[2].split()  # the name before may contain anything
+    return _Reading(sum(map(int, fields[11:15])) / _TICKS, int(fields[21]) * _PAGE)
