@@ -96,7 +96,9 @@ class Backend:
 
     def running(self, run: str):
         """Return what of a run's jobs and replicas has not ended, as text; empty = nothing."""
-        pods = self.api.list(PODS, self.namespace, labelSelector=f"{RUN_ID}={run}")["items"]
+        pods = self.api.list(
+            PODS, self.namespace, labelSelector=f"app.kubernetes.io/managed-by=tfsteps,{RUN_ID}={run}"
+        )["items"]
         going = [each["metadata"]["name"] for each in pods if each["status"].get("phase") in {"Pending", "Running"}]
         return ", ".join([*(name for name, job in self.jobs(run).items() if phase(job) == "goes on"), *going])
 

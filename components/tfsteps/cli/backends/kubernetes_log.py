@@ -1,6 +1,7 @@
 """The log lines of jobs on a cluster, read from their pods."""
 
 import collections
+import contextlib
 import functools
 import heapq
 import threading
@@ -49,7 +50,11 @@ class ClusterLog:
         self.printer.flush()
 
     def follow(self, selection: Selection) -> None:
-        """Print new lines until all jobs of the run that `selection` chooses have ended."""
+        """Print new lines until all jobs of the run that `selection` chooses have ended. To be called once."""
+        with contextlib.closing(self._loop):
+            self._follow(selection)
+
+    def _follow(self, selection: Selection) -> None:
         timer = threading.Timer(_LAST_LINES_SECONDS, self._news.put, [None])
         timer.daemon = True
         opened = closed = 0
