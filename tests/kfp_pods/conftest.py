@@ -6,6 +6,7 @@ import pytest
 
 from tests.kfp_pods.backend import Backend
 from tests.preflight.conftest import ACCOUNTS, ROOT, cluster, image, namespace_of
+from tests.support.claims import claim_of
 
 __all__ = ["cluster", "image"]
 
@@ -20,3 +21,10 @@ def backend(cluster, image):
         moved = moved.replace("replicas: 1", "replicas: 0")  # started by the test that is about it
         cluster.kubectl("apply", "-f", "-", stdin=moved)
         yield Backend(cluster, namespace, image)
+
+
+@pytest.fixture(scope="session")
+def claim(backend):
+    """Make the claim `training` of the namespace, and return its folder on this machine."""
+    with claim_of(backend.cluster, backend.namespace) as folder:
+        yield folder

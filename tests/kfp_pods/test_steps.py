@@ -9,7 +9,6 @@ import yaml
 from tests.cluster.paths import NODE_IP
 from tests.kfp_pods.backend import ASLEEP, Step, job
 from tests.preflight.conftest import HELD, release
-from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
 from tests.support.s3 import served_bucket
 from tests.support.waiting import until
@@ -41,12 +40,12 @@ def test_what_a_training_publishes_and_that_another_run_trains_again(backend):
     assert len(backend.jobs("publishes")) == 2
 
 
+@pytest.mark.usefixtures("claim")
 def test_a_training_whose_launcher_can_mount_nothing_publishes_metrics(backend):
     """As `train_and_finalize` of docs/guides/kubeflow.md: what is set on its tasks does not reach them."""
     fields = {"volumes": [{"pvc": "training", "mount": "/data"}]}
     inputs = job("measured", by_shell("accuracy", 0.5, 0.75), **fields) | {"metric_tags": {"acc": "accuracy"}}
-    with claim_of(backend.cluster, backend.namespace):
-        ended = backend.finish(Step(backend.run("measured"), "train", "train", inputs))
+    ended = backend.finish(Step(backend.run("measured"), "train", "train", inputs))
     assert ended.code == 0, ended.said
     (metrics,) = ended.published["artifacts"]["metrics"]["artifacts"]
     assert metrics["metadata"]["acc"] == 0.75, ended.said

@@ -6,7 +6,6 @@ import os
 import pytest
 
 from tests.kfp_pods.backend import Step, job
-from tests.support.claims import claim_of
 from tests.support.event_writer import ScalarWriter, by_shell
 from tests.support.s3 import served_bucket
 from tests.tensorboard.conftest import tensorboard_image
@@ -63,17 +62,17 @@ def test_event_files_on_s3(backend, tensorboard_image, tmp_path):
         assert point[1:] == [7, 0.5]
 
 
+@pytest.mark.usefixtures("claim")
 def test_it_is_that_of_the_train_step_with_the_same_spec(backend, tensorboard_image):
     run = backend.run("board-shared")
     inputs = job("shared", by_shell("loss", 0.5), tensorboard={"image": tensorboard_image}, **CLAIM)
-    with claim_of(backend.cluster, backend.namespace):
-        trained = backend.finish(Step(run, "train", "train", inputs))
-        assert trained.code == 0, trained.said
-        ended = backend.finish(Step(run, "tensorboard", "tensorboard", {"spec": inputs["spec"]}))
-        assert ended.code == 0, ended.said
-        (name,) = tensorboards(backend, run)
-        assert answer(backend, name, "data/runs") == ["logs"]
-        assert trained.parameter("tensorboard_url") == ended.parameter("tensorboard_url")
+    trained = backend.finish(Step(run, "train", "train", inputs))
+    assert trained.code == 0, trained.said
+    ended = backend.finish(Step(run, "tensorboard", "tensorboard", {"spec": inputs["spec"]}))
+    assert ended.code == 0, ended.said
+    (name,) = tensorboards(backend, run)
+    assert answer(backend, name, "data/runs") == ["logs"]
+    assert trained.parameter("tensorboard_url") == ended.parameter("tensorboard_url")
 
 
 def test_a_log_directory_that_no_pod_can_read(backend):
