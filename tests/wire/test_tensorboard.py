@@ -4,6 +4,7 @@ import datetime as dt
 import threading
 import time
 
+import msgspec
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
@@ -49,11 +50,11 @@ def service(owner="b"):
     return Answer(body={"metadata": {"name": NAME, "namespace": "ns", "uid": "s", "ownerReferences": [{"uid": owner}]}})
 
 
-def started(script, patience=0, **options):
+def started(script, patience=0, request=REQUEST, **options):
     """Return the address or the error, and (method, path, body) of each request."""
     with serve(script) as server:
         try:
-            result = starting.start(Api(server.access(), patience=patience), REQUEST, **options)
+            result = starting.start(Api(server.access(), patience=patience), request, **options)
         except ApiError as error:
             result = error
         return result, [(each.method, each.path, each.body) for each in server.asked]
@@ -101,6 +102,29 @@ def test_without_its_service_nothing_is_left():
     error, requests = started([board(), refusal(403, "Forbidden", "exceeded quota"), Answer(body={})])
     assert "exceeded quota" in str(error)
     assert (requests[-1][0], requests[-1][2]["preconditions"]) == ("DELETE", {"uid": "b"})
+
+
+KUBEFLOW = msgspec.structs.replace(REQUEST, settings=msgspec.structs.replace(REQUEST.settings, via="kubeflow"))
+
+
+def test_the_resource_of_kubeflow_takes_the_place_of_the_service():
+    made = Answer(body={"kind": "Tensorboard", "metadata": {"name": KUBEFLOW.name, "namespace": "ns", "uid": "k"}})
+    address, requests = started([board(name=KUBEFLOW.name), made], request=KUBEFLOW)
+    assert methods(requests) == ["POST jobs", "POST tensorboards"]
+    resource = requests[1][2]
+    assert resource["spec"] == {"logspath": "s3://bucket/r"}
+    assert resource["metadata"]["ownerReferences"][0]["uid"] == "b"
+    container = requests[0][2]["spec"]["template"]["spec"]["containers"][0]
+    assert "--no-server" in container["args"]
+    assert "readinessProbe" not in container
+    assert address.endswith(f"/services/{KUBEFLOW.name}:http-{KUBEFLOW.name}/proxy/")
+    assert KUBEFLOW.name != NAME
+
+
+def test_without_kubeflows_controller_nothing_is_left():
+    error, requests = started([board(name=KUBEFLOW.name), refusal(404, "NotFound"), Answer(body={})], request=KUBEFLOW)
+    assert "the cluster serves no Tensorboard (tensorboard.kubeflow.org/v1alpha1); remove `via`" in str(error)
+    assert requests[-1][0] == "DELETE"
 
 
 def test_a_refused_job_is_the_only_request():

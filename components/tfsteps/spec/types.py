@@ -184,12 +184,22 @@ class TensorBoard(_Base, frozen=True):
             the job's end, with `--keep-tensorboard`.
         idle: Seconds without a request and without new event data after which TensorBoard on a cluster exits. Empty =
             an hour.
+        via: What serves it on a cluster. job = a Kubernetes Job of tfsteps. kubeflow = a `Tensorboard` resource of
+            Kubeflow, which Kubeflow's user interface lists: a Job of tfsteps removes it when `keep_for` has passed;
+            `idle` and `image` then have no effect on the server.
     """
 
     log_dir: Relative | None = None
     image: Image | None = None
     keep_for: Duration | None = None
     idle: Duration | None = None
+    via: Literal["job", "kubeflow"] = "job"
+
+    @property
+    def life_time(self) -> str:
+        """The set fields that a job system with its own TensorBoard cannot follow, for messages; empty = none."""
+        used = {"keep_for": self.keep_for, "idle": self.idle, "via": self.via != "job"}
+        return ", ".join(f"`tensorboard.{name}`" for name, value in used.items() if value)
 
 
 class TrainingJob(_Base, frozen=True):

@@ -1,10 +1,12 @@
 """The program of a TensorBoard on a cluster: `python -m tfsteps.tensorboard.service LOG_DIR [LOG_DIR...]`.
 
 It serves until it is idle or its data is old, and exits with 0 then, so that its Job is complete. All other ends have
-another exit code, so that Kubernetes starts it again. `GET /healthz` answers 200 and is no sign of use.
+another exit code, so that Kubernetes starts it again. `GET /healthz` answers 200 and is no sign of use. With
+`--no-server` it only waits until the data is old: something else serves, which its Job owns.
 """
 
 import argparse
+import math
 import os
 import pathlib
 import signal
@@ -67,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(_TERMINATED))  # a process 1 has no default action
     _set_endpoints()
     log_dirs = dict(_named(text, several=len(options.log_dirs) > 1) for text in options.log_dirs)
+    if options.no_server:
+        print(f"waiting until the data of {', '.join(log_dirs.values())} is old", flush=True)
+        return _wait(log_dirs, math.inf, options.keep_for, None)
     try:
         frontend = _serve(log_dirs, options.port, options.path_prefix)
     except Exception as error:  # noqa: BLE001  whatever it was: the log must say it, and the Job start it again
@@ -74,16 +79,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"TensorBoard cannot start on port {options.port}: {text}", flush=True)
         return 1
     print(f"TensorBoard serves {', '.join(log_dirs.values())} on port {options.port}", flush=True)
+    return _wait(log_dirs, options.idle, options.keep_for, frontend)
+
+
+def _wait(log_dirs: Mapping[str, str], idle: float, keep_for: float, frontend: Frontend | None) -> int:
+    """Wait until nobody uses the server or the data is old, and return the exit code; no frontend = no server."""
     now = time.monotonic()
-    life = Lifetime(idle=options.idle, keep_for=options.keep_for, requested=now, written=now)
-    pause = min(_LONGEST_PAUSE, options.idle / 4, options.keep_for / 4)
+    life = Lifetime(idle=idle, keep_for=keep_for, requested=now, written=now)
+    pause = min(_LONGEST_PAUSE, idle / 4, keep_for / 4)
     with EventFileGrowth("", pause, lambda: _sizes(log_dirs.values())) as growth:
         while not (why := life.why(now)):
             time.sleep(max(0.05, min(pause, life.remaining(now))))
             now = time.monotonic()
-            life.requested = frontend.requested
             if growth.grown():
                 life.written = now
+            if frontend is None:
+                continue
+            life.requested = frontend.requested
             if _data_server_ended():
                 print("TensorBoard's data server has ended; the container is started again.", flush=True)
                 return 1
@@ -100,6 +112,7 @@ def _arguments() -> argparse.ArgumentParser:
         help="folder of the event files, or its URI; of several each with the name that it is shown by: NAME=LOG_DIR",
     )
     parser.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}")
+    parser.add_argument("--no-server", action="store_true", help="serve nothing, and wait until the data is old")
     parser.add_argument("--path-prefix", default="", help="path of the public address; default: none")
     parser.add_argument("--idle", type=float, default=3600.0, help="seconds without use; default: an hour")
     parser.add_argument("--keep-for", type=float, default=86400.0, help="seconds after the last data; default: a day")

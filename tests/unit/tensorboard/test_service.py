@@ -146,6 +146,13 @@ def test_a_signal_and_a_lost_data_server_end_it_with_a_failure(started, tmp_path
     assert process.wait(timeout=30) == 1
 
 
+def test_without_a_server_it_exits_when_the_data_is_old(tmp_path):
+    command = [sys.executable, "-m", "tfsteps.tensorboard.service", "--no-server", "--keep-for=1", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "There was no new event data for 1 s (keep_for)." in done.stdout
+    assert "serves" not in done.stdout
+
+
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 def test_event_files_in_an_object_store(scheme, started, tmp_path, monkeypatch):
     with ScalarWriter(tmp_path / "train") as writer:

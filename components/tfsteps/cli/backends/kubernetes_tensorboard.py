@@ -25,6 +25,7 @@ from tfsteps.systems.kubernetes.follow.tensorboard_ready import START_SECONDS, w
 from tfsteps.systems.kubernetes.query.runs import Job
 from tfsteps.systems.kubernetes.tensorboard.from_job import request_for
 from tfsteps.systems.kubernetes.tensorboard.request import (
+    KUBEFLOW,
     SETTINGS,
     NoStorageError,
     Settings,
@@ -60,8 +61,8 @@ def opened(api: Api, request_for: Callable[[], TensorBoardRequest], port: int) -
         start(api, request, request.settings.total)
     except (NoStorageError, ValueError) as error:
         raise CommandError(str(error)) from error
-    _await_ready(api, request.namespace, request.name)
-    with _tunnel(api, proxy_path(request.namespace, request.name), port) as url:
+    _await_ready(api, request)
+    with _tunnel(api, proxy_path(request.namespace, request.name, request.port), port) as url:
         yield url
 
 
@@ -116,23 +117,25 @@ def _annotations(job: Job) -> Mapping[str, str]:
     return job.item["metadata"].get("annotations") or {}
 
 
-def _await_ready(api: Api, namespace: str, name: str) -> None:
+def _await_ready(api: Api, request: TensorBoardRequest) -> None:
     """Wait until TensorBoard answers. CommandError if it does not start; says why, as far as its pod shows it."""
     began, hinted = time.monotonic(), ""
-    while not _answers(api, namespace, name):
+    name = f"{request.namespace}/{request.name}"
+    while not _answers(api, request):
         waited = time.monotonic() - began
-        reason = waits_for(api, namespace, name) or "its Service has no answer yet"
+        reason = waits_for(api, request) or "its Service has no answer yet"
         if waited > START_SECONDS:
-            message = f"TensorBoard {namespace}/{name} did not start within {waited:.0f} s: {reason}"
+            message = f"TensorBoard {name} did not start within {waited:.0f} s: {reason}"
             raise CommandError(message, ExitCode.PLATFORM)
         if waited > _HINT_SECONDS and reason != hinted:
-            say(f"waiting for TensorBoard {namespace}/{name}: {reason}")
+            say(f"waiting for TensorBoard {name}: {reason}")
             hinted = reason
         time.sleep(_POLL_SECONDS)
 
 
-def _answers(api: Api, namespace: str, name: str) -> bool:
-    path = proxy_path(namespace, name).rstrip("/") + HEALTH
+def _answers(api: Api, request: TensorBoardRequest) -> bool:
+    page = "/data/environment" if request.settings.via == KUBEFLOW else HEALTH
+    path = proxy_path(request.namespace, request.name, request.port).rstrip("/") + page
     try:
         with api.forward("GET", path, None, {}) as response:
             return bool(response.status == 200)

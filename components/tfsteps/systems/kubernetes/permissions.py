@@ -10,6 +10,7 @@ from tfsteps.spec import TrainingJob
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 SERVICES = Resource("v1", "services", "Service")
+TENSORBOARDS = Resource("tensorboard.kubeflow.org/v1alpha1", "tensorboards", "Tensorboard")
 POD_METRICS = Resource("metrics.k8s.io/v1beta1", "pods", "PodMetrics")
 
 
@@ -57,7 +58,7 @@ def optional(job: TrainingJob) -> list[Permission]:
         permissions += [Permission(verb, JOBS) for verb in ("create", "delete")]
     if job.tensorboard:
         permissions += [Permission(verb, JOBS) for verb in ("get", "create", "patch", "delete")]
-        permissions += [Permission(verb, SERVICES) for verb in ("get", "create")]
+        permissions += [Permission(verb, what) for what in (SERVICES, TENSORBOARDS) for verb in ("get", "create")]
     return permissions
 
 

@@ -78,10 +78,8 @@ class TensorFlowTrainingJob(BaseJobKind):
             sentences.append(
                 f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice."
             )
-        if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-            sentences.append(
-                "`tensorboard.keep_for` and `idle` have no effect: the platform ends an unused TensorBoard."
-            )
+        if job.tensorboard and job.tensorboard.life_time:
+            sentences.append(f"{job.tensorboard.life_time} has no effect: the platform ends an unused TensorBoard.")
         if job.gang and job.queue and job.gang.timeout:
             sentences.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
         bare = [name for name, role in job.resolved_roles().items() if not role.command]

@@ -27,8 +27,8 @@ def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:
         )
     if job.effective_backoff_limit > _JOB_LIMIT:
         sentences.append(f"`backoff_limit`: a replica is restarted at most {_JOB_LIMIT} times.")
-    if job.tensorboard and (job.tensorboard.keep_for or job.tensorboard.idle):
-        sentences.append("`tensorboard.keep_for` and `idle` have no effect: TensorBoard exists as long as the TfJob.")
+    if job.tensorboard and job.tensorboard.life_time:
+        sentences.append(f"{job.tensorboard.life_time} has no effect: TensorBoard exists as long as the TfJob.")
     return sentences
 
 

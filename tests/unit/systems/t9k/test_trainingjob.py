@@ -329,7 +329,7 @@ def test_what_is_refused(fields, path):
         ({"restart": "exit_code"}, "130, 137, 138 and 143 only"),
         ({"command": [], "roles": {"worker": {"replicas": 2}}}, "TFSTEPS_INDEX is not set in worker"),
         ({"command": [], "roles": {"chief": {"command": ["a"]}, "worker": {}}}, "the first role's command in worker"),
-        ({"tensorboard": {"idle": "1h"}, "volumes": [CLAIM]}, "idle` have no effect"),
+        ({"tensorboard": {"idle": "1h"}, "volumes": [CLAIM]}, "idle` has no effect"),
         ({"queue": "q", "gang": {"timeout": "1m"}}, "gang.timeout"),
     ],
 )

@@ -298,7 +298,7 @@ def test_what_is_refused(fields, path):
             {"roles": CHIEF | WORKERS | PS, "volumes": [{"pvc": "a", "mount": "/a"}], **v1alpha1(default_ps=True)},
             "no access to the job's volumes",
         ),
-        ({"tensorboard": {"idle": "1h"}, "output_dir": "gs://bucket/{run_id}"}, "idle` have no effect"),
+        ({"tensorboard": {"idle": "1h"}, "output_dir": "gs://bucket/{run_id}"}, "idle` has no effect"),
     ],
 )
 def test_what_is_different(fields, words):

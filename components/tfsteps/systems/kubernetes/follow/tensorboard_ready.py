@@ -52,7 +52,7 @@ def serve(job: TrainingJob, identity: Identity, log_dir: str, say: Callable[[str
 
 def _await_ready(api: Api, request: TensorBoardRequest, say: Callable[[str], None]) -> None:
     began, printed = time.monotonic(), ""
-    while reason := waits_for(api, request.namespace, request.name):
+    while reason := waits_for(api, request):
         waited = time.monotonic() - began
         if waited > START_SECONDS:
             wrong = f"TensorBoard {request.namespace}/{request.name} did not start within {waited:.0f} s: {reason}"
@@ -63,10 +63,10 @@ def _await_ready(api: Api, request: TensorBoardRequest, say: Callable[[str], Non
         time.sleep(_POLL_SECONDS)
 
 
-def waits_for(api: Api, namespace: str, name: str) -> str:
+def waits_for(api: Api, request: TensorBoardRequest) -> str:
     """Return what the pod of a TensorBoard waits for, or the refusal of this request; empty = the pod is ready."""
     try:
-        items = by_age(api.list(PODS, namespace, labelSelector=f"{manifests.NAME}={name}")["items"] or [])
+        items = by_age(api.list(PODS, request.namespace, labelSelector=manifests.selector(request))["items"] or [])
     except ApiError as error:
         return str(error)
     if not items:

@@ -1,11 +1,13 @@
-"""The Kubernetes Job and the Service of a TensorBoard. Kubernetes ends and removes both by itself. Pure."""
+"""The Kubernetes Job of a TensorBoard, and its Service or Kubeflow's resource. Kubernetes ends all of them. Pure."""
 
 import urllib.parse
 from typing import Any
 
 from tfsteps.image import TENSORBOARD_IMAGE
 from tfsteps.runs.identity import MANAGED_BY, PREFIX
-from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardRequest
+from tfsteps.systems.kubernetes.permissions import TENSORBOARDS
+from tfsteps.systems.kubernetes.tensorboard.kubeflow_path import logs_path
+from tfsteps.systems.kubernetes.tensorboard.request import KUBEFLOW, TensorBoardRequest
 from tfsteps.tensorboard.address import HEALTH, PORT
 
 COMPONENT = {"app.kubernetes.io/component": "tensorboard"}
@@ -41,8 +43,19 @@ def job(request: TensorBoardRequest, address: str, remaining: float) -> dict[str
     }
 
 
-def service(request: TensorBoardRequest) -> dict[str, Any]:
-    """Return the Service; the Job becomes its owner."""
+def dependent(request: TensorBoardRequest) -> dict[str, Any]:
+    """Return the Service, or Kubeflow's resource, whose controller makes server and Service; the Job becomes the owner.
+
+    Raises:
+        NoStorageError: Kubeflow cannot read the log directory.
+    """
+    if request.settings.via == KUBEFLOW:
+        return {
+            "apiVersion": TENSORBOARDS.api,
+            "kind": TENSORBOARDS.kind,
+            "metadata": {"name": request.name, "namespace": request.namespace, "labels": _labels(request)},
+            "spec": {"logspath": logs_path(request)},
+        }
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -52,6 +65,11 @@ def service(request: TensorBoardRequest) -> dict[str, Any]:
             "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
         },
     }
+
+
+def selector(request: TensorBoardRequest) -> str:
+    """Return the label selector of the pods that serve; those of Kubeflow have the labels of their resource too."""
+    return f"{NAME}={request.name}" + (f",app={request.name}" if request.settings.via == KUBEFLOW else "")
 
 
 def deadline(request: TensorBoardRequest, remaining: float) -> int:
@@ -83,11 +101,12 @@ def _pod(request: TensorBoardRequest, address: str) -> dict[str, Any]:
 def _container(request: TensorBoardRequest, address: str) -> dict[str, Any]:
     settings = request.settings
     prefix = urllib.parse.urlsplit(address).path.rstrip("/")
+    serves = settings.via != KUBEFLOW
     args = [
         *settings.arguments,
-        f"--idle={settings.idle:g}",
+        *([f"--idle={settings.idle:g}"] if serves else ["--no-server"]),
         f"--keep-for={settings.keep_for:g}",
-        *([f"--path-prefix={prefix}"] if prefix else []),
+        *([f"--path-prefix={prefix}"] if prefix and serves else []),
     ]
     mount = [{**request.mount.mount, "readOnly": True}] if request.mount else []
     probe = {"httpGet": {"path": HEALTH, "port": PORT}}
@@ -98,9 +117,15 @@ def _container(request: TensorBoardRequest, address: str) -> dict[str, Any]:
         "args": [word.replace("$(", "$$(") for word in args],
         "env": [{"name": "HOME", "value": "/tmp"}, *request.env],  # noqa: S108  the only folder that is writable
         "envFrom": list(request.env_from),
-        "ports": [{"name": "http", "containerPort": PORT}],
-        "readinessProbe": {**probe, "periodSeconds": 1, "timeoutSeconds": 5},
-        "livenessProbe": {**probe, "initialDelaySeconds": 60, "periodSeconds": 30, "timeoutSeconds": 10},
+        **(
+            {
+                "ports": [{"name": "http", "containerPort": PORT}],
+                "readinessProbe": {**probe, "periodSeconds": 1, "timeoutSeconds": 5},
+                "livenessProbe": {**probe, "initialDelaySeconds": 60, "periodSeconds": 30, "timeoutSeconds": 10},
+            }
+            if serves
+            else {}
+        ),
         "volumeMounts": [*mount, *request.mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
         "resources": {"requests": _REQUESTS, "limits": _LIMITS},
         "securityContext": {

@@ -18,6 +18,9 @@ SETTINGS = f"{PREFIX}tensorboard"
 URL = f"{PREFIX}tensorboard-url"
 """Annotation of a job object: the address of its TensorBoard."""
 
+KUBEFLOW = "kubeflow"
+"""The value of `via` for a `Tensorboard` resource of Kubeflow."""
+
 IDLE_SECONDS, KEEP_SECONDS = 3600.0, 86400.0
 
 _SOURCES = ("persistentVolumeClaim", "nfs", "csi", "azureFile", "cephfs", "glusterfs", "iscsi", "rbd", "flexVolume")
@@ -35,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         idle: Seconds without a request and without new event data after which it exits.
         keep_for: Seconds after the last event data after which it exits.
         total: Seconds from the job's creation to its last deadline; 0 = not known.
+        via: What serves it: `job` or `kubeflow`, as in a job file.
     """
 
     log_dirs: Mapping[str, str]
@@ -42,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     idle: float = IDLE_SECONDS
     keep_for: float = KEEP_SECONDS
     total: float = 0.0
+    via: str = "job"
 
     @property
     def arguments(self) -> list[str]:
@@ -80,7 +85,13 @@ class TensorBoardRequest(msgspec.Struct, frozen=True, kw_only=True):
         volume = {key: value for key, value in (self.mount.volume if self.mount else {}).items() if key != "name"}
         sub_path = str(self.mount.mount.get("subPath", "")) if self.mount else ""
         storage = msgspec.json.encode(volume, order="deterministic").decode()
-        return f"tensorboard-{short_hash(self.labels[RUN_ID], storage, sub_path, *self.settings.arguments)}"
+        other = [self.settings.via] if self.settings.via != "job" else []
+        return f"tensorboard-{short_hash(self.labels[RUN_ID], storage, sub_path, *self.settings.arguments, *other)}"
+
+    @property
+    def port(self) -> str:
+        """The name of its Service's port."""
+        return f"http-{self.name}" if self.settings.via == KUBEFLOW else "http"
 
 
 class NoStorageError(Exception):
@@ -97,6 +108,7 @@ def settings_of(job: TrainingJob, identity: Identity, places: OutputPaths) -> Se
         idle=IDLE_SECONDS if wish.idle is None else wish.idle,
         keep_for=KEEP_SECONDS if wish.keep_for is None else wish.keep_for,
         total=job.deadlines.total,
+        via=wish.via,
     )
 
 

@@ -9,9 +9,9 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.systems.kubernetes.dependents import create_dependent
 from tfsteps.systems.kubernetes.job_kind import true_conditions
-from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES
+from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES, TENSORBOARDS
 from tfsteps.systems.kubernetes.tensorboard import manifests
-from tfsteps.systems.kubernetes.tensorboard.request import TensorBoardRequest
+from tfsteps.systems.kubernetes.tensorboard.request import KUBEFLOW, TensorBoardRequest
 from tfsteps.systems.kubernetes.times import seconds
 from tfsteps.tensorboard.address import public_url
 
@@ -31,23 +31,27 @@ def start(api: Api, request: TensorBoardRequest, remaining: float = 0.0) -> str:
 
     Raises:
         ApiError: The cluster refuses an object; nothing is left of the others.
+        NoStorageError: Kubeflow's TensorBoard cannot read the log directory; nothing was created.
         ValueError: The setting of the public address is not valid.
         Stopped: The client's `stopping` was set.
     """
     address = public_url(request.namespace, request.name)
+    dependent = manifests.dependent(request)
     manifest = manifests.job(request, address, remaining)
     item = _created(api, request, manifest)
     _extend(api, item, manifest)
     meta = item["metadata"]
     owner = {"apiVersion": JOBS.api, "kind": JOBS.kind, "name": meta["name"], "uid": meta["uid"]}
-    service = manifests.service(request)
-    service["metadata"]["ownerReferences"] = [owner]
+    dependent["metadata"]["ownerReferences"] = [owner]
     try:
-        create_dependent(api, request.namespace, service)
-    except ApiError:
+        create_dependent(api, request.namespace, dependent)
+    except ApiError as error:
         api.delete(JOBS, request.namespace, request.name, meta["uid"])
+        if error.status == 404 and request.settings.via == KUBEFLOW:
+            served = f"{TENSORBOARDS.kind} ({TENSORBOARDS.api})"
+            raise ApiError(f"the cluster serves no {served}; remove `via`", 404) from error
         raise
-    return address or service_url(api, request.namespace, request.name)
+    return address or service_url(api, request.namespace, request.name, request.port)
 
 
 def service_url(api: Api, namespace: str, name: str, port: str = "http") -> str:
