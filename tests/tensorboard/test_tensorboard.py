@@ -9,14 +9,14 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from tests.conformance.systems import SYSTEMS
-from tests.preflight.conftest import namespace_of
+from tests.preflight.conftest import exists, namespace_of
 from tests.support.browser import chromium
 from tests.support.claims import claim_of
 from tests.support.waiting import read_until, until
 from tests.tensorboard.conftest import Namespace
 from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
-from tfsteps.systems.kubernetes.permissions import SERVICES
+from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES, TENSORBOARDS
 
 pytestmark = pytest.mark.cluster
 
@@ -147,6 +147,40 @@ def test_event_files_whose_job_is_gone(namespace, cluster, tensorboard_image):
     assert "/x is on no claim" in refused.stderr
     with namespace.started("tensorboard", *where[:-1], "missing:/data") as process:
         assert 'persistentvolumeclaim "missing" not found' in read_until(process, "persistentvolumeclaim")
+
+
+def test_the_resource_of_kubeflow_goes_with_the_job_that_owns_it(namespace, cluster, tmp_path):
+    """Without Kubeflow's controller: its resource is made, and ends with the Job that watches the event files."""
+    cluster.kubectl("apply", "-f", "-", stdin=TENSORBOARD_CRD)
+    cluster.kubectl("wait", "--for=condition=Established", "crd/tensorboards.tensorboard.kubeflow.org", "--timeout=60s")
+    namespace.write("via", 1)
+    job = namespace.job(tmp_path / "job.yaml", code="sleep 3", via="kubeflow", keep_for="4s")
+    done = namespace.tfsteps("run", job, "--system", "jobs", "--run-id", "via")
+    assert done.returncode == 0, done.stderr
+    assert "There is no TensorBoard" not in done.stderr
+    (owner,) = namespace.tensorboards("via")
+    name = owner["metadata"]["name"]
+    resource = cluster.api.get(TENSORBOARDS, namespace.name, name)
+    assert resource["spec"] == {"logspath": "pvc://training/runs/via"}
+    until(lambda: has_ended(cluster.api.get(JOBS, namespace.name, name)), seconds=90)
+    cluster.api.delete(JOBS, namespace.name, name, owner["metadata"]["uid"])  # as its TTL does
+    until(lambda: not exists(cluster.api, TENSORBOARDS, namespace.name, name), seconds=60)
+
+
+TENSORBOARD_CRD = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: tensorboards.tensorboard.kubeflow.org}
+spec:
+  group: tensorboard.kubeflow.org
+  names: {kind: Tensorboard, listKind: TensorboardList, plural: tensorboards, singular: tensorboard}
+  scope: Namespaced
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
 
 
 def is_ready(pod):
