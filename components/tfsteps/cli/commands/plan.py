@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import yaml
 
 from tfsteps.cli.backends.find import LATEST
 from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, open_backend
@@ -160,6 +159,8 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     else:
         documents = [_described(plan, objects)]
     if not as_json:
+        import yaml  # noqa: PLC0415  commands start faster without it
+
         print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=takes_any(sys.stdout)), end="")
     elif len(documents) == 1:
         print_json(documents[0])
@@ -169,6 +170,8 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
 
 def print_job_file(plan: Plan) -> None:
     """Print the job file of a job that has none, as a comment."""
+    import yaml  # noqa: PLC0415  as above
+
     text = yaml.safe_dump(
         msgspec.to_builtins(plan.job), sort_keys=False, allow_unicode=takes_any(sys.stdout), default_flow_style=None
     )
