@@ -28,7 +28,7 @@ def server(environment):
 @pytest.fixture(scope="module")
 def workflows(environment, server):
     """Workflows that run side by side: one whose job fails, one whose launcher is killed, one that succeeds."""
-    for name, script in (("job-fails", "exit 3"), ("killed", LONG), ("succeeds", "exit 0")):
+    for name, script in (("notifies-failed", "exit 3"), ("notifies-killed", LONG), ("notifies-end", "exit 0")):
         inputs = job(script)
         inputs["spec"]["notify"] = [{}]
         with environment.workflow(name) as flow, DAG(name="main"):
@@ -44,31 +44,31 @@ def sent(server, environment, name):
 
 
 def test_a_job_that_fails_is_notified_by_its_launcher_and_by_the_exit_handler(workflows, server):
-    assert workflows.ended("job-fails") == "Failed", workflows.why("job-fails")
-    of_job, of_run = sent(server, workflows, "job-fails")
+    assert workflows.ended("notifies-failed") == "Failed", workflows.why("notifies-failed")
+    of_job, of_run = sent(server, workflows, "notifies-failed")
     assert (of_job["scope"], of_job["event"], of_job["failure"]["exit_code"]) == ("job", "failed", 3)
     assert (of_run["scope"], of_run["event"], of_run["state"]) == ("run", "failed", "Failed")
     assert "fit" in [task["name"] for task in of_run["tasks"]]
-    assert workflows.output("job-fails", "notify", "delivered") == "true"
+    assert workflows.output("notifies-failed", "notify", "delivered") == "true"
 
 
 def test_the_exit_handler_notifies_if_the_launcher_was_killed(workflows, server):
-    workflows.running("killed")
-    (pod,) = until(lambda: workflows.launchers("killed"))
+    workflows.running("notifies-killed")
+    (pod,) = until(lambda: workflows.launchers("notifies-killed"))
     workflows.kill(pod["metadata"]["name"])
-    assert workflows.ended("killed") == "Failed", workflows.why("killed")
-    (of_run,) = sent(server, workflows, "killed")
+    assert workflows.ended("notifies-killed") == "Failed", workflows.why("notifies-killed")
+    (of_run,) = sent(server, workflows, "notifies-killed")
     assert (of_run["scope"], of_run["event"]) == ("run", "failed")
     assert any("137" in task["message"] for task in of_run["tasks"]), of_run
 
 
 def test_a_success_is_not_among_the_events_of_either(workflows, server):
-    assert workflows.ended("succeeds") == "Succeeded", workflows.why("succeeds")
-    assert workflows.output("succeeds", "notify", "delivered") == "false"
-    assert sent(server, workflows, "succeeds") == []
+    assert workflows.ended("notifies-end") == "Succeeded", workflows.why("notifies-end")
+    assert workflows.output("notifies-end", "notify", "delivered") == "false"
+    assert sent(server, workflows, "notifies-end") == []
 
 
-@pytest.mark.parametrize("name", ["job-fails", "succeeds"])
+@pytest.mark.parametrize("name", ["notifies-failed", "notifies-end"])
 def test_the_url_is_in_no_object_and_no_log(workflows, name):
     workflows.ended(name)
     flow = workflows.cluster.api.get(WORKFLOWS, workflows.namespace, name)

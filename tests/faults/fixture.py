@@ -22,6 +22,7 @@ from tfsteps.kube.logs import PODS
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
 IMAGE = "docker.io/library/busybox:latest"
+_OURS = "app.kubernetes.io/managed-by=tfsteps"  # the launcher's own pod has the other labels
 _TASK = "tfsteps.dev/task"
 _SLEEP = "trap exit TERM; while true; do sleep 0.2; done"  # process 1 ends at a SIGTERM only if it asks for it
 
@@ -57,7 +58,7 @@ class Fixture:
 
     def pods(self, task: str) -> list[dict]:
         """Return the pods of a task that are there and not being deleted."""
-        found = self.api.list(PODS, self.namespace, labelSelector=f"{_TASK}={task}")["items"]
+        found = self.api.list(PODS, self.namespace, labelSelector=f"{_OURS},{_TASK}={task}")["items"]
         return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 
     def kubeconfig(self, port: int, task: str) -> pathlib.Path:

@@ -170,8 +170,8 @@ def test_a_missing_image_of_a_sidecar_is_reported(tmp_path):
 
 def test_lines_of_a_replica_are_chosen_with_those_of_its_other_containers():
     sources = ["worker-1", "worker-1/init-data", "worker-11", "ps-1/init-data"]
-    assert [source for source in sources if ReplicaFilter("worker", 1).matches(source)] == sources[:2]
-    assert [source for source in sources if ReplicaFilter("worker", None).matches(source)] == sources[:3]
+    assert [source for source in sources if ReplicaFilter(["worker-1"]).matches(source)] == sources[:2]
+    assert [source for source in sources if ReplicaFilter(["worker"]).matches(source)] == sources[:3]
 
 
 def test_the_log_file_names_the_container():
