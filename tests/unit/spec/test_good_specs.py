@@ -120,7 +120,7 @@ DEFAULTS = [
     (Gang, {"scheduler": "scheduler-plugins-scheduler", "min_available": None, "timeout": None}),
     (spec.Webhook, {"url": WebhookUrl(), "events": ("failed", "deadline"), "format": "json"}),
     (WebhookUrl, {"env": "TFSTEPS_WEBHOOK_URL"}),
-    (TensorBoard, {"log_dir": None, "image": None, "keep_for": None, "idle": None}),
+    (TensorBoard, {"log_dir": None, "image": None, "keep_for": None, "idle": None, "via": "job"}),
     (
         Resources,
         {
