@@ -43,6 +43,7 @@ FOR_EVICTION = {("create", "batch", "jobs"), ("delete", "batch", "jobs")}  # tes
 FOR_TENSORBOARD = {  # tests/wire/test_tensorboard.py sends these requests
     *itertools.product(("get", "create", "patch", "delete"), ("batch",), ("jobs",)),
     *itertools.product(("get", "create"), ("",), ("services",)),
+    *itertools.product(("get", "create"), ("tensorboard.kubeflow.org",), ("tensorboards",)),
 }
 FOR_USAGE = {("list", "metrics.k8s.io", "pods")}  # tests/wire/test_usage.py sends this request
 LONG = "echo up; trap 'exit 0' TERM; sleep 600 & wait"

@@ -25,7 +25,12 @@ def test_paths():
     assert JOBS.path("") == "/apis/kubeflow.org/v1/tfjobs"
 
 
-@pytest.mark.parametrize("trouble", [refusal(500), refusal(503), refusal(429), Answer(502, b"<html>bad"), "reset"])
+NEW_QUOTA = refusal(403, "Forbidden", 'tfjobs.kubeflow.org "a" is forbidden: status unknown for quota: team')
+
+
+@pytest.mark.parametrize(
+    "trouble", [refusal(500), refusal(503), refusal(429), Answer(502, b"<html>bad"), "reset", NEW_QUOTA]
+)
 def test_an_unavailable_server_is_asked_again(trouble):
     with serve([trouble, trouble, OK]) as server:
         assert Api(server.access()).get(JOBS, "ns", "a")["metadata"]["name"] == "a"

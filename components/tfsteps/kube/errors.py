@@ -1,6 +1,7 @@
 """Errors of requests to a server."""
 
 _UNAVAILABLE = {429, 500, 502, 503, 504}
+_UNCOUNTED = "status unknown for quota"  # of a new ResourceQuota, for seconds: nothing is counted against it yet
 _SHOWN = 120  # characters of an unexpected answer in a message
 
 
@@ -26,7 +27,8 @@ class ApiError(Exception):
     @property
     def unavailable(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.status == 0 or self.status in _UNAVAILABLE or self.transient
+        uncounted = self.status == 403 and _UNCOUNTED in str(self)
+        return self.status == 0 or self.status in _UNAVAILABLE or self.transient or uncounted
 
     @property
     def missing(self) -> bool:
