@@ -21,8 +21,8 @@ from tests.faults.proxy import Proxy, Rule
 from tests.preflight.conftest import ACCOUNTS, Cluster, exists
 from tests.soak.judge import RETENTION_SECONDS
 from tests.support.claims import claim_of
+from tests.support.tensorboard_image import provide
 from tests.support.waiting import until
-from tests.support.wheel import wheel
 from tfsteps.kube.errors import ApiError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -75,7 +75,7 @@ class Environment:
         for system in SYSTEMS:
             system.install()
         self.fixture = Fixture(find(), self._folder, run=f"soak-{self._seed}-{os.getpid()}")
-        self.images = _standin(), _tensorboard(self._folder)
+        self.images = _standin(), provide(pathlib.Path(tempfile.mkdtemp(dir=self._folder)))
         self.fixture.api.create(NAMESPACES, "", {"metadata": {"name": self.namespace}})
         self._stack.callback(self._remove_namespace)
         until(lambda: exists(self.fixture.api, ACCOUNTS, self.namespace, "default"))
@@ -144,19 +144,4 @@ def _standin() -> str:
     content = hashlib.sha256(b"".join((ROOT / file).read_bytes() for file in _STANDIN) + dockerfile.read_bytes())
     name = f"registry.local/tfsteps-standin:soak-{content.hexdigest()[:12]}"
     images.provide_image(name, ROOT, dockerfile)
-    return name
-
-
-def _tensorboard(folder: pathlib.Path) -> str:
-    if given := os.environ.get("TFSTEPS_TENSORBOARD_IMAGE"):
-        return given
-    context = folder / "image"
-    context.mkdir()
-    requirements, dockerfile = (ROOT / "images/tensorboard" / name for name in ("requirements.txt", "Dockerfile"))
-    shutil.copy(wheel(), context)
-    shutil.copy(requirements, context / "requirements-tensorboard.txt")
-    parts = [wheel(), requirements, dockerfile]
-    content = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:12]
-    name = f"registry.local/tfsteps/tensorboard:{content}"
-    images.provide_image(name, context, dockerfile)
     return name

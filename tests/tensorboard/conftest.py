@@ -1,19 +1,16 @@
 """A namespace with a claim on a real cluster, the image of TensorBoard on its node, and jobs that ask for one."""
 
 import contextlib
-import hashlib
-import os
-import shutil
 import subprocess
 
 import pytest
 import yaml
 
 from tests.cluster import images
-from tests.preflight.conftest import ROOT, cluster, namespace_of
+from tests.preflight.conftest import cluster, namespace_of
 from tests.support.claims import claim_of
 from tests.support.event_writer import ScalarWriter
-from tests.support.wheel import wheel
+from tests.support.tensorboard_image import provide
 from tests.unit.cli.command import COMMAND
 from tfsteps.systems.kubernetes.permissions import JOBS
 
@@ -24,18 +21,8 @@ BUSYBOX = "registry.local/busybox:1"  # a TrainJob takes no pull policy
 
 @pytest.fixture(scope="session")
 def tensorboard_image(tmp_path_factory):
-    """Build the image from this tree's wheel, once for its content, and name it."""
-    if given := os.environ.get("TFSTEPS_TENSORBOARD_IMAGE"):  # where the cluster is not of this machine
-        return given
-    context = tmp_path_factory.mktemp("tensorboard")
-    requirements, dockerfile = (ROOT / "images/tensorboard" / name for name in ("requirements.txt", "Dockerfile"))
-    shutil.copy(wheel(), context)
-    shutil.copy(requirements, context / "requirements-tensorboard.txt")
-    parts = [wheel(), requirements, dockerfile]
-    content = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:12]
-    name = f"registry.local/tfsteps/tensorboard:{content}"
-    images.provide_image(name, context, dockerfile)
-    return name
+    """The name of the image, which is on the node."""
+    return provide(tmp_path_factory.mktemp("tensorboard"))
 
 
 @pytest.fixture(scope="session")

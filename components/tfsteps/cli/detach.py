@@ -8,13 +8,13 @@ import msgspec
 from tfsteps.cli.backends.place import On, Place
 from tfsteps.cli.commands.plan import Plan
 from tfsteps.cli.errors import CommandError
-from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of, launch_failed
+from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of, launch_failed, launch_plan
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
 from tfsteps.console.text import clean
 from tfsteps.launcher import background
 from tfsteps.launcher.exit_codes import ExitCode, exit_code
-from tfsteps.launcher.lifecycle import Observer, begin, launch
+from tfsteps.launcher.lifecycle import Observer, begin
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import format_duration
@@ -59,15 +59,7 @@ def _in_background(plan: Plan, tensorboard: TensorBoardChoice) -> Status:
     def run(ready: Observer) -> None:
         try:
             with board_of(plan, tensorboard, here=True) as board:
-                url = board.url if board else ""
-                launch(
-                    plan.job,
-                    plan.identity,
-                    plan.system,
-                    base_dir=plan.base_dir,
-                    observers=[ready],
-                    tensorboard_url=url,
-                )
+                launch_plan(plan, ready, board.url if board else "")
                 forget_tensorboard(Attempt.of(plan.identity))
         except CommandError as error:  # of the TensorBoard
             raise LaunchError(str(error), retryable=True) from error

@@ -102,7 +102,10 @@ def run_plan(plan: Plan, on: On, display: Display, tensorboard: TensorBoardChoic
     here = on is not On.KUBERNETES
     with board_of(plan, tensorboard, here=here) as board:
         with display.observer() as view:
-            status = launch_plan(plan, view, board.url if board else "")
+            try:
+                status = launch_plan(plan, view, board.url if board else "")
+            except LaunchError as error:
+                raise launch_failed(plan.identity.task, error) from error
         attempt = Attempt.of(status.identity)
         if here and not tensorboard.keep:
             forget_tensorboard(attempt)
@@ -115,18 +118,15 @@ def run_plan(plan: Plan, on: On, display: Display, tensorboard: TensorBoardChoic
 
 
 def launch_plan(plan: Plan, view: Observer, tensorboard_url: str) -> Status:
-    """Launch a job, follow it to its end, and return its final status. CommandError if that fails."""
-    try:
-        return launch(
-            plan.job,
-            plan.identity,
-            plan.system,
-            base_dir=plan.base_dir,
-            observers=[view],
-            tensorboard_url=tensorboard_url,
-        )
-    except LaunchError as error:
-        raise launch_failed(plan.identity.task, error) from error
+    """Launch a job, follow it to its end, and return its final status. LaunchError if that fails."""
+    return launch(
+        plan.job,
+        plan.identity,
+        plan.system,
+        base_dir=plan.base_dir,
+        observers=[view],
+        tensorboard_url=tensorboard_url,
+    )
 
 
 def launch_failed(task: str, error: LaunchError) -> CommandError:

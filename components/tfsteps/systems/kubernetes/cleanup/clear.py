@@ -10,9 +10,8 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.identity import MANAGED_BY, RUN_ID, label_value
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES
 
-SERVICES = Resource("v1", "services", "Service")
-JOBS = Resource("batch/v1", "jobs", "Job")
 _UNSEEN = {403, 404}
 
 
