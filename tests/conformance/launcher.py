@@ -15,6 +15,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.spec import SpecError
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, System
+from tfsteps.text import streams
 
 
 def main(*args: str) -> int:
@@ -39,4 +40,4 @@ def launched(file: str, identity: Identity, system: Callable[[], System]) -> int
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    streams.flush_and_exit(main(*sys.argv[1:]))

@@ -14,6 +14,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.text import streams
 
 
 class Task(msgspec.Struct, kw_only=True):
@@ -77,4 +78,4 @@ def _end(said: Said, code: ExitCode) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    streams.flush_and_exit(main(sys.argv[1]))

@@ -11,6 +11,7 @@ from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
+from tfsteps.text import streams
 
 
 def main(pod_files: str, file: str, system: str, namespace: str, run: str) -> int:
@@ -20,4 +21,4 @@ def main(pod_files: str, file: str, system: str, namespace: str, run: str) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    streams.flush_and_exit(main(*sys.argv[1:]))

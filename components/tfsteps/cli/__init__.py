@@ -13,4 +13,7 @@ def main() -> None:
         sys.exit("The `tfsteps` command needs more packages than the core: pip install 'tfsteps[cli,local]'")
     from tfsteps.cli.app import app  # noqa: PLC0415  importing `tfsteps.console.live_view` must not cost typer
 
-    app(prog_name="tfsteps")
+    try:
+        app(prog_name="tfsteps")
+    except SystemExit as end:
+        streams.flush_and_exit(end.code if isinstance(end.code, int) else int(end.code is not None))

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 
@@ -22,6 +21,7 @@ from tfsteps.spec import format_duration
 from tfsteps.systems import registry
 from tfsteps.systems.hai import access as hai_access
 from tfsteps.systems.hai.client import Client
+from tfsteps.text import streams
 
 _PATIENCE_SECONDS = 30.0  # the next pass tries again
 
@@ -105,4 +105,4 @@ def _hai(api: Api) -> Client | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    streams.flush_and_exit(main())

@@ -19,6 +19,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.text import streams
 
 JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
 _ENDED = {"Succeeded": ExitCode.SUCCEEDED, "Failed": ExitCode.FAILED, "Error": ExitCode.FAILED}
@@ -184,4 +185,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    streams.flush_and_exit(main(sys.argv[1:]))

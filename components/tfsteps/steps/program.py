@@ -1,11 +1,9 @@
 """Shared code of all step programs: runs the step, writes the termination message, and returns the exit code."""
 
 import contextlib
-import os
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 import msgspec
 
@@ -64,14 +62,6 @@ def run(step: Callable[[StepTask], StepResult], argv: Sequence[str] | None, *, f
             _TERMINATION_LOG.write_text(result.message, "utf-8")
     Printer().say(result.message)
     return result.code
-
-
-def leave(code: int) -> NoReturn:
-    """Exit without the interpreter's shutdown, which takes as long as everything else after a job's end."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):
-            stream.flush()
-    os._exit(code)
 
 
 def _result(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed: str) -> StepResult:

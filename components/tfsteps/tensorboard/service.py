@@ -22,6 +22,7 @@ from tfsteps.tensorboard.address import HEALTH, PORT
 from tfsteps.tensorboard.event_growth import EventFileGrowth, file_sizes
 from tfsteps.tensorboard.lifetime import Lifetime
 from tfsteps.tensorboard.log_dirs import arguments
+from tfsteps.text import streams
 
 _LONGEST_PAUSE = 15.0  # seconds between two looks at the event files
 _TERMINATED = 128 + signal.SIGTERM
@@ -186,4 +187,4 @@ def _data_server_ended() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    streams.flush_and_exit(main())

@@ -1,10 +1,11 @@
-"""Standard streams that are always open and can print any text."""
+"""Standard streams that are always open and can print any text, and an exit that writes all of it."""
 
+import atexit
 import contextlib
 import io
 import os
 import sys
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 
 def ensure() -> None:
@@ -26,6 +27,20 @@ def ensure() -> None:
         if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
             with contextlib.suppress(OSError):  # raised if a file was replaced by a pipe; the setting has effect anyway
                 stream.reconfigure(errors="backslashreplace")
+
+
+def flush_and_exit(code: int) -> NoReturn:
+    """Run the exit handlers, flush standard output and standard error, and exit without the interpreter's shutdown.
+
+    Every program with threads that use TLS ends like this. In a shutdown, OpenSSL frees its memory while such a daemon
+    thread may still use it: the process crashes after its success (openssl/openssl#17469, python/cpython#114653). A
+    shutdown of a launcher also takes as long as everything else after its job's end.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def read_input() -> str:

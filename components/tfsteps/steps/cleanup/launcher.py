@@ -10,6 +10,7 @@ from tfsteps.steps import job_step, program
 from tfsteps.steps.job_step import SOURCE
 from tfsteps.steps.program import StepResult
 from tfsteps.systems.base import OnEnd, Scope
+from tfsteps.text import streams
 
 _T = TypeVar("_T")
 
@@ -41,4 +42,4 @@ def _one_of(allowed: tuple[_T, ...], inputs: Mapping[str, Any], name: str) -> _T
 
 
 if __name__ == "__main__":
-    program.leave(main())
+    streams.flush_and_exit(main())

@@ -9,6 +9,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import Problem, SpecError
 from tfsteps.steps import program
 from tfsteps.steps.program import StepResult
+from tfsteps.text import streams
 
 _SOURCE = "inputs"
 _DIRECTIONS = ("at_least", "at_most")
@@ -67,4 +68,4 @@ def _wrong(field: str, value: object, wrong: str, fix: str, allowed: str = "") -
 
 
 if __name__ == "__main__":
-    program.leave(main())
+    streams.flush_and_exit(main())

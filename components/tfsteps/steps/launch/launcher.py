@@ -11,6 +11,7 @@ from tfsteps.runs.status import Status
 from tfsteps.steps import job_step, program
 from tfsteps.steps.job_step import JobOutput, LaunchRequest
 from tfsteps.steps.program import StepResult
+from tfsteps.text import streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,4 +42,4 @@ def _begun(request: LaunchRequest) -> Status:
 
 
 if __name__ == "__main__":
-    program.leave(main())
+    streams.flush_and_exit(main())

@@ -16,6 +16,7 @@ from tfsteps.spec import Problem, SpecError
 from tfsteps.spec.notify import WEBHOOK_DEFAULT, WEBHOOK_PREFIX, WEBHOOK_VARIABLE
 from tfsteps.steps import program
 from tfsteps.steps.program import StepResult
+from tfsteps.text import streams
 
 _SOURCE = "inputs"
 _PATIENCE_SECONDS = 60.0
@@ -107,4 +108,4 @@ def _wrong(field: str, value: str, wrong: str, fix: str, allowed: str = "") -> S
 
 
 if __name__ == "__main__":
-    program.leave(main())
+    streams.flush_and_exit(main())

@@ -15,6 +15,7 @@ from tfsteps.steps.job_step import SOURCE
 from tfsteps.steps.program import StepResult
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.tensorboard.request import NoStorageError
+from tfsteps.text import streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,4 +50,4 @@ def _serve(job: TrainingJob, identity: Identity, log_dir: str) -> str:
 
 
 if __name__ == "__main__":
-    program.leave(main())
+    streams.flush_and_exit(main())

@@ -8,6 +8,7 @@ from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.signals import ignore_termination
 from tfsteps.steps import job_step, program
 from tfsteps.steps.program import StepResult
+from tfsteps.text import streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,4 +30,4 @@ def _train(task: StepTask) -> StepResult:
 
 
 if __name__ == "__main__":
-    program.leave(main())
+    streams.flush_and_exit(main())

@@ -16,6 +16,7 @@ from tfsteps.steps import job_step, program
 from tfsteps.steps.job_step import SOURCE, JobOutput
 from tfsteps.steps.program import StepResult
 from tfsteps.systems.base import LaunchError, Note, System
+from tfsteps.text import streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,4 +69,4 @@ def _ended(launched: JobOutput, job: TrainingJob, system: System, printer: Print
 
 
 if __name__ == "__main__":
-    program.leave(main())
+    streams.flush_and_exit(main())

@@ -1,0 +1,48 @@
+"""Programs end without the shutdown in which OpenSSL frees its memory under running threads."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import tfsteps
+
+ABORTING = """
+import atexit, ctypes, sys
+libc = ctypes.CDLL(None)
+libc.on_exit(ctypes.cast(libc.abort, ctypes.c_void_p), None)  # as OpenSSL's own handler, at its worst
+"""
+WITHOUT_TLS = {"launcher/event_summary.py", "tensorboard/server.py"}
+
+
+def run(program, *args):
+    command = [sys.executable, "-c", ABORTING + program, *args]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_output_and_exit_handlers_come_before_the_exit():
+    program = "from tfsteps.text import streams; atexit.register(print, 'ended'); print('begun'); "
+    ended = run(program + "streams.flush_and_exit(7)")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, "begun\nended\n", "")
+    assert run(program + "sys.exit(7)").returncode < 0, "a usual exit is seen"
+
+
+@pytest.mark.parametrize(
+    ("args", "code"), [(["--version"], 0), (["runs", "--sort", "nothing"], 2), (["no-command"], 2)]
+)
+def test_the_command(args, code):
+    ended = run("from tfsteps.cli import main; main()", *args)
+    assert ended.returncode == code, ended.stderr
+
+
+def test_every_program_with_threads_that_use_tls():
+    folder = pathlib.Path(tfsteps.__file__).parent
+    programs = {}
+    for path in folder.rglob("*.py"):
+        _, main, block = path.read_text("utf-8").partition('\nif __name__ == "__main__":\n')
+        if main and "starter" not in path.parts:
+            programs[path.relative_to(folder).as_posix()] = block
+    assert len(programs) > 10
+    wrong = [name for name, block in programs.items() if "streams.flush_and_exit(" not in block]
+    assert set(wrong) == WITHOUT_TLS
