@@ -64,6 +64,7 @@ def test_a_run_shows_its_steps_and_its_launcher_and_that_it_is_gone(environment)
     assert labels(environment, name).items() >= {"tfsteps.dev/step": "train", RUN_ID: run, TASK: "seen.fit"}.items()
     assert MANAGED_BY.keys().isdisjoint(labels(environment, name)), "jobs and their pods are selected by it"
 
+    environment.patch("seen", {"suspend": True})  # else Argo may make the pod again before it sees that it is gone
     environment.kill(name, signal.SIGSTOP)  # it cannot delete its job
     environment.delete(PODS, name, gracePeriodSeconds=0)
     until(lambda: environment.nodes("seen")["fit(0)"]["phase"] == "Error")

@@ -17,10 +17,10 @@ from tfsteps.systems.local.usage import UsageMeter
 MIB = 1 << 20
 JOB = spec.from_plain({"name": "j", "command": ["c"], "roles": {"worker": {"replicas": 2}}})
 CHILD = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 hold = bytearray(b"x") * (int(sys.argv[1]) << 20)
 while time.process_time() < float(sys.argv[2]): pass
-pathlib.Path(sys.argv[3]).touch()
+pathlib.Path(sys.argv[3] + str(os.getpid())).touch()
 time.sleep(300)
 """
 
@@ -31,12 +31,12 @@ def replicas(tmp_path):
     started = []
 
     def start(index, mib=0, busy=0.0):
-        child = [sys.executable, "-c", CHILD, str(mib), str(busy), str(tmp_path / f"done-{index}")]
+        child = [sys.executable, "-c", CHILD, str(mib), str(busy), str(tmp_path / f"done-{index}-")]
         process = subprocess.Popen(
             ["sh", "-c", '"$@" & "$@" & wait', "sh", *child], start_new_session=True, stdout=subprocess.DEVNULL
         )
         started.append(process)
-        until((tmp_path / f"done-{index}").exists)
+        until(lambda: len(list(tmp_path.glob(f"done-{index}-*"))) == 2)  # both are done
         return types.SimpleNamespace(
             replica=Replica("worker", index), process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10)
         )
