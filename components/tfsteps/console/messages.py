@@ -3,11 +3,16 @@
 import contextlib
 import sys
 
+from tfsteps.text.terminal import escaped
+
 
 def say(text: str) -> None:
-    """Print a line to standard error. If that is closed, only the exit code reports the outcome."""
+    """Print text to standard error, control characters escaped: it may name an object of somebody else.
+
+    If standard error is closed, only the exit code reports the outcome.
+    """
     with contextlib.suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(escaped(text), file=sys.stderr, flush=True)
 
 
 def warn(text: str) -> None:

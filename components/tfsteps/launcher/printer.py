@@ -35,7 +35,7 @@ class Printer:
         now = (status.state, status.message)
         if now != self._state:
             self._state = now
-            self.say(f"{title}: {status.state}" + (f": {status.message}" if status.message else ""))
+            self.say(f"{title}: {status.state}" + (f": {terminal.escaped(status.message)}" if status.message else ""))
 
     def lines(self, lines: LogLines) -> None:
         """Print log lines; bytes that are not UTF-8 as hexadecimal escapes, on a terminal control characters too."""

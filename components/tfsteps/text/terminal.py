@@ -30,6 +30,11 @@ def shown(line: bytes) -> str:
     return "".join([*parts, _RESET] if len(parts) > 1 else parts)
 
 
+def escaped(text: str) -> str:
+    """Return text of several lines with all control characters escaped but line breaks and tabs."""
+    return "\n".join(_CONTROL.sub(_escaped, line) for line in text.split("\n"))
+
+
 def _last_state(text: str) -> str:
     return next((part for part in reversed(text.split("\r")) if part), "") if "\r" in text else text
 

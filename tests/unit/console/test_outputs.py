@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.unit.cli.command import COMMAND
-from tests.unit.cli.statuses import saved
+from tests.unit.cli.statuses import saved, status
 from tfsteps.console.outputs import print_json
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import LogLines, Replica, State
@@ -101,3 +101,9 @@ class Terminal(io.StringIO):
 def test_a_launcher_escapes_on_a_terminal_too(out, shown):
     Printer(out).lines(LogLines(0, Replica("worker", 0), [EVIL]))
     assert out.getvalue() == f"[worker-0] {shown}\n"
+
+
+def test_the_message_of_a_platform_has_no_escape_sequences():
+    out = io.StringIO()
+    Printer(out).changed(status(state=State.PENDING, message="\x1b[2Jtwo\nlines\r", task="t"))
+    assert out.getvalue() == "t: pending: \\x1b[2Jtwo\nlines\\r\n"

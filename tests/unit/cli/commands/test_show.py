@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.statuses import FAILURE, saved, status
 from tfsteps.cli.backends import local
 from tfsteps.console.text import iso
@@ -59,6 +59,7 @@ def test_escape_sequences_of_a_job_do_not_reach_the_terminal():
     saved(state=State.FAILED, failure=FAILURE, message="\x1b[2Jgone", task="a\x1b[1;1Hb")
     for command in (("show", "latest"), ("runs",)):
         assert "\x1b" not in "".join(said(*command))
+    assert "a\\x1b[1;1Hb" in refused("logs", "latest", "--task", "another")
 
 
 def test_follow_ends_with_the_job(monkeypatch):
