@@ -8,6 +8,9 @@ import msgspec
 
 from tfsteps.spec import Options, Problem, SpecError, TrainingJob, dotted, from_plain
 
+DATA = "TFSTEPS_DATA"
+"""The environment variable that passes the input `data` to every replica. A job file may not set it."""
+
 _FIELDS = ("name", "image", "command", "args", "restart", "backoff_limit")
 _RESOURCES = ("cpu", "memory", "gpu")
 _SETTINGS = ("tensorboard",)
@@ -42,6 +45,11 @@ def plain_job(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
         if values.get(name) == 0 and isinstance(job.get("roles"), dict):
             job["roles"].pop(role, None)
     return job
+
+
+def with_data(job: TrainingJob, data: str) -> TrainingJob:
+    """Return a job whose replicas get the input `data`; empty = the same job."""
+    return msgspec.structs.replace(job, env={**job.env, DATA: data}) if data else job
 
 
 def plain_tensorboard(inputs: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -22,13 +22,10 @@ from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
-from tfsteps.spec.step_inputs import plain_job
+from tfsteps.spec.step_inputs import plain_job, with_data
 from tfsteps.steps.program import StepResult
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, Note, System
-
-DATA = "TFSTEPS_DATA"
-"""The environment variable that passes the input `data` to every replica."""
 
 SOURCE = "inputs"
 """Where messages locate a problem of a task's inputs."""
@@ -134,8 +131,7 @@ def launch_request(task: StepTask) -> LaunchRequest:
     """
     inputs = task.parameters
     job = spec.from_plain(plain_job(inputs, partial_job(inputs.get("task_config"))), SOURCE, registry.options())
-    if data := inputs.get("data"):  # after validation, which forbids TFSTEPS_ variables in a job
-        job = msgspec.structs.replace(job, env={**job.env, DATA: data})
+    job = with_data(job, inputs.get("data") or "")  # after validation, which forbids TFSTEPS_ variables in a job
     system = find_system(inputs.get("system") or "auto")
     identity = task.identity()
     attempt = system.attempt(identity.run, identity.task)

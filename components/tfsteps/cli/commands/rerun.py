@@ -24,6 +24,7 @@ from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
 from tfsteps.runs.status import Status
 from tfsteps.spec.overrides import differences
+from tfsteps.spec.step_inputs import DATA, with_data
 from tfsteps.systems import registry
 
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API.?KEY|ACCESS.?KEY|PRIVATE|AUTH", re.IGNORECASE)
@@ -97,7 +98,9 @@ def _unknown(status: Status, place: Place) -> CommandError:
 def _job_input(status: Status, old: spec.TrainingJob, overrides: list[str]) -> JobInput:
     """Return the recorded job with fields replaced, in its working folder."""
     source = f"run {status.identity.run}"
-    job = spec.from_plain(msgspec.to_builtins(old), source, registry.options(), overrides)
+    plain = msgspec.to_builtins(old)
+    data = plain.get("env", {}).pop(DATA, "")  # of a step's input, which no job file may set
+    job = with_data(spec.from_plain(plain, source, registry.options(), overrides), data)
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
     if not folder.is_dir() and status.system == "local":
         raise CommandError(f"{source}: its working folder {str(folder)!r} does not exist any more; restore it")

@@ -9,6 +9,7 @@ from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tfsteps import spec
 from tfsteps.runs.events import State
+from tfsteps.spec.step_inputs import with_data
 
 JOB = {"name": "mnist", "command": ["python", "train.py"], "env": {"A": "1"}, "roles": {"worker": {"replicas": 2}}}
 
@@ -50,6 +51,14 @@ def test_rerun_starts_the_same_job_as_a_new_run(tmp_path):
 def test_rerun_names_the_fields_that_differ_and_hides_secrets(tmp_path, override, change):
     recorded(tmp_path)
     assert again("--set", override)[0] == f"again: run r1, {change}\n"
+
+
+def test_rerun_keeps_the_data_of_a_step(tmp_path):
+    attempt = recorded(tmp_path)
+    (attempt.folder / "job.json").write_bytes(msgspec.json.encode(with_data(spec.from_plain(JOB), "/data")))
+    heading, plan = again("--set", "env.A=2")
+    assert heading == "again: run r1, env.A 1 -> 2\n"
+    assert plan["objects"][0]["env"].items() >= {"TFSTEPS_DATA": "/data", "A": "2"}.items()
 
 
 def test_rerun_checks_the_changed_job(tmp_path):
