@@ -34,8 +34,8 @@ OnOption = Annotated[
     On | None,
     typer.Option(
         "--on",
-        help="Runs launched from this machine, those on a cluster, or those on HAI Platform.",
-        show_default="local; hai for a run that its launcher on this machine left there",
+        help="Where to look: the records of this machine, a cluster, or HAI Platform.",
+        show_default="local; hai for a run that this machine records there",
     ),
 ]
 Context = Annotated[

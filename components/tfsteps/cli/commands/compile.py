@@ -15,7 +15,7 @@ PipelineName = Annotated[
     typer.Option(
         "--pipeline",
         metavar="NAME",
-        help="Which one of the program's, by its name there.",
+        help="Name of the pipeline, if the program has several.",
         show_default="the only one, or that of the file's name",
     ),
 ]

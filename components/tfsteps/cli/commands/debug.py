@@ -38,14 +38,14 @@ def debug(
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
-    """Show all that helps to find out why a run fails or does not go on.
+    """Show all that helps to find out why a run fails or makes no progress.
 
-    Its replicas and where they are, its changes of state, on a cluster the events of the job and its pods, the newest
-    last; why it failed if it did; and commands to look further.
+    Prints its replicas with their hosts, its changes of state, the cause of its failure, and commands for a closer
+    look; on a cluster also the events of the job and its pods, the newest last.
 
-    With --hold it launches a job file instead, the replicas of the roles held: each is set up as ever and then sleeps
-    in place of its program. It prints how to get a shell beside each; of the deadlines only `total` holds, and Ctrl-C
-    ends the job.
+    With --hold it launches a job file instead, and holds the replicas of these roles: each is set up as usual and then
+    sleeps instead of running its program. The command that opens a shell in each is printed. Of the deadlines, only
+    `total` is enforced. Ctrl-C ends the job.
     """
     if hold is not None:
         if task or attempt is not None or all_namespaces:

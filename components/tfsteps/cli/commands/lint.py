@@ -36,7 +36,7 @@ def lint(
 
     Those of Kubeflow Pipelines for what works on this machine and fails on a cluster; manifests of Argo Workflows for
     fields that it drops, for references that lead nowhere, and for wrong inputs of the steps of tfsteps. Every problem
-    and warning is printed. Exits 2 if there is a problem. What may still be given at submission is a warning.
+    and warning is printed. Exits 2 if there is a problem. A value that can still be set at submission causes a warning.
 
     No cluster is asked unless `--on kubernetes` is given. Then PersistentVolumeClaims, Secrets, ConfigMaps and
     ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one

@@ -19,7 +19,7 @@ def role(
     ] = "default",
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the pipeline's runs.")] = "default",
 ) -> None:
-    """Print the Role and RoleBinding that launch jobs of a system.
+    """Print the Role and RoleBinding that launchers of a job system need.
 
     For `kubectl apply -f -`. The Role is made from the job system itself, so this also works for one that another
     package adds.

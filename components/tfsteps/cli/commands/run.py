@@ -77,7 +77,7 @@ def run(
     adopt: Annotated[
         bool,
         typer.Option(
-            "--adopt", help="On a cluster or HAI: if the task's job runs already, its launcher gone, go on with it."
+            "--adopt", help="Follow the task's job if it is already running without a launcher. On a cluster or HAI."
         ),
     ] = False,
     detach: Detach = False,
@@ -93,7 +93,7 @@ def run(
     ] = False,
     timestamps: Timestamps = False,
 ) -> None:
-    """Run a job to its end: that of a job file, or a command line in each of some workers.
+    """Run a job to its end: the one in a job file, or the same command in several workers.
 
     Prints the run's id, its log as it is written, then where the model, metrics and report are. Run it again with the
     same --run-id for another attempt, which shares the output folder.

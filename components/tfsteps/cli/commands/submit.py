@@ -22,7 +22,9 @@ def submit(
         ),
     ],
     *,
-    engine: Annotated[Engine | None, typer.Option(help="Who runs it.", show_default="what it is compiled for")] = None,
+    engine: Annotated[
+        Engine | None, typer.Option(help="The engine that runs it.", show_default="what it is compiled for")
+    ] = None,
     name: PipelineName = None,
     params: Annotated[
         list[str] | None,
@@ -48,7 +50,9 @@ def submit(
     service_account: Annotated[
         str, typer.Option(metavar="NAME", help="ServiceAccount of the runs; of a CronJob, that which submits them.")
     ] = "",
-    image: Annotated[str, typer.Option(metavar="IMAGE", help="CronJob: what submits, an image with tfsteps.")] = IMAGE,
+    image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="CronJob: image of the pod that submits the runs; it contains tfsteps.")
+    ] = IMAGE,
     host: Annotated[
         str, typer.Option(metavar="URL", help="Kubeflow: its API.", show_default="$KF_PIPELINES_ENDPOINT")
     ] = "",
@@ -67,7 +71,7 @@ def submit(
 ) -> None:
     """Submit a pipeline: run it now, or by a schedule.
 
-    It is compiled and checked as by `tfsteps compile` and `tfsteps lint` before; for a local run only by the rules that
+    First, it is compiled and checked as `tfsteps compile` and `tfsteps lint` do; for a local run only by the rules that
     hold on this machine, too. With a schedule the next runs are printed. Local runs always wait.
     """
     when = chosen(schedule, cron, every, timezone)
