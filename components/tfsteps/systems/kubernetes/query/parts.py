@@ -65,7 +65,7 @@ def _ports(service: _Item) -> str:
 
 
 def tensorboards(jobs: Iterable[_Item], pods: Iterable[_Item], listed: Sequence[_Item]) -> Iterator[Node]:
-    """Yield the TensorBoards of a run, by their Jobs and pods, each with its Service among `listed`."""
+    """Yield the TensorBoards of a run, by their Jobs and the pods that serve, each with its Service among `listed`."""
     by_name: dict[str, list[_Item]] = {}
     for item in pods:
         if name := (item["metadata"].get("labels") or {}).get(manifests.NAME):
@@ -73,9 +73,10 @@ def tensorboards(jobs: Iterable[_Item], pods: Iterable[_Item], listed: Sequence[
     for job in jobs:
         meta = job["metadata"]
         conditions = true_conditions(job)
-        own = [pod_node(item, NodeKind.POD, manifests.CONTAINER) for item in by_age(by_name.get(meta["name"], []))]
+        serving = _serving(by_name.get(meta["name"], []), meta["name"])
+        nodes = [pod_node(item, NodeKind.POD, manifests.CONTAINER) for item in by_age(serving)]
         ended = "failed" if "Failed" in conditions else "succeeded" if "Complete" in conditions else ""
-        last = own[-1] if own else None
+        last = nodes[-1] if nodes else None
         yield Node(
             kind=NodeKind.TENSORBOARD,
             name=meta["name"],
@@ -84,10 +85,19 @@ def tensorboards(jobs: Iterable[_Item], pods: Iterable[_Item], listed: Sequence[
             ended=seconds((conditions.get("Complete") or conditions.get("Failed") or {}).get("lastTransitionTime")),
             place=last.name if last else "",
             host=last.host if last else "",
-            restarts=sum(node.restarts for node in own) + max(0, len(own) - 1),
+            restarts=sum(node.restarts for node in nodes) + max(0, len(nodes) - 1),
             message=(conditions.get("Failed") or {}).get("message") or (last.message if last else "it has no pod yet"),
-            children=tuple(_service(entry) for entry in listed if _owned(entry, {meta["uid"]})),
+            children=tuple(
+                _service(entry)
+                for entry in listed
+                if _owned(entry, {meta["uid"]}) or entry["metadata"]["name"] == meta["name"]  # Kubeflow's own
+            ),
         )
+
+
+def _serving(pods: Sequence[_Item], name: str) -> Sequence[_Item]:
+    """Return those of Kubeflow if there are any: beside them, the pod of the Job only watches the event files."""
+    return [item for item in pods if item["metadata"]["labels"].get("app") == name] or pods
 
 
 def pod_node(item: _Item, kind: NodeKind, container: str) -> Node:

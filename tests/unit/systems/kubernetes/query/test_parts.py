@@ -1,4 +1,4 @@
-"""Services and volumes of a job, for the graph of its run."""
+"""Services, volumes and TensorBoards of a job, for the graph of its run."""
 
 import types
 
@@ -41,3 +41,26 @@ def test_the_services_of_a_trainjob_are_owned_by_its_jobset():
     for system, names in (("trainjob", ["of the JobSet", "of the job"]), ("jobset", ["of the job"])):
         nodes = parts.services(types.SimpleNamespace(name=system), item, listed)
         assert [(node.name, node.detail) for node in nodes] == [(name, "port 80, 81") for name in names]
+
+
+def serving(name, restarts=0, **labels):
+    """Return a running pod of the TensorBoard `t`."""
+    state = {"name": "tensorboard", "state": {"running": {}}, "restartCount": restarts}
+    meta = {"name": name, "uid": name, "labels": {"tfsteps.dev/tensorboard": "t", **labels}}
+    return {"metadata": meta, "spec": {"nodeName": name}, "status": {"phase": "Running", "containerStatuses": [state]}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "host", "restarts"),
+    [
+        ([serving("t-first"), serving("t-second", restarts=2)], "t-second", 3),
+        ([serving("t-watching"), serving("t-deployed", app="t")], "t-deployed", 0),
+        ([serving("t-watching", app="another")], "t-watching", 0),
+    ],
+)
+def test_a_tensorboard_runs_where_its_serving_pod_is(pods, host, restarts):
+    owned, kubeflows = service("t-owned", kind="Job", uid="u"), service("t", kind="Tensorboard", uid="v")
+    job = {"metadata": {"name": "t", "uid": "u"}}
+    (board,) = parts.tensorboards([job], pods, [owned, kubeflows, service("another", kind="Job", uid="w")])
+    assert (board.host, board.restarts) == (host, restarts)
+    assert [node.name for node in board.children] == ["t-owned", "t"]
