@@ -57,6 +57,18 @@ def _(environment: Environment) -> None:
     until(lambda: not environment.pods())
 
 
+@_case("the total deadline passes while the launcher stands still", "deadlines")
+def _(environment: Environment) -> None:
+    ending = sh("echo up; trap 'exit 143' TERM; sleep 600 & wait")  # as most programs, not at SIGKILL alone
+    launcher = environment.launch({**_WORKER, **ending, "deadlines": {"total": "12s"}})
+    launcher.until_said("up")
+    launcher.signal(signal.SIGSTOP)
+    time.sleep(14)  # meanwhile some systems end the job themselves
+    launcher.signal(signal.SIGCONT)
+    launcher.ends(11, State.FAILED, "DeadlineExceeded")
+    assert launcher.failure.exit_code is None, launcher.failure
+
+
 def _room(environment: Environment, wanted: int) -> int:
     """Return how many pods to ask for: `wanted`, or half of it where the nodes take fewer."""
     nodes = environment.api.list(_NODES, "")["items"]

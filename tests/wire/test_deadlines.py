@@ -169,6 +169,22 @@ def test_time_in_which_the_log_cannot_be_read_is_not_without_progress(follow):
     assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
 
 
+class Killing(Cluster):
+    """A cluster whose operator sees the pods of a deleted job end, and reports that as the job's failure first."""
+
+    def _now(self):
+        return {**tfjob("Failed" if self.deleted.is_set() else "Running"), "metadata": self._item["metadata"]}
+
+    def _changes(self):
+        yield from ({**change, "type": "MODIFIED"} for change in super()._changes())
+
+
+def test_a_job_that_fails_because_it_is_ended_has_passed_its_deadline(follow):
+    status = follow(Killing(), {"running": "1s"}, lambda _server: None)
+    assert (status.state, status.reason) == (State.FAILED, "DeadlineExceeded")
+    assert status.message.startswith("Deadline `running` passed after 1s.")
+
+
 @pytest.mark.parametrize("ahead", [0, 3 * HOURS, -15 * MINUTES, -2e9])
 def test_the_age_of_an_adopted_job_is_taken_from_the_servers_clock_alone(ahead, follow):
     cluster = Cluster(age=2 * HOURS, ahead=ahead)

@@ -37,6 +37,7 @@ _TAKEN = {
 _NOT_BY_A_REPLICA = {"DeadlineExceeded", "Timeout", "Watchdog", "MarkedFailed", "Deleted"}
 """Reasons of a failed job whose cause is not the end of a replica, even if a replica failed before."""
 
+_KILLED = (137, 143)
 _PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
 
 
@@ -51,12 +52,12 @@ def failure_summary(
             and the number of the incarnation, from 0.
         blamed: Name of the replica that the job system blames; empty = the one that failed first.
     """
-    failed = next((r for r in status.replicas if r.name == blamed), None) or _first_failed(status.replicas)
+    failed = _failed_replica(status, blamed)
     incarnation = _failed_incarnation(failed) if failed else None
     if failed is None or incarnation is None:
-        return FailureSummary(
-            summary=status.message or f"The job is {status.state}.", replica=blamed, fault=_fault(status, None)
-        )
+        replica = "" if status.reason == "DeadlineExceeded" else blamed
+        summary = status.message or f"The job is {status.state}."
+        return FailureSummary(summary=summary, replica=replica, fault=_fault(status, None))
     source = f"{failed.name}/{incarnation.container}" if incarnation.container else failed.name
     error = raised(last_lines(source, incarnation.number))
     meaning = _meaning(incarnation)
@@ -70,7 +71,7 @@ def failure_summary(
     lost = status.state is State.LOST and incarnation.reason not in _TAKEN
     before = status.message and (lost or status.reason in _NOT_BY_A_REPLICA)
     return FailureSummary(
-        summary=f"{status.message} Before that, {failure}" if before else failure,
+        summary=f"{status.message.rstrip('.')}. Before that, {failure}" if before else failure,
         replica=failed.name,
         exit_code=incarnation.exit_code,
         meaning=meaning,
@@ -81,9 +82,13 @@ def failure_summary(
     )
 
 
-def _first_failed(replicas: Sequence[ReplicaStatus]) -> ReplicaStatus | None:
+def _failed_replica(status: Status, blamed: str) -> ReplicaStatus | None:
+    """Return the replica that is blamed, else the first that failed; None = none did, or a deadline killed them."""
+    past_deadline = status.reason == "DeadlineExceeded"
     failed = [
-        (incarnation.ended or 0.0, replica) for replica in replicas if (incarnation := _failed_incarnation(replica))
+        (incarnation.ended or 0.0, replica)
+        for replica in [replica for replica in status.replicas if replica.name == blamed] or status.replicas
+        if (incarnation := _failed_incarnation(replica)) and not (past_deadline and _killed(incarnation))
     ]
     return min(failed, key=lambda pair: pair[0])[1] if failed else None
 
@@ -107,9 +112,14 @@ def _meaning(incarnation: Incarnation) -> str:
     return _MEANINGS.get(code, f"ended by signal {code - 128}" if code > 128 else "the program ended with an error")
 
 
+def _killed(incarnation: Incarnation) -> bool:
+    """Tell whether a signal from outside of the container ended it."""
+    return incarnation.exit_code in _KILLED and incarnation.reason != "OOMKilled"
+
+
 def _fault(status: Status, incarnation: Incarnation | None) -> Literal["user", "platform"]:
     reasons = {status.reason, incarnation.reason if incarnation else ""}
-    killed = incarnation is not None and incarnation.exit_code in (137, 143) and incarnation.reason != "OOMKilled"
+    killed = incarnation is not None and _killed(incarnation)
     lost = status.state is State.LOST
     return "platform" if lost or killed or reasons & _PLATFORM else "user"
 

@@ -311,7 +311,7 @@ def _not_started(status: Status) -> list[str]:
 def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -> JobChanged:
     """Return the end of the job as it is recorded: a passed deadline is a failure, and each failure has a summary."""
     status = recorder.status
-    if exceeded and final.state is State.CANCELLED:
+    if exceeded and final.state in (State.CANCELLED, State.FAILED):  # FAILED: the platform reports the killed replicas
         waiting = (
             f" Still pending: {', '.join(status.waiting)}." if exceeded.name == "pending" and status.waiting else ""
         )

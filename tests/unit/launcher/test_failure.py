@@ -82,6 +82,21 @@ def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
     )
 
 
+@pytest.mark.parametrize("code", [137, 143])
+def test_a_replica_that_a_deadline_killed_has_not_failed(code):
+    killed = status([incarnation(5, code)], reason="DeadlineExceeded", message="It was active for too long")
+    for blamed in ("", "worker-0"):
+        found = failure_summary(killed, printed(), blamed)
+        assert (found.summary, found.replica, found.exit_code) == ("It was active for too long", "", None)
+        assert found.fault == "user"
+    before = status([incarnation(5, code)], [incarnation(9, 1)], reason="DeadlineExceeded", message="Too long")
+    assert failure_summary(before, printed()).summary.startswith(
+        "Too long. Before that, worker-1 failed with exit code 1"
+    )
+    out_of_memory = status([incarnation(5, code, reason="OOMKilled")], reason="DeadlineExceeded", message="Too long")
+    assert failure_summary(out_of_memory, printed()).replica == "worker-0"
+
+
 def test_the_deletion_of_a_job_comes_before_the_pods_that_went_with_it():
     ended = status([incarnation(5, None, reason="PodDeleted")], reason="Deleted", message="Gone.")
     ended.state = State.LOST

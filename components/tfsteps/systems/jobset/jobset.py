@@ -5,6 +5,7 @@ source and its observed behaviour on a cluster.
 """
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from tfsteps.kube.client import Resource
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, options_of
+from tfsteps.spec import ROLES, Problem, ResolvedRole, RoleName, TrainingJob, format_duration, options_of
 from tfsteps.systems.jobset.capabilities import CAPABILITIES
 from tfsteps.systems.jobset.options import JobSetOptions
 from tfsteps.systems.kubernetes.job_kind import (
@@ -27,8 +28,10 @@ from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang, indexed_job
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, cluster_hosts, pod_template, tf_config
+from tfsteps.systems.kubernetes.times import seconds
 
 _NAME = 63  # of a pod, whose name ends with five random characters
+_FAILED_JOBS = "FailedJobs"
 _LIMIT = "BackoffLimitExceeded"  # the reason of a Job; a JobSet only reports which of its rules applied
 
 
@@ -121,8 +124,7 @@ class JobSet(BaseJobKind):
         true = true_conditions(item)
         ended = status.get("terminalState")
         if "Failed" in true or ended == "Failed":
-            condition = true.get("Failed", {})
-            return Verdict(State.FAILED, _failure(item, condition.get("reason", "")), condition.get("message", ""))
+            return _failed(item, true.get("Failed", {}))
         if "Completed" in true or ended == "Completed":
             return _verdict_of(true.get("Completed", {}), State.SUCCEEDED)
         if item["spec"].get("suspend") or "Suspended" in true:
@@ -180,12 +182,25 @@ def _fail(roles: Sequence[str], reason: str) -> dict[str, Any]:
     }
 
 
+def _failed(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
+    """Return the verdict of a JobSet that has failed. Its own reason never says that a Job's deadline has passed."""
+    reason, message = _failure(item, condition.get("reason", "")), condition.get("message", "")
+    limit = min(
+        job["template"]["spec"].get("activeDeadlineSeconds", math.inf) for job in item["spec"]["replicatedJobs"]
+    )
+    created, ended = seconds(item["metadata"].get("creationTimestamp")), seconds(condition.get("lastTransitionTime"))
+    if reason == _FAILED_JOBS and created is not None and ended is not None and ended - created >= limit:
+        message = f"A Job was active for longer than its activeDeadlineSeconds, {format_duration(limit)}."
+        return Verdict(State.FAILED, "DeadlineExceeded", message)
+    return Verdict(State.FAILED, reason, message)
+
+
 def _failure(item: Mapping[str, Any], reason: str) -> str:
     """Return the reason for a failure: an exceeded limit, or the JobSet's own reason."""
     policy = item["spec"].get("failurePolicy") or {}
     on_limit = any(_LIMIT in (rule.get("onJobFailureReasons") or []) for rule in policy.get("rules") or [])
     if reason == "ReachedMaxRestarts":
-        return _LIMIT if policy.get("maxRestarts") else "FailedJobs"
+        return _LIMIT if policy.get("maxRestarts") else _FAILED_JOBS
     return _LIMIT if reason == "FailJobSetFailurePolicyAction" and on_limit else reason
 
 

@@ -42,14 +42,19 @@ def jobs_of(item):
 # --- verdict
 
 
-def said(kind, reason, status="True"):
-    return condition(kind, status, reason)
+def said(kind, reason, status="True", at="2026-11-25T06:45:39Z"):
+    return {**condition(kind, status, reason), "lastTransitionTime": at}
+
+
+DEADLINE = {"name": "worker", "template": {"spec": {"activeDeadlineSeconds": 60}}}
+NO_DEADLINE = {"name": "ps", "template": {"spec": {}}}
+LATE = "2026-11-25T06:45:40Z"
 
 
 def jobset(*conditions, labels=None, suspend=None, policy=None, **status):
     return {
-        "metadata": {"name": "job", "labels": labels or {}},
-        "spec": {"suspend": suspend, "failurePolicy": policy},
+        "metadata": {"name": "job", "labels": labels or {}, "creationTimestamp": "2026-11-25T06:44:40Z"},
+        "spec": {"suspend": suspend, "failurePolicy": policy, "replicatedJobs": [DEADLINE, NO_DEADLINE]},
         "status": {"conditions": list(conditions), **status},
     }
 
@@ -76,6 +81,17 @@ VERDICTS = {
     "failed": (jobset(FAILED, terminalState="Failed"), State.FAILED, "FailedJobs"),
     "failed, by the scalar alone": (jobset(terminalState="Failed"), State.FAILED, ""),
     "both": (jobset(COMPLETED, FAILED), State.FAILED, "FailedJobs"),
+    "failed after its deadline": (jobset(said("Failed", "FailedJobs", at=LATE)), State.FAILED, "DeadlineExceeded"),
+    "failed after its deadline, when no restart was allowed": (
+        jobset(said("Failed", "ReachedMaxRestarts", at=LATE), policy=ON_LIMIT),
+        State.FAILED,
+        "DeadlineExceeded",
+    ),
+    "failed by the rule about the limit, after its deadline": (
+        jobset(said("Failed", "FailJobSetFailurePolicyAction", at=LATE), policy=ON_LIMIT),
+        State.FAILED,
+        "BackoffLimitExceeded",
+    ),
     "failed is over": (jobset(said("Failed", "FailedJobs", "False")), State.PENDING, ""),
     "failed by the rule about the limit": (jobset(BY_RULE, policy=ON_LIMIT), State.FAILED, "BackoffLimitExceeded"),
     "failed by another rule": (jobset(BY_RULE, policy=ON_CODE), State.FAILED, "FailJobSetFailurePolicyAction"),
