@@ -15,7 +15,8 @@ from tfsteps.console.text import clean, columns, duration, iso, local_time
 from tfsteps.runs.graph import Node
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
-from tfsteps.spec import format_bytes, is_uri
+from tfsteps.runs.usage import UsageSummary
+from tfsteps.spec import RoleName, format_bytes, is_uri
 from tfsteps.text.streams import takes_any
 
 
@@ -139,6 +140,7 @@ def results(status: Status) -> list[str]:
     facts = {
         "model": values["model"],
         "metrics": ", ".join(f"{name} {value:.6g}" for name, value in status.metrics.items()),
+        "usage": "; ".join(used for role, summary in status.usage.items() if (used := _used(role, summary))),
         "event files": values["logs"],
         "tensorboard": status.tensorboard_url,
         "log": _existing(Attempt.of(status.identity).log),
@@ -174,6 +176,18 @@ def headline(status: Status) -> list[str]:
         "launcher": f"pid {status.launcher}" if status.launcher and not status.state.terminal else "",
     }
     return [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
+
+
+def _used(role: RoleName, summary: UsageSummary) -> str:
+    """Return mean and peak of one replica of a role: `worker 0.98 cores (peak 1), 1.1 GiB (peak 1.2 GiB)`."""
+    parts = []
+    if summary.cpu_mean is not None and summary.cpu_peak is not None:
+        parts.append(f"{summary.cpu_mean:.2g} cores (peak {summary.cpu_peak:.2g})")
+    if summary.memory_mean is not None and summary.memory_peak is not None:
+        parts.append(f"{format_bytes(round(summary.memory_mean))} (peak {format_bytes(summary.memory_peak)})")
+    if summary.gpu_mean is not None and summary.gpu_peak is not None:
+        parts.append(f"{summary.gpu_mean:.2g} GPUs (peak {summary.gpu_peak:.2g})")
+    return f"{role} {', '.join(parts)}" if parts else ""
 
 
 def _why(status: Status) -> list[str]:

@@ -11,9 +11,10 @@ import pytest
 
 from tests.unit.cli.command import COMMAND
 from tests.unit.cli.statuses import saved, status
-from tfsteps.console.outputs import print_json
+from tfsteps.console.outputs import print_json, results
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import LogLines, Replica, State
+from tfsteps.runs.usage import UsageSummary
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 LATIN = {"PYTHONIOENCODING": "latin-1"}
@@ -107,3 +108,15 @@ def test_the_message_of_a_platform_has_no_escape_sequences():
     out = io.StringIO()
     Printer(out).changed(status(state=State.PENDING, message="\x1b[2Jtwo\nlines\r", task="t"))
     assert out.getvalue() == "t: pending: \\x1b[2Jtwo\nlines\\r\n"
+
+
+def test_the_usage_of_each_role_is_a_result():
+    usage = {
+        "worker": UsageSummary(
+            cpu_mean=0.98, cpu_peak=1.04, memory_mean=1.5 * 2**30, memory_peak=2**31, gpu_mean=0.5, gpu_peak=1
+        ),
+        "ps": UsageSummary(),
+    }
+    line = "usage        worker 0.98 cores (peak 1), 1.5 GiB (peak 2.0 GiB), 0.5 GPUs (peak 1)"
+    assert results(status(state=State.SUCCEEDED, usage=usage))[0] == line
+    assert not results(status(state=State.SUCCEEDED))[0].startswith("usage")
