@@ -1,5 +1,6 @@
 """Each step in a pod of Kubeflow Pipelines: its outputs, what takes its pod away, and what is left then."""
 
+import json
 import os
 import time
 
@@ -12,6 +13,7 @@ from tests.preflight.conftest import HELD, release
 from tests.support.event_writer import by_shell
 from tests.support.s3 import served_bucket
 from tests.support.waiting import until
+from tests.unit.cli.command import said
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
 from tfsteps.kube.client import Resource
@@ -41,6 +43,17 @@ def test_what_a_training_publishes_and_that_another_run_trains_again(backend):
 
 
 @pytest.mark.usefixtures("claim")
+def test_a_run_whose_training_has_wrong_inputs_is_listed(backend):
+    run = backend.run("wrong")
+    ended = backend.finish(Step(run, "train", "train", {**job("wrong", "true"), "workers": -1}))
+    assert "exit 2" in ended.said
+    assert backend.jobs("wrong") == {}
+    where = ("--on", "kubernetes", "--namespace", backend.namespace, "--output", "json")
+    (row,) = [row for row in json.loads("".join(said("runs", *where))) if row["run"] == run.id]
+    assert row["state"] == "failed"
+    assert "-1" in row["message"], row
+
+
 def test_a_training_whose_launcher_can_mount_nothing_publishes_metrics(backend):
     """As `train_and_finalize` of docs/guides/kubeflow.md: what is set on its tasks does not reach them."""
     fields = {"volumes": [{"pvc": "training", "mount": "/data"}]}

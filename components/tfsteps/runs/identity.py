@@ -12,6 +12,9 @@ import msgspec
 
 PREFIX = "tfsteps.dev/"
 RUN_ID, TASK, ATTEMPT = f"{PREFIX}run-id", f"{PREFIX}task", f"{PREFIX}attempt"
+STEP = f"{PREFIX}step"
+"""Label of the pods of steps of tfsteps: the component."""
+
 MANAGED_BY = {"app.kubernetes.io/managed-by": "tfsteps"}
 _HASH_LENGTH = 10  # base-32 characters: 50 bits, enough to avoid collisions within a namespace
 _LABEL_LENGTH = 63

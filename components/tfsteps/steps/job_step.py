@@ -1,9 +1,10 @@
 """Shared code of the steps that run jobs: reads the job from a task's inputs, and writes the task's outputs."""
 
+import contextlib
 import datetime as dt
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -30,6 +31,7 @@ from tfsteps.systems.base import LaunchError, Note, System
 SOURCE = "inputs"
 """Where messages locate a problem of a task's inputs."""
 
+_LABEL_SECONDS = 2.0  # a failed step ends at once
 _IN_POD = "KUBERNETES_SERVICE_HOST"
 _URL_CHARACTERS = ":/?#[]@!$&'*+,;=%~"  # all that a URL may contain, but no parentheses: they end a link in Markdown
 
@@ -136,6 +138,33 @@ def launch_request(task: StepTask) -> LaunchRequest:
     identity = task.identity()
     attempt = system.attempt(identity.run, identity.task)
     return LaunchRequest(job, system, msgspec.structs.replace(identity, attempt=attempt))
+
+
+@contextlib.contextmanager
+def labels_failed_pod(task: StepTask, step: str) -> Iterator[None]:
+    """Label the launcher's pod with its run and `step` if it fails without a job: the run is listed by its pod then.
+
+    The templates for Argo label pods before they start; Kubeflow Pipelines has none. If the pod cannot be labelled, for
+    example without the permission, nothing else changes.
+    """
+    try:
+        yield
+    except (SpecError, LaunchError) as error:
+        if _IN_POD in os.environ and not (isinstance(error, LaunchError) and error.created):
+            _label_pod(task, step)
+        raise
+
+
+def _label_pod(task: StepTask, step: str) -> None:
+    from tfsteps.kube import access, client  # noqa: PLC0415  a job system may need neither
+    from tfsteps.kube.errors import ApiError  # noqa: PLC0415
+    from tfsteps.systems.kubernetes.launcher_pod import LauncherPod  # noqa: PLC0415
+
+    with contextlib.suppress(access.AccessError, ApiError):
+        api = client.Api(access.find(), _LABEL_SECONDS, _LABEL_SECONDS)
+        pod = LauncherPod.find(api, find_pipeline)
+        if pod and (sending := pod.label(api, task.identity(), step)):
+            sending.join(_LABEL_SECONDS)
 
 
 def find_system(name: str, **where: str) -> System:

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfsteps.engines.argo.task import pipeline_name
-from tfsteps.engines.argo.workflow import POD_LABEL, STEP_LABEL, step_of
+from tfsteps.engines.argo.workflow import POD_LABEL, step_of
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node, NodeKind
-from tfsteps.runs.identity import RUN_ID, label_value
+from tfsteps.runs.identity import RUN_ID, STEP, label_value
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.systems.kubernetes.query import parts
 from tfsteps.systems.kubernetes.query.runs import Job
@@ -23,7 +23,8 @@ _Item = Mapping[str, Any]
 def failed_pipelines(api: Api, namespace: str, jobs: Iterable[Job]) -> list[PipelineRecord]:
     """Return the Workflows with a launcher that failed and without a job, the oldest first.
 
-    Only Argo's: its templates label the pods of launchers before they start.
+    The templates for Argo label the pods of launchers. Under Kubeflow Pipelines a launcher that fails without a job
+    labels its own, if it may.
 
     Args:
         api: The cluster.
@@ -33,10 +34,10 @@ def failed_pipelines(api: Api, namespace: str, jobs: Iterable[Job]) -> list[Pipe
     known = {label_value(job.status.identity.run) for job in jobs} | {job.workflow for job in jobs}
     runs: dict[tuple[str, str], list[_Item]] = {}
     try:
-        for pod in api.iterate(PODS, namespace, labelSelector=f"{RUN_ID},{STEP_LABEL},{POD_LABEL}"):
+        for pod in api.iterate(PODS, namespace, labelSelector=f"{RUN_ID},{STEP},{POD_LABEL}"):
             labels = pod["metadata"].get("labels") or {}
             run, name = labels.get(RUN_ID, ""), labels.get(POD_LABEL, "")
-            if labels.get(STEP_LABEL) in _LAUNCHERS and known.isdisjoint((run, name)):
+            if labels.get(STEP) in _LAUNCHERS and known.isdisjoint((run, name)):
                 runs.setdefault((run, name), []).append(pod)
     except ApiError as error:
         if error.status not in (403, 404):

@@ -81,7 +81,7 @@ def runs(
     """List all runs, the newest first.
 
     Each attempt at a task has a line, and each pipeline that ended without a job: those of this machine, and failed
-    ones of Argo Workflows.
+    ones of a cluster.
     """
     labels = run_list.parse_labels(label or [])
     now, metrics = time.time(), list(dict.fromkeys(metric or []))

@@ -24,9 +24,9 @@ from hera.workflows.models import (
 from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
-from tfsteps.engines.argo.workflow import STEP_LABEL
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
+from tfsteps.runs.identity import STEP as STEP_LABEL
 from tfsteps.spec.notify import WEBHOOK_DEFAULT
 
 # 13 = the platform's fault. -1 = no exit code: the pod was deleted, or evicted before it started. 137 and 143 = it was

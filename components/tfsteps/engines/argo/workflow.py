@@ -14,14 +14,10 @@ import msgspec
 
 from tfsteps.engines.argo.node_names import without_try
 from tfsteps.kube.client import Resource
-from tfsteps.runs.identity import PREFIX
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
 POD_LABEL = "workflows.argoproj.io/workflow"
 """Label of the pods of a Workflow: its name."""
-
-STEP_LABEL = f"{PREFIX}step"
-"""Label of the pods of steps of tfsteps: the component."""
 
 _NODE_NAME, _NODE_ID = "workflows.argoproj.io/node-name", "workflows.argoproj.io/node-id"
 _ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}

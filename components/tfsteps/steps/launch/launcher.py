@@ -20,9 +20,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _launch(task: StepTask) -> StepResult:
-    request = job_step.launch_request(task)
-    printer = job_step.printer(request.job)
-    status = _begun(request)
+    with job_step.labels_failed_pod(task, "launch"):
+        request = job_step.launch_request(task)
+        printer = job_step.printer(request.job)
+        status = _begun(request)
     ignore_termination()
     job_step.warn(printer, status.warnings)
     task.write({"job": JobOutput.of(status, request.job).plain()}, {})

@@ -17,13 +17,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(task: StepTask) -> StepResult:
-    request = job_step.launch_request(task)
-    job, system = request.job, request.system
-    printer = job_step.printer(job)
-    known = system.warnings(job)
-    job_step.warn(printer, known)
-    base_dir, url = pathlib.Path.cwd(), job_step.tensorboard_url()
-    status = launch(job, request.identity, system, base_dir=base_dir, observers=[printer], tensorboard_url=url)
+    with job_step.labels_failed_pod(task, "train"):
+        request = job_step.launch_request(task)
+        job, system = request.job, request.system
+        printer = job_step.printer(job)
+        known = system.warnings(job)
+        job_step.warn(printer, known)
+        base_dir, url = pathlib.Path.cwd(), job_step.tensorboard_url()
+        status = launch(job, request.identity, system, base_dir=base_dir, observers=[printer], tensorboard_url=url)
     ignore_termination()
     job_step.warn(printer, status.warnings, known)
     return job_step.end(task, job, system, status)

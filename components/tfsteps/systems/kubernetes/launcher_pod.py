@@ -4,6 +4,7 @@ import base64
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
-from tfsteps.runs.identity import MANAGED_BY, Identity
+from tfsteps.runs.identity import MANAGED_BY, STEP, Identity
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
 
 _NAMES = ("KFP_POD_NAME", "POD_NAME")
@@ -59,18 +60,27 @@ class LauncherPod:
             return None
         return cls(api, pod, find_pipeline)
 
-    def label(self, api: Api, identity: Identity) -> None:
+    def label(self, api: Api, identity: Identity, step: str = "") -> threading.Thread | None:
         """Label the pod as the launcher of a job, in a thread, if it is the pod of a step: then its run is found by it.
 
         Sent once. A failure changes nothing: the permission to patch pods is optional. The pod does not get the label
         `managed-by`, by which jobs and their pods are selected.
+
+        Args:
+            api: The cluster.
+            identity: The launcher's.
+            step: The component; empty = the label of the component is not changed.
+
+        Returns:
+            The thread; None = there is nothing to send.
         """
         labels = {key: text for key, text in identity.labels().items() if key not in MANAGED_BY}
+        labels |= {STEP: step} if step else {}
         missing = {key: text for key, text in labels.items() if self._labels.get(key) != text}
         if self.pipeline is None or not missing:
-            return
+            return None
         path, body = PODS.path(self.namespace, self._name), {"metadata": {"uid": self._uid, "labels": missing}}
-        threads.start("label", lambda: api.send("PATCH", path, body=body), lambda _error: None)
+        return threads.start("label", lambda: api.send("PATCH", path, body=body), lambda _error: None)
 
     def leaves_job(self, api: Api, *, new: bool = False) -> bool:
         """Tell whether SIGTERM came because this pod is being evicted, and another pod will continue its job.
