@@ -88,7 +88,8 @@ class Progress:
         self.model = model
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         self._checkpoint = tf.train.Checkpoint(model=model, step=self.step)
-        folder = CHECKPOINTS if decides or not shared else tempfile.mkdtemp()  # all must save for a save to work
+        self.scratch = tempfile.TemporaryDirectory()
+        folder = CHECKPOINTS if decides or not shared else self.scratch.name  # all must save for a save to work
         self._manager = tf.train.CheckpointManager(self._checkpoint, folder, max_to_keep=3)
         self._writer = tf.summary.create_file_writer(f"{LOGS}/train") if decides else None
         if latest := tf.train.latest_checkpoint(CHECKPOINTS):
@@ -135,6 +136,7 @@ def train_mirrored(last: int, *, decides: bool, scores: bool) -> None:
     if decides and scores:
         with tf.summary.create_file_writer(f"{LOGS}/eval").as_default():
             score(model, progress.at)
+    progress.scratch.cleanup()
     leave_together(strategy)
 
 

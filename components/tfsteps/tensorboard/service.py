@@ -73,14 +73,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.no_server:
         print(f"waiting until the data of {', '.join(log_dirs.values())} is old", flush=True)
         return _wait(log_dirs, math.inf, options.keep_for, None)
-    try:
-        frontend = _serve(log_dirs, options.port, options.path_prefix)
-    except Exception as error:  # noqa: BLE001  whatever it was: the log must say it, and the Job start it again
-        text = " ".join((getattr(error, "msg", None) or str(error) or type(error).__name__).split())
-        print(f"TensorBoard cannot start on port {options.port}: {text}", flush=True)
-        return 1
-    print(f"TensorBoard serves {', '.join(log_dirs.values())} on port {options.port}", flush=True)
-    return _wait(log_dirs, options.idle, options.keep_for, frontend)
+    with tempfile.TemporaryDirectory(prefix="tfsteps-runs-") as links:
+        try:
+            frontend = _serve(arguments(log_dirs, pathlib.Path(links)), options.port, options.path_prefix)
+        except Exception as error:  # noqa: BLE001  whatever it was: the log must say it, and the Job start it again
+            text = " ".join((getattr(error, "msg", None) or str(error) or type(error).__name__).split())
+            print(f"TensorBoard cannot start on port {options.port}: {text}", flush=True)
+            return 1
+        print(f"TensorBoard serves {', '.join(log_dirs.values())} on port {options.port}", flush=True)
+        return _wait(log_dirs, options.idle, options.keep_for, frontend)
 
 
 def _wait(log_dirs: Mapping[str, str], idle: float, keep_for: float, frontend: Frontend | None) -> int:
@@ -126,7 +127,7 @@ def _named(text: str, *, several: bool) -> tuple[str, str]:
     return name, log_dir
 
 
-def _serve(log_dirs: Mapping[str, str], port: int, prefix: str) -> Frontend:
+def _serve(log_options: Sequence[str], port: int, prefix: str) -> Frontend:
     """Start TensorBoard in threads of this process, and return what its requests pass through."""
     sys.modules["tensorboard.compat.notf"] = types.ModuleType("notf")  # see tfsteps.tensorboard.server
     from tensorboard import program  # noqa: PLC0415
@@ -138,9 +139,7 @@ def _serve(log_dirs: Mapping[str, str], port: int, prefix: str) -> Frontend:
         return program.WerkzeugServer(frontends[0], flags)
 
     tensorboard = program.TensorBoard(server_class=server)
-    links = pathlib.Path(tempfile.mkdtemp(prefix="tfsteps-runs-"))
-    where = ["--bind_all", "--port", str(port)]
-    tensorboard.configure(argv=["tensorboard", *arguments(log_dirs, links), *where])
+    tensorboard.configure(argv=["tensorboard", *log_options, "--bind_all", "--port", str(port)])
     tensorboard.launch()
     return frontends[0]
 

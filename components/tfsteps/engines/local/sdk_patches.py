@@ -9,6 +9,7 @@ import logging
 import os
 import pathlib
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -60,7 +61,12 @@ def patched(
         warnings = _Warnings(say)
         logging.getLogger().addHandler(warnings)
         stack.callback(logging.getLogger().removeHandler, warnings)
-        local.init(local.SubprocessRunner(use_venv=False), pipeline_root=os.fspath(pipeline_root))
+        # kfp.local makes one itself, and never removes it
+        workspace = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="kfp-workspace-", ignore_cleanup_errors=True)
+        )
+        runner = local.SubprocessRunner(use_venv=False)
+        local.init(runner, pipeline_root=os.fspath(pipeline_root), workspace_root=workspace)
         yield
 
 

@@ -65,7 +65,8 @@ def train(last):
     chief = task()[0] == "chief" or task() == ("worker", 0)
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
     # Every worker has to save, but only the chief's checkpoint is kept; all workers restore it.
-    manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else tempfile.mkdtemp(), max_to_keep=5)
+    scratch = tempfile.TemporaryDirectory()
+    manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else scratch.name, max_to_keep=5)
     if latest := tf.train.latest_checkpoint(CHECKPOINTS):
         checkpoint.restore(latest)
         print(f"resumes from step {int(step.numpy())}", flush=True)
@@ -86,6 +87,7 @@ def train(last):
     if chief:
         model.export(MODEL, verbose=False)
         print(f"exported to {MODEL}", flush=True)
+    scratch.cleanup()
     time.sleep(0.5)  # other workers may still be reading the last message
     sys.stdout.flush()
     os._exit(0)  # a normal exit is slow after another worker has exited

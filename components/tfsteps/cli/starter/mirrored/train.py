@@ -68,7 +68,8 @@ def train(epochs: int) -> None:
     chief = is_chief()
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
     # Every worker has to save, but only the chief's checkpoint is kept; all workers restore it.
-    manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else tempfile.mkdtemp(), max_to_keep=2)
+    scratch = tempfile.TemporaryDirectory()
+    manager = tf.train.CheckpointManager(checkpoint, CHECKPOINTS if chief else scratch.name, max_to_keep=2)
     latest = tf.train.latest_checkpoint(CHECKPOINTS)
     if latest:
         checkpoint.restore(latest)
@@ -92,6 +93,7 @@ def train(epochs: int) -> None:
     if chief:
         model.export(MODEL, verbose=False)
         print(f"exported to {MODEL}", flush=True)
+    scratch.cleanup()
     leave(strategy)
 
 
