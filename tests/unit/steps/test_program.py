@@ -7,7 +7,7 @@ import pytest
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube import access
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.steps import program
+from tfsteps.steps import job_step, program
 from tfsteps.steps.program import StepResult
 from tfsteps.steps.train import launcher
 from tfsteps.systems.base import LaunchError
@@ -98,3 +98,37 @@ def test_an_existing_job_is_not_reported_as_failed_to_launch(message, monkeypatc
     else:
         assert code == 2
         assert text.startswith("The job could not be launched: ")
+
+
+META = {"name": "pod", "namespace": "ns", "uid": "u", "labels": {"pipelines.kubeflow.org/v2_component": "true"}}
+OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "flow", "uid": "w", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("pod", "patched"),
+    [
+        (Answer(body={"metadata": {**META, "ownerReferences": [OWNER]}}), {"tfsteps.dev/step": "train"}),
+        (Answer(body={"metadata": META}), None),
+        (Answer(body={"metadata": 7}), None),
+        (refusal(403, "Forbidden"), None),
+        (refusal(503), None),
+    ],
+    ids=["a step", "no step", "malformed", "forbidden", "away"],
+)
+def test_a_step_that_fails_without_a_job_labels_its_pod_and_reports_its_own_failure(message, monkeypatch, pod, patched):
+    def script(asked):
+        if asked.method == "PATCH":
+            return refusal(403, "Forbidden")
+        return pod if "/pods/" in asked.path else Answer(body={"metadata": {"resourceVersion": "1"}, "items": []})
+
+    monkeypatch.setattr(job_step, "_LABEL_SECONDS", 0.3)
+    with serve(script) as server:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+        monkeypatch.setenv("KFP_POD_NAME", "pod")
+        monkeypatch.setattr(access, "find", server.access)
+        code, text = message(launcher.main, {"spec": {"name": "a", "roles": {}}, "run_id": "r1"})
+    assert code == 2
+    assert text.startswith("Nothing was created: roles")
+    sent = [asked.body["metadata"]["labels"] for asked in server.asked if asked.method == "PATCH"]
+    assert bool(sent) is bool(patched)
+    assert not patched or sent[0].items() >= {**patched, "tfsteps.dev/run-id": "r1"}.items()
