@@ -29,6 +29,7 @@ class LogOptions(msgspec.Struct, frozen=True):
         follow: Continue until the jobs have ended.
         since: Only lines printed at this time or later, in seconds since the epoch; None = whenever.
         grep: Only lines in which this expression is found; None = all.
+        around: With `grep`: also this many lines of the same source before and after each line found.
     """
 
     wanted: Callable[[str], bool]
@@ -37,6 +38,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     follow: bool = False
     since: float | None = None
     grep: re.Pattern[str] | None = None
+    around: int = 0
 
 
 class EventFolder(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ import datetime as dt
 import re
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tfsteps.cli.backends.base import LogOptions
@@ -16,6 +16,10 @@ from tfsteps.text.terminal import plain
 
 _INCOMPLETE = b"(log incomplete: "  # the beginning of a line that reports missing lines
 _SIMPLE = re.compile(rb"[\t\x20-\x7e]*")
+
+
+_Source = tuple[str, str]
+"""A task, and a replica or a container of one."""
 
 
 class LogLine(NamedTuple):
@@ -51,11 +55,13 @@ class LogPrinter:
         self._options = options
         self._since = "" if options.since is None else stamp(options.since).decode()
         self._out = sys.stdout.buffer
-        self._incarnations: dict[tuple[str, str], int] = {}
+        self._incarnations: dict[_Source, int] = {}
+        self._before: dict[_Source, deque[LogLine]] = {}  # the last lines that were not chosen
+        self._after: dict[_Source, int] = {}  # how many lines follow a line that was found
 
     def print(self, lines: Iterable[LogLine], tail: int | None = None) -> None:
         """Print those of `lines` that the options choose; only the last ones, as many as `tail`; None = all."""
-        chosen: Iterable[LogLine] = filter(self._chooses, lines)
+        chosen: Iterable[LogLine] = self._chosen(lines)
         for line in chosen if tail is None else deque(chosen, maxlen=tail):
             self._out.write(self._shown(line))
             self.printed += 1
@@ -64,17 +70,25 @@ class LogPrinter:
         """Write out what is buffered."""
         self._out.flush()
 
-    def _chooses(self, line: LogLine) -> bool:
-        options = self._options
-        return (
-            line.stamp >= self._since
-            and (line.source == GAP or options.wanted(line.source))
-            and (
-                options.grep is None
-                or line.text.startswith(_INCOMPLETE)
-                or bool(options.grep.search(_visible(line.text)))
-            )
-        )
+    def _chosen(self, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+        around = self._options.around
+        for line in lines:
+            if line.stamp < self._since or not (line.source == GAP or self._options.wanted(line.source)):
+                continue
+            source = line.task, line.source
+            if self._finds(line):
+                yield from self._before.pop(source, ())
+                self._after[source] = around
+                yield line
+            elif self._after.get(source, 0):
+                self._after[source] -= 1
+                yield line
+            elif around:
+                self._before.setdefault(source, deque(maxlen=around)).append(line)
+
+    def _finds(self, line: LogLine) -> bool:
+        grep = self._options.grep
+        return grep is None or line.text.startswith(_INCOMPLETE) or bool(grep.search(_visible(line.text)))
 
     def _shown(self, line: LogLine) -> bytes:
         at = f"{_local(line.stamp)} " if self._options.timestamps else ""

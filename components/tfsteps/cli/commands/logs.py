@@ -34,6 +34,12 @@ _Grep = Annotated[
     str | None,
     typer.Option(metavar="REGEX", help="Only lines in which this regular expression, in Python's syntax, is found."),
 ]
+_Around = Annotated[
+    int,
+    typer.Option(
+        "-C", min=0, max=10_000, metavar="N", help="Also N lines of the same replica around each that --grep finds."
+    ),
+]
 _Since = Annotated[
     str | None, typer.Option(metavar="TIME", help="Only lines since then: 10m ago, or at 2026-11-21T07:30.")
 ]
@@ -50,10 +56,12 @@ def logs(
     ignore_case: Annotated[
         bool, typer.Option("--ignore-case", "-i", help="--grep ignores upper and lower case.")
     ] = False,
+    around: _Around = 0,
     since: _Since = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Begin each line with its local time.")] = False,
     tail: Annotated[
-        int | None, typer.Option(min=0, help="Begin with the last lines, as many as this; of those that --grep finds.")
+        int | None,
+        typer.Option(min=0, help="Begin with the last lines, as many as this; of those that --grep and -C choose."),
     ] = None,
     on: OnOption = None,
     context: Context = "",
@@ -67,8 +75,9 @@ def logs(
 
     On a terminal, control characters are shown as text, except colours. Elsewhere, lines are printed as they are.
     """
-    if ignore_case and grep is None:
-        raise CommandError("--ignore-case is about --grep; add --grep, or leave it out")
+    for option, used in (("--ignore-case", ignore_case), ("-C", around)):
+        if used and grep is None:
+            raise CommandError(f"{option} is about --grep; add --grep, or leave it out")
     pattern = None if grep is None else compile_grep(grep, ignore_case=ignore_case)
     start = None if since is None else run_list.parse_since(since, time.time())
     names = list(dict.fromkeys(replicas or []))
@@ -82,7 +91,7 @@ def logs(
         chosen.check(target.id, known, [source for job in jobs if named for source in backend.containers(job)])
         if since is not None:  # the server's clock is known only after its first answer
             start = run_list.parse_since(since, backend.now())
-        options = LogOptions(chosen.matches, timestamps, tail, follow, start, pattern)
+        options = LogOptions(chosen.matches, timestamps, tail, follow, start, pattern, around)
         printed = backend.print_log(jobs, selection, options)
     if not printed and tail != 0:
         conditions = {"of": " ".join(names), "since": since, "that match": grep}

@@ -94,6 +94,35 @@ def test_grep_finds_what_a_terminal_shows(options, shown):
     assert (code, out.split("\n")[:-1], err) == (0, shown, "")
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (("-C", 1), ["0 b", "0 FOUND", "0 c", "0 e", "0 FOUND again", "0 FOUND", "0 f"]),
+        (("-C", 2), ["0 a", "0 b", "0 FOUND", "0 c", "0 d", "0 e", "0 FOUND again", "0 FOUND", "0 f", "0 g"]),
+        (("-C", 1, "worker-0", "--tail", 2), ["0 FOUND", "0 f"]),
+        (("-C", 0), ["0 FOUND", "0 FOUND again", "0 FOUND"]),
+    ],
+)
+def test_the_lines_around_one_are_those_of_its_replica(options, shown):
+    texts = [
+        "0 a",
+        "1 x",
+        "0 b",
+        "1 y",
+        "0 FOUND",
+        "1 z",
+        "0 c",
+        "0 d",
+        "0 e",
+        "0 FOUND again",
+        "0 FOUND",
+        "0 f",
+        "0 g",
+    ]
+    saved(*((f"worker-{text[0]}", text[2:].encode()) for text in texts), state=State.SUCCEEDED)
+    assert said("logs", "r1", "--grep", "FOUND", *options) == [f"[worker-{line[0]}] {line[2:]}" for line in shown]
+
+
 @pytest.mark.parametrize(("since", "shown"), [("30s", ["b", "c"]), ("90s", ["a", "b", "c"]), ("now", ["b", "c"])])
 def test_since_leaves_out_earlier_lines(since, shown):
     now = time.time()
