@@ -42,7 +42,6 @@ def test_what_a_training_publishes_and_that_another_run_trains_again(backend):
     assert len(backend.jobs("publishes")) == 2
 
 
-@pytest.mark.usefixtures("claim")
 def test_a_run_whose_training_has_wrong_inputs_is_listed(backend):
     run = backend.run("wrong")
     ended = backend.finish(Step(run, "train", "train", {**job("wrong", "true"), "workers": -1}))
@@ -54,6 +53,7 @@ def test_a_run_whose_training_has_wrong_inputs_is_listed(backend):
     assert "-1" in row["message"], row
 
 
+@pytest.mark.usefixtures("claim")
 def test_a_training_whose_launcher_can_mount_nothing_publishes_metrics(backend):
     """As `train_and_finalize` of docs/guides/kubeflow.md: what is set on its tasks does not reach them."""
     fields = {"volumes": [{"pvc": "training", "mount": "/data"}]}

@@ -255,7 +255,7 @@ def figures(jobs: Sequence[JobRecord], objects: Sequence[ObjectRecord]) -> Mappi
         "launchers": len(launches),
         "launchers killed with SIGKILL": sum(launch.signal == "KILL" for launch in launches),
         "launchers stopped with SIGTERM": sum(launch.signal == "TERM" for launch in launches),
-        "jobs that another launcher adopted": sum(len(job.launches) > 1 for job in jobs),
+        "jobs that got another launcher": sum(len(job.launches) > 1 for job in jobs),
         "Workflows shut down under their launcher": sum(job.plan.disturbance == "shut down" for job in jobs),
         "job objects": sum(item.role == "job" for item in objects),
         "TensorBoards": sum(item.role == "tensorboard" for item in objects),

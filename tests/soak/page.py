@@ -24,7 +24,7 @@ janitor is killed and restarted; TensorBoards become idle. Retention times are s
 - No object is left of a job that is to be removed, and none without a run.
 - No job was removed before its retention time, its deadline, or the end of its Workflow.
 - Each launcher that was not killed has reported what its program did, by its exit code, and none hung.
-- No run had more than one job object.
+- No run had more than one job object, unless `tfsteps run --adopt` came after the end of the first.
 """
 
 

@@ -141,7 +141,7 @@ def launch_request(task: StepTask) -> LaunchRequest:
 
 
 @contextlib.contextmanager
-def labels_failed_pod(task: StepTask, step: str) -> Iterator[None]:
+def label_pod_on_failure(task: StepTask, step: str) -> Iterator[None]:
     """Label the launcher's pod with its run and `step` if it fails without a job: the run is listed by its pod then.
 
     The templates for Argo label pods before they start; Kubeflow Pipelines has none. If the pod cannot be labelled, for

@@ -26,7 +26,7 @@ from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
 from tfsteps.image import IMAGE, LIMITS, REQUESTS
 from tfsteps.runs.identity import RUN_ID as RUN_ID_LABEL
-from tfsteps.runs.identity import STEP as STEP_LABEL
+from tfsteps.runs.identity import STEP
 from tfsteps.spec.notify import WEBHOOK_DEFAULT
 
 # 13 = the platform's fault. -1 = no exit code: the pod was deleted, or evicted before it started. 137 and 143 = it was
@@ -128,7 +128,7 @@ def container(
         ),
         "pod_spec_patch": _pod_spec(grace_period),
         "annotations": _ANNOTATIONS,
-        "labels": {**_LABELS, STEP_LABEL: interface.name, RUN_ID_LABEL: "{{workflow.uid}}"},
+        "labels": {**_LABELS, STEP: interface.name, RUN_ID_LABEL: "{{workflow.uid}}"},
         "security_context": SecurityContext(
             allow_privilege_escalation=False,
             capabilities=Capabilities(drop=["ALL"]),

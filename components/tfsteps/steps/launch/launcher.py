@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _launch(task: StepTask) -> StepResult:
-    with job_step.labels_failed_pod(task, "launch"):
+    with job_step.label_pod_on_failure(task, "launch"):
         request = job_step.launch_request(task)
         printer = job_step.printer(request.job)
         status = _begun(request)

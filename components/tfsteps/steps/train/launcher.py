@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(task: StepTask) -> StepResult:
-    with job_step.labels_failed_pod(task, "train"):
+    with job_step.label_pod_on_failure(task, "train"):
         request = job_step.launch_request(task)
         job, system = request.job, request.system
         printer = job_step.printer(job)
