@@ -324,9 +324,9 @@ def test_parameter_servers_and_workers_that_never_end_are_ended_with_the_chief_a
     assert [replica.state for replica in launcher.status.replicas[1:]] == [ReplicaState.STOPPED] * 2
 
 
-def test_the_timeout_of_the_platform_is_no_success(environment):
+def test_the_timeout_of_the_platform_is_a_deadline_of_the_job(environment):
     launcher = environment.launch({**_WORKER, **_LONG, "systems": {"hai": {"timeout": "3s"}}})
-    launcher.ends(10, State.FAILED, "Timeout")
+    launcher.ends(11, State.FAILED, "DeadlineExceeded")
 
 
 # --- ended by the platform

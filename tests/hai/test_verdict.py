@@ -60,7 +60,7 @@ def _ran(length):
         ({**_END, "worker_status": "stopped", "stop_code": 16}, State.CANCELLED, "Stopped"),
         ({**_END, "worker_status": "stopped", "stop_code": 1}, State.LOST, "PodDeleted"),
         ({**_END, "worker_status": "stopped", "stop_code": 0}, State.LOST, "StartFailed"),
-        ({**_END, **_ran("00:59:59.5"), "worker_status": "stopped", "stop_code": 1}, State.FAILED, "Timeout"),
+        ({**_END, **_ran("00:59:59.5"), "worker_status": "stopped", "stop_code": 1}, State.FAILED, "DeadlineExceeded"),
         ({**_END, **_ran("00:59:50"), "worker_status": "stopped", "stop_code": 1}, State.LOST, "PodDeleted"),
         (
             {**_END, **_ran("01:00:09"), "worker_status": "stopped", "stop_code": 1024 + 1},

@@ -115,7 +115,7 @@ def _failed(code: int) -> Verdict:
 def _ended_by_platform(task: Mapping[str, Any], code: int) -> Verdict:
     """Return the end of a task that no user stopped. Its stop code is `STOP` or 0."""
     if _timed_out(task):
-        return Verdict(State.FAILED, "Timeout", "HAI ended the run: its `timeout` had passed.")
+        return Verdict(State.FAILED, "DeadlineExceeded", "HAI ended the run: its `timeout` had passed.")
     if code & STOP:
         message = "A pod was deleted, or its node was drained or lost, and HAI ended the task; or the user is inactive."
         return Verdict(State.LOST, "PodDeleted", message)

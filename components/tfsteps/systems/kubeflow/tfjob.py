@@ -38,7 +38,10 @@ _TYPES: dict[RoleName, str] = {"chief": "Chief", "worker": "Worker", "ps": "PS",
 _LABEL = "training.kubeflow.org/"
 _NAME = 63  # of a pod, which is also a Service and a host
 _CORRECTED = "TFSTEPS_TF_CONFIG"
-_BACKOFF = "reached the specified backoff limit"  # the condition's reason is the same for every failure
+_LIMITS = {  # by words of the condition's message: its reason is the same for every failure
+    "reached the specified backoff limit": "BackoffLimitExceeded",
+    "active longer than specified deadline": "DeadlineExceeded",
+}
 
 
 class TFJob(BaseJobKind):
@@ -187,8 +190,8 @@ def _env(job: TrainingJob, name: RoleName, hosts: dict[RoleName, list[str]]) -> 
 
 def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
     reason, message = condition.get("reason", ""), condition.get("message", "")
-    if state is State.FAILED and _BACKOFF in message:
-        reason = "BackoffLimitExceeded"
+    if state is State.FAILED:
+        reason = next((limit for words, limit in _LIMITS.items() if words in message), reason)
     return Verdict(state, reason, message)
 
 

@@ -257,8 +257,11 @@ def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
 
 
 def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
-    """Return a failure. The platform's reasons are not documented, except for an exceeded backoff limit."""
+    """Return a failure. Its reasons are not documented: one whose words name a deadline is taken as that."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     limit = (item["spec"].get("runPolicy") or {}).get("backoffLimit") or 0
-    used_up = 0 < limit <= (item.get("status") or {}).get("backoffCount", 0)
-    return Verdict(State.FAILED, "BackoffLimitExceeded" if used_up and "Deadline" not in reason else reason, message)
+    if "deadline" in f"{reason} {message}".lower():
+        reason = "DeadlineExceeded"
+    elif 0 < limit <= (item.get("status") or {}).get("backoffCount", 0):
+        reason = "BackoffLimitExceeded"
+    return Verdict(State.FAILED, reason, message)

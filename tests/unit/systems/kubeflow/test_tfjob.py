@@ -29,6 +29,16 @@ CASES = {
     "succeeded, running is listed as over": (tfjob("Created", OVER, "Succeeded"), State.SUCCEEDED, "TFJobSucceeded"),
     "failed, running is listed as over": (tfjob("Created", OVER, "Failed"), State.FAILED, "TFJobFailed"),
     "failed before all replicas ran": (tfjob("Created", "Failed"), State.FAILED, "TFJobFailed"),
+    "failed at the backoff limit": (
+        tfjob(condition("Failed", message="Job x has failed because it has reached the specified backoff limit")),
+        State.FAILED,
+        "BackoffLimitExceeded",
+    ),
+    "failed at its activeDeadlineSeconds": (
+        tfjob(condition("Failed", message="Job x has failed because it was active longer than specified deadline")),
+        State.FAILED,
+        "DeadlineExceeded",
+    ),
     "both succeeded and failed": (tfjob("Created", "Succeeded", "Failed"), State.FAILED, "TFJobFailed"),
     "both, in the other order": (tfjob("Failed", "Succeeded"), State.FAILED, "TFJobFailed"),
     "succeeded is False": (tfjob("Running", condition("Succeeded", "False")), State.RUNNING, ""),

@@ -93,6 +93,11 @@ CASES = {
         "Why",
     ),
     "failed without any restart allowed": (item("Failed", "Failed", limit=0), State.FAILED, ""),
+    "over time, in the platform's own words": (
+        item("Failed", condition("Failed", reason="JobFailed", message="The deadline has passed.")),
+        State.FAILED,
+        "DeadlineExceeded",
+    ),
     "over time, its restarts used up": (
         item("Failed", condition("Failed", reason="DeadlineExceeded"), backoff=2, limit=2),
         State.FAILED,
