@@ -67,6 +67,7 @@ def _measure(replicas: int, folder: pathlib.Path) -> tuple[float, int, float]:
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(replicas, folder, theirs), daemon=True)
     server.start()
+    theirs.close()  # a server that ends early is then an EOFError, not a wait for ever
     try:
         port = ours.recv()
         command = [sys.executable, "-c", LAUNCHER, f"https://127.0.0.1:{port}", str(folder / "ca.pem"), str(replicas)]
