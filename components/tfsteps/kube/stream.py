@@ -5,6 +5,7 @@ import http.client
 import io
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import IO, Self
 
@@ -17,6 +18,8 @@ from tfsteps.kube.event_loop import pause, readable
 _SECONDS = 5.0  # to connect, and to send
 _PART = 1 << 16
 _MANY_PARTS = 64  # after which other tasks run
+_GATHER_SECONDS = 0.01  # lines that follow each other fast come one a TLS record: each would cost a wake-up
+_FAST_SECONDS = 0.05
 _HEAD_END = b"\r\n\r\n"
 _LONGEST_HEAD = 1 << 16
 _LONGEST_SIZE = 1 << 10  # bytes of the line with a chunk's size
@@ -38,6 +41,7 @@ class Stream:
         self._pool = pool
         self._silence = 0.0
         self._buffer = b""  # bytes received and not parsed yet
+        self._failure: OSError | None = None
         self._body: _Chunks | _Length | _UntilClosed | None = None
         lines = [f"GET {target} HTTP/1.1", *(f"{name}: {headers[name]}" for name in headers)]
         request = "\r\n".join([*lines, "", ""]).encode("latin-1")
@@ -91,15 +95,18 @@ class Stream:
     async def parts(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives. ApiError if it breaks off, SilentError after the read timeout."""
         assert self._body, "it has begun"
-        number = 0
+        number, last = 0, 0.0
         while not self._body.ended:
             came, self._buffer = self._buffer or await self._next(), b""
+            fast, last = time.monotonic() - last < _FAST_SECONDS, time.monotonic()
             with _broken():
                 part = self._body.feed(came)
             if part:
                 yield part
             number += 1
-            if not number % _MANY_PARTS:
+            if fast and len(came) < _PART and not self._body.ended:
+                await pause(_GATHER_SECONDS)
+            elif not number % _MANY_PARTS:
                 await pause(0)
 
     def close(self) -> None:
@@ -108,16 +115,31 @@ class Stream:
             socket.socket.shutdown(self._below, socket.SHUT_RDWR)
 
     async def _next(self) -> bytes:
-        """Wait for the next bytes; empty = the connection ended."""
-        while True:
-            try:
-                return self._sock.recv(_PART) or b""  # urllib3's TLS returns 0 at the end
-            except (BlockingIOError, ssl.SSLWantReadError):
-                pass
-            except OSError as error:
-                raise ApiError(f"the answer broke off: {error}") from error
+        """Wait for bytes, and return all that are there, about 64 KiB at most; empty = the connection ended."""
+        while (came := self._received()) is None:
             if not await readable(self._below, self._silence):
                 raise SilentError("the answer stopped coming")
+        return came
+
+    def _received(self) -> bytes | None:
+        """Return what has been received; None = nothing yet. TLS gives one record at a time."""
+        if self._failure:
+            raise ApiError(f"the answer broke off: {self._failure}") from self._failure
+        parts, size = [], 0
+        try:
+            while size < _PART:
+                part = self._sock.recv(_PART) or b""  # urllib3's TLS returns 0 at the end
+                parts.append(part)
+                size += len(part)
+                if not part:
+                    break
+        except (BlockingIOError, ssl.SSLWantReadError):
+            pass
+        except OSError as error:
+            self._failure = error  # the bytes before it come first
+            if not parts:
+                return self._received()
+        return b"".join(parts) if parts else None
 
     def _understand(self, head: bytes) -> None:
         response = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more
