@@ -30,9 +30,11 @@ class Reading:
         self.lines = []
         self.closed = []
         self.partials = []
+        self.blocks = 0
         self.incomplete = False
 
     def put(self, lines):
+        self.blocks += 1
         self.lines += zip(map(seconds, lines.stamps), lines.texts, strict=True)
         self.incomplete |= lines.incomplete
 
@@ -42,10 +44,10 @@ class Reading:
 
 
 @contextlib.contextmanager
-def reading(script, **how):
+def reading(script, *, tls=False, **how):
     """Read a scripted pod's log; yields (server, reading, reader)."""
     found = Reading()
-    with serve(script) as server:
+    with serve(script, tls=tls) as server:
         api = Api(server.access())
         loop = EventLoop()
         log = ContainerLog(
@@ -75,6 +77,34 @@ def test_lines_come_with_their_time():
         assert found.lines[1][0] - found.lines[0][0] == 1.5
         assert found.closed == [""]
     assert server.asked[0].query == {"container": "tensorflow", "timestamps": "true", "follow": "true"}
+
+
+@pytest.mark.parametrize(("second", "notes"), [(1, 1), (3, 0)], ids=["behind", "in step"])
+def test_a_new_empty_file_is_a_gap_if_reading_was_behind_when_the_file_before_ended(second, notes):
+    def script(asked):
+        if asked.query["follow"] == "true":
+            return Answer(parts=[line(1, "one"), 1.5, line(second, "two", "100000000")])
+        return Answer(body=b"")
+
+    with reading(script) as (_, found, log):
+        until(lambda: found.texts[1:2])
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+    assert [b"(log incomplete: lines may be missing here" in text for text in found.texts] == [
+        False,
+        False,
+        *[True] * notes,
+    ]
+    assert found.incomplete == bool(notes)
+
+
+def test_lines_that_come_fast_are_taken_together_though_each_has_its_own_tls_record():
+    parts = [part for i in range(3000) for part in (line(i // 100, f"line {i}", f"{i % 100:09d}"), 0.0001)]
+    with reading([Answer(parts=parts)], tls=True) as (_, found, log):
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [b"line %d" % i for i in range(3000)]
+        assert found.blocks < 300  # nearly 3000 if each record is taken as it comes
 
 
 WHOLE = [line(1, "one"), line(2, "two"), line(3, "three")]
@@ -149,7 +179,7 @@ def lives(*, told):
             return Answer(parts=lines[-1:] if "tailLines" in asked.query else lines)
         asked_before.append(asked)
         if len(asked_before) == 1 and told:
-            return Answer(parts=[line(1, "first life"), "reset"])
+            return Answer(parts=[line(1, "first life"), 1.0, "reset"])  # a reset takes back what is unread
         until(told.is_set) if told else None
         return Answer(parts=[line(5, "second life")])
 
@@ -262,7 +292,7 @@ def test_an_unreported_restart_yields_the_rest_of_the_earlier_incarnation_first(
             lines = [line(1, "first life"), line(2, "its last word")]
             return Answer(parts=lines[-1:] if "tailLines" in asked.query else lines)
         if len(server.asked) == 1:
-            return Answer(parts=[line(1, "first life"), "reset"])
+            return Answer(parts=[line(1, "first life"), 1.0, "reset"])  # a reset takes back what is unread
         return Answer(parts=[line(5, "second life")])
 
     with reading(script) as (server, found, log):

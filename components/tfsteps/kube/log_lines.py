@@ -49,6 +49,11 @@ def note(why: str, restarts: int) -> Lines:
     return Lines([b"(log incomplete: %b)" % why.encode()], [_shown(_now())], incomplete=True, restarts=restarts)
 
 
+def epoch(stamp: bytes) -> float:
+    """Return a time as `Lines` have it in seconds since the epoch."""
+    return dt.datetime.fromisoformat(stamp.decode()).timestamp()
+
+
 class Moved(Exception):  # noqa: N818  not an error
     """The log does not continue after the lines already read: its beginning is gone, or it is another log."""
 

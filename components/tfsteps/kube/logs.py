@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop, pause
-from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, Splitter, note
+from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, Splitter, epoch, note
 from tfsteps.kube.response import is_good
 from tfsteps.kube.stream import Stream
 
@@ -30,6 +30,8 @@ _NO_LOG = (
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LONGEST_AT_END = 2.0  # longest pause after the container's end
 _GAP = "lines may be missing here: the node had dropped the one before when the log was read again"
+_ROTATED = "lines may be missing here: reading was {:.0f} s behind, and the node has begun a new log file since"
+_BEHIND_SECONDS = 1.0
 _NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
 
 
@@ -128,6 +130,7 @@ class ContainerLog:
         self._rest = b""  # the bytes after the last whole line of the last answer
         self._moved = self._hidden = False
         self._heard = 0.0  # when bytes were received last
+        self._delay, self._least_delay = 0.0, float("inf")  # from a line's time to its arrival, with the clocks' offset
         self._task = loop.run(self._run(), self._failed)
 
     def tell(self, restarts: int, *, ended: bool) -> None:
@@ -205,6 +208,8 @@ class ContainerLog:
             self._hidden = self._moved = True
             self._position.look_everywhere()
             return False
+        if before and last is None and not self._rest and self._behind > _BEHIND_SECONDS:
+            self._put(note(_ROTATED.format(self._behind), self._known))
         self._put_rest(self._rest, self._position)
         return True
 
@@ -318,7 +323,14 @@ class ContainerLog:
     def _take(self, position: Position, block: bytes, *, continued: bool = False) -> None:
         if lines := position.take(block, continued=continued):
             self._heard = float("inf")  # `put` may be slow
+            self._delay = time.time() - epoch(lines.stamps[-1])
+            self._least_delay = min(self._least_delay, self._delay)
             self._put(lines)
+
+    @property
+    def _behind(self) -> float:
+        """By how many seconds more than the least the last line was late."""
+        return max(self._delay - self._least_delay, 0.0)
 
     def _put_rest(self, rest: bytes, position: Position) -> None:
         """Take the unfinished rest as a line."""
