@@ -66,6 +66,7 @@ def _(environment: Environment) -> None:
     time.sleep(14)  # meanwhile some systems end the job themselves, unless its pods are late
     launcher.signal(signal.SIGCONT)
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
+    assert launcher.failure.exit_code is None, launcher.failure
 
 
 def _room(environment: Environment, wanted: int) -> int:

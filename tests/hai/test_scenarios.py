@@ -327,6 +327,7 @@ def test_parameter_servers_and_workers_that_never_end_are_ended_with_the_chief_a
 def test_the_timeout_of_the_platform_is_a_deadline_of_the_job(environment):
     launcher = environment.launch({**_WORKER, **_LONG, "systems": {"hai": {"timeout": "3s"}}})
     launcher.ends(11, State.FAILED, "DeadlineExceeded")
+    assert "its timeout of 3s (`systems.hai.timeout`" in launcher.status.message
 
 
 # --- ended by the platform

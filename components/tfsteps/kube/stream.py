@@ -123,23 +123,20 @@ class Stream:
 
     def _received(self) -> bytes | None:
         """Return what has been received; None = nothing yet. TLS gives one record at a time."""
-        if self._failure:
-            raise ApiError(f"the answer broke off: {self._failure}") from self._failure
-        parts, size = [], 0
+        came = bytearray()
         try:
-            while size < _PART:
-                part = self._sock.recv(_PART) or b""  # urllib3's TLS returns 0 at the end
-                parts.append(part)
-                size += len(part)
+            while not self._failure and len(came) < _PART:
+                part = self._sock.recv(_PART)  # urllib3's TLS returns 0 at the end
                 if not part:
-                    break
+                    return bytes(came)
+                came += part
         except (BlockingIOError, ssl.SSLWantReadError):
-            pass
+            return bytes(came) or None
         except OSError as error:
-            self._failure = error  # the bytes before it come first
-            if not parts:
-                return self._received()
-        return b"".join(parts) if parts else None
+            self._failure = error  # raised when the bytes before it have been taken
+        if self._failure and not came:
+            raise ApiError(f"the answer broke off: {self._failure}") from self._failure
+        return bytes(came)
 
     def _understand(self, head: bytes) -> None:
         response = http.client.HTTPResponse(_Head(head), method="GET")  # type: ignore[arg-type] # it needs no more

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfsteps.runs.events import State
+from tfsteps.spec import format_duration
 from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.kubernetes.job_kind import Verdict
 
@@ -114,8 +115,10 @@ def _failed(code: int) -> Verdict:
 
 def _ended_by_platform(task: Mapping[str, Any], code: int) -> Verdict:
     """Return the end of a task that no user stopped. Its stop code is `STOP` or 0."""
-    if _timed_out(task):
-        return Verdict(State.FAILED, "DeadlineExceeded", "HAI ended the run: its `timeout` had passed.")
+    if limit := _timed_out(task):
+        source = "`systems.hai.timeout`, or `deadlines.total` without it"
+        message = f"HAI ended the run: it reached its timeout of {format_duration(limit)} ({source})."
+        return Verdict(State.FAILED, "DeadlineExceeded", message)
     if code & STOP:
         message = "A pod was deleted, or its node was drained or lost, and HAI ended the task; or the user is inactive."
         return Verdict(State.LOST, "PodDeleted", message)
@@ -123,14 +126,14 @@ def _ended_by_platform(task: Mapping[str, Any], code: int) -> Verdict:
     return Verdict(State.LOST, "StartFailed", message)
 
 
-def _timed_out(task: Mapping[str, Any]) -> bool:
-    """Return whether the newest task of a chain has run for its whole `timeout`."""
+def _timed_out(task: Mapping[str, Any]) -> float:
+    """Return the `timeout` of the newest task of a chain, in seconds, if it has run that long; else 0."""
     limit = float(_schema(task, "options").get("timeout") or 0)
     try:
         begin, end = (dt.datetime.fromisoformat(str(task.get(name))) for name in ("begin_at", "end_at"))
     except ValueError:
-        return False
-    return limit > 0 and (end - begin).total_seconds() > limit - _ROUNDING_SECONDS
+        return 0.0
+    return limit if 0 < limit < (end - begin).total_seconds() + _ROUNDING_SECONDS else 0.0
 
 
 def _schema(task: Mapping[str, Any], part: str) -> Mapping[str, Any]:

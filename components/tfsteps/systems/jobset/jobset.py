@@ -28,7 +28,7 @@ from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang, indexed_job
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, cluster_hosts, pod_template, tf_config
-from tfsteps.systems.kubernetes.times import seconds
+from tfsteps.systems.kubernetes.times import age_at
 
 _NAME = 63  # of a pod, whose name ends with five random characters
 _FAILED_JOBS = "FailedJobs"
@@ -188,8 +188,7 @@ def _failed(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
     limit = min(
         job["template"]["spec"].get("activeDeadlineSeconds", math.inf) for job in item["spec"]["replicatedJobs"]
     )
-    created, ended = seconds(item["metadata"].get("creationTimestamp")), seconds(condition.get("lastTransitionTime"))
-    if reason == _FAILED_JOBS and created is not None and ended is not None and ended - created >= limit:
+    if reason == _FAILED_JOBS and age_at(item, condition) >= limit:
         message = f"A Job was active for longer than its activeDeadlineSeconds, {format_duration(limit)}."
         return Verdict(State.FAILED, "DeadlineExceeded", message)
     return Verdict(State.FAILED, reason, message)

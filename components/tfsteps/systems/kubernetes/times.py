@@ -27,6 +27,12 @@ def by_age(items: Iterable[_Item]) -> list[_Item]:
     return sorted(items, key=lambda item: seconds(item["metadata"].get("creationTimestamp")) or 0.0)
 
 
+def age_at(item: Mapping[str, Any], condition: Mapping[str, Any]) -> float:
+    """Return how old an object was, in seconds, when one of its conditions changed last; 0 = not known."""
+    created, changed = seconds(item["metadata"].get("creationTimestamp")), seconds(condition.get("lastTransitionTime"))
+    return changed - created if created is not None and changed is not None else 0.0
+
+
 def job_ended(item: Mapping[str, Any]) -> float | None:
     """Return when an ended job ended: by its completion times, else by its last condition; None = not known.
 

@@ -4,6 +4,7 @@ The platform's controller is not public. Facts: the user manual of 2024-08 and 2
 in part those of the sibling kind GenericJob.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from tfsteps.systems.kubernetes.render.pod_template import (
     restart_policy,
 )
 from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
+from tfsteps.systems.kubernetes.times import age_at
 from tfsteps.systems.t9k import run_mode, tensorboard_link
 from tfsteps.systems.t9k.capabilities import CAPABILITIES
 from tfsteps.systems.t9k.options import T9kOptions
@@ -257,10 +259,11 @@ def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
 
 
 def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
-    """Return a failure. Its reasons are not documented: one whose words name a deadline is taken as that."""
+    """Return a failure. The platform's reasons are not documented: counts and times tell a limit that was exceeded."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
-    limit = (item["spec"].get("runPolicy") or {}).get("backoffLimit") or 0
-    if "deadline" in f"{reason} {message}".lower():
+    policy = item["spec"].get("runPolicy") or {}
+    limit = policy.get("backoffLimit") or 0
+    if "Deadline" in reason or age_at(item, condition) >= (policy.get("activeDeadlineSeconds") or math.inf):
         reason = "DeadlineExceeded"
     elif 0 < limit <= (item.get("status") or {}).get("backoffCount", 0):
         reason = "BackoffLimitExceeded"

@@ -38,6 +38,18 @@ def condition(kind, status="True", reason="", message=""):
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 
+def failed_after(seconds):
+    """Return a job that failed so many seconds after its creation; its `activeDeadlineSeconds` are 60."""
+    ended = {
+        **condition("Failed", reason="Why"),
+        "lastTransitionTime": f"2026-11-25T06:{seconds // 60:02}:{seconds % 60:02}Z",
+    }
+    failed = item("Failed", ended)
+    failed["metadata"]["creationTimestamp"] = "2026-11-25T06:00:00Z"
+    failed["spec"]["runPolicy"] = {"activeDeadlineSeconds": 60}
+    return failed
+
+
 NOT_FAILED, NOT_COMPLETED = condition("Failed", "False"), condition("Completed", "False")
 UP = {"type": "worker", "replicas": [{"name": "job-worker-0", "phase": "Pending", "containers": [{"name": "t"}]}]}
 OLD_UP = {"type": "worker", "replicaStatus": UP["replicas"]}
@@ -93,11 +105,8 @@ CASES = {
         "Why",
     ),
     "failed without any restart allowed": (item("Failed", "Failed", limit=0), State.FAILED, ""),
-    "over time, in the platform's own words": (
-        item("Failed", condition("Failed", reason="JobFailed", message="The deadline has passed.")),
-        State.FAILED,
-        "DeadlineExceeded",
-    ),
+    "over time, with another reason": (failed_after(60), State.FAILED, "DeadlineExceeded"),
+    "in time, with that reason": (failed_after(59), State.FAILED, "Why"),
     "over time, its restarts used up": (
         item("Failed", condition("Failed", reason="DeadlineExceeded"), backoff=2, limit=2),
         State.FAILED,
