@@ -1,6 +1,6 @@
 """Pauses and resumes jobs on a cluster."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tfsteps.cli.backends.place import Place
 from tfsteps.cli.errors import CommandError
@@ -8,6 +8,7 @@ from tfsteps.cli.watch import print_now, wait
 from tfsteps.console.outputs import verdict
 from tfsteps.runs.events import State
 from tfsteps.systems.kubernetes import dependents
+from tfsteps.systems.kubernetes.follow.pods import Pod
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.query.runs import Job, Runs
 
@@ -22,6 +23,9 @@ def set_paused(runs: Runs, jobs: Sequence[Job], place: Place, *, paused: bool) -
     refusals = [f"task {job.status.identity.task} {why}" for job in jobs if (why := problems[job.status.uid])]
     if not able:
         raise CommandError(f"run {jobs[0].status.identity.run}: {'; '.join(refusals)}")
+    if not paused:
+        for job in able:
+            _wait_until_deleted(runs, job)
     for job in able:  # before anything is printed: standard output may be closed
         patches = job.kind.pause(job.item, paused=paused)
         dependents.apply(runs.api, patches, job.status.namespace, job.status.uid)
@@ -29,7 +33,7 @@ def set_paused(runs: Runs, jobs: Sequence[Job], place: Place, *, paused: bool) -
         print_now(refusal)
     for job in able:
         if paused:
-            _wait(runs, job)
+            _wait_until_paused(runs, job)
         print(_done(job, place, paused=paused))
 
 
@@ -49,14 +53,25 @@ def _problems(job: Job, *, paused: bool) -> Iterator[str]:
         yield f"cannot be paused: {job.kind.operator} has nothing for it; {again}"
 
 
-def _wait(runs: Runs, job: Job) -> None:
-    """Wait until no replica of a job runs any more, and print which ones do."""
+def _wait_until_paused(runs: Runs, job: Job) -> None:
+    """Wait until no pod of a job runs or is being deleted; those that had ended before may stay."""
+    hint = f"still waiting; is {job.kind.operator} running? Ctrl-C ends the wait alone"
+    _wait(runs, job, "pausing", hint, lambda pod: pod.deleting or not pod.ended)
+
+
+def _wait_until_deleted(runs: Runs, job: Job) -> None:
+    """Wait for pods that are being deleted: an operator may take one for a replica that failed after the resume."""
+    hint = "still waiting; is the node of these pods ready? Ctrl-C ends the wait, and the job stays paused"
+    _wait(runs, job, "resuming", hint, lambda pod: pod.deleting)
+
+
+def _wait(runs: Runs, job: Job, doing: str, hint: str, stays: Callable[[Pod], bool]) -> None:
+    """Wait until no pod of a job is left for which `stays` returns True, and print the names of its replicas."""
 
     def waiting_for() -> str:
-        pods = ", ".join(str(job_pod.replica) for job_pod in runs.left(job) if not job_pod.pod.ended)
-        return pods and f"pausing {job.status.identity.task}: waiting for {pods}"
+        pods = ", ".join(str(job_pod.replica) for job_pod in runs.left(job) if stays(job_pod.pod))
+        return pods and f"{doing} {job.status.identity.task}: waiting for {pods}"
 
-    hint = f"still waiting; is {job.kind.operator} running? Ctrl-C ends the wait alone"
     wait(waiting_for, print_now, hint, _HINT_SECONDS)
 
 

@@ -95,6 +95,32 @@ def test_pause_waits_until_no_replica_runs(cluster, monkeypatch):
     assert not left
 
 
+@pytest.mark.parametrize(("command", "suspended"), [("pause", False), ("resume", True)])
+def test_a_pod_that_has_ended_and_is_being_deleted_is_waited_for(cluster, monkeypatch, command, suspended):
+    """The training operator fails a resumed job for it; a pause that was interrupted leaves it to the resume."""
+    job = merged(tfjob("busy", RUNNING), {"spec": {"runPolicy": {"suspend": suspended}}})
+    deleted = pod_of(job, "worker-0", "Failed", 143, ended=5)
+    deleted["metadata"]["deletionTimestamp"] = "2026-11-25T12:05:14Z"
+    server = cluster(job, deleted)
+    answer, lists, patched_after = server.script, [], []
+
+    def slowly(asked):
+        if asked.method == "PATCH":
+            patched_after.append(len(lists))
+        elif asked.path.endswith("/pods") and (suspended or patches(server)):
+            lists.append(asked)
+            server.there.pods = [deleted] if len(lists) < 4 else []
+        return answer(asked)
+
+    server.script = slowly
+    monkeypatch.setattr(watch, "POLL_SECONDS", 0.0)
+    lines = said(command, "busy", *K)
+    assert lines[0] == f"{command.removesuffix('e')}ing mnist: waiting for worker-0"
+    assert lines[-1].startswith(f"mnist is {command}d")
+    assert len(lists) == 4
+    assert patched_after == [4 if suspended else 0]
+
+
 @pytest.mark.parametrize(
     ("job", "command", "because"),
     [
