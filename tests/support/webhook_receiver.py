@@ -4,6 +4,7 @@ import contextlib
 import http.server
 import json
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -73,8 +74,11 @@ def receiver(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> I
         daemon_threads = True
 
         def handle_error(self, *_):
-            """Print nothing: clients that hang up are part of the tests."""
+            """Keep errors of the test; clients may hang up."""
+            if not isinstance(error := sys.exc_info()[1], OSError):
+                faults.append(error)
 
+    faults: list[BaseException | None] = []
     with Server((address, 0), Handler) as server:
         if tls:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
@@ -87,3 +91,4 @@ def receiver(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> I
             state.release()
             server.shutdown()
             thread.join()
+    assert not faults

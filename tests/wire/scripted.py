@@ -9,6 +9,7 @@ import http.server
 import json
 import socket
 import ssl
+import sys
 import threading
 import time
 import urllib.parse
@@ -38,8 +39,8 @@ class Answer(msgspec.Struct):
         status: HTTP status.
         body: As JSON, completed, unless it is bytes.
         headers: Further headers.
-        parts: Sent one after another, in chunks: events, completed, or bytes; a number is a pause in seconds, "reset"
-            and "hang" say themselves.
+        parts: Sent one after another, in chunks: events, completed, or bytes; a number is a pause in seconds; "hang"
+            sends no more; "cut" ends the answer early; "reset" does so, too, and takes back what is not read yet.
     """
 
     status: int = 200
@@ -54,6 +55,7 @@ class Server(http.server.ThreadingHTTPServer):
     Attributes:
         authority: That of its certificate.
         ahead: Seconds by which its clock, that of the header `Date`, is ahead of ours.
+        faults: Errors of the script.
     """
 
     daemon_threads = True
@@ -63,6 +65,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.script = script
         self.ahead = 0.0
         self.asked: list[Asked] = []
+        self.faults: list[Exception] = []
         self.hanging = threading.Event()
         self.authority = trustme.CA() if tls else None  # a key takes a while
         self.trust = self._tls("127.0.0.1" if tls is True else tls) if tls else None
@@ -80,7 +83,9 @@ class Server(http.server.ThreadingHTTPServer):
         return Access(server, "ns", self.trust, tokens, "the test's cluster")
 
     def handle_error(self, *_):
-        """Clients break off; that is what is tested."""
+        """Keep the errors of the script; clients may break off."""
+        if not isinstance(error := sys.exc_info()[1], OSError):
+            self.faults.append(error)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -103,7 +108,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return super().date_time_string(time.time() + self.server.ahead if timestamp is None else timestamp)
 
     def _answer(self, answer, asked):
-        if answer == "reset":
+        if answer == "hang":
+            self.server.hanging.wait(90)
+        if answer in ("hang", "reset"):
             return self._reset()
         self.send_response(answer.status)
         for name, value in answer.headers.items():
@@ -128,6 +135,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.server.hanging.wait(90)
             elif part == "reset":
                 return self._reset()
+            elif part == "cut":
+                self.close_connection = True
+                return None
             else:
                 data = part if isinstance(part, bytes) else json.dumps(_event(asked, part)).encode() + b"\n"
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
@@ -231,7 +241,10 @@ def _event(asked, part):
 
 @contextlib.contextmanager
 def serve(script, *, tls=False):
-    """Run a Server for the length of the block. `script` is a function, or a list of answers, the last for ever."""
+    """Run a Server for the length of the block.
+
+    `script` is a function, or a list of answers, the last for ever. An answer is an Answer, "reset" or "hang".
+    """
     answers = list(script) if isinstance(script, list) else None
 
     def next_answer(asked):
@@ -248,6 +261,8 @@ def serve(script, *, tls=False):
         server.hanging.set()
         server.shutdown()
         server.server_close()
+    if server.faults:
+        raise ExceptionGroup("the script failed", server.faults)
 
 
 def refusal(status, reason="", message="no", about="", **headers):

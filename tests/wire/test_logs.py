@@ -176,7 +176,7 @@ def lives(*, told):
             return Answer(parts=lines[-1:] if "tailLines" in asked.query else lines)
         asked_before.append(asked)
         if len(asked_before) == 1 and told:
-            return Answer(parts=[line(1, "first life"), 1.0, "reset"])  # a reset takes back what is unread
+            return Answer(parts=[line(1, "first life"), "cut"])
         until(told.is_set) if told else None
         return Answer(parts=[line(5, "second life")])
 
@@ -284,15 +284,9 @@ def test_an_earlier_incarnation_whose_log_is_gone_does_not_keep_us_from_the_next
 
 
 def test_an_unreported_restart_yields_the_rest_of_the_earlier_incarnation_first():
-    def script(asked):
-        if asked.query.get("previous"):
-            lines = [line(1, "first life"), line(2, "its last word")]
-            return Answer(parts=lines[-1:] if "tailLines" in asked.query else lines)
-        if len(server.asked) == 1:
-            return Answer(parts=[line(1, "first life"), 1.0, "reset"])  # a reset takes back what is unread
-        return Answer(parts=[line(5, "second life")])
-
-    with reading(script) as (server, found, log):
+    told = threading.Event()
+    told.set()
+    with reading(lives(told=told)) as (_, found, log):
         until(lambda: len(found.texts) == 3)
         log.tell(1, ended=True)
         until(lambda: found.closed)

@@ -54,7 +54,9 @@ class _Tunnel(socketserver.StreamRequestHandler):
     def handle(self):
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            head += self.request.recv(1)
+            if not (byte := self.request.recv(1)):
+                return
+            head += byte
         line, *headers = head.decode().split("\r\n")
         fields = {header.partition(": ")[0].lower(): header.partition(": ")[2] for header in headers}
         self.server.asked.append((line.partition(" HTTP/")[0], fields.get("proxy-authorization")))

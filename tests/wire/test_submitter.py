@@ -38,7 +38,7 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(submitter.JOB_UID, UID)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 
-    def ran(created, *, got=None, lists=None, watches=None):
+    def ran(created, *, got=None, lists=None, watches="reset"):
         def script(asked):
             if asked.method == "POST":
                 return created
@@ -85,8 +85,8 @@ def test_a_workflow_of_somebody_else_is_left_alone(run):
 @pytest.mark.parametrize(
     ("lists", "watches"),
     [
-        (listed(), None),
-        (listed(standing("Running", uid="w-2")), None),
+        (listed(), "reset"),
+        (listed(standing("Running", uid="w-2")), "reset"),
         (listed(standing("Running")), watched(("DELETED", standing("Running")))),
     ],
     ids=["gone", "another", "deleted"],

@@ -195,7 +195,7 @@ def test_a_refusal_after_an_answer_is_a_restart_of_the_server(follow):
         b"",
         b"[]",
         Answer(body={"kind": "PodList", "metadata": {}, "items": []}),
-        Answer(body={"kind": "PodMetricsList", "metadata": {}, "items": 7}),
+        b'{"kind": "PodMetricsList", "metadata": {}, "items": 7}',
     ],
 )
 def test_another_answer_than_metrics_counts_as_down(follow, wrong):
