@@ -19,7 +19,9 @@ from tests.kubernetes_cli.conftest import IMAGE
 from tests.preflight.conftest import HELD
 from tests.support.shell import printing
 from tests.support.waiting import read_until, until
+from tfsteps.kube.logs import PODS
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.identity import PREFIX
 
 pytestmark = pytest.mark.cluster
 ROOT = pathlib.Path(__file__).parents[2]
@@ -40,7 +42,7 @@ def another_machine(monkeypatch, tmp_path):
 # --- run
 
 
-def test_a_run_that_succeeds_prints_what_it_prints_locally(terminal, home):
+def test_a_run_that_succeeds_prints_what_it_prints_locally(terminal, home, tmp_path, monkeypatch):
     both = "success: all_workers"  # else worker 1 may be taken away before it says anything
     job = terminal.job(printing("echo hello"), both, roles="{worker: {replicas: 2}}")
     done = terminal.tfsteps("run", job, "--run-id", "good")
@@ -50,6 +52,11 @@ def test_a_run_that_succeeds_prints_what_it_prints_locally(terminal, home):
     assert sorted(line for line in lines if "hello" in line) == ["[worker-0] hello", "[worker-1] hello"]
     assert f"log          {home}/runs/good/quick/0/log" in lines
     assert re.match(r"quick succeeded after \S+", lines[-1])
+
+    until(lambda: not terminal.api.list(PODS, terminal.namespace, labelSelector=f"{PREFIX}run-id=good")["items"])
+    another_machine(monkeypatch, tmp_path)
+    shown = terminal.tfsteps("show", "good").stdout
+    assert len(re.findall(r"^worker-\d +succeeded", shown, re.MULTILINE)) == 2, f"their pods are gone: {shown}"
 
 
 def test_a_failed_run_and_its_retry_seen_from_another_machine(terminal, tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import job as job_module
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.query.status import job_pods, status
+from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": 2}}})
 SAID = "TFJob ns/job has failed because 1 Worker replica(s) failed."
@@ -342,17 +343,27 @@ def test_a_job_that_succeeded_before_the_first_look(pods):
     item = ended_job("Succeeded", "")
     recorded, _ = first_look(TFJob(), item, pods)
     assert facts(recorded) == facts(shown(TFJob(), item, pods))
-    state = ReplicaState.SUCCEEDED if pods else ReplicaState.STOPPED
+    state = ReplicaState.SUCCEEDED if pods else ReplicaState.UNKNOWN
     assert [each.state for each in recorded.replicas] == [state] * 2
     assert (recorded.state, recorded.ended) == (State.SUCCEEDED, epoch(30))
     assert recorded.started == (epoch(3) if pods else None)
+
+
+def test_a_job_whose_pods_its_launcher_has_deleted_after_noting_their_states():
+    item = ended_job("Succeeded", "")
+    annotations = {REPLICAS: '{"succeeded":{"worker":[[0,0]]},"stopped":{"worker":[[1,1]]}}'}
+    item["metadata"] = {**item["metadata"], "annotations": annotations}
+    recorded, _ = first_look(TFJob(), item, [])
+    assert facts(recorded) == facts(shown(TFJob(), item, []))
+    assert [each.state for each in recorded.replicas] == [ReplicaState.SUCCEEDED, ReplicaState.STOPPED]
+    assert [each.incarnations for each in recorded.replicas] == [[], []], "their times are not known"
 
 
 def test_a_job_that_was_deleted_before_the_first_look():
     began = time.time()
     recorded, _ = first_look(TFJob(), ended_job("Failed"), [], gone=True)
     assert (recorded.state, recorded.reason) == (State.LOST, "Deleted")
-    assert [each.state for each in recorded.replicas] == [ReplicaState.STOPPED] * 2
+    assert [each.state for each in recorded.replicas] == [ReplicaState.UNKNOWN] * 2
     assert recorded.ended >= began
 
 

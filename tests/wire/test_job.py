@@ -4,14 +4,18 @@ import datetime as dt
 import itertools
 import threading
 
+import pytest
+
 from tests.unit.systems.kubernetes.objects import pod, tfjob
-from tests.wire.scripted import Answer, serve
+from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import LogLines, ReplicaChanged, ReplicaState, State
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import job
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 VERSION = {"resourceVersion": "1"}
@@ -108,6 +112,30 @@ def test_a_pod_whose_eviction_failed_the_job_and_that_does_not_end(monkeypatch):
 def test_a_pod_whose_end_is_only_seen_by_looking_again():
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")])
     assert ends(seen) == [(ReplicaState.FAILED, "OOMKilled")]
+
+
+def test_the_states_of_the_replicas_are_noted_before_their_pods_are_deleted():
+    changes = []
+
+    def script(asked):
+        if asked.path.endswith("/log"):
+            return Answer(body=b"")
+        if asked.method in ("PATCH", "DELETE"):
+            changes.append((asked.method, asked.path.rpartition("/")[2], asked.body))
+            return refusal(403)
+        if "watch" in asked.query:
+            return events()
+        return listed(tfjob("Succeeded")) if asked.path.endswith("/tfjobs") else listed(pod("succeeded"))
+
+    with serve(script) as server:
+        followed = KubernetesJob(Api(server.access()), TFJob(), tfjob(), JOB, None)
+        list(followed.events())
+        changes.clear()  # the labels of the pod
+        with pytest.raises(LaunchError, match="the pods of job could not be deleted"):
+            followed.remove("pods")
+    (noting, name, body), (deleting, removed, _) = changes
+    assert (noting, name, deleting, removed) == ("PATCH", "job", "DELETE", "job-worker-0")
+    assert body["metadata"] == {"uid": "u1", "annotations": {REPLICAS: '{"succeeded":{"worker":[[0,0]]}}'}}
 
 
 # --- what was printed last

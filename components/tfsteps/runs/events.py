@@ -50,7 +50,7 @@ class ReplicaState(enum.StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"  # the system ended it because it was no longer needed or the job was stopped: not a failure
-    UNKNOWN = "unknown"  # the launcher was killed; the replica may still run
+    UNKNOWN = "unknown"  # the launcher was killed, and the replica may still run; or its pod is gone
 
 
 class Replica(msgspec.Struct, frozen=True, order=True):

@@ -37,7 +37,8 @@ def _apply(replica: ReplicaStatus, event: ReplicaChanged) -> None:
     number = event.restarts if event.incarnation is None else event.incarnation
     last = replica.incarnations[-1] if replica.incarnations else None
     if last is None or (last.ended is not None and (up or number > last.number)):
-        if event.state is ReplicaState.STOPPED:  # it never ran
+        untold = event.started is None and event.exit_code is None and not event.reason
+        if event.state is ReplicaState.STOPPED or (untold and not up):  # it never ran, or nothing else is known
             return
         replica.incarnations.append(Incarnation(started=event.at if up else event.started or event.at))
     incarnation = replica.incarnations[-1]

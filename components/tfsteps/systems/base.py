@@ -78,7 +78,7 @@ class Note(enum.StrEnum):
 
 
 REPORT_SECONDS = 15.0
-"""How long `Note.REPORTED` is retried: the step has written its outputs and waits only for this."""
+"""How long an annotation at the end is retried: the step has written its outputs and waits only for this."""
 
 
 class System(Protocol):

@@ -109,7 +109,7 @@ OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "flow
     [
         (Answer(body={"metadata": {**META, "ownerReferences": [OWNER]}}), {"tfsteps.dev/step": "train"}),
         (Answer(body={"metadata": META}), None),
-        (Answer(body={"metadata": 7}), None),
+        (Answer(body=b'{"kind": "Pod", "metadata": 7}'), None),
         (refusal(403, "Forbidden"), None),
         (refusal(503), None),
     ],

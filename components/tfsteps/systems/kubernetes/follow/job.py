@@ -1,5 +1,6 @@
 """Follows a job object on a cluster: its events, its logs, its end."""
 
+import contextlib
 import datetime as dt
 import functools
 import os
@@ -20,7 +21,7 @@ from tfsteps.kube.logs import PODS
 from tfsteps.kube.watch import Changed, Listed, Refused, Seen, Watch
 from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, State, Tick, one_line, replicas_of
 from tfsteps.spec import TrainingJob
-from tfsteps.systems.base import Cause, LaunchError
+from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
 from tfsteps.systems.kubernetes.cleanup.keeper import leave, take_back
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.dependents import apply
@@ -32,6 +33,7 @@ from tfsteps.systems.kubernetes.follow.warning_events import WarningEvents
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.mounts import find_mount
+from tfsteps.systems.kubernetes.replica_states import REPLICAS, annotation
 from tfsteps.systems.kubernetes.times import by_age
 from tfsteps.systems.stop_controller import ServerAge, StopController
 
@@ -166,10 +168,19 @@ class KubernetesJob:
             if what == "job":
                 api.delete(self._kind.resource, self.namespace, self.name, self.uid)
                 return
+            if self._tracker.pods:
+                self._note_replicas()
             for seen in self._tracker.pods.values():
                 api.delete(PODS, self.namespace, seen.name, seen.uid)
         except ApiError as error:
             raise LaunchError(f"the {what} of {self.name} could not be deleted: {error}", retryable=False) from error
+
+    def _note_replicas(self) -> None:
+        """Annotate the job with its replicas' states, which nobody can tell without the pods."""
+        annotations = {REPLICAS: annotation(self._tracker.replica_states)}
+        with contextlib.suppress(ApiError):  # the commands then say that the states are not known
+            patch = {"metadata": {"uid": self.uid, "annotations": annotations}}
+            self._api.copy(REPORT_SECONDS).patch(self._kind.resource, self.namespace, self.name, patch)
 
     def read_folder(self, folder: str, program: Sequence[str]) -> Any:
         """Run a Python program in a pod that mounts the replicas' volume, and return the JSON that it prints.

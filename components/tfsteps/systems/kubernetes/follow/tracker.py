@@ -16,6 +16,7 @@ from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.ownership import is_foreign
 from tfsteps.systems.kubernetes.render.gang import echo
+from tfsteps.systems.kubernetes.replica_states import noted_states
 from tfsteps.systems.kubernetes.times import by_age, job_ended
 
 STOPPED = f"{PREFIX}stopped"
@@ -293,13 +294,17 @@ class Tracker:
         """Yield the stop of each replica that still runs after the end of its job: the operator ends it later.
 
         Some operators end replicas before they report the end of the job; such an end looked like a failure. A replica
-        whose disruption failed the job, and which is still terminating, has failed.
+        whose disruption failed the job, and which is still terminating, has failed. A replica that was never seen has
+        the state that an earlier launcher noted, or is unknown if the first look found an ended job without pods.
 
         Args:
             now: Seconds since the epoch.
             running: Also of those whose pods still run.
         """
         unexplained, cause = running and self.unexplained, self._cause()
+        noted = noted_states(self.item, self._replicas)
+        looked_late = self._last_state is None and not any(self._uids.values())
+        unseen = ReplicaState.UNKNOWN if looked_late else ReplicaState.STOPPED
         for replica, uids in self._uids.items():
             change = self._shown.get(replica) or ReplicaChanged(at=now, replica=replica, state=ReplicaState.PENDING)
             stopped = msgspec.structs.replace(change, at=now, state=ReplicaState.STOPPED, reason="")
@@ -308,8 +313,15 @@ class Tracker:
                 yield from self._show(replica, msgspec.structs.replace(change, at=now, state=ReplicaState.FAILED))
             elif change.state is ReplicaState.FAILED and self._was_in_the_way(replica, cause):
                 yield from self._show(replica, msgspec.structs.replace(stopped, at=change.at))
-            elif change.state not in {*_ENDED, ReplicaState.STOPPED} and (running or not uids):
+            elif not uids:
+                yield from self._show(replica, msgspec.structs.replace(stopped, state=noted.get(replica, unseen)))
+            elif running and change.state not in {*_ENDED, ReplicaState.STOPPED}:
                 yield from self._show(replica, stopped)
+
+    @property
+    def replica_states(self) -> dict[Replica, ReplicaState]:
+        """The last reported state of each replica."""
+        return {replica: change.state for replica, change in self._shown.items()}
 
     def _cause(self) -> Replica | None:
         return (self.final.replica or self._culprit()) if self.final and self.final.state is State.FAILED else None

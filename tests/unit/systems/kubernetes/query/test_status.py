@@ -11,6 +11,7 @@ from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.query.status import job_pods, status
+from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
 NAMES = ("chief-0", "worker-0", "worker-1")
 RUNNING = tfjob("r", ("Created", "True", 0), ("Running", "True", 3))
@@ -36,13 +37,30 @@ def of(job, *pods, now=60):
         ),
         (RUNNING, [("chief-0", "Running")], "pending", ["running", "pending", "pending"]),
         (ENDED, [("chief-0", "Succeeded", 0)], "succeeded", ["succeeded", "stopped", "stopped"]),
-        (ENDED, [], "succeeded", ["stopped"] * 3),
+        (ENDED, [], "succeeded", ["unknown"] * 3),
         (tfjob("r", ("Suspended", "True", 1)), [], "suspended", ["pending"] * 3),
     ],
 )
 def test_states_are_those_that_a_launcher_would_show(job, pods, state, replicas):
     seen = of(job, *(pod_of(job, *each, ended=20 if each[2:] else None) for each in pods))
     assert (seen.state, [replica.state.value for replica in seen.replicas]) == (state, replicas)
+
+
+@pytest.mark.parametrize(
+    ("noted", "replicas"),
+    [
+        (
+            '{"succeeded":{"chief":[[0,0]],"worker":[[1,1]]},"stopped":{"worker":[[0,0]]}}',
+            "succeeded stopped succeeded",
+        ),
+        ('{"succeeded":{"worker":[[0,999999999999]]}}', "unknown succeeded succeeded"),
+        ('{"done":{}}', "unknown unknown unknown"),
+        ("", "unknown unknown unknown"),
+    ],
+)
+def test_the_states_of_replicas_without_pods_are_those_that_the_launcher_noted(noted, replicas):
+    item = {**ENDED, "metadata": {**ENDED["metadata"], "annotations": {REPLICAS: noted}}}
+    assert " ".join(replica.state for replica in of(item).replicas) == replicas
 
 
 def test_times_are_those_of_the_cluster():

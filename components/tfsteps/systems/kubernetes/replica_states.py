@@ -1,0 +1,44 @@
+"""The last states of a job's replicas in an annotation of its object, for commands that find no pods. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.runs.events import Replica, ReplicaState
+from tfsteps.runs.identity import PREFIX
+from tfsteps.spec import RoleName
+
+REPLICAS = f"{PREFIX}replicas"
+"""`{"succeeded": {"chief": [[0, 0]], "worker": [[0, 3]]}}`: by state and role, the first and last of each row of
+replicas."""
+
+_Rows = list[tuple[int, int]]
+_Noted = dict[ReplicaState, dict[RoleName, _Rows]]
+
+
+def annotation(states: Mapping[Replica, ReplicaState]) -> str:
+    """Return the value of the annotation."""
+    noted: _Noted = {}
+    for replica in sorted(states):
+        rows = noted.setdefault(states[replica], {}).setdefault(replica.role, [])
+        if rows and rows[-1][1] == replica.index - 1:
+            rows[-1] = rows[-1][0], replica.index
+        else:
+            rows.append((replica.index, replica.index))
+    return msgspec.json.encode(noted).decode()
+
+
+def noted_states(item: Mapping[str, Any], replicas: list[Replica]) -> dict[Replica, ReplicaState]:
+    """Return what is noted on a job object of its `replicas`; empty if nothing is, or it is not understood."""
+    text = (item["metadata"].get("annotations") or {}).get(REPLICAS) or "{}"
+    try:
+        noted = msgspec.json.decode(text, type=_Noted)
+    except msgspec.DecodeError:
+        return {}
+    return {
+        replica: state
+        for replica in replicas
+        for state, rows in noted.items()
+        if any(first <= replica.index <= last for first, last in rows.get(replica.role, ()))
+    }
