@@ -303,7 +303,7 @@ class Tracker:
         """
         unexplained, cause = running and self.unexplained, self._cause()
         noted = noted_states(self.item, self._replicas)
-        looked_late = self._last_state is None and not any(self._uids.values())
+        looked_late = not self._last_state and not self.stopping and not any(self._uids.values())
         unseen = ReplicaState.UNKNOWN if looked_late else ReplicaState.STOPPED
         for replica, uids in self._uids.items():
             change = self._shown.get(replica) or ReplicaChanged(at=now, replica=replica, state=ReplicaState.PENDING)

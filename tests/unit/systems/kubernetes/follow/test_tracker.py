@@ -386,6 +386,24 @@ def test_replicas_that_the_job_ended_without_are_stopped():
 
 
 @pytest.mark.parametrize(
+    ("seen", "stopping", "state"),
+    [
+        ([tfjob("Failed")], None, "unknown"),
+        ([tfjob("Created"), tfjob("Failed")], None, "stopped"),
+        ([tfjob("Created")], CANCELLED, "stopped"),
+        ([], CANCELLED, "stopped"),
+    ],
+    ids=["ended before the first look", "watched", "watched and stopped", "stopped before the first look"],
+)
+def test_replicas_that_never_had_a_pod_are_stopped_unless_they_may_have_had_one(seen, stopping, state):
+    scenario = Scenario().job(*map(Changed, seen))
+    scenario.tracker.stopping = stopping
+    scenario.job(Deleted(tfjob("Created")))
+    scenario.said += scenario.tracker.dismissed(scenario.now)
+    assert scenario.replica(W1) == [(state, 0)]
+
+
+@pytest.mark.parametrize(
     ("first", "end", "states"),
     [
         ("succeeded", "Succeeded", ("succeeded", "stopped")),
