@@ -1,6 +1,5 @@
 """A platform of its own for one case, and the launchers that the case starts for it."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -95,6 +94,4 @@ class HaiEnvironment:
 
     def gone(self) -> bool:
         """Tell whether nothing runs or waits."""
-        with contextlib.suppress(KeyError):
-            return not self.platform.unfinished() and not self.pods()
-        return False
+        return not self.platform.unfinished() and not self.pods()

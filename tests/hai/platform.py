@@ -204,9 +204,9 @@ class Platform:
                     room -= task.nodes if fits else 0
                     blocked = blocked or not fits
                     if fits and task.queue_status == "queued" and self._free() >= task.nodes:
-                        task.queue_status, task.begin_at = "scheduled", time.time()
-                        task.worker_status = "created"
+                        task.begin_at, task.worker_status = time.time(), "created"
                         self._managers[task.id] = Manager(self, task)
+                        task.queue_status = "scheduled"  # last: who sees it asks for the manager, without the lock
                     elif not fits and task.queue_status == "scheduled":
                         self._managers[task.id].notify(INTERRUPT)
             time.sleep(_TICK_SECONDS)

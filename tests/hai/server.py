@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 import http.server
 import json
+import sys
 import threading
 import time
 import urllib.parse
@@ -48,8 +49,16 @@ class Server:
             def log_message(self, *_):
                 pass
 
-        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        class Listener(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_):
+                """Keep errors of the platform; clients may break off."""
+                if not isinstance(error := sys.exc_info()[1], OSError):
+                    server._faults.append(error)
+
+        self._faults = []
+        self._http = Listener(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
 
@@ -57,6 +66,8 @@ class Server:
         self._http.shutdown()
         self._http.server_close()
         self.platform.close()
+        if self._faults:
+            raise ExceptionGroup("the platform failed", self._faults)
 
     def answer(self, handler):
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
