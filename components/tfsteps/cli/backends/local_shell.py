@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -21,6 +22,8 @@ from tfsteps.spec import TrainingJob
 if TYPE_CHECKING:
     from tfsteps.cli.backends.local import LocalJob
 
+_MOMENT_SECONDS = 1.0
+
 
 def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> NoReturn:
     """Replace this process by a command beside a replica, or where one ran that has ended.
@@ -32,6 +35,8 @@ def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> 
     if status.system != On.LOCAL:
         raise CommandError(_elsewhere(status))
     target = named_replica(status, replica)
+    if job.running:
+        target = _recorded_start(job, target)
     env, cwd = _running(target) if job.running else (None, "")
     if env is None:
         env, cwd = _recorded(job, target)
@@ -46,6 +51,15 @@ def _elsewhere(status: Status) -> str:
     return f"run {run}: its replicas are not on this machine, but on {status.system}; use `tfsteps shell {run}{where}`"
 
 
+def _recorded_start(job: "LocalJob", replica: ReplicaStatus) -> ReplicaStatus:
+    """Return a replica once its start is recorded, which is a moment after the launcher has printed it."""
+    give_up = time.monotonic() + _MOMENT_SECONDS
+    while not replica.incarnations and time.monotonic() < give_up:
+        time.sleep(0.05)
+        replica = named_replica(job.attempt.status(), replica.name)
+    return replica
+
+
 def _running(replica: ReplicaStatus) -> tuple[Mapping[str, str] | None, str]:
     """Return the environment and the folder of a replica's process; None if it does not run."""
     words = replica.incarnations[-1].place.split() if replica.incarnations else []
@@ -53,11 +67,19 @@ def _running(replica: ReplicaStatus) -> tuple[Mapping[str, str] | None, str]:
         return None, ""
     process = pathlib.Path("/proc", words[1])
     try:
-        entries = (process / "environ").read_bytes().split(b"\0")
+        entries = _environ(process / "environ").split(b"\0")
         cwd = os.readlink(process / "cwd")  # noqa: PTH115  text, which may not exist any more
     except OSError:  # it has just ended
         return None, ""
     return dict(os.fsdecode(entry).partition("=")[::2] for entry in entries if b"=" in entry), cwd
+
+
+def _environ(file: pathlib.Path) -> bytes:
+    """Return the content of /proc/PID/environ; a process that is just executing its program has none for a moment."""
+    give_up = time.monotonic() + _MOMENT_SECONDS
+    while not (content := file.read_bytes()) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return content
 
 
 def _recorded(job: "LocalJob", replica: ReplicaStatus) -> tuple[Mapping[str, str], str]:

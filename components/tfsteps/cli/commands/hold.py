@@ -1,6 +1,5 @@
 """`tfsteps debug --hold`: a job whose replicas sleep in place of their programs, for a shell beside them."""
 
-import os
 import shlex
 from collections.abc import Sequence
 
@@ -103,7 +102,7 @@ class Shells:
             where = replica.incarnations[-1].place if replica.incarnations and replica.state not in _GONE else ""
             if where and where not in self._printed and self._reachable(replica):
                 self._printed.add(where)
-                self._printer.say(f"{replica.name} is held; a shell beside it:  {self._shell(status, where)}")
+                self._printer.say(f"{replica.name} is held; a shell beside it:  {self._shell(status, replica, where)}")
         if not self._complete and len(self._printed) >= len(replicas):
             self._complete = True
             for name, text in self._programs.items():
@@ -120,12 +119,11 @@ class Shells:
         """Return whether a shell can be opened: beside a process at once, in a container when it runs."""
         return self._place.on is not On.KUBERNETES or replica.state is ReplicaState.RUNNING
 
-    def _shell(self, status: Status, where: str) -> str:
-        first, second, *_ = [*where.split(), ""]
+    def _shell(self, status: Status, replica: ReplicaStatus, where: str) -> str:
+        first = where.split(maxsplit=1)[0]
         if self._place.on is On.KUBERNETES:
             kind = registry.kinds_of(status.system)[0]
             return self._place.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *kind.shell)
-        if first != "pid":  # on another machine, without a known way to get a shell
-            return where
-        shell = os.environ.get("SHELL", "sh")
-        return f"""xargs -0 -a /proc/{second}/environ sh -c 'cd -P /proc/{second}/cwd; exec env -i "$@" {shell}' -"""
+        if first == "pid":
+            return f"tfsteps shell {shlex.quote(status.identity.run)} {replica.name}"
+        return where  # on another machine, without a known way to get a shell

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.support.processes import started
 from tests.unit.cli.command import COMMAND, refused
 from tests.unit.cli.statuses import status
 from tfsteps import spec
@@ -134,13 +135,15 @@ def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_pa
     monkeypatch.setenv("SHELL", "/bin/sh")
     (tmp_path / "job.yaml").write_text(JOB.replace("image: acme/mnist:1", "output_dir: out"))
     command = [COMMAND, "debug", "--hold", "all", "job.yaml"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         lines = list(itertools.takewhile(lambda line: "all that is held is up" not in line, process.stdout))
         shell = next(line.partition(":  ")[2] for line in lines if line.startswith("worker-1 is held"))
+        assert shell.startswith("tfsteps shell ")
         typed = 'echo "$TF_CONFIG"; pwd; exit\n'
-        said = subprocess.run(["sh", "-c", shell], input=typed, capture_output=True, text=True, check=True).stdout
+        command = ["sh", "-c", shell.replace("tfsteps", COMMAND, 1)]
+        said = subprocess.run(command, input=typed, capture_output=True, text=True, check=True).stdout
         assert re.search(r'"task": {"type": "worker", "index": 1}', said)
-        assert str(tmp_path) in said.splitlines()
+        assert str(tmp_path) in said.splitlines(), said
         time.sleep(2.0)  # longer than the deadlines that do not hold
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
