@@ -118,7 +118,8 @@ def test_the_group_goes_with_the_job(environment):
 )
 def test_an_operator_that_makes_the_groups_itself(gang_operator, environment):
     taken(environment, "blocker")
-    gang = environment.launch(job(4, gang={"min_available": 3}), run="gang", home="gang")
+    # An operator that missed the creation of a pod looks at the job again 5 minutes later.
+    gang = environment.launch(job(4, gang={"min_available": 3}, deadlines={"total": "8m"}), run="gang", home="gang")
     waits(environment, "gang", 4)
     groups = environment.api.list(POD_GROUPS, environment.namespace)["items"]
     assert sorted(group["spec"]["minMember"] for group in groups) == [1, 3], "this operator's jobs are all gangs"
