@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.support.jobs import alive, pid_of
+from tests.support.processes import started
 from tests.support.waiting import read_until, until
 from tests.unit.cli.command import COMMAND
 from tests.unit.cli.statuses import saved
@@ -183,7 +184,7 @@ def test_clear_stops_what_runs_and_removes_the_records():
 def test_clear_asks_on_a_terminal(answer, left):
     saved(run="r1", state=State.SUCCEEDED, system="local")
     terminal, theirs = pty.openpty()
-    with subprocess.Popen([COMMAND, "clear", "r1"], stdin=theirs, stdout=subprocess.PIPE, text=True) as process:
+    with started([COMMAND, "clear", "r1"], stdin=theirs, stdout=subprocess.PIPE, text=True) as process:
         read_until(process, "records on this machine: 1 attempt")
         os.write(terminal, answer)
         assert process.wait(60) == 0

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from tests.support.processes import started
 from tests.support.waiting import read_until
 from tests.support.webhook_receiver import PATH, receiver
 from tests.unit.cli.command import COMMAND
@@ -83,7 +84,7 @@ def test_a_restart_and_the_success_after_it(server):
 
 def test_ctrl_c_and_the_notification_of_it(server):
     command = [COMMAND, "run", job("echo asleep; exec sleep 600")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         read_until(process, "asleep")
         process.send_signal(signal.SIGINT)
         process.communicate()

@@ -16,6 +16,7 @@ import urllib.request
 import psutil
 import pytest
 
+from tests.support.processes import started
 from tests.support.waiting import read_until, until
 from tfsteps.runs import store
 from tfsteps.runs.events import State
@@ -201,7 +202,7 @@ def test_failed_training(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_stopped(number, tmp_path):
     folder = with_training(tmp_path, "import time\nprint('sleeping', flush=True)\ntime.sleep(600)")
-    with subprocess.Popen(command(folder=folder), stdout=subprocess.PIPE, text=True) as process:
+    with started(command(folder=folder), stdout=subprocess.PIPE, text=True) as process:
         output = read_until(process, "sleeping")
         process.send_signal(number)
         output += process.stdout.read()
@@ -214,7 +215,7 @@ def test_stopped(number, tmp_path):
 
 def test_killed(tmp_path):
     folder = with_training(tmp_path, "import time\nprint('sleeping', flush=True)\ntime.sleep(600)")
-    with subprocess.Popen(command(folder=folder), stdout=subprocess.PIPE, text=True) as process:
+    with started(command(folder=folder), stdout=subprocess.PIPE, text=True) as process:
         output = read_until(process, "sleeping")
         process.kill()
     give_up = time.monotonic() + 60
@@ -242,7 +243,7 @@ def answers(url):
 
 def test_tensorboard_is_kept_until_a_signal_comes(tmp_path):
     folder = with_training(tmp_path, "raise SystemExit('no such optimizer')")
-    with subprocess.Popen(command("--tensorboard", folder=folder), stdout=subprocess.PIPE, text=True) as process:
+    with started(command("--tensorboard", folder=folder), stdout=subprocess.PIPE, text=True) as process:
         output = read_until(process, "TensorBoard stays up")
         url = re.search(r"stays up at (http\S+);", output)[1]
         assert only_attempt().status().tensorboard_url == url

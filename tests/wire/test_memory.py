@@ -6,6 +6,7 @@ import sys
 
 import msgspec
 
+from tests.support.processes import started
 from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import events, listed
@@ -59,7 +60,7 @@ def test_lines_of_one_mebibyte_and_a_slow_reader_take_little_memory(tmp_path):
     log = tmp_path / "log"
     with serve(script) as server:
         command = [sys.executable, "-c", LAUNCHER, server.access().server, str(log), json.dumps(tfjob())]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as launcher:
+        with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as launcher:
             printed = 0
             while part := launcher.stdout.read(1 << 16):  # as slow as this is, the server is faster
                 printed += len(part)

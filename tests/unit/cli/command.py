@@ -10,6 +10,7 @@ import sys
 
 from typer import testing
 
+from tests.support.processes import started
 from tfsteps.cli.app import app
 
 # The runner makes all commands anew for each call, which takes 20 ms; hundreds of tests need them once.
@@ -53,7 +54,7 @@ def on_terminal(*args):
     """Return the bytes that `tfsteps` prints to a terminal as its standard output."""
     controller, terminal = pty.openpty()
     with os.fdopen(controller, "rb", buffering=0) as screen:
-        with subprocess.Popen([COMMAND, *map(str, args)], stdout=terminal) as process:
+        with started([COMMAND, *map(str, args)], stdout=terminal) as process:
             os.close(terminal)
             printed = b""
             with contextlib.suppress(OSError):  # the end of a terminal is an error

@@ -11,6 +11,7 @@ import pytest
 
 from tests import side_by_side
 from tests.support.jobs import alive
+from tests.support.processes import started
 from tests.support.waiting import read_until, until
 
 PROGRAM = pathlib.Path(__file__).parents[2] / "side_by_side.py"
@@ -170,7 +171,7 @@ def test_arguments_reach_pytest_and_what_they_do_not_choose_is_no_failure(progra
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_of_them_and_their_fixtures_clean_up(program, tmp_path, number):
     command = program({"a": HANG, "b": HANG})
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, text=True) as process:
         files = [tmp_path / "tests" / f"pid-{name}" for name in "ab"]
         until(lambda: all(file.exists() and file.read_text() for file in files))
         second = run(command)
@@ -185,7 +186,7 @@ def test_a_signal_ends_all_of_them_and_their_fixtures_clean_up(program, tmp_path
 
 def test_a_second_signal_kills_what_does_not_end(program, tmp_path):
     stubborn = HANG.replace("    yield\n", "    yield\n    (HERE / 'ending').touch(); time.sleep(600)\n")
-    with subprocess.Popen(program({"a": stubborn}), stdout=subprocess.PIPE, text=True) as process:
+    with started(program({"a": stubborn}), stdout=subprocess.PIPE, text=True) as process:
         file = tmp_path / "tests/pid-a"
         until(lambda: file.exists() and file.read_text())
         process.send_signal(signal.SIGINT)

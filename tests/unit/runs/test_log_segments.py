@@ -12,6 +12,7 @@ import tracemalloc
 
 import pytest
 
+from tests.support.processes import started
 from tests.unit.cli.command import said
 from tests.unit.cli.statuses import saved, status
 from tfsteps.launcher import background
@@ -193,7 +194,7 @@ def test_the_log_of_a_killed_launcher_can_be_read(tmp_path):
         "    write(book, number, number + 100); number += 100; print(number, flush=True)\n"
     )
     path = tmp_path / "log"
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as launcher:
+    with started([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as launcher:
         while int(launcher.stdout.readline()) < 3000:
             pass
         launcher.send_signal(signal.SIGKILL)
@@ -212,7 +213,7 @@ def test_a_concurrent_reader_has_each_line_once_or_a_gap(tmp_path):
         "print(flush=True)\n"
         "write(book, 0, 200_000, block=50)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as launcher:
+    with started([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as launcher:
         launcher.stdout.readline()
         with LogReader(path) as reader:
             lines = []

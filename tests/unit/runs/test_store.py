@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.support.log_lines import log_line
+from tests.support.processes import started
 from tests.support.waiting import until
 from tfsteps import report, spec
 from tfsteps.launcher.lifecycle import launch
@@ -89,7 +90,7 @@ def test_the_lock_ends_with_its_process():
         "from tfsteps.runs.store import *; from tfsteps.runs.identity import Identity; import time\n"
         "lock = Attempt.of(Identity(run='r', task='t')).claim(); print('held', flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
+    with started([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"
         assert Attempt.of(ME).alive()
         other.kill()

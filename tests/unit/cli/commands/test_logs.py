@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.support.log_lines import log_line
+from tests.support.processes import started
 from tests.unit.cli.command import COMMAND, on_terminal, refused, said, tfsteps
 from tests.unit.cli.statuses import append, saved, status
 from tfsteps.runs.events import State
@@ -267,9 +268,7 @@ def test_a_long_log_streams_in_little_memory(options, count):
         for _ in range(20):
             file.write(line * 10_000)
     limited = 'ulimit -v 100000; exec "$0" "$@"'  # KiB: less than the log, more than the command needs
-    with subprocess.Popen(
-        ["sh", "-c", limited, COMMAND, "logs", "latest", *options], stdout=subprocess.PIPE
-    ) as process:
+    with started(["sh", "-c", limited, COMMAND, "logs", "latest", *options], stdout=subprocess.PIPE) as process:
         assert sum(1 for _ in process.stdout) == count
     assert process.returncode == 0
 
@@ -292,7 +291,7 @@ def test_on_a_terminal_control_characters_are_shown_and_not_executed():
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly():
     saved(*[("worker-0", b"y" * 100)] * 100_000, state=State.SUCCEEDED)
-    with subprocess.Popen([COMMAND, "logs", "latest"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started([COMMAND, "logs", "latest"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout.readline().startswith(b"[worker-0] y")
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -302,7 +301,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly():
 def test_ctrl_c_ends_follow_quietly():
     _, lock = saved(("worker-0", b"one"), hold=True)
     command = [COMMAND, "logs", "latest", "--follow"]
-    with lock, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with lock, started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == b""
