@@ -57,12 +57,12 @@ def nvidia_smi(tmp_path, monkeypatch):
     return install
 
 
-def test_processes_belong_to_the_session_of_their_replica(nvidia_smi):
-    nvidia_smi(
-        f"test \"$*\" = 'pmon -c 1 -s um' && echo '# gpu pid sm fb' && echo '0 {os.getpid()} 40 100'; echo '0 1 9 9'"
-    )
+def test_processes_belong_to_the_session_of_their_replica(nvidia_smi, tmp_path):
+    asked = f"until [ -e {tmp_path}/answers ]; do sleep 0.01; done; test \"$*\" = 'pmon -c 1 -s um'"
+    nvidia_smi(f"{asked} && echo '# gpu pid sm fb' && echo '0 {os.getpid()} 40 100'; echo '0 1 9 9'")
     meter, leader = GpuMeter(), os.getsid(0)
     assert meter.sessions([leader]) == {}, "it is asked in the background"
+    (tmp_path / "answers").touch()
     assert until(lambda: meter.sessions([leader])) == {leader: GpuReading(0.4, 100 * MIB)}
     assert meter.sessions([leader + 1]) == {}
     assert meter.note == ""
