@@ -4,14 +4,18 @@ import os
 import pty
 import shlex
 import subprocess
+import threading
+import types
 
 import msgspec
 import pytest
 
+from tests.support.waiting import LONGEST
 from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved, status
 from tfsteps import spec
+from tfsteps.cli.backends import local_shell
 from tfsteps.cli.backends.hai import HaiBackend
 from tfsteps.cli.errors import CommandError
 from tfsteps.runs.events import ReplicaState, State
@@ -76,6 +80,31 @@ def test_a_running_replica_has_the_environment_and_folder_of_its_process(tmp_pat
         finally:
             program.kill()
     assert (done.returncode, done.stdout, done.stderr) == (-9, f"a=b\n{tmp_path}\n", "")
+
+
+def test_a_replica_whose_start_is_recorded_a_moment_later_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_shell, "_MOMENT_SECONDS", LONGEST)
+    pending = ReplicaStatus(role="chief", index=0)
+    attempt, lock = saved(hold=True, system="local", decisive_replica="chief-0", replicas=[pending])
+    up = msgspec.structs.replace(pending, state=ReplicaState.RUNNING, incarnations=[ran(1, pid=4711)])
+    job = types.SimpleNamespace(attempt=attempt)
+    with lock:
+        later = threading.Timer(0.3, attempt.write, [msgspec.structs.replace(attempt.status(), replicas=[up])])
+        later.start()
+        assert local_shell._recorded_start(job, pending).incarnations == up.incarnations
+        later.join()
+        monkeypatch.setattr(local_shell, "_MOMENT_SECONDS", 0.0)
+        assert local_shell._recorded_start(job, pending) == pending, "it is not waited for for ever"
+
+
+def test_the_variables_of_a_process_that_is_just_executing_its_program_are_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_shell, "_MOMENT_SECONDS", LONGEST)
+    file = tmp_path / "environ"
+    file.touch()
+    later = threading.Timer(0.3, file.write_bytes, [b"A=1\0"])
+    later.start()
+    assert local_shell._environ(file) == b"A=1\0"
+    later.join()
 
 
 def test_the_command_is_the_users_shell_if_none_is_given(tmp_path):
