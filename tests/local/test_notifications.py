@@ -127,7 +127,7 @@ def test_a_receiver_that_hangs_holds_no_job_back(server):
     done = tfsteps("run", job("test -e done && exit 3; touch done; exit 7", "restart: on_failure\nbackoff_limit: 1"))
     assert done.returncode == ExitCode.FAILED
     assert "were not accepted before the end of the step" in done.stdout + done.stderr
-    assert server.events() == ["restarting"]
+    assert server.events() in (["restarting"], ["restarting", "failed"]), "the last is tried once if there is time"
 
 
 def test_a_receiver_that_is_down(monkeypatch):
