@@ -4,12 +4,12 @@ import contextlib
 import http.server
 import json
 import ssl
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.servers import KeepsErrors
 from tests.support.waiting import LONGEST
 
 PATH = "/services/T000/B000/very-secret-token"
@@ -70,15 +70,9 @@ def receiver(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> I
         def log_message(self, *_):
             pass
 
-    class Server(http.server.ThreadingHTTPServer):
+    class Server(KeepsErrors, http.server.ThreadingHTTPServer):
         daemon_threads = True
 
-        def handle_error(self, *_):
-            """Keep errors of the test; clients may hang up."""
-            if not isinstance(error := sys.exc_info()[1], OSError):
-                faults.append(error)
-
-    faults: list[BaseException | None] = []
     with Server((address, 0), Handler) as server:
         if tls:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
@@ -91,4 +85,3 @@ def receiver(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> I
             state.release()
             server.shutdown()
             thread.join()
-    assert not faults

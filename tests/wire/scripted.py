@@ -9,7 +9,6 @@ import http.server
 import json
 import socket
 import ssl
-import sys
 import threading
 import time
 import urllib.parse
@@ -18,6 +17,7 @@ from collections.abc import Iterable
 import msgspec
 import trustme
 
+from tests.support.servers import KeepsErrors
 from tfsteps.kube.access import Access
 
 
@@ -49,13 +49,12 @@ class Answer(msgspec.Struct):
     parts: Iterable = ()
 
 
-class Server(http.server.ThreadingHTTPServer):
+class Server(KeepsErrors, http.server.ThreadingHTTPServer):
     """Answers with what `script` returns for each request, over TLS if `tls` is True or the certificate's name.
 
     Attributes:
         authority: That of its certificate.
         ahead: Seconds by which its clock, that of the header `Date`, is ahead of ours.
-        faults: Errors of the script.
     """
 
     daemon_threads = True
@@ -65,7 +64,6 @@ class Server(http.server.ThreadingHTTPServer):
         self.script = script
         self.ahead = 0.0
         self.asked: list[Asked] = []
-        self.faults: list[Exception] = []
         self.hanging = threading.Event()
         self.authority = trustme.CA() if tls else None  # a key takes a while
         self.trust = self._tls("127.0.0.1" if tls is True else tls) if tls else None
@@ -81,11 +79,6 @@ class Server(http.server.ThreadingHTTPServer):
         tokens = token if callable(token) else lambda _refused: token
         server = f"{'https' if self.trust else 'http'}://127.0.0.1:{self.server_port}"
         return Access(server, "ns", self.trust, tokens, "the test's cluster")
-
-    def handle_error(self, *_):
-        """Keep the errors of the script; clients may break off."""
-        if not isinstance(error := sys.exc_info()[1], OSError):
-            self.faults.append(error)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -241,7 +234,7 @@ def _event(asked, part):
 
 @contextlib.contextmanager
 def serve(script, *, tls=False):
-    """Run a Server for the length of the block.
+    """Run a Server for the length of the block; an error of the script is raised at its end.
 
     `script` is a function, or a list of answers, the last for ever. An answer is an Answer, "reset" or "hang".
     """
@@ -261,8 +254,6 @@ def serve(script, *, tls=False):
         server.hanging.set()
         server.shutdown()
         server.server_close()
-    if server.faults:
-        raise ExceptionGroup("the script failed", server.faults)
 
 
 def refusal(status, reason="", message="no", about="", **headers):

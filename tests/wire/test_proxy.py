@@ -12,6 +12,7 @@ import pytest
 import trustme
 import yaml
 
+from tests.support.servers import KeepsErrors
 from tests.support.waiting import until
 from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, serve
@@ -29,7 +30,7 @@ LOGIN = "proxy-user:p%40ss"
 SENT_LOGIN = f"Basic {base64.b64encode(b'proxy-user:p@ss').decode()}"
 
 
-class Proxy(socketserver.ThreadingTCPServer):
+class Proxy(KeepsErrors, socketserver.ThreadingTCPServer):
     """An HTTP proxy that tunnels to any address, with TLS of its own if it gets a context."""
 
     daemon_threads = True
@@ -43,9 +44,6 @@ class Proxy(socketserver.ThreadingTCPServer):
     def get_request(self):
         connection, address = super().get_request()
         return (self.tls.wrap_socket(connection, server_side=True) if self.tls else connection), address
-
-    def handle_error(self, *_):
-        """Clients break off."""
 
 
 class _Tunnel(socketserver.StreamRequestHandler):

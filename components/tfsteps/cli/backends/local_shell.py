@@ -22,7 +22,7 @@ from tfsteps.spec import TrainingJob
 if TYPE_CHECKING:
     from tfsteps.cli.backends.local import LocalJob
 
-_MOMENT_SECONDS = 1.0
+_MOMENT_SECONDS = 1.0  # for what a replica that has just been started still lacks
 
 
 def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> NoReturn:
@@ -35,9 +35,10 @@ def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> 
     if status.system != On.LOCAL:
         raise CommandError(_elsewhere(status))
     target = named_replica(status, replica)
+    env, cwd = None, ""
     if job.running:
         target = _recorded_start(job, target)
-    env, cwd = _running(target) if job.running else (None, "")
+        env, cwd = _running(target)
     if env is None:
         env, cwd = _recorded(job, target)
         say(f"{target.name} is {target.state}; this is the environment it would start with, in {cwd}")

@@ -10,22 +10,22 @@ from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import RoleName
 
 REPLICAS = f"{PREFIX}replicas"
-"""`{"succeeded": {"chief": [[0, 0]], "worker": [[0, 3]]}}`: by state and role, the first and last of each row of
-replicas."""
+"""`{"succeeded": {"chief": [[0, 0]], "worker": [[0, 3]]}}`: by state and role, ranges of the replicas' indices, both
+ends included."""
 
-_Rows = list[tuple[int, int]]
-_Noted = dict[ReplicaState, dict[RoleName, _Rows]]
+_Ranges = list[tuple[int, int]]
+_Noted = dict[ReplicaState, dict[RoleName, _Ranges]]
 
 
 def annotation(states: Mapping[Replica, ReplicaState]) -> str:
     """Return the value of the annotation."""
     noted: _Noted = {}
     for replica in sorted(states):
-        rows = noted.setdefault(states[replica], {}).setdefault(replica.role, [])
-        if rows and rows[-1][1] == replica.index - 1:
-            rows[-1] = rows[-1][0], replica.index
+        ranges = noted.setdefault(states[replica], {}).setdefault(replica.role, [])
+        if ranges and ranges[-1][1] == replica.index - 1:
+            ranges[-1] = ranges[-1][0], replica.index
         else:
-            rows.append((replica.index, replica.index))
+            ranges.append((replica.index, replica.index))
     return msgspec.json.encode(noted).decode()
 
 
@@ -39,6 +39,6 @@ def noted_states(item: Mapping[str, Any], replicas: list[Replica]) -> dict[Repli
     return {
         replica: state
         for replica in replicas
-        for state, rows in noted.items()
-        if any(first <= replica.index <= last for first, last in rows.get(replica.role, ()))
+        for state, roles in noted.items()
+        if any(first <= replica.index <= last for first, last in roles.get(replica.role, ()))
     }

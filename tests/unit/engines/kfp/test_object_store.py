@@ -17,6 +17,7 @@ import pytest
 import trustme
 from moto.server import ThreadedMotoServer
 
+from tests.support.servers import KeepsErrors
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.engines.kfp import object_store
 from tfsteps.engines.kfp.object_store import Upload, upload
@@ -247,6 +248,10 @@ def test_outside_of_pods_nothing_is_asked(tmp_path, monkeypatch):
     assert upload(files(tmp_path, 7)) == ([], "")
 
 
+class GoogleServer(KeepsErrors, http.server.ThreadingHTTPServer):
+    """Serves Google to one test."""
+
+
 class Google(http.server.BaseHTTPRequestHandler):
     """Takes objects as Google's XML API does."""
 
@@ -268,7 +273,7 @@ def test_a_bucket_of_google(cluster, train, tmp_path, monkeypatch):
     authority.issue_cert("127.0.0.1").configure_cert(tls)
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Google) as server:
+    with GoogleServer(("127.0.0.1", 0), Google) as server:
         server.objects, server.socket = {}, tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever).start()
         token = {"gcs_base_url": f"https://127.0.0.1:{server.server_port}", "disable_oauth": True, "client_email": "a"}
