@@ -47,6 +47,8 @@ def read_log(lines: IO[bytes]) -> Iterator[tuple[str, str, bytes]]:
             lines.seek(at)
             return
         match = _LOG_LINE.fullmatch(line)
+        if match is None:
+            continue
         with contextlib.suppress(ValueError):  # such as February 31
-            if match and dt.datetime.fromisoformat(when := match[1].decode()):
-                yield when, match[2].decode(), match[3]
+            dt.datetime.fromisoformat(when := match[1].decode())
+            yield when, match[2].decode(), match[3]
