@@ -334,13 +334,15 @@ MUTANTS = (
     ),
     Mutant(
         "sends the deletion of a stop once",
-        (Edit(_STOP, "if time.monotonic() - self._sent > _AGAIN_SECONDS:", "if False:"),),
+        (Edit(_STOP, "if now - self._sent > _AGAIN_SECONDS:", "if False:"),),
         {"stop": f"refused|reset|409|410|{_BUSY}|{_ELSE}", "running": "SIGTERM, API server down"},
     ),
     Mutant(
         "takes a deletion that was not answered for refused, and what is late for lost",
         (
-            Edit(_JOB, 'return str(error) if error.status in _DENIED else ""', "return str(error)"),
+            Edit(
+                _STOP, "self._error and (self._error.status in _DENIALS or not self._error.unavailable)", "self._error"
+            ),
             Edit(_JOB, "Cause.CANCELLED: 20.0", "Cause.CANCELLED: -1.0"),
             _HASTY,
         ),
@@ -348,7 +350,7 @@ MUTANTS = (
     ),
     Mutant(
         "deletes for ever what it may not delete",
-        (Edit(_JOB, "_DENIED = {401, 403}", "_DENIED = {999}"),),
+        (Edit(_STOP, "if now - self._denied_since > self._denied_seconds[self.cause] or", "if"),),
         {"stop": "401 always|403 always"},
     ),
     Mutant(
@@ -378,7 +380,7 @@ MUTANTS = (
     ),
     Mutant(
         "takes its pod's eviction for a stop",
-        (Edit(_JOB, "            if cause is Cause.CANCELLED and self._host:\n", "            if False:\n"),),
+        (Edit(_JOB, "            elif self._host is None:\n", "            elif True:\n"),),
         {
             "before create": "SIGTERM, pod evicted",
             "created, not told": "SIGTERM, pod evicted",
@@ -389,9 +391,9 @@ MUTANTS = (
     Mutant(
         "takes every SIGTERM for its pod's eviction",
         (
-            Edit(_HOST, "return follows and not terminating and self.is_taken_away(api)", "return True"),
+            Edit(_HOST, "return NO if follows.no else self.is_taken_away(api, since) & follows", "return YES"),
             Edit(_HOST, 'return disrupted or bool(pod["metadata"].get("deletionTimestamp"))', "return True"),
-            Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating:\n", "        elif False:\n"),
+            Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating.yes:\n", "        elif False:\n"),
         ),
         {
             "before create": "SIGTERM, the step alone|SIGTERM, Workflow terminated",
@@ -405,11 +407,10 @@ MUTANTS = (
         (
             Edit(
                 _JOB,
-                "            api.delete(self._kind.resource, self.namespace, self.name, self.uid)\n"
-                "        except ApiError as error:\n"
-                "            return str(error) if",
-                '            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped"), time.time())\n'
-                "        except ApiError as error:\n            return str(error) if",
+                'or there is no answer."""\n'
+                "        api.delete(self._kind.resource, self.namespace, self.name, self.uid)\n",
+                'or there is no answer."""\n'
+                '        self._tracker.give_up(Verdict(State.CANCELLED, "Stopped"), time.time())\n',
             ),
         ),
         {
@@ -437,7 +438,7 @@ MUTANTS = (
     ),
     Mutant(
         "does not watch its Workflow",
-        (Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating:\n", "        elif False:\n"),),
+        (Edit(_JOB, "        elif self._pipeline and self._pipeline.terminating.yes:\n", "        elif False:\n"),),
         {"running": "Workflow terminated, no SIGTERM"},
     ),
 )

@@ -1,14 +1,18 @@
 """Which attempt a launcher makes: by the jobs of its task, and by whether their ends were reported."""
 
+import pathlib
 import types
 
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps import spec
 from tfsteps.kube import access
+from tfsteps.runs.identity import Identity
 from tfsteps.systems import kubeflow
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.cleanup.retention import REPORTED
+from tfsteps.systems.kubernetes.preflight import findings
 
 RUNNING, SUCCEEDED, FAILED = "Running", "Succeeded", "Failed"
 
@@ -23,7 +27,7 @@ def job(attempt, condition, *, reported=False, **metadata):
 
 def attempt(answer, monkeypatch, *, in_engine=True):
     """Return the attempt that is chosen, and the queries that were sent."""
-    with serve([answer]) as server:
+    with serve(answer if isinstance(answer, list) else [answer]) as server:
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         monkeypatch.setattr(access, "find", lambda _context: server.access())
         system = kubeflow.system()
@@ -49,15 +53,40 @@ def attempt(answer, monkeypatch, *, in_engine=True):
 )
 def test_attempt(jobs, in_engine, outside, monkeypatch):
     for expected, engine in ((in_engine, True), (outside, False)):
-        chosen, (query,) = attempt(Answer(200, {"items": jobs}), monkeypatch, in_engine=engine)
+        chosen, [query] = attempt(Answer(200, {"items": jobs}), monkeypatch, in_engine=engine)
         assert chosen == expected
         assert "tfsteps.dev/run-id=r" in query["labelSelector"]
         assert "tfsteps.dev/task=t" in query["labelSelector"]
 
 
 @pytest.mark.parametrize("status", [403, 404])
-def test_who_may_not_look_begins(status, monkeypatch):
-    assert attempt(refusal(status), monkeypatch)[0] == 0
+def test_one_refusal_is_not_believed(status, monkeypatch):
+    jobs = Answer(200, {"items": [job(3, FAILED, reported=True)]})
+    assert attempt([refusal(status), jobs], monkeypatch)[0] == 4
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_nothing_is_created_or_adopted_if_earlier_attempts_are_not_known(status, monkeypatch):
+    """The first attempt's job may still be there: its end must not be reported as that of this attempt."""
+    monkeypatch.setattr("tfsteps.kube.http_client._SETTLE_PAUSES", (9.0, 9.0))
+    monkeypatch.setattr(findings, "findings", lambda *_: [])
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+    def script(asked):
+        return refusal(status) if asked.path.endswith("/tfjobs") else Answer(body=existing)
+
+    existing = {}
+    with serve(script) as server:
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        system, who = kubeflow.system(), Identity(run="r", task="t")
+        training = spec.from_plain({"name": "a", "image": "a:1", "roles": {"worker": {}}})
+        places = system.places(training, who, pathlib.Path())
+        existing |= system._rendered(training, who, places, "ns").manifest
+        assert system.attempt("r", "t") == 0
+        with pytest.raises(LaunchError, match="earlier attempts of the task could not be looked for") as caught:
+            system.start(training, who, places)
+        assert caught.value.retryable
+        assert {asked.method for asked in server.asked} == {"GET"}
 
 
 def test_a_refusal_of_another_kind_is_an_error(monkeypatch):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.answer import known
 from tfsteps.engines.argo import pipeline
 from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.registry import find_pipeline
@@ -12,6 +13,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.systems import kubeflow
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 WHO = Identity(run="r", task="uuid")
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
@@ -44,17 +46,25 @@ def finalizer(api, node):
     meta = {"name": "step", "namespace": "ns", "uid": "p", "annotations": annotations, "ownerReferences": [owner]}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pipeline, "Watch", lambda *_, **__: None)
-        return LauncherPod(api, {"metadata": meta}, find_pipeline)
+        host = LauncherPod("ns", "step", find_pipeline)
+        host.read(api, {"metadata": meta})
+        return host
 
 
-def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None, workflow=None):
-    """Clean up what a server lists; return the removed names, the deletions (path, uid), and the label selectors."""
+def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None, workflow=None, deleted=None):
+    """Clean up what a server lists; return the removed names, the deletions (path, uid), and the label selectors.
+
+    `workflow` may be a list of what is answered one after another. The deletions are put into `deleted` as well.
+    """
+    deleted = [] if deleted is None else deleted
 
     def script(asked):
         if asked.method == "DELETE":
+            deleted.append((asked.path, asked.body["preconditions"]["uid"]))
             return Answer(body={})
         if asked.path == FLOWS:
-            return workflow if isinstance(workflow, Answer) else Answer(body={"items": [workflow] if workflow else []})
+            flow = workflow.pop(0) if isinstance(workflow, list) else workflow
+            return flow if isinstance(flow, Answer) else Answer(body={"items": [flow] if flow else []})
         if isinstance(jobs, Answer):
             return jobs
         items = {JOBS: jobs, PODS: pods}[asked.path]
@@ -70,9 +80,9 @@ def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None,
         monkeypatch.setattr(access, "find", lambda _context: server.access())
         system = kubeflow.system()
         api = Api(server.access(), patience=0)
-        system._host = finalizer(api, node) if node else None
+        if node:
+            system._host = finalizer(api, node)
         removed = system.clean_up(WHO, scope, on_end)
-        deleted = [(each.path, each.body["preconditions"]["uid"]) for each in server.asked if each.method == "DELETE"]
         return removed, deleted, [each.query["labelSelector"] for each in server.asked if each.path == JOBS]
 
 
@@ -104,7 +114,8 @@ def test_what_is_removed_of_a_job(item, on_end, gone, monkeypatch):
 def test_a_job_that_is_kept_for_a_retry_is_removed_only_if_the_run_is_terminated(terminated, removed, monkeypatch):
     kept = {"tfsteps.dev/kept-until": "2999-01-01T00:00:00+00:00"}
     jobs = [job("a", annotations=kept), job("b")]
-    monkeypatch.setattr(WorkflowContext, "terminating", property(lambda _: terminated, lambda *_: None), raising=False)
+    answer = known(terminated)
+    monkeypatch.setattr(WorkflowContext, "terminating", property(lambda _: answer, lambda *_: None), raising=False)
     assert clean_up(jobs, monkeypatch, node="exit.cleanup")[0] == removed
 
 
@@ -152,10 +163,41 @@ def test_siblings_are_what_was_launched_below_the_node_that_has_ended(node, step
     assert found[0] == removed
 
 
-def test_who_may_not_look_at_the_workflow_takes_the_steps_beside_it_for_ended(monkeypatch):
-    jobs, node = launched("a", "b"), "wf.root.cleanup.executor"
-    found = clean_up(jobs, monkeypatch, scope="siblings", node=node, workflow=refusal(403, "Forbidden"))
-    assert found[0] == ["a", "b"]
+NODES_ELSEWHERE = {"metadata": {"name": "wf", "uid": "w"}, "status": {"offloadNodeStatusVersion": "fnv:1"}}
+NOT_KNOWN = {
+    "no permission": refusal(403, "Forbidden", "you may not list"),
+    "no answer": refusal(503, "", "come later"),
+    "another shape": Answer(body=b"{}"),
+    "the nodes are stored elsewhere": NODES_ELSEWHERE,
+    "the nodes cannot be unpacked": {**NODES_ELSEWHERE, "status": {"compressedNodes": "bm90IGd6aXA="}},
+    "another Workflow of its name": {**phases(a="Failed"), "metadata": {"name": "wf", "uid": "w2"}},
+    "no Workflow": None,
+}
+
+
+@pytest.mark.parametrize("flow", NOT_KNOWN.values(), ids=NOT_KNOWN)
+def test_jobs_are_left_if_it_is_not_known_whether_their_steps_have_ended(flow, monkeypatch):
+    monkeypatch.setattr("tfsteps.kube.http_client.SETTLE_SECONDS", 0.0)
+    deleted = []
+    with pytest.raises(LaunchError) as caught:
+        clean_up(
+            launched("a", "b"),
+            monkeypatch,
+            scope="siblings",
+            node="wf.root.cleanup.executor",
+            workflow=flow,
+            deleted=deleted,
+        )
+    assert caught.value.retryable
+    assert deleted == []
+    for name in ("a", "b"):
+        assert f"TFJob ns/{name} was left: whether its step has ended is not known (" in str(caught.value)
+
+
+def test_one_refusal_of_the_workflow_is_asked_again(monkeypatch):
+    flows = [refusal(403, "Forbidden"), phases(a="Failed", b="Running")]
+    node = "wf.root.cleanup.executor"
+    assert clean_up(launched("a", "b"), monkeypatch, scope="siblings", node=node, workflow=flows)[0] == ["a"]
 
 
 def test_a_job_that_waits_for_its_wait_step_is_left_by_the_hook_of_its_launch_step(monkeypatch):
@@ -180,6 +222,12 @@ def test_missing_permissions(monkeypatch):
 
 
 def test_siblings_that_cannot_be_identified(monkeypatch):
-    monkeypatch.setattr(access, "in_cluster", lambda: True)
-    with pytest.raises(LaunchError, match="may not get its own pod"):
-        clean_up([], monkeypatch, scope="siblings")
+    kept = job("a", annotations={"tfsteps.dev/kept-until": "2999-01-01T00:00:00+00:00"})
+    unread = LauncherPod("ns", "step", find_pipeline)
+    unread.unread = "you may not"
+    monkeypatch.setattr(KubernetesSystem, "_host", unread)
+    deleted = []
+    with pytest.raises(LaunchError, match=r"own pod cannot be read \(you may not\)"):
+        clean_up([kept, job("b")], monkeypatch, scope="siblings", deleted=deleted)
+    assert deleted == []
+    assert clean_up([kept, job("b")], monkeypatch, scope="run")[0] == ["b"], "the run may go on, and adopt it"

@@ -1,17 +1,22 @@
 """A job that is kept for a retry of its run: what the launcher of an evicted pod asks, and the one that comes after."""
 
+import hashlib
+
 import pytest
 
 from tests.support.waiting import until
 from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
+from tfsteps.answer import NO, known
 from tfsteps.engines.argo import pipeline
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import JobChanged, State
+from tfsteps.systems import departure
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.cleanup import keeper
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
@@ -19,14 +24,16 @@ from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 JOB = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "on_evicted": "29.5m"}
 FLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
 OWNER = {**FLOW, "blockOwnerDeletion": False}
-KEEPER = {"apiVersion": "batch/v1", "kind": "Job", "name": "job-kept-x", "uid": "k", "blockOwnerDeletion": False}
+NAME = "job-kept-" + hashlib.sha256(f"{tfjob()['metadata']['uid']} p".encode()).hexdigest()[:10]
+KEEPER = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": "k", "blockOwnerDeletion": False}
 UNTIL = "2026-11-24T03:29:30+00:00"
 EVICTED = {"metadata": {"uid": "p", "deletionTimestamp": "2026-11-24T03:00:00Z"}, "status": {}}
+GRACE_SECONDS = 20.0
 RUNS = {"metadata": {"uid": "p"}, "status": {"phase": "Running"}}
 
 
 def made(**fields):
-    meta = {"name": "job-kept-x", "uid": "k", "creationTimestamp": "2026-11-24T03:00:00Z"}
+    meta = {"name": NAME, "uid": "k", "creationTimestamp": "2026-11-24T03:00:00Z"}
     return Answer(201, {"metadata": meta, "spec": {"suspend": False, **fields}})
 
 
@@ -36,18 +43,19 @@ class Cluster:
     Attributes:
         job: The job object; None = it was deleted.
         pod: The launcher's pod.
-        keeper: The answer to who makes a keeper.
-        patch: The answer to who changes the job; None = it is changed.
+        keeper: The answer to who makes a keeper; a list = the first answers, before it is made.
+        patch: The answer to who changes the job; None = it is changed; a list = the first answers, before that.
         changes: (method, plural, body) of all requests that change anything.
     """
 
     def __init__(self, pod=EVICTED, keeper=None, patch=None):
-        self.job, self.pod, self.keeper, self.patch = tfjob("Running"), pod, keeper or made(), patch
+        self.job, self.pod = tfjob("Running"), pod
+        self.keeper, self.patch = keeper or made(), patch
         self.job["metadata"]["ownerReferences"] = [OWNER]
         self.changes = []
 
     def __call__(self, asked):
-        plural = next(plural for plural in ("tfjobs", "jobs", "pods") if f"/{plural}" in asked.path)
+        plural = next(plural for plural in ("tfjobs", "jobs", "pods", "workflows") if f"/{plural}" in asked.path)
         if asked.method != "GET":
             self.changes.append((asked.method, plural, asked.body))
             return self.change(asked, plural)
@@ -60,8 +68,11 @@ class Cluster:
         return Answer(body={"metadata": {"resourceVersion": "1"}, "items": items})
 
     def change(self, asked, plural):
+        faults = {"POST": self.keeper, "PATCH": self.patch}.get(asked.method)
+        if isinstance(faults, list) and faults:
+            return faults.pop(0)
         if asked.method == "POST":
-            return self.keeper
+            return made() if isinstance(self.keeper, list) else self.keeper
         if asked.method == "PATCH":
             return self.patch or Answer(body=self.changed(asked.body["metadata"]))
         self.job = None if plural == "tfjobs" else self.job
@@ -80,8 +91,10 @@ def follower(server, *, recreated=False, terminating=False, **fields):
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pipeline, "Watch", lambda *_, **__: None)
-        pod = LauncherPod(Api(server.access(), patience=0), {"metadata": meta}, find_pipeline)
-    pod.pipeline.recreates_pod, pod.pipeline.terminating = recreated, terminating
+        pod = LauncherPod("ns", "step", find_pipeline)
+        pod.read(Api(server.access(), patience=0), {"metadata": meta})
+    pod.pipeline.recreates_pod, pod.pipeline.terminating = known(recreated), known(terminating)
+    pod.pipeline.pending, pod.grace_seconds = NO, GRACE_SECONDS
     job = spec.from_plain({**JOB, **fields})
     return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, pod)
 
@@ -106,6 +119,7 @@ def test_an_evicted_launcher_makes_the_keeper_and_then_gives_it_the_job():
     assert left.retryable
     (made_first, *keeper), (then, *change) = cluster.changes
     assert (made_first, keeper[0], then, change[0]) == ("POST", "jobs", "PATCH", "tfjobs")
+    assert keeper[1]["metadata"]["name"] == NAME
     asked, meta = keeper[1]["spec"], keeper[1]["metadata"]
     assert (asked["activeDeadlineSeconds"], asked["ttlSecondsAfterFinished"], asked["parallelism"]) == (1770, 0, 0)
     assert meta["ownerReferences"] == [OWNER], "who deletes the run deletes keeper and job"
@@ -117,19 +131,63 @@ def test_an_evicted_launcher_makes_the_keeper_and_then_gives_it_the_job():
 UNKEPT = {
     "no right": (Cluster(keeper=refusal(403, "Forbidden", "you may not make jobs")), "you may not make jobs"),
     "a quota": (Cluster(keeper=refusal(403, "Forbidden", "exceeded quota")), "exceeded quota"),
-    "nobody answers": (Cluster(keeper=refusal(503, "", "come later")), "come later"),
     "Kueue": (Cluster(keeper=made(suspend=True)), "suspended by an admission webhook"),
-    "an odd answer": (Cluster(keeper=Answer(201, {"metadata": {"name": "k", "uid": "k"}})), "spec"),
     "the job cannot be given to it": (Cluster(patch=refusal(403, "Forbidden", "not the owner")), "not the owner"),
 }
 
 
 @pytest.mark.parametrize(("cluster", "why"), UNKEPT.values(), ids=UNKEPT)
-def test_a_job_that_cannot_be_kept_is_deleted_and_the_message_gives_the_reason(cluster, why):
+def test_a_job_that_cannot_be_kept_is_deleted_and_the_message_gives_the_reason(cluster, why, monkeypatch):
+    monkeypatch.setattr(keeper, "SETTLE_SECONDS", 0.0)
     end = stopped(cluster)
     assert (end.state, cluster.job) == (State.CANCELLED, None)
     assert "could not be kept for a retry" in end.message
     assert why in end.message
+
+
+ODD = Answer(201, {"metadata": {"name": NAME, "uid": "k"}})
+LATE = refusal(503, "", "come later")
+FAULTS = {
+    "503": (LATE, "come later"),
+    "429": (refusal(429, "TooManyRequests", "slow down"), "slow down"),
+    "reset": ("reset", "cannot be reached"),
+    "another shape": (ODD, ""),
+    "403": (refusal(403, "Forbidden", "RBAC is not ready"), "RBAC is not ready"),
+}
+
+
+@pytest.mark.parametrize(("answer", "why"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("which", ["keeper", "patch"])
+def test_one_failed_request_for_the_keeper_is_repeated(which, answer, why, monkeypatch):
+    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
+    cluster = Cluster(**{which: [answer]})
+    assert f"the job is kept until {UNTIL}" in str(stopped(cluster))
+    assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
+
+
+@pytest.mark.parametrize(("answer", "why"), [*FAULTS.values()][:4], ids=[*FAULTS][:4])
+@pytest.mark.parametrize("which", ["keeper", "patch"])
+def test_a_job_of_which_it_is_not_known_whether_it_is_kept_continues(which, answer, why, monkeypatch):
+    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.3)
+    cluster = Cluster(**{which: [answer] * 99})
+    left = stopped(cluster)
+    assert left.retryable
+    assert str(left).endswith("TFJob ns/job continues")
+    assert why in str(left)
+    assert cluster.job is not None
+
+
+def test_a_second_sigterm_ends_the_questions_and_leaves_the_job():
+    cluster = Cluster(keeper=[LATE] * 9)
+    with serve(cluster) as server:
+        job = follower(server)
+        job.stop(Cause.CANCELLED)
+        job.stop(Cause.CANCELLED)
+        with pytest.raises(LaunchError, match="TFJob ns/job continues"):
+            list(job.events())
+        job._api.stopping.set()
+    assert [method for method, _, _ in cluster.changes] == ["POST"]
 
 
 DELETED = {
@@ -172,3 +230,26 @@ def test_who_adopts_a_kept_job_puts_its_owner_back_before_it_deletes_the_keeper(
         method, plural, body = cluster.changes[1]
         assert (method, plural, body["preconditions"]) == ("DELETE", "jobs", {"uid": "k"})
         assert cluster.job is not None
+
+
+def test_a_job_that_was_created_before_its_pipeline_was_known_gets_it_as_its_owner_later(monkeypatch):
+    """The own pod could not be read at the start; the keeper of a job is not replaced by no owner meanwhile."""
+    monkeypatch.setattr(keeper, "_PAUSE_SECONDS", 0.05)
+    cluster = Cluster(patch=[LATE])
+    cluster.job["metadata"] |= {"ownerReferences": []}
+    pods = [refusal(403, "Forbidden")] * 2
+
+    def script(asked):
+        if asked.path.endswith("/pods/step"):
+            meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
+            return pods.pop() if pods else Answer(body={"metadata": meta})
+        return cluster(asked)
+
+    with serve(script) as server:
+        host = LauncherPod("ns", "step", find_pipeline)
+        job = KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), spec.from_plain(JOB), host)
+        job.owner.needed = True
+        events = job.events()
+        until(lambda: next(events) and cluster.job["metadata"]["ownerReferences"] == [OWNER])
+        job._api.stopping.set()
+    assert [method for method, _, _ in cluster.changes] == ["PATCH", "PATCH"], "the first one had no answer"

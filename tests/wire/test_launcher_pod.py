@@ -7,20 +7,30 @@ import pytest
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
+from tfsteps.answer import known, unknown
 from tfsteps.cli.commands import plan
+from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.watch import Changed, Listed
 from tfsteps.steps import job_step
 from tfsteps.systems.base import Note
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
+SINCE = 5.0  # seconds since SIGTERM
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w", "controller": True}
 POD = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [OWNER]}}
 LONE = {"metadata": {"name": "step", "namespace": "ns", "uid": "p"}}
+
+
+def launcher(api, item, find=None):
+    host = LauncherPod("ns", "step", find)
+    host.read(api, item)
+    return host
 
 
 def pod(**status):
@@ -28,14 +38,19 @@ def pod(**status):
 
 
 EVICTED = {
-    "runs on": (pod(phase="Running"), False),
-    "deleted": (Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}}), True),
-    "its next one is there": (Answer(body={"metadata": {"uid": "p2"}, "status": {}}), True),
-    "disrupted": (pod(conditions=[{"type": "DisruptionTarget", "status": "True"}]), True),
-    "not disrupted after all": (pod(conditions=[{"type": "DisruptionTarget", "status": "False"}]), False),
-    "gone already": (refusal(404, "NotFound"), True),
-    "we may not look": (refusal(403, "Forbidden"), False),
-    "nobody answers": (refusal(503), False),
+    "runs on": (pod(phase="Running"), "no"),
+    "deleted": (Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}}), "yes"),
+    "its next one is there": (Answer(body={"metadata": {"uid": "p2"}, "status": {}}), "yes"),
+    "disrupted": (pod(conditions=[{"type": "DisruptionTarget", "status": "True"}]), "yes"),
+    "not disrupted after all": (pod(conditions=[{"type": "DisruptionTarget", "status": "False"}]), "no"),
+    "gone already": (refusal(404, "NotFound"), "yes"),
+    "the kind is not served": (Answer(404, b"404 page not found"), "unknown"),
+    "we may not look": (refusal(403, "Forbidden"), "unknown"),
+    "nobody answers": (refusal(503), "unknown"),
+    "too many requests": (refusal(429), "unknown"),
+    "reset": ("reset", "unknown"),
+    "another shape": (Answer(body=b"{}"), "unknown"),
+    "conditions of another shape": (pod(conditions=7), "unknown"),
 }
 
 
@@ -43,7 +58,42 @@ EVICTED = {
 def test_evicted(answer, evicted):
     with serve([answer]) as server:
         api = Api(server.access(), patience=0)
-        assert LauncherPod(api, LONE).leaves_job(api) is evicted
+        assert launcher(api, LONE).leaves_job(api, SINCE).value == evicted
+
+
+def test_the_kubelet_sends_sigterm_before_the_eviction_shows():
+    with serve([pod(phase="Running")]) as server:
+        api = Api(server.access(), patience=0)
+        assert [launcher(api, LONE).leaves_job(api, since).value for since in (0.0, 0.9, 1.0)] == [
+            *["unknown"] * 2,
+            "no",
+        ]
+
+
+REFUSED = {"refused": refusal(403, "Forbidden", "RBAC is not ready"), "absent": refusal(404, "NotFound")}
+
+
+@pytest.mark.parametrize("refused", REFUSED.values(), ids=REFUSED)
+def test_a_refusal_of_the_own_pod_is_not_believed_at_once(refused, monkeypatch):
+    monkeypatch.setenv("POD_NAME", "step")
+    with serve([refused, Answer(body=POD), listed(workflow())]) as server:
+        api = Api(server.access())
+        host = LauncherPod.find(api, find_pipeline)
+        assert (host.unread, host.warnings, host.pipeline.owner["name"]) == ("", [], "wf")
+        api.stopping.set()
+
+
+def test_a_pod_that_cannot_be_read_is_neither_evicted_nor_without_a_pipeline(monkeypatch):
+    monkeypatch.setenv("POD_NAME", "step")
+    monkeypatch.setattr("tfsteps.kube.http_client._SETTLE_PAUSES", (5.0, 5.0))
+    with serve([refusal(403, "Forbidden", "you may not"), Answer(body=POD), listed(workflow())]) as server:
+        api = Api(server.access(), patience=0)
+        host = LauncherPod.find(api, find_pipeline)
+        assert (host.leaves_job(api, SINCE), host.is_taken_away(api, SINCE)) == (unknown("you may not"),) * 2
+        assert "cannot read its own pod ns/step (you may not)" in host.warnings[0]
+        host.retry_read(api)
+        assert (host.unread, host.pipeline.step) == ("", "")
+        api.stopping.set()
 
 
 def test_a_pod_of_another_kind_of_workflow_has_no_workflow():
@@ -63,7 +113,7 @@ def test_a_token_that_cannot_be_read_is_reported_by_the_request():
     with serve([]) as server:
         with pytest.raises(ApiError, match="cannot be reached: token"):
             LauncherPod.find(Api(server.access(missing), patience=0), None)
-        assert LauncherPod.find(Api(server.access(broken), patience=0), None) is None
+        assert LauncherPod.find(Api(server.access(broken), patience=0), None).unread == "the token is not a token"
         assert not server.asked
 
 
@@ -108,8 +158,26 @@ def test_terminating(answer, terminating):
         pipeline = find_pipeline(api, POD)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         api.stopping.set()
-        assert pipeline.terminating is terminating
+        assert pipeline.terminating == known(terminating)
         assert server.asked[0].query == {"fieldSelector": "metadata.name=wf"}
+
+
+def test_a_workflow_that_runs_is_at_no_time_seen_as_ending():
+    """Another thread reads the attribute at any time."""
+    seen = []
+
+    class Spied(WorkflowContext):
+        def __setattr__(self, name, value):
+            seen.append(value) if name == "terminating" else None
+            super().__setattr__(name, value)
+
+    with serve(of_workflow(listed(workflow()))) as server:
+        context = Spied(Api(server.access()), POD, OWNER)
+        for event in (Listed([workflow()]), Changed(workflow()), Listed([workflow()])):
+            context._on_event(event)
+        context._api.stopping.set()
+    assert len(seen) > 3
+    assert not [answer for answer in seen if answer.yes]
 
 
 def test_terminated_later():
@@ -117,17 +185,17 @@ def test_terminated_later():
     with serve(lambda asked: Answer(parts=[event, "hang"]) if "watch" in asked.query else listed(workflow())) as server:
         api = Api(server.access())
         pipeline = find_pipeline(api, POD)
-        until(lambda: pipeline.terminating)
+        until(lambda: pipeline.terminating.yes)
         api.stopping.set()
 
 
 def test_a_pod_of_a_terminating_workflow_is_not_evicted():
     with serve(lambda asked: pod() if asked.path.endswith("/step") else of_workflow(listed())(asked)) as server:
         api = Api(server.access())
-        host = LauncherPod(api, POD, find_pipeline)
-        until(lambda: host.pipeline.terminating)
+        host = launcher(api, POD, find_pipeline)
+        until(lambda: host.pipeline.terminating.yes)
         before = len([asked for asked in server.asked if asked.path.endswith("/step")])
-        assert not host.leaves_job(api)
+        assert host.leaves_job(api, SINCE).no
         assert before == 0
         assert not [asked for asked in server.asked if asked.path.endswith("/step")], "there is no time to ask"
         api.stopping.set()
@@ -163,12 +231,12 @@ def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, 
 
     with serve(script) as server:
         api = Api(server.access())
-        host = LauncherPod(api, own, find_pipeline)
+        host = launcher(api, own, find_pipeline)
         until(lambda: any("watch" in asked.query for asked in server.asked))
-        assert host.leaves_job(api, new=True) is leaves
+        assert host.leaves_job(api, SINCE, new=True) == known(leaves)
         looks = [asked for asked in server.asked if asked.path.endswith("/pods/step")]
         assert bool(looks) is leaves, "where no pod follows there is no time to ask"
-        assert host.leaves_job(api) is (leaves or phase == "Pending")
+        assert host.leaves_job(api, SINCE) == known(leaves or phase == "Pending")
         api.stopping.set()
 
 
@@ -179,9 +247,9 @@ def test_a_pod_is_evicted_before_its_workflow_was_seen(labels, leaves):
     deleted = Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}})
     with serve(lambda asked: deleted if asked.path.endswith("/pods/step") else refusal(503)) as server:
         api = Api(server.access())
-        host = LauncherPod(api, own, find_pipeline)
-        assert host.leaves_job(api, new=True) is leaves
-        assert host.leaves_job(api)
+        host = launcher(api, own, find_pipeline)
+        assert host.leaves_job(api, SINCE, new=True).no is not leaves
+        assert host.leaves_job(api, SINCE).unknown
         api.stopping.set()
 
 
@@ -190,7 +258,7 @@ def test_a_refused_watch_of_the_workflow_is_a_warning():
         pipeline = find_pipeline(Api(server.access(), patience=0.5), POD)
         until(lambda: pipeline.warnings)
         assert "you may not look" in pipeline.warnings[0]
-        assert not pipeline.terminating
+        assert not pipeline.terminating.yes
 
 
 @pytest.mark.parametrize(
@@ -211,7 +279,7 @@ def test_an_answer_that_does_not_list_the_workflow_does_not_end_it(answer, gone)
         pipeline = find_pipeline(api, POD)
         until(lambda: len(server.asked) > 3)
         api.stopping.set()
-        assert not pipeline.terminating
+        assert not pipeline.terminating.yes
 
 
 def test_another_workflow_of_its_name_is_not_its_own():
@@ -223,7 +291,7 @@ def test_another_workflow_of_its_name_is_not_its_own():
         until(lambda: any("watch" in asked.query for asked in server.asked))
         time.sleep(0.5)
         api.stopping.set()
-        assert not pipeline.terminating
+        assert not pipeline.terminating.yes
 
 
 def test_the_owner_of_what_it_creates():

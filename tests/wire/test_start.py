@@ -20,18 +20,101 @@ JOB = spec.from_plain({"name": "job", "image": "trainer:1", "command": ["true"],
 WHO = Identity(run="r", task="t")
 
 
-def test_a_signal_that_comes_just_before_it(monkeypatch):
-    with serve([refusal(503)]) as server:
-        monkeypatch.setattr(access, "find", lambda _context: server.access())
+class Stopping:
+    """A server whose launcher is asked to stop while a request fails: the one with the number `at` of its method.
+
+    Attributes:
+        job: The job object; None = there is none.
+        answers: What is answered to the next requests instead, by method.
+        late: Whether a POST that fails creates the job all the same.
+        hurried: Whether each failing request brings a signal, not the first alone.
+    """
+
+    def __init__(self, monkeypatch, job=None, *, late=False, **answers):
+        monkeypatch.setattr(findings, "findings", lambda *_: [])
+        monkeypatch.setattr(system, "_URGENT_PAUSE", 0.05)
+        monkeypatch.setattr(system, "_LATE_SECONDS", 0.4)
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-        system = kubeflow.system()
-        places = system.places(JOB, WHO, pathlib.Path())
-        system.give_up()
-        begun = time.monotonic()
-        with pytest.raises(StoppedError, match="not known"):
-            system.start(JOB, WHO, places)
-        assert time.monotonic() - begun < 60, "a server that does not answer is asked for minutes"
-        assert [asked.method for asked in server.asked] == ["GET", "GET"], "the last is to see whether there is a job"
+        self.job, self.late, self.answers, self.asked = job, late, answers, []
+        self.hurried = False
+
+    def __call__(self, asked):
+        self.asked.append(asked.method)
+        if asked.method == "POST" and (self.late or not self.answers.get("POST")):
+            self.job = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "ours", "namespace": "ns"}}
+        if self.answers.get(asked.method):
+            if not self.launcher._given_up.is_set() or self.hurried:
+                self.launcher.give_up()
+            return self.answers[asked.method].pop(0)
+        return Answer(body=self.job) if self.job else refusal(404, "NotFound")
+
+    def start(self, monkeypatch, job=None):
+        with serve(self) as server:
+            monkeypatch.setattr(access, "find", lambda _context: server.access())
+            self.launcher = kubeflow.system()
+            places = self.launcher.places(JOB, WHO, pathlib.Path())
+            if job:
+                rendered = self.launcher._rendered(JOB, WHO, places, "ns").manifest
+                self.job = {**rendered, "metadata": {**rendered["metadata"], **job}}
+            return self.launcher.start(JOB, WHO, places)
+
+
+FAILED = {"503": refusal(503), "429": refusal(429), "500": refusal(500), "reset": "reset"}
+
+
+@pytest.mark.parametrize("failed", FAILED.values(), ids=FAILED)
+def test_a_predecessors_job_is_not_withdrawn(failed, monkeypatch):
+    """What becomes of it is decided as for each job that was adopted."""
+    server = Stopping(monkeypatch, GET=[failed])
+    started = server.start(monkeypatch, {"uid": "theirs", "namespace": "ns"})
+    assert (started.uid, started.is_new) == ("theirs", False)
+    assert set(server.asked) == {"GET"}
+
+
+@pytest.mark.parametrize("failed", FAILED.values(), ids=FAILED)
+def test_a_job_that_an_unanswered_request_has_created_is_found(failed, monkeypatch):
+    started = Stopping(monkeypatch, late=True, POST=[failed]).start(monkeypatch)
+    assert (started.uid, started.is_new) == ("ours", True)
+
+
+def test_a_stop_before_the_request_to_create_it(monkeypatch):
+    server = Stopping(monkeypatch, GET=[refusal(503)])
+    with pytest.raises(StoppedError, match="Stopped before the job was created"):
+        server.start(monkeypatch)
+    assert server.asked == ["GET"] * 3, "an absence is believed when it is told twice"
+
+
+def test_a_stop_while_a_job_that_is_there_is_once_not_found(monkeypatch):
+    server = Stopping(monkeypatch, GET=[refusal(503), refusal(404, "NotFound")])
+    assert server.start(monkeypatch, {"uid": "theirs", "namespace": "ns"}).uid == "theirs"
+
+
+UNKNOWN = {
+    "the request to create it may come late": {"POST": [refusal(503)]},
+    "nobody answers": {"GET": [refusal(503)] * 99},
+    "refused": {"GET": [refusal(503), *[refusal(403, "Forbidden")] * 99]},
+}
+
+
+@pytest.mark.parametrize("answers", UNKNOWN.values(), ids=UNKNOWN)
+def test_a_stop_that_leaves_it_unknown_whether_there_is_a_job(answers, monkeypatch):
+    server = Stopping(monkeypatch, **{method: list(rest) for method, rest in answers.items()})
+    begun = time.monotonic()
+    with pytest.raises(
+        LaunchError, match=r"whether TFJob .* was created is not known .*: kubectl delete tfjobs"
+    ) as caught:
+        server.start(monkeypatch)
+    assert caught.value.retryable
+    assert time.monotonic() - begun < 60, "a server that does not answer is asked for minutes"
+    assert "DELETE" not in server.asked
+
+
+def test_a_second_signal_ends_the_questions(monkeypatch):
+    monkeypatch.setattr(system, "_LATE_SECONDS", 500)
+    server = Stopping(monkeypatch, GET=[refusal(503)] * 2)
+    server.hurried = True
+    with pytest.raises(LaunchError, match="not known"):
+        server.start(monkeypatch)
 
 
 # --- a name that is used again

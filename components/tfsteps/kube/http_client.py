@@ -23,8 +23,12 @@ PATIENCE_SECONDS = 600.0
 READ_SECONDS = 30.0
 """The read timeout of an answer."""
 
+SETTLE_SECONDS = 5.0
+"""How long a refusal, or the absence of something that should exist, is asked again before it is believed."""
+
 _CONNECT_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
+_SETTLE_PAUSES = 0.2, 2.0
 _SLICE_SECONDS = 0.1
 _T = TypeVar("_T")
 
@@ -110,6 +114,22 @@ class HttpClient:
                     raise
                 wait = max(pause, error.retry_after)
             if self.stopping.wait(wait):
+                raise Stopped
+        raise AssertionError
+
+    def settled(self, send: Callable[[], _T]) -> _T:
+        """Return what `send` returns, as `retry` does; a 403 or 404 is raised only if it lasts for SETTLE_SECONDS.
+
+        A server that restarts refuses all credentials, and lacks custom resources, for some seconds.
+        """
+        end = time.monotonic() + SETTLE_SECONDS
+        for pause in backoff.pauses(*_SETTLE_PAUSES):
+            try:
+                return self.retry(send)
+            except ApiError as error:
+                if error.status not in (403, 404) or time.monotonic() + pause > end:
+                    raise
+            if self.stopping.wait(pause):
                 raise Stopped
         raise AssertionError
 

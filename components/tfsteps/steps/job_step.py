@@ -162,7 +162,7 @@ def _label_pod(task: StepTask, step: str) -> None:
     with contextlib.suppress(Exception):  # whatever it is: the step reports its own failure
         api = client.Api(access.find(), _LABEL_SECONDS, _LABEL_SECONDS)
         pod = LauncherPod.find(api, find_pipeline)
-        if pod and (sending := pod.label(api, task.identity(), step)):
+        if sending := pod.label(api, task.identity(), step):
             sending.join(_LABEL_SECONDS)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
+from tfsteps.answer import Answer
 from tfsteps.runs.events import State
 
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ class PipelineContext(Protocol):
     step: str
     """The step whose pods launch or follow the job, the same over its retries and unique in the run."""
 
-    terminating: bool
-    """Whether the run is known to be ending: then its jobs must end, too."""
+    terminating: Answer
+    """Whether the run is ending: then its jobs must end, too."""
 
-    recreates_pod: bool
-    """Whether the engine certainly creates another pod for the step if this one is evicted or deleted."""
+    recreates_pod: Answer
+    """Whether the engine creates another pod for the step if this one is evicted or deleted."""
 
-    pending: bool
+    pending: Answer
     """Whether the engine has not seen this pod run yet: it may create another if this one is lost now."""
 
     warnings: list[str]
@@ -35,8 +36,8 @@ class PipelineContext(Protocol):
     failure: str
     """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""
 
-    def cleans_up_after(self, step: str, *, detached: bool) -> bool:
-        """Tell whether this pod's step, a finalizer, cleans up the jobs of another step of its run.
+    def cleans_up_after(self, step: str, *, detached: bool) -> Answer:
+        """Return whether this pod's step, a finalizer, cleans up the jobs of another step of its run.
 
         Args:
             step: The step that launches or follows the job.

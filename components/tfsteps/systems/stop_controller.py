@@ -1,12 +1,15 @@
 """How a launcher ends a job that lives on a platform: it asks until the end has come, or is denied for too long."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfsteps.kube.errors import ApiError
 from tfsteps.systems.base import Cause, LaunchError
 
 _AGAIN_SECONDS = 5.0
+_DENIALS = {401, 403}  # a restarting server sends them, too, but not for long
 
 
 class StopController:
@@ -17,21 +20,29 @@ class StopController:
         requests: How often people or engines have asked for it.
     """
 
-    def __init__(self, send: Callable[[Any], str], what: str, denied_seconds: Mapping[Cause, float]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Any], object],
+        what: str,
+        denied_seconds: Mapping[Cause, float],
+        *,
+        grace_seconds: float = math.inf,
+    ) -> None:
         """Begin without a stop.
 
         Args:
-            send: Asks the platform once, by the client that it gets, and returns why it denies that; empty = it does
-                not, or has not answered.
+            send: Asks the platform once, by the client that it gets. ApiError if it denies that, or does not answer.
             what: Begins the error: `TFJob ml/mnist continues: it could not be deleted`.
             denied_seconds: For how long a denied stop is retried, by its cause: permissions may come late.
+            grace_seconds: For how long a cancellation without an answer is retried: this process is killed then.
         """
         self.cause: Cause | None = None
         self.requests = 0
         self._send, self._what, self._denied_seconds = send, what, denied_seconds
+        self._grace_seconds = grace_seconds
         self._sent = 0.0
-        self._denied = ""
-        self._denied_since: float | None = None
+        self._error: ApiError | None = None  # of the last request
+        self._failing_since = self._denied_since = math.inf
 
     @property
     def hurried(self) -> bool:
@@ -44,19 +55,26 @@ class StopController:
         self._ask(client)
 
     def look_after(self, client: Any) -> None:
-        """Ask again when it is time. LaunchError once the platform has denied it for too long."""
+        """Ask again when it is time. LaunchError once the platform has not accepted it for too long."""
         if self.cause is None:
             return
-        if self._denied_since and time.monotonic() - self._denied_since > self._denied_seconds[self.cause]:
-            raise LaunchError(f"{self._what}: {self._denied}", retryable=True)
-        if time.monotonic() - self._sent > _AGAIN_SECONDS:
+        now, grace = time.monotonic(), self._grace_seconds if self.cause is Cause.CANCELLED else math.inf
+        if now - self._denied_since > self._denied_seconds[self.cause] or now - self._failing_since > grace:
+            raise LaunchError(f"{self._what}: {self._error}", retryable=True)
+        if now - self._sent > _AGAIN_SECONDS:
             self._ask(client)
 
     def _ask(self, client: Any) -> None:
         self._sent = time.monotonic()  # for the loop, which a signal handler may have interrupted
-        self._denied = self._send(client)
+        try:
+            self._send(client)
+            self._error = None
+        except ApiError as error:
+            self._error = error
         self._sent = time.monotonic()
-        self._denied_since = (self._denied_since or self._sent) if self._denied else None
+        denied = self._error and (self._error.status in _DENIALS or not self._error.unavailable)
+        self._failing_since = min(self._failing_since, self._sent) if self._error else math.inf
+        self._denied_since = min(self._denied_since, self._sent) if denied else math.inf
 
 
 class ServerAge:

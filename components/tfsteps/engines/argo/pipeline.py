@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo import node_names
 from tfsteps.engines.argo.workflow import (
     WORKFLOWS,
@@ -22,10 +23,7 @@ from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 
 class WorkflowContext:
-    """A Workflow as a `PipelineContext`, which describes the attributes.
-
-    Until the Workflow has been observed, `recreates_pod` or else `pending` is true: another pod may follow this one.
-    """
+    """A Workflow as a `PipelineContext`, which describes the attributes."""
 
     def __init__(self, api: Api, pod: Mapping[str, Any], owner: Mapping[str, Any]) -> None:
         """Watch the Workflow that `owner`, an ownerReference of the launcher's pod, refers to."""
@@ -33,27 +31,25 @@ class WorkflowContext:
         self.owner: Mapping[str, Any] = {**reference, "blockOwnerDeletion": False}
         self.step = step_of(pod)
         self._node, self._node_id = node_name(pod), node_id(pod)
-        self.terminating = False
+        self.terminating = self.pending = unknown("the Workflow was not read yet")
         self.recreates_pod = self._recreates_pod(None)
-        self.pending = not self.recreates_pod
         self.warnings: list[str] = []
         self.failure = ""
-        self._has_started = False  # the engine has seen the pod run: `recreates_pod` is final
         self._api, self._namespace = api, pod["metadata"]["namespace"]
         name, uid = owner["name"], owner["uid"]
         self._selector: dict[str, Any] = {"fieldSelector": f"metadata.name={name}"}
         Watch(api, WORKFLOWS, self._namespace, self._on_event, sought=(name, uid), **self._selector)
 
-    def cleans_up_after(self, step: str, *, detached: bool) -> bool:
-        """Tell whether a finalizer cleans up the jobs of another step of its Workflow.
+    def cleans_up_after(self, step: str, *, detached: bool) -> Answer:
+        """Return whether a finalizer cleans up the jobs of another step of its Workflow.
 
         In a lifecycle hook or an exit handler, it cleans up jobs launched below the node that has ended; elsewhere,
         jobs of the ended steps in the same scope.
         """
         if node := node_names.hooked(self.step):
-            awaited = detached and self._is_step(step, node) and not self.terminating
-            return node_names.lies_within(step, node) and not awaited
-        return self._scope(step) == self._scope(self.step) and all(has_ended(item, step) for item in self._listed)
+            awaited = detached and self._is_step(step, node) and not self.terminating.yes
+            return known(node_names.lies_within(step, node) and not awaited)
+        return self._has_ended(step) if self._scope(step) == self._scope(self.step) else NO
 
     # --- overridden by engines that compile to Workflows
 
@@ -65,22 +61,29 @@ class WorkflowContext:
         """Return the node that contains a step: equal for the steps of one DAG or loop iteration."""
         return node_names.scope(step)
 
-    def _recreates_pod(self, workflow: Mapping[str, Any] | None) -> bool:
-        """Tell whether another pod replaces this one if it is lost; `workflow` None = it was not observed yet."""
-        return workflow is None or retries_lost_pod(workflow, self._node_id, self._node)
+    def _recreates_pod(self, workflow: Mapping[str, Any] | None) -> Answer:
+        """Return whether another pod replaces this one if it is lost; `workflow` None = it was not observed yet."""
+        if workflow is None:
+            return unknown("the Workflow was not read yet")
+        return retries_lost_pod(workflow, self._node_id, self._node)
 
     # --- state
 
+    def _has_ended(self, step: str) -> Answer:
+        if isinstance(self._listed, Answer):
+            return self._listed
+        item = next((item for item in self._listed if item["metadata"]["uid"] == self.owner["uid"]), None)
+        return has_ended(item, step) if item else unknown(f"Workflow {self.owner['name']} is not there")
+
     @functools.cached_property
-    def _listed(self) -> Sequence[Mapping[str, Any]]:
-        """The Workflow as it was at a finalizer's first request; empty if there is no permission to list it."""
+    def _listed(self) -> Sequence[Mapping[str, Any]] | Answer:
+        """The Workflow as it was at a finalizer's first request, in a list; an Answer = why it could not be read."""
+        list_workflows = functools.partial(self._api.list, WORKFLOWS, self._namespace, once=True, **self._selector)
         try:
-            items: Sequence[Mapping[str, Any]] = self._api.list(WORKFLOWS, self._namespace, **self._selector)["items"]
+            items: Sequence[Mapping[str, Any]] = self._api.settled(list_workflows)["items"] or []
         except ApiError as error:
-            if error.unavailable:
-                raise
-            return []
-        return items or []
+            return unknown(error)
+        return items
 
     def _on_event(self, seen: Seen) -> None:
         """Record the Workflow's state. The watch confirms an absence before it reports it."""
@@ -88,13 +91,14 @@ class WorkflowContext:
         match seen:
             case Listed(items=items):
                 workflow = next((item for item in items if item["metadata"]["uid"] == uid), None)
-                self.terminating = True
-                if workflow is not None:
+                if workflow is None:
+                    self.terminating = YES
+                else:
                     self._update(workflow)
             case Changed(item={"metadata": {"uid": changed}} as item) if changed == uid:
                 self._update(item)
             case Deleted(item={"metadata": {"uid": deleted}}) if deleted == uid:
-                self.terminating = True
+                self.terminating = YES
             case Refused(error=error, status=0):
                 self.failure = error
             case Refused(error=error):
@@ -102,12 +106,14 @@ class WorkflowContext:
                 self.warnings.append(warning)
 
     def _update(self, workflow: Mapping[str, Any]) -> None:
-        """Record whether the Workflow is ending and, until this pod's node has left Pending, whether a pod follows."""
-        self.terminating = terminating(workflow)
-        if not self._has_started:
+        """Record whether the Workflow is ending and, until this pod's node has left Pending, whether a pod follows.
+
+        Other threads read the attributes at any time: each is set once, to its final value.
+        """
+        self.terminating = known(terminating(workflow))
+        if not self.pending.no:
             self.recreates_pod = self._recreates_pod(workflow)
             self.pending = is_pending(workflow, self._node_id)
-            self._has_started = not self.pending
 
 
 def find_pipeline(api: Api, pod: Mapping[str, Any]) -> WorkflowContext | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo.node_names import without_try
 from tfsteps.kube.client import Resource
 
@@ -20,6 +21,7 @@ POD_LABEL = "workflows.argoproj.io/workflow"
 """Label of the pods of a Workflow: its name."""
 
 _NODE_NAME, _NODE_ID = "workflows.argoproj.io/node-name", "workflows.argoproj.io/node-id"
+_NO_NODES = "the Workflow object does not contain the state of this step"
 _ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}
 _TRY = re.compile(r"\((\d+)\)$")
 
@@ -89,7 +91,7 @@ def end_of(workflow: Mapping[str, Any] | None, uid: str) -> str:
 
 
 def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the nodes of a Workflow by id; empty if Argo stores them in its database."""
+    """Return the nodes of a Workflow by id; empty if Argo stores them in its database, or there are none yet."""
     status = workflow.get("status") or {}
     if not (packed := status.get("compressedNodes")):
         return status.get("nodes") or {}
@@ -100,26 +102,29 @@ def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
-def has_ended(workflow: Mapping[str, Any], step: str) -> bool:
-    """Tell whether a step will have no further pod. True also if Argo does not store the nodes in the Workflow.
+def has_ended(workflow: Mapping[str, Any], step: str) -> Answer:
+    """Return whether a step will have no further pod.
 
     Args:
         workflow: Its Workflow.
         step: The name of its node, without the number of the try.
     """
     all_nodes = nodes(workflow)
-    return not all_nodes or any(node.get("name") == step and node.get("phase") in _ENDED for node in all_nodes.values())
+    if not all_nodes:
+        return unknown(_NO_NODES)
+    return known(any(node.get("name") == step and node.get("phase") in _ENDED for node in all_nodes.values()))
 
 
-def is_pending(workflow: Mapping[str, Any], node_id: str) -> bool:
-    """Tell whether the controller has not seen this node's pod run yet: it may create a lost pod again."""
-    return nodes(workflow).get(node_id, {}).get("phase") == "Pending"
+def is_pending(workflow: Mapping[str, Any], node_id: str) -> Answer:
+    """Return whether the controller has not seen this node's pod run yet: it may create a lost pod again."""
+    phase = nodes(workflow).get(node_id, {}).get("phase")
+    return known(phase == "Pending") if phase else unknown(_NO_NODES)
 
 
-def retries_lost_pod(workflow: Mapping[str, Any], node_id: str, node_name: str) -> bool:
-    """Tell whether Argo certainly creates another pod for a step whose pod is evicted or deleted.
+def retries_lost_pod(workflow: Mapping[str, Any], node_id: str, node_name: str) -> Answer:
+    """Return whether Argo creates another pod for a step whose pod is evicted or deleted.
 
-    It does so with the policy Always, while tries are left. An expression of that strategy is assumed to allow it.
+    It does so with the policy Always, while tries are left. What an expression of that strategy decides is not known.
     Depending on timing, Argo sees such a pod as failed with the launcher's exit code, as Error, or, while its node is
     Pending, creates it again; the other policies, or none, cover only some of these cases.
 
@@ -130,13 +135,17 @@ def retries_lost_pod(workflow: Mapping[str, Any], node_id: str, node_name: str) 
     """
     tries = _TRY.search(node_name)
     if not tries:
-        return False
+        return NO
     strategy = next(_strategies(workflow, nodes(workflow).get(node_id, {})), None)
-    if strategy is None:  # the Workflow does not contain it, but there is one
-        return True
+    if strategy is None:  # there is one
+        return unknown("the Workflow does not contain the retryStrategy of this step")
     policy = strategy.get("retryPolicy") or ("Always" if strategy.get("expression") else "OnFailure")
     limit = str(strategy.get("limit", ""))
-    return policy == "Always" and not (limit.isdigit() and int(tries[1]) >= int(limit))
+    if policy != "Always" or (limit.isdigit() and int(tries[1]) >= int(limit)):
+        return NO
+    if strategy.get("expression") or (limit and not limit.isdigit()):
+        return unknown("the retryStrategy of this step has an expression")
+    return YES
 
 
 def _strategies(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tfsteps.answer import NO, Answer
 from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.argo.workflow import controller
 from tfsteps.engines.kfp import node_names
@@ -20,9 +21,9 @@ class KubeflowContext(WorkflowContext):
     def _scope(self, step: str) -> str:
         return node_names.scope(step)
 
-    def _recreates_pod(self, workflow: Mapping[str, Any] | None) -> bool:  # noqa: ARG002
-        """Return False: `set_retry` does not cover pods that are lost (observed on 2.15)."""
-        return False
+    def _recreates_pod(self, workflow: Mapping[str, Any] | None) -> Answer:  # noqa: ARG002
+        """Return NO: `set_retry` does not cover pods that are lost (observed on 2.15)."""
+        return NO
 
 
 def find_pipeline(api: Api, pod: Mapping[str, Any]) -> KubeflowContext | None:

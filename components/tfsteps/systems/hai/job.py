@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -16,12 +17,14 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import PATIENCE_SECONDS
 from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, PartialLine, Replica, State, Tick, one_line
 from tfsteps.systems.base import Cause, LaunchError
+from tfsteps.systems.departure import Departure, Leave
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.logs import LATE_SECONDS, Entry, RankLog, event_time, gaps
 from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.hai.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.pipeline import PipelineContext
 from tfsteps.systems.stop_controller import ServerAge, StopController
 
 TASK_SECONDS = (0.5, 5.0)
@@ -91,12 +94,14 @@ class HaiJob:
         `host` is the launcher's pod; None = not in a pod.
         """
         self.name, self.uid, self.created = name, chain_id, created
-        self._pipeline = host.pipeline if host else None
-        self.warnings = self._pipeline.warnings if self._pipeline else []
+        self.warnings = host.warnings if host else []
         self.warnings += client.warnings
         self.tensorboard_url = ""
         self._server_age = ServerAge()
-        self._stop = StopController(self._send_stop, f"task {name} continues: it could not be stopped", _DENIED_SECONDS)
+        grace = host.grace_seconds if host else math.inf
+        self._departure = Departure(self._leave, f"task {name}", grace)
+        continues = f"task {name} continues: it could not be stopped"
+        self._stop = StopController(self._send_stop, continues, _DENIED_SECONDS, grace_seconds=grace)
         self._client = client
         self._urgent = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
         # For the signal handler only: it may interrupt code that holds a lock of another client's pool.
@@ -110,7 +115,6 @@ class HaiJob:
         self._tracker = Tracker(self._replicas)
         self._task: Mapping[str, Any] | None = None
         self._gone_since: float | None = None  # since when the platform reports no such task
-        self._left = False
         self._tick_due = 0.0
         self._away = 0.0  # since when the platform does not answer; 0 = it answers
 
@@ -173,14 +177,22 @@ class HaiJob:
     def stop(self, cause: Cause) -> None:
         """Request the stop of the task, and return. A second call does not wait. Safe in a signal handler."""
         self._stop.requests += cause is Cause.CANCELLED
-        if self._stop.hurried:
+        if self._stop.hurried and self._departure.pending:
+            self._departure.hurry()
+        elif self._stop.hurried:
             message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
             self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
         elif self._stop.cause is None and not self._tracker.final:
-            if cause is Cause.CANCELLED and self._host and self._host.leaves_job(self._cluster):
-                self._left = True
-                return
-            self._end(self._in_handler if cause is Cause.CANCELLED else self._urgent, cause)
+            client = self._in_handler if cause is Cause.CANCELLED else self._urgent
+            left = cause is Cause.CANCELLED and self._host and not self._departure.begin(self._cluster).answer.no
+            if not left:
+                self._end(client, cause)
+
+    def _leave(self, cluster: Api, since: float) -> Leave:
+        """Return whether the task goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
+        assert self._host
+        leaves = self._host.leaves_job(cluster, since)
+        return Leave(leaves, "the task continues, and the next attempt adopts it")
 
     def read_folder(self, folder: str, program: Sequence[str]) -> None:
         """Do nothing: a launcher can read only what it mounts of the shared file system."""
@@ -280,27 +292,27 @@ class HaiJob:
 
     def _look_after(self) -> None:
         """Do what is due: leave, stop with the pipeline, request the stop again."""
-        if self._left:
-            raise LaunchError(
-                "this pod is being evicted; the task continues, and the next attempt adopts it", retryable=True
-            )
         if self._pipeline and self._pipeline.failure:
             raise LaunchError(f"task {self.name} continues, but {self._pipeline.failure}", retryable=True)
         if self._stop.cause:
             self._stop.look_after(self._urgent)
-        elif self._pipeline and self._pipeline.terminating:
+        elif self._departure.pending and self._host:
+            self._host.retry_read(self._cluster)
+            if self._departure.settle(self._cluster).answer.no:
+                self._end(self._urgent, Cause.CANCELLED)
+        elif self._pipeline and self._pipeline.terminating.yes:
             self._end(self._urgent, Cause.CANCELLED)
 
     def _end(self, client: Client, cause: Cause) -> None:
         self._tracker.stopping = Verdict(State.CANCELLED, "Stopped")
         self._stop.begin(cause, client)
 
-    def _send_stop(self, client: Client) -> str:
-        """Ask the platform to stop the task; return why that is denied, empty if it is not."""
-        try:
-            if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
-                client.tag(self.uid, PAUSED, on=False)
-            client.stop_once(self.uid)
-        except ApiError as error:
-            return "" if error.unavailable else str(error)
-        return ""
+    def _send_stop(self, client: Client) -> None:
+        """Ask the platform to stop the task. ApiError if it denies that, or does not answer."""
+        if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
+            client.tag(self.uid, PAUSED, on=False)
+        client.stop_once(self.uid)
+
+    @property
+    def _pipeline(self) -> PipelineContext | None:
+        return self._host.pipeline if self._host else None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from tfsteps.answer import YES, Answer, known, unknown
 from tfsteps.kube import access as cluster
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
@@ -128,14 +129,21 @@ class HaiSystem:
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:  # noqa: ARG002
         """Stop the unfinished tasks of a run, and return their names. Of ended ones nothing is left to remove."""
-        stopped = []
+        stopped: list[str] = []
+        left: list[str] = []
         try:
             for task in self._unfinished(identity.run):
-                if scope == "run" or self._is_sibling(identity, task):
+                selected = YES if scope == "run" else self._is_sibling(identity, task)
+                if selected.unknown:
+                    name = f"task {task['nb_name']} was left"
+                    left.append(f"{name}: whether its step has ended is not known ({selected.why})")
+                if selected.yes:
                     stop_task(self._client, task)
                     stopped.append(str(task["nb_name"]))
         except ApiError as error:
             raise LaunchError(f"what is left on HAI is not known: {error}", retryable=error.unavailable) from error
+        if left:
+            raise LaunchError(f"{'; '.join(left)}. Stopped: {', '.join(stopped) or 'nothing'}", retryable=True)
         return stopped
 
     def give_up(self) -> None:
@@ -257,12 +265,14 @@ class HaiSystem:
             if not verdict(task).state.terminal and STOPPED not in schema.labels(task):
                 yield task
 
-    def _is_sibling(self, identity: Identity, task: Task) -> bool:
-        """Tell whether a finalizer cleans up a task: of a step of its pipeline, else of a task in the same folder."""
+    def _is_sibling(self, identity: Identity, task: Task) -> Answer:
+        """Return whether a finalizer cleans up a task: of a step of its pipeline, else of a task in the same folder."""
         step = schema.launcher(task)
+        if self._host and self._host.unread:
+            return unknown(self._host.unread)
         if self._pipeline:
             return self._pipeline.cleans_up_after(step, detached=schema.DETACHED in schema.labels(task))
-        return pathlib.PurePath(step).parent == pathlib.PurePath(identity.task).parent
+        return known(pathlib.PurePath(step).parent == pathlib.PurePath(identity.task).parent)
 
     @property
     def _step(self) -> str:

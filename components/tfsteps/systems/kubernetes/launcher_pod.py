@@ -1,7 +1,7 @@
 """The pod of this launcher: its image, its pipeline, and whether it is being evicted."""
 
 import base64
-import contextlib
+import functools
 import os
 import socket
 import threading
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.answer import NO, YES, Answer, unknown
 from tfsteps.kube import threads
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.answers import MALFORMED
@@ -20,6 +21,9 @@ from tfsteps.runs.identity import MANAGED_BY, STEP, Identity
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
 
 _NAMES = ("KFP_POD_NAME", "POD_NAME")
+_GRACE_SECONDS, _REPORT_SECONDS = 30, 5  # Kubernetes' default; what a launcher needs of it to write its records
+_SIGN_SECONDS = 1.0
+"""The kubelet sends SIGTERM before its report of an eviction reaches the API server."""
 
 
 class LauncherImage(msgspec.Struct, frozen=True):
@@ -35,30 +39,61 @@ class LauncherPod:
 
     Attributes:
         namespace: Its namespace.
-        image: The image of the pod; None = not in its spec.
-        pipeline: The pipeline that it is a step of; None = no pipeline.
+        uid: Its uid; empty = not known.
+        unread: Why the pod could not be read; empty = it was read. Until then image and pipeline are not known.
+        image: The image of the pod; None = not in its spec, or not known.
+        pipeline: The pipeline that it is a step of; None = no pipeline, or not known.
+        grace_seconds: After SIGTERM, how long the launcher may ask for what it does not know.
     """
 
-    def __init__(self, api: Api, pod: Mapping[str, Any], find_pipeline: FindPipeline | None = None) -> None:
-        """Read `pod` once; `find_pipeline` None = no pipeline."""
-        self.namespace = str(pod["metadata"]["namespace"])
-        self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        self._labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
-        self.image = _image(pod)
-        self.pipeline: PipelineContext | None = find_pipeline(api, pod) if find_pipeline else None
+    def __init__(self, namespace: str, name: str, find_pipeline: FindPipeline | None = None) -> None:
+        """Send no request; `find_pipeline` None = no pipeline."""
+        self.namespace = namespace
+        self.unread = "it was not asked for"
+        self.image: LauncherImage | None = None
+        self.pipeline: PipelineContext | None = None
+        self.grace_seconds = float(_GRACE_SECONDS - _REPORT_SECONDS)
+        self._name, self._find_pipeline = name, find_pipeline
+        self.uid = ""
+        self._labels: Mapping[str, str] = {}
 
     @classmethod
-    def find(cls, api: Api, find_pipeline: FindPipeline | None) -> "LauncherPod | None":
-        """Return the pod of this process; None outside of pods, or without the permission to read pods."""
+    def find(cls, api: Api, find_pipeline: FindPipeline | None) -> "LauncherPod":
+        """Return the pod of this process, which runs in a pod.
+
+        A refusal is believed only after some seconds. Then the pod is `unread`, and the next question reads it again.
+
+        Raises:
+            ApiError: The server does not answer.
+        """
         names = [os.environ.get(name) for name in _NAMES]
         name = next((name for name in names if name), "") or _name_in(_token(api)) or socket.gethostname()
+        pod = cls(api.access.namespace, name, find_pipeline)
         try:
-            pod = api.get(PODS, api.access.namespace, name)
+            pod.read(api, api.settled(functools.partial(api.get, PODS, pod.namespace, name, once=True)))
         except ApiError as error:
             if error.unavailable:
                 raise
-            return None
-        return cls(api, pod, find_pipeline)
+            pod.unread = str(error)
+        return pod
+
+    def read(self, api: Api, item: Mapping[str, Any]) -> None:
+        """Take what is needed from the pod's object, and watch its pipeline."""
+        self.uid = item["metadata"]["uid"]
+        self._labels = item["metadata"].get("labels") or {}
+        self.image = _image(item)
+        grace = (item.get("spec") or {}).get("terminationGracePeriodSeconds", _GRACE_SECONDS)
+        self.grace_seconds = max(1.0, float(grace) - _REPORT_SECONDS)
+        self.pipeline = self._find_pipeline(api, item) if self._find_pipeline else None
+        self.unread = ""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about what is not known of the pod or its pipeline; the list of a pipeline grows."""
+        if not self.unread:
+            return self.pipeline.warnings if self.pipeline else []
+        what = f"This launcher cannot read its own pod {self.namespace}/{self._name} ({self.unread})"
+        return [f"{what}: if it belongs to a pipeline, the end of the pipeline does not delete the job."]
 
     def label(self, api: Api, identity: Identity, step: str = "") -> threading.Thread | None:
         """Label the pod as the launcher of a job, in a thread, if it is the pod of a step: then its run is found by it.
@@ -79,11 +114,11 @@ class LauncherPod:
         missing = {key: text for key, text in labels.items() if self._labels.get(key) != text}
         if self.pipeline is None or not missing:
             return None
-        path, body = PODS.path(self.namespace, self._name), {"metadata": {"uid": self._uid, "labels": missing}}
+        path, body = PODS.path(self.namespace, self._name), {"metadata": {"uid": self.uid, "labels": missing}}
         return threads.start("label", lambda: api.send("PATCH", path, body=body), lambda _error: None)
 
-    def leaves_job(self, api: Api, *, new: bool = False) -> bool:
-        """Tell whether SIGTERM came because this pod is being evicted, and another pod will continue its job.
+    def leaves_job(self, api: Api, since: float, *, new: bool = False) -> Answer:
+        """Return whether SIGTERM came because this pod is being evicted, and another pod will continue its job.
 
         If the engine still sees this pod as pending, it may create the pod again, but not if it has just seen it run.
         A job with progress is left running for that chance; a new job is not. Without a successor no request is sent:
@@ -91,22 +126,38 @@ class LauncherPod:
 
         Args:
             api: The cluster.
-            new: This launcher has created the job.
+            since: Seconds since the signal.
+            new: This launcher has just created the job.
         """
-        pipeline = self.pipeline
-        terminating = pipeline is not None and pipeline.terminating
-        follows = pipeline is None or pipeline.recreates_pod or (pipeline.pending and not new)
-        return follows and not terminating and self.is_taken_away(api)
+        if self.unread:
+            return unknown(self.unread)
+        follows = YES
+        if self.pipeline:
+            if self.pipeline.terminating.yes:
+                return NO
+            follows = self.pipeline.recreates_pod | (NO if new else self.pipeline.pending)
+        return NO if follows.no else self.is_taken_away(api, since) & follows
 
-    def is_taken_away(self, api: Api) -> bool:
-        """Tell whether this pod is being evicted or deleted, or is gone; False if it cannot be read."""
+    def is_taken_away(self, api: Api, since: float) -> Answer:
+        """Return whether this pod is being evicted or deleted, or is gone; no only from a second after SIGTERM on."""
+        if self.unread:
+            return unknown(self.unread)
         try:
-            pod = api.get(PODS, self.namespace, self._name)
-        except ApiError as error:
-            return error.missing
-        with contextlib.suppress(*MALFORMED):
-            return pod["metadata"]["uid"] != self._uid or _taken_away(pod)  # another uid: the successor exists already
-        return False
+            pod = api.get(PODS, self.namespace, self._name, once=True)
+            if pod["metadata"]["uid"] != self.uid or _taken_away(pod):  # another uid: the successor exists already
+                return YES
+        except (ApiError, *MALFORMED) as error:
+            gone = isinstance(error, ApiError) and error.missing and error.about == self._name
+            return YES if gone else unknown(error)
+        return NO if since >= _SIGN_SECONDS else unknown("nothing shows yet why this pod got SIGTERM")
+
+    def retry_read(self, api: Api) -> None:
+        """Read the pod if that failed before. Not for a signal handler."""
+        if self.unread:
+            try:
+                self.read(api, api.get(PODS, self.namespace, self._name, once=True))
+            except (ApiError, *MALFORMED) as error:
+                self.unread = str(error)
 
 
 def _image(pod: Mapping[str, Any]) -> LauncherImage | None:

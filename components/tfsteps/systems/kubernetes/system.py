@@ -4,11 +4,13 @@ import datetime as dt
 import functools
 import pathlib
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
@@ -40,8 +42,13 @@ from tfsteps.systems.kubernetes.tensorboard.request import SETTINGS, settings_of
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 SPEC_HASH = f"{PREFIX}spec-hash"
+CREATOR = f"{PREFIX}creator"
+"""Annotation of a job: a random text of the launcher that created it, by which it recognizes its own job."""
+
 _DELETION_SECONDS = 300.0  # for the deletion of an earlier object of the job's name
 _DELETION_PAUSE = 1.0
+_LATE_SECONDS = 10.0  # in which a request to create the job may still take effect after a stop
+_URGENT_SECONDS, _URGENT_PAUSE = 3.0, 1.0  # for an answer after a stop, and before the next request
 
 
 class KubernetesSystem:
@@ -63,6 +70,10 @@ class KubernetesSystem:
         self._also = also
         self._context, self._namespace = context, namespace
         self._given_up = StopFlag()
+        self._hurried = False  # `give_up` was called again
+        self._unlisted = ""  # why earlier attempts could not be looked for
+        self._creator = uuid.uuid4().hex
+        self._create_sent = False
         self._find_pipeline: FindPipeline | None = None
 
     def join_pipeline(self, find: FindPipeline) -> None:
@@ -73,9 +84,11 @@ class KubernetesSystem:
         """Return the number of the attempt to start or continue, by the task's existing jobs."""
         try:
             selector = ",".join(f"{key}={value}" for key, value in Identity(run=run, task=task).selector().items())
-            items = self._api.list(self._kind.resource, self._where, labelSelector=selector)["items"] or []
+            list_jobs = functools.partial(self._api.list, self._kind.resource, self._where, labelSelector=selector)
+            items = self._api.settled(list_jobs)["items"] or []
         except ApiError as error:
             if error.status in (403, 404):  # no permission, or no operator: `start` reports all problems
+                self._unlisted = str(error)
                 return 0
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
         labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in items]
@@ -132,13 +145,14 @@ class KubernetesSystem:
         """
         rendered = self._rendered(job, identity, places, self._where)
         try:
-            rendered.annotations[LAUNCHER] = identity.task
+            rendered.annotations.update({LAUNCHER: identity.task, CREATOR: self._creator})
             if self._pipeline:
                 rendered.manifest["metadata"]["ownerReferences"] = [self._pipeline.owner]
                 rendered.annotations[LAUNCHER] = self._pipeline.step
             make_folders(job, places)
-            adopted = self._existing(rendered)
-            item = adopted or self._create(rendered, job)
+            item = self._existing(rendered)
+            if item is None or self._unlisted:
+                item = self._create(rendered, job)
             if UNFINISHED in (item["metadata"].get("annotations") or {}):
                 complete(self._api, self._kind.resource, item, rendered)
         except ApiError as error:
@@ -149,10 +163,11 @@ class KubernetesSystem:
             message = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
             raise LaunchError(message, retryable=True) from error
         except Stopped:
-            raise StoppedError(self._withdraw(rendered)) from None
+            item = self._left_by_stop(rendered)
         # a copy of the client: a stop may have set `stopping` on the original, but the job must be followed to its end
         started = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
-        started.is_new = adopted is None
+        started.is_new = (item["metadata"].get("annotations") or {}).get(CREATOR) == self._creator
+        started.owner.needed = True
         if self._host:
             self._host.label(self._api, identity)
         return started
@@ -183,48 +198,69 @@ class KubernetesSystem:
 
     def clean_up(self, identity: Identity, scope: Scope, on_end: OnEnd | None) -> list[str]:
         """Clean up the jobs of a run in this namespace that are in `scope`."""
-        if scope == "siblings" and access.in_cluster() and self._host is None:
-            needs = "which jobs are this step's siblings cannot be told, for it may not get its own pod"
-            raise LaunchError(f"{needs}; grant that, or clean up with scope `run`", retryable=False)
+        if scope == "siblings" and self._host and self._host.unread:
+            needs = f"sibling jobs cannot be determined: the launcher's own pod cannot be read ({self._host.unread})"
+            raise LaunchError(f"{needs}; grant `get pods`, or clean up with scope `run`", retryable=False)
         selects = functools.partial(self._selects, identity, scope)
-        removed = Finalizer(self._api, self._kind, self._where).clean_up(identity.run, selects, on_end)
-        for kind in self._also:
+        finalizers = [Finalizer(self._api, kind, self._where) for kind in (self._kind, *self._also)]
+        removed = finalizers[0].clean_up(identity.run, selects, on_end)
+        for finalizer in finalizers[1:]:
             try:
-                removed += Finalizer(self._api, kind, self._where).clean_up(identity.run, selects, on_end)
+                removed += finalizer.clean_up(identity.run, selects, on_end)
             except LaunchError as error:  # this kind was not named by the user
                 if error.retryable:
                     raise
+        if left := [why for finalizer in finalizers for why in finalizer.left]:
+            raise LaunchError(f"{'; '.join(left)}. Removed: {', '.join(removed) or 'nothing'}", retryable=True)
         return removed
 
-    def _selects(self, identity: Identity, scope: Scope, job: RetentionPolicy) -> bool:
-        """Tell whether a finalizer cleans up a job: of a step of its pipeline, else of a task in the same folder.
+    def _selects(self, identity: Identity, scope: Scope, job: RetentionPolicy) -> Answer:
+        """Return whether a finalizer cleans up a job: of a step of its pipeline, else of a task in the same folder.
 
         A job that is kept for a retry of the run is skipped, unless the run is being stopped.
         """
-        if job.kept_until is not None and self._pipeline and not self._pipeline.terminating:
-            return False
+        terminating = self._pipeline.terminating if self._pipeline else unknown("")
+        if job.kept_until is not None and self._host and not terminating.yes:
+            return NO
         if scope == "run":
-            return True
+            return YES
         if self._pipeline:
             return self._pipeline.cleans_up_after(job.launcher, detached=job.detached)
-        return pathlib.PurePath(job.launcher).parent == pathlib.PurePath(identity.task).parent
+        return known(pathlib.PurePath(job.launcher).parent == pathlib.PurePath(identity.task).parent)
 
     def give_up(self) -> None:
         """Stop retrying requests. Once a job exists, stop the job instead."""
+        self._hurried = self._given_up.is_set()
         self._given_up.set()
 
-    def _withdraw(self, rendered: RenderedJob) -> str:
-        """Delete the job object if it was created after all; return a sentence about the outcome."""
+    def _left_by_stop(self, rendered: RenderedJob) -> dict[str, Any]:
+        """Return the job object that exists although the start was stopped; it is stopped, or left, as any other.
+
+        Raises:
+            StoppedError: There is none.
+            LaunchError: That is not known.
+        """
         resource, namespace, name = self._kind.resource, rendered.namespace, rendered.name
-        urgent = Api(self._api.access, patience=0)
-        try:
-            item = urgent.get(resource, namespace, name)
-            if (item["metadata"].get("annotations") or {}).get(SPEC_HASH) == rendered.annotations[SPEC_HASH]:
-                urgent.delete(resource, namespace, name, item["metadata"]["uid"])
-        except ApiError as error:
-            if not error.missing:
-                return f"Stopped; whether {resource.kind} {name} was created is not known: {error}"
-        return "Stopped before the job was created."
+        urgent, what = Api(self._api.access, patience=0, read_seconds=_URGENT_SECONDS), f"{resource.kind} {name}"
+        end = time.monotonic() + (self._host.grace_seconds if self._host else _LATE_SECONDS)
+        absences = 0
+        while True:
+            try:
+                item = urgent.get(resource, namespace, name, once=True)
+                if (item["metadata"].get("annotations") or {}).get(SPEC_HASH) == rendered.annotations[SPEC_HASH]:
+                    return item
+                raise StoppedError("Stopped before the job was created.")
+            except (ApiError, *MALFORMED) as error:
+                absent = isinstance(error, ApiError) and error.missing
+                absences = absences + 1 if absent else 0
+                if absences > 1 and not self._create_sent:
+                    raise StoppedError("Stopped before the job was created.") from error
+                why = "the last request to create it had no answer" if absent else str(error)
+            if self._hurried or time.monotonic() >= end:
+                rest = f"kubectl delete {resource.plural} {name} --namespace {namespace}"
+                message = f"Stopped; whether {what} was created is not known ({why}); if it is there: {rest}"
+                raise LaunchError(message, retryable=True)
+            time.sleep(_URGENT_PAUSE)
 
     def _existing(self, rendered: RenderedJob, *, allowed: bool = False) -> dict[str, Any] | None:
         """Return the job object that an earlier launcher of this attempt created; None = there is none.
@@ -271,6 +307,10 @@ class KubernetesSystem:
             numbered = [f"({i}) {problem}" if problems[1:] else problem for i, problem in enumerate(problems, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
         create = functools.partial(self._api.create, self._kind.resource, rendered.namespace, rendered.manifest)
+        if self._unlisted:
+            message = f"nothing was created: earlier attempts of the task could not be looked for ({self._unlisted})"
+            raise LaunchError(message, retryable=True)
+        self._create_sent = True
         try:
             return create()
         except ApiError as error:

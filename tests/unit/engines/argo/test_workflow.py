@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tfsteps.answer import known
 from tfsteps.engines.argo.workflow import has_ended, is_pending, retries_lost_pod, step_of
 
 ID, NAME = "wf-1", "wf.fit(0)"
@@ -22,23 +23,24 @@ def workflow(strategy=None, phase="Running", **node):
 @pytest.mark.parametrize(
     ("strategy", "name", "expected"),
     [
-        ({"retryPolicy": "Always"}, NAME, True),
-        ({"retryPolicy": "Always", "limit": "3"}, NAME, True),
-        ({"retryPolicy": "OnError"}, NAME, False),  # by timing, its exit code makes it Failed
-        ({"expression": "lastRetry.status == 'Error'", "limit": 3}, NAME, True),
-        ({"retryPolicy": "OnFailure", "expression": "true"}, NAME, False),
-        ({"retryPolicy": "OnTransientError"}, NAME, False),
-        ({"limit": 3}, NAME, False),
-        ({"retryPolicy": "Always", "limit": "{{inputs.parameters.tries}}"}, NAME, True),
-        ({"retryPolicy": "Always", "limit": 3}, "wf.fit(2)", True),
-        ({"retryPolicy": "Always", "limit": 3}, "wf.fit(3)", False),
-        ({"retryPolicy": "Always", "limit": 0}, NAME, False),
-        (None, NAME, True),  # it has one, for its node has the number of a try
-        (None, "wf.fit", False),
+        ({"retryPolicy": "Always"}, NAME, "yes"),
+        ({"retryPolicy": "Always", "limit": "3"}, NAME, "yes"),
+        ({"retryPolicy": "OnError"}, NAME, "no"),  # by timing, its exit code makes it Failed
+        ({"expression": "lastRetry.status == 'Error'", "limit": 3}, NAME, "unknown"),
+        ({"expression": "lastRetry.status == 'Error'", "limit": 0}, NAME, "no"),
+        ({"retryPolicy": "OnFailure", "expression": "true"}, NAME, "no"),
+        ({"retryPolicy": "OnTransientError"}, NAME, "no"),
+        ({"limit": 3}, NAME, "no"),
+        ({"retryPolicy": "Always", "limit": "{{inputs.parameters.tries}}"}, NAME, "unknown"),
+        ({"retryPolicy": "Always", "limit": 3}, "wf.fit(2)", "yes"),
+        ({"retryPolicy": "Always", "limit": 3}, "wf.fit(3)", "no"),
+        ({"retryPolicy": "Always", "limit": 0}, NAME, "no"),
+        (None, NAME, "unknown"),  # it has one, for its node has the number of a try
+        (None, "wf.fit", "no"),
     ],
 )
 def test_whether_a_lost_pod_is_made_again(strategy, name, expected):
-    assert retries_lost_pod(workflow(strategy, name=name), ID, name) is expected
+    assert retries_lost_pod(workflow(strategy, name=name), ID, name).value == expected
 
 
 def test_where_a_template_may_be():
@@ -53,13 +55,13 @@ def test_where_a_template_may_be():
     ):
         item = workflow(**node)
         item["spec"], item["status"] = spec, {**item["status"], **status}
-        assert not retries_lost_pod(item, ID, NAME)
+        assert retries_lost_pod(item, ID, NAME).no
 
 
 def test_a_pending_node():
-    assert is_pending(workflow(phase="Pending"), ID)
-    assert not is_pending(workflow(), ID)
-    assert not is_pending({"metadata": {}}, ID)
+    assert is_pending(workflow(phase="Pending"), ID).yes
+    assert is_pending(workflow(), ID).no
+    assert is_pending({"metadata": {}}, ID).unknown
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -71,13 +73,15 @@ def test_whether_a_step_has_ended(phase, expected, packed):
     if packed:
         text = base64.b64encode(gzip.compress(json.dumps(nodes).encode())).decode()
         item["status"] = {"compressedNodes": text}
-    assert has_ended(item, "wf.fit") is expected
-    assert not has_ended(item, "wf.other")
+    assert has_ended(item, "wf.fit") == known(expected)
+    assert has_ended(item, "wf.other").no
 
 
 @pytest.mark.parametrize("status", [{}, None, {"offloadNodeStatusVersion": "fnv:1"}, {"compressedNodes": "bm9uZQ=="}])
 def test_a_workflow_whose_nodes_are_elsewhere(status):
-    assert has_ended({"metadata": {}, "status": status}, "wf.fit")
+    item = {"metadata": {}, "status": status}
+    assert has_ended(item, "wf.fit").unknown
+    assert is_pending(item, ID).unknown
 
 
 STEPS = {

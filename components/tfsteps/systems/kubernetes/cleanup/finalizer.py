@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tfsteps.answer import Answer
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
@@ -17,25 +18,30 @@ from tfsteps.systems.kubernetes.permissions import Permission, granting
 
 
 class Finalizer:
-    """The jobs of one kind in one namespace."""
+    """The jobs of one kind in one namespace.
+
+    Attributes:
+        left: A sentence for each job that was left because it is not known whether to clean it up.
+    """
 
     def __init__(self, api: Api, kind: JobKind, namespace: str) -> None:
         """Keep the arguments; no request is sent."""
         self._api, self._kind, self._namespace = api, kind, namespace
+        self.left: list[str] = []
 
-    def clean_up(self, run: str, selects: Callable[[RetentionPolicy], bool], on_end: OnEnd | None) -> list[str]:
+    def clean_up(self, run: str, selects: Callable[[RetentionPolicy], Answer], on_end: OnEnd | None) -> list[str]:
         """Clean up, and return the names of the jobs of which something was removed.
 
         Args:
             run: The run.
-            selects: Tells whether to clean up a job, by its annotations.
+            selects: Returns whether to clean up a job, by its annotations.
             on_end: The policy for ended jobs; None = each job's own.
 
         Raises:
             LaunchError: A permission is missing, or the API server does not answer.
         """
         try:
-            jobs = [item for item in self._jobs(run) if selects(retention_policy(item))]
+            jobs = [item for item in self._jobs(run) if self._is_selected(item, selects)]
             return [item["metadata"]["name"] for item in jobs if self._remove(item, on_end)]
         except ApiError as error:
             where = f"in namespace {self._namespace}"
@@ -47,6 +53,13 @@ class Finalizer:
                 needs = f"this step needs to list and delete {what} and pods {where}: bind the Role of {folders}"
                 raise LaunchError(f"{needs} to its ServiceAccount ({error})", retryable=False) from error
             raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
+
+    def _is_selected(self, item: Mapping[str, Any], selects: Callable[[RetentionPolicy], Answer]) -> bool:
+        answer = selects(retention_policy(item))
+        if answer.unknown:
+            what = f"{self._kind.resource.kind} {self._namespace}/{item['metadata']['name']} was left"
+            self.left.append(f"{what}: whether its step has ended is not known ({answer.why})")
+        return answer.yes
 
     def _jobs(self, run: str) -> list[Mapping[str, Any]]:
         """Return the jobs of a run that are not being deleted; empty if the kind is not served.

@@ -6,16 +6,24 @@ garbage collector deletes the job that it owns. So a kept job ends even if no la
 
 import contextlib
 import datetime as dt
+import hashlib
+import time
 from collections.abc import Mapping
 from typing import Any
 
+from tfsteps.answer import NO, YES, unknown
+from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.http_client import SETTLE_SECONDS
 from tfsteps.runs.identity import MANAGED_BY
+from tfsteps.systems.departure import Leave
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")
+_PAUSE_SECONDS = 5.0  # between two attempts to find out the owner, or to set it
+_STEM = 40  # characters of the job's name in that of its keeper, which may have 63
 _TEMPLATE = {  # no pod uses it, but policies check it
     "restartPolicy": "Never",
     "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -31,9 +39,16 @@ _TEMPLATE = {  # no pod uses it, but policies check it
 
 
 def leave(
-    api: Api, host: LauncherPod, resource: Resource, job: Mapping[str, Any], seconds: float, *, new: bool = False
-) -> str:
-    """Return what follows for a job whose launcher's pod is ending; empty = delete the job.
+    api: Api,
+    host: LauncherPod,
+    resource: Resource,
+    job: Mapping[str, Any],
+    seconds: float,
+    *,
+    since: float,
+    new: bool = False,
+) -> Leave:
+    """Return whether a job goes on whose launcher's pod is ending.
 
     If the pipeline is ending, no request is sent: only a tenth of a second is left.
 
@@ -43,23 +58,34 @@ def leave(
         resource: Of the job object.
         job: The job object.
         seconds: How long it is kept if no other pod follows; 0 = not at all.
-        new: This launcher has created it.
-
-    Raises:
-        ApiError: The job should be kept, but that failed: delete it.
+        since: Seconds since the signal.
+        new: This launcher has just created it.
     """
-    if host.leaves_job(api, new=new):
-        return "the job continues, and the next attempt adopts it"
+    leaves = host.leaves_job(api, since, new=new)
+    if not leaves.no:
+        return Leave(leaves, "the job continues, and the next attempt adopts it")
     pipeline = host.pipeline
-    if not (seconds and pipeline) or pipeline.terminating or pipeline.recreates_pod or not host.is_taken_away(api):
-        return ""
-    return f"the job is kept until {keep(api, resource, job, pipeline.owner, seconds)} for a retry of the run"
+    if not (seconds and pipeline) or pipeline.terminating.yes or not pipeline.recreates_pod.no:
+        return Leave(NO)
+    taken_away = host.is_taken_away(api, since)
+    if not taken_away.yes:
+        return Leave(taken_away)
+    try:
+        until = keep(api, resource, job, pipeline.owner, seconds, launcher=host.uid)
+    except (ApiError, *MALFORMED) as error:
+        refused = isinstance(error, ApiError) and not error.unavailable and since >= SETTLE_SECONDS
+        message = f"This pod is being evicted, and the job could not be kept for a retry: {error}"
+        return Leave(NO if refused else unknown(f"the job could not be kept for a retry: {error}"), message)
+    return Leave(YES, f"the job is kept until {until} for a retry of the run")
 
 
-def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[str, Any], seconds: float) -> str:
-    """Make a new keeper the owner of a job, and return the end of the keeping, as ISO 8601 by the server's clock.
+def keep(
+    api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[str, Any], seconds: float, *, launcher: str
+) -> str:
+    """Make a keeper the owner of a job, and return the end of the keeping, as ISO 8601 by the server's clock.
 
-    If this is interrupted between its two requests, the keeper ends without a job, and the job keeps its owner.
+    If this is interrupted between its two requests, the keeper ends without a job, and the job keeps its owner. It may
+    be repeated: each launcher has one keeper.
 
     Args:
         api: The cluster.
@@ -67,13 +93,16 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
         job: The job object: namespace, name and uid are read.
         owner: The ownerReference to the run of the pipeline: its deletion also deletes the keeper, and then the job.
         seconds: How long to keep it; rounded up to whole seconds.
+        launcher: The uid of the launcher's pod.
 
     Raises:
         ApiError: The job cannot be kept.
     """
     meta, lifetime = job["metadata"], max(1, -int(-seconds // 1))
+    digest = hashlib.sha256(f"{meta['uid']} {launcher}".encode()).hexdigest()[:10]
+    name = f"{meta['name'][:_STEM]}-kept-{digest}"
     manifest = {
-        "metadata": {"generateName": f"{meta['name']}-kept-", "labels": MANAGED_BY, "ownerReferences": [owner]},
+        "metadata": {"name": name, "labels": MANAGED_BY, "ownerReferences": [owner]},
         "spec": {
             "parallelism": 0,
             "backoffLimit": 0,
@@ -82,9 +111,15 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
             "template": {"spec": _TEMPLATE},
         },
     }
-    keeper_job = api.create(KEEPERS, meta["namespace"], {"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **manifest})
+    body = {"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **manifest}
+    try:
+        keeper_job = api.create(KEEPERS, meta["namespace"], body, once=True)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+        keeper_job = api.get(KEEPERS, meta["namespace"], name, once=True)  # an earlier request had no answer
     if keeper_job["spec"].get("suspend"):  # for example by Kueue: its deadline does not run
-        raise ApiError("the Job that would end it is suspended by an admission webhook")
+        raise ApiError("the Job that would end it is suspended by an admission webhook", 422)
     created = dt.datetime.fromisoformat(keeper_job["metadata"]["creationTimestamp"])
     until = (created + dt.timedelta(seconds=lifetime)).isoformat(timespec="seconds")
     keeper = {key: keeper_job["metadata"][key] for key in ("name", "uid")}
@@ -97,19 +132,65 @@ def keep(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[st
     return until
 
 
-def take_back(api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[str, Any] | None) -> None:
-    """Restore the owner of a kept job, then delete the keeper, which owns nothing any more.
+class JobOwner:
+    """Gives a job its owner, the pipeline of its launcher, after it was kept or if it was created without one.
+
+    Attributes:
+        needed: Whether a job without an owner gets one: the launcher of the pipeline has created or adopted it.
+    """
+
+    def __init__(self, host: LauncherPod | None, resource: Resource) -> None:
+        """Send no request; `host` is the launcher's pod, None = not in a pod."""
+        self.needed = False
+        self._host, self._resource = host, resource
+        self._done = False
+        self._due = 0.0
+
+    def restore(self, api: Api, job: Mapping[str, Any]) -> str:
+        """Give the job its owner, if it lacks it. Return why that is not possible, as a warning; empty = none.
+
+        Args:
+            api: The cluster.
+            job: The last known job object.
+        """
+        if self._done or time.monotonic() < self._due:
+            return ""
+        if self._host and self._host.unread:
+            self._due = time.monotonic() + _PAUSE_SECONDS
+            self._host.retry_read(api)
+            return ""
+        owner = self._host.pipeline.owner if self._host and self._host.pipeline else None
+        kept = KEPT_UNTIL in (job["metadata"].get("annotations") or {})
+        alone = self.needed and owner is not None and not job["metadata"].get("ownerReferences")
+        if not (kept or alone):
+            return ""
+        try:
+            _set_owner(api, self._resource, job["metadata"], owner)
+        except ApiError as error:
+            if error.unavailable:
+                self._due = time.monotonic() + _PAUSE_SECONDS
+                return ""
+            self._done = True
+            held = "still belongs to its keeper, and Kubernetes deletes it at the time it was kept until"
+            return (
+                f"The job {held if kept else 'does not belong to its pipeline, whose end does not delete it'}: {error}"
+            )
+        self._done = True
+        return ""
+
+
+def _set_owner(api: Api, resource: Resource, meta: Mapping[str, Any], owner: Mapping[str, Any] | None) -> None:
+    """Set the owner of a job, then delete the keeper that it may have had, which owns nothing any more.
 
     Args:
         api: The cluster.
         resource: Of the job object.
-        job: The last known job object.
+        meta: The metadata of the last known job object.
         owner: The ownerReference to the run of the pipeline; None = there is none.
 
     Raises:
-        ApiError: The keeper still owns the job, and its end deletes the job.
+        ApiError: The job keeps its owner.
     """
-    meta = job["metadata"]
     change = {
         "uid": meta["uid"],
         "ownerReferences": [owner] if owner else None,

@@ -1,16 +1,14 @@
 """Follows a job object on a cluster: its events, its logs, its end."""
 
 import contextlib
-import datetime as dt
 import functools
+import math
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
-
-import msgspec
 
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
@@ -22,8 +20,8 @@ from tfsteps.kube.watch import Changed, Listed, Refused, Seen, Watch
 from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, State, Tick, one_line, replicas_of
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
-from tfsteps.systems.kubernetes.cleanup.keeper import leave, take_back
-from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.departure import Departure, Leave
+from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, leave
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.follow.pod_logs import DRAIN_SECONDS, PodLogs
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
@@ -34,13 +32,14 @@ from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.mounts import find_mount
 from tfsteps.systems.kubernetes.replica_states import REPLICAS, annotation
-from tfsteps.systems.kubernetes.times import by_age
+from tfsteps.systems.kubernetes.times import by_age, seconds
+from tfsteps.systems.pipeline import PipelineContext
 from tfsteps.systems.stop_controller import ServerAge, StopController
 
 _URGENT_SECONDS = 3.0  # for an answer to the deletion: the next signal is handled only after it
 _OPERATOR_SECONDS = 5.0  # in which the operator may end a job that restarts too often, and keep its object
 _READ_PATIENCE_SECONDS = 10.0  # with the API server, to run the volume reader
-_DENIED = {401, 403}
+_NEW_SECONDS = 60.0  # a job that is younger has no progress to lose
 _DENIED_SECONDS = {Cause.CANCELLED: 20.0, Cause.LAUNCHER: 20.0, Cause.DEADLINE: 300.0}
 """How long a denied deletion is retried: a restarting server denies everything for some seconds. A pod that is being
 stopped has 30 seconds to report."""
@@ -55,6 +54,7 @@ class KubernetesJob:
         namespace: Its namespace.
         created: When it was created, in seconds since the epoch.
         is_new: This launcher has created it.
+        owner: Gives it its owner, if it belongs to a pipeline.
     """
 
     is_new = False
@@ -73,16 +73,20 @@ class KubernetesJob:
         self._in_handler = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
         self._kind = kind
         self._host = host
-        self._pipeline = host.pipeline if host else None
-        self.warnings = self._pipeline.warnings if self._pipeline else []
+        self._began = time.monotonic()
+        self.warnings = host.warnings if host else []
         self._backoff = job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
-        self._complaints = WarningEvents(self._urgent, self.namespace, self.name, _timestamp(meta) or time.time())
+        self._complaints = WarningEvents(
+            self._urgent, self.namespace, self.name, seconds(meta.get("creationTimestamp")) or time.time()
+        )
         self._over_since: float | None = None  # when the backoff limit was passed
         self._keep_seconds = job.on_evicted or 0.0
-        self._left = ""  # what follows for the job if this launcher leaves it; empty = it does not
-        self._is_ours = False  # whether no keeper of an earlier launcher owns the job any more
-        what = f"{kind.resource.kind} {self.namespace}/{self.name} continues: it could not be deleted"
-        self._stop = StopController(self._delete, what, _DENIED_SECONDS)
+        self.owner = JobOwner(host, kind.resource)
+        what = f"{kind.resource.kind} {self.namespace}/{self.name}"
+        grace = host.grace_seconds if host else math.inf
+        self._departure = Departure(self._leave, what, grace)
+        continues = f"{what} continues: it could not be deleted"
+        self._stop = StopController(self._delete, continues, _DENIED_SECONDS, grace_seconds=grace)
         self._asked_to_stop = StopFlag()
         self._tracker = Tracker(kind, item, self._replicas, time.time())
         self.created = time.time() - self.age
@@ -99,7 +103,9 @@ class KubernetesJob:
     @property
     def age(self) -> float:
         """Age of the object in seconds when following began, by the API server's clock; 0 until known."""
-        return self._server_age.seconds(_timestamp(self._tracker.item["metadata"]), self._api.server_time())
+        return self._server_age.seconds(
+            seconds(self._tracker.item["metadata"].get("creationTimestamp")), self._api.server_time()
+        )
 
     @property
     def tensorboard_url(self) -> str:
@@ -142,22 +148,30 @@ class KubernetesJob:
         if cause is Cause.CANCELLED:
             self._stop.requests += 1
             self._asked_to_stop.set()
-        if self._stop.hurried:
+        if self._stop.hurried and self._departure.pending:
+            self._departure.hurry()
+        elif self._stop.hurried:
             rest = f"kubectl delete {self._kind.resource.plural} {self.name} --namespace {self.namespace}"
             message = f"its end was not waited for; if it is still there: {rest}"
             self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
         elif self._stop.cause is None and not self._tracker.final:
-            api = self._in_handler if cause is Cause.CANCELLED else self._urgent
-            verdict = Verdict(State.CANCELLED, "Stopped")
-            if cause is Cause.CANCELLED and self._host:
-                try:
-                    what = self._kind.resource, self._tracker.item, self._keep_seconds
-                    self._left = leave(api, self._host, *what, new=self.is_new)
-                except (ApiError, *MALFORMED) as error:
-                    message = f"This pod is being evicted, and the job could not be kept for a retry: {error}"
-                    verdict = msgspec.structs.replace(verdict, message=message)
-            if not self._left:
-                self._end(api, cause, verdict)
+            if cause is not Cause.CANCELLED:
+                self._end(self._urgent, cause, Verdict(State.CANCELLED, "Stopped"))
+            elif self._host is None:
+                self._end(self._in_handler, cause, Verdict(State.CANCELLED, "Stopped"))
+            else:
+                self._end_unless_left(self._in_handler, self._departure.begin(self._in_handler))
+
+    def _leave(self, api: Api, since: float) -> Leave:
+        """Return whether the job goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
+        assert self._host
+        new = self.is_new and time.monotonic() - self._began < _NEW_SECONDS
+        what = self._kind.resource, self._tracker.item, self._keep_seconds
+        return leave(api, self._host, *what, since=since, new=new)
+
+    def _end_unless_left(self, api: Api, leave: Leave) -> None:
+        if leave.answer.no:
+            self._end(api, Cause.CANCELLED, Verdict(State.CANCELLED, "Stopped", leave.sentence))
 
     def remove(self, what: Literal["pods", "job"]) -> None:
         """Remove the ended job's pods, or the object with all that it owns."""
@@ -202,6 +216,10 @@ class KubernetesJob:
             resource = self._kind.resource
             owner = {"apiVersion": resource.api, "kind": resource.kind, "name": self.name, "uid": self.uid}
         return volume_reader.read(api, item, mount, owner=owner, launcher=image, program=program)
+
+    @property
+    def _pipeline(self) -> PipelineContext | None:
+        return self._host.pipeline if self._host else None
 
     @property
     def _owner(self) -> Mapping[str, Any] | None:
@@ -280,16 +298,19 @@ class KubernetesJob:
 
     def _look_after(self) -> None:
         """Do what is due: leave, stop with the pipeline, end a job that restarts too often, delete again, warn."""
-        if self._left:
-            raise LaunchError(f"this pod is being evicted; {self._left}", retryable=True)
         if self._pipeline and self._pipeline.failure:
             raise LaunchError(f"{self.name} continues, but {self._pipeline.failure}", retryable=True)
+        if self._departure.pending and self._host and not self._stop.cause:
+            self._host.retry_read(self._urgent)
+            self._end_unless_left(self._urgent, self._departure.settle(self._urgent))
+            return
         if self._tracker.restarts <= self._backoff:
             self._over_since = None  # a pause was counted as a restart
-        self._take_back()
+        if warning := self.owner.restore(self._urgent, self._tracker.item):
+            self.warnings.append(warning)
         if self._stop.cause:
             self._stop.look_after(self._urgent)
-        elif self._pipeline and self._pipeline.terminating:
+        elif self._pipeline and self._pipeline.terminating.yes:
             self._end(self._urgent, Cause.CANCELLED, Verdict(State.CANCELLED, "Stopped"))
         elif self._tracker.restarts > self._backoff:
             self._over_since = self._over_since or time.monotonic()
@@ -299,20 +320,6 @@ class KubernetesJob:
                 )
                 self._end(self._urgent, Cause.DEADLINE, Verdict(State.FAILED, "BackoffLimitExceeded", message))
         self._tracker.complaint = self._complaints.look(self._tracker.is_short)
-
-    def _take_back(self) -> None:
-        """Give a job that was kept for a retry its owner, the pipeline, again."""
-        if self._is_ours or KEPT_UNTIL not in (self._tracker.item["metadata"].get("annotations") or {}):
-            return
-        try:
-            take_back(self._urgent, self._kind.resource, self._tracker.item, self._owner)
-        except ApiError as error:
-            if error.unavailable:
-                return  # the next call retries
-            self.warnings.append(
-                f"The job still belongs to its keeper, and Kubernetes deletes it at the time it was kept until: {error}"
-            )
-        self._is_ours = True
 
     def _end_tensorboard(self) -> None:
         """Stop waiting for the TensorBoard, which outlives the job."""
@@ -333,13 +340,9 @@ class KubernetesJob:
         self._tracker.stopping = verdict
         self._stop.begin(cause, api)
 
-    def _delete(self, api: Api) -> str:
-        """Delete the job object; return why that is denied, empty if it is not."""
-        try:
-            api.delete(self._kind.resource, self.namespace, self.name, self.uid)
-        except ApiError as error:
-            return str(error) if error.status in _DENIED else ""
-        return ""
+    def _delete(self, api: Api) -> None:
+        """Delete the job object. ApiError if that is denied, or there is no answer."""
+        api.delete(self._kind.resource, self.namespace, self.name, self.uid)
 
     # --- logs
 
@@ -383,9 +386,3 @@ class KubernetesJob:
         self._vanished = self._tracker.pods.keys() - {item["metadata"]["uid"] for item in pods}
         for item in pods:
             yield from self._saw_pods(Changed(item), time.time())
-
-
-def _timestamp(meta: Mapping[str, Any]) -> float | None:
-    """Return when an object was created, by the API server's clock; None = not known."""
-    stamp = meta.get("creationTimestamp")
-    return dt.datetime.fromisoformat(stamp).timestamp() if stamp else None
