@@ -5,12 +5,14 @@ import pytest
 from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import tfjob
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.kube import access
+from tfsteps.kube import access, client, http_client
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.steps import job_step
 from tfsteps.systems import registry
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.preflight.discovery import Choice, choose
 
 CANDIDATES = registry.discoverable()
@@ -98,14 +100,32 @@ def test_discovery_needs_two_requests():
         ),
     ],
 )
-def test_a_cluster_that_does_not_answer_gets_tfjobs(broken, because):
+def test_a_cluster_that_does_not_answer_is_no_choice(broken, because, monkeypatch):
+    monkeypatch.setattr(http_client, "SETTLE_SECONDS", 0.3)
     served = BATCH | JOBSET | (KUBEFLOW if "kubeflow.org/v1" in broken else {})
-    choice, _ = chosen(served, broken=broken)
-    assert choice.system == "kubeflow"
-    assert choice.reason.startswith(because)
+    with pytest.raises(ApiError) as caught:
+        chosen(served, broken=broken)
+    assert str(caught.value).startswith(because)
+    assert str(caught.value).endswith("; name a job system")
 
 
-def test_an_api_that_goes_away_meanwhile_is_not_there():
+@pytest.mark.parametrize("refused", [refusal(403, "Forbidden"), refusal(404, "NotFound")])
+@pytest.mark.parametrize("path", ["", "kubeflow.org/v1"])
+def test_one_refusal_changes_no_choice(path, refused):
+    """A restarted launcher would create a second job, on another system."""
+    answers = {path: refused}
+
+    def script(asked):
+        first = answers.pop(asked.path.removeprefix("/apis").lstrip("/"), None)
+        return first or cluster(BATCH | KUBEFLOW)(asked)
+
+    with serve(script) as server:
+        assert choose(Api(server.access()), CANDIDATES).system == "kubeflow"
+    assert not answers
+
+
+def test_an_api_that_goes_away_meanwhile_is_not_there(monkeypatch):
+    monkeypatch.setattr(http_client, "SETTLE_SECONDS", 0.3)
     assert chosen(BATCH | KUBEFLOW, broken={"kubeflow.org/v1": refusal(404, "NotFound")})[0].system == "jobs"
 
 
@@ -134,14 +154,22 @@ def test_a_step_in_a_pod_chooses_the_served_system_and_prints_it(served, monkeyp
     assert said.endswith("; the input `system` overrides")
 
 
-def test_a_pod_without_a_token_gets_tfjobs_and_their_error(monkeypatch, capsys):
+def test_a_step_that_cannot_choose_creates_nothing(monkeypatch):
     def nothing(_context=""):
         raise AccessError("there is no token")
 
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setattr(access, "find", nothing)
-    assert job_step.find_system("auto").name == "kubeflow"
-    assert capsys.readouterr().out == "job system kubeflow: there is no token; the input `system` overrides\n"
+    with pytest.raises(LaunchError, match="no job system was chosen: there is no token"):
+        job_step.find_system("auto")
+    with serve([refusal(503, "", "half")]) as server:
+        monkeypatch.setattr(access, "find", lambda _context="": server.access())
+        monkeypatch.setattr(client.Api.__init__, "__defaults__", (0, 5))
+        with pytest.raises(
+            LaunchError, match=r"APIs it serves \(half\); name a job system in the input `system`"
+        ) as caught:
+            job_step.find_system("auto")
+    assert caught.value.retryable
 
 
 def test_outside_of_a_pod_nothing_is_asked(monkeypatch, capsys):

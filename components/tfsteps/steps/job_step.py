@@ -200,12 +200,16 @@ def find_finalizer(name: str) -> System:
 def _fitting() -> str:
     """Return the name of the job system that this pod's cluster serves; print the name and the reason."""
     from tfsteps.kube import access, client  # noqa: PLC0415  most steps set the job system
+    from tfsteps.kube.errors import ApiError  # noqa: PLC0415
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     try:
         choice = discovery.choose(client.Api(access.find()), registry.discoverable())
     except access.AccessError as error:
-        choice = discovery.Choice(discovery.DEFAULT, str(error))
+        raise LaunchError(f"no job system was chosen: {error}", retryable=False) from error
+    except ApiError as error:
+        what = f"no job system was chosen: {error} in the input `system`"
+        raise LaunchError(what, retryable=error.unavailable) from error
     Printer().say(f"job system {choice.sentence('the input `system`')}")
     return choice.system
 

@@ -1,5 +1,6 @@
 """Chooses the job system for a cluster by the APIs that it serves, if none is named."""
 
+import functools
 from collections.abc import Mapping
 
 import msgspec
@@ -9,7 +10,7 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 
 DEFAULT = "kubeflow"
-"""The job system if the cluster does not answer."""
+"""The job system if the cluster serves none that is known, or is not asked."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -44,10 +45,14 @@ class _Resources(msgspec.Struct):
 
 
 def choose(api: Api, candidates: Mapping[str, Resource]) -> Choice:
-    """Return which of the `candidates` to use on a cluster; the DEFAULT if the cluster does not answer.
+    """Return which of the `candidates` to use on a cluster.
 
-    One request lists the API groups. A group may have other resources (`kubeflow.org` has notebooks as well), so the
-    group of each candidate is checked for the resource until one has it: usually two requests in all.
+    A restarted launcher must choose as the first one did, so what the cluster does not answer is no choice. One request
+    lists the API groups. A group may have other resources (`kubeflow.org` has notebooks as well), so the group of each
+    candidate is checked for the resource until one has it: usually two requests in all.
+
+    Raises:
+        ApiError: The cluster does not say which APIs it serves.
     """
     try:
         served = _served(api)
@@ -55,19 +60,22 @@ def choose(api: Api, candidates: Mapping[str, Resource]) -> Choice:
             if resource.api in served and resource.plural in _plurals(api, resource.api):
                 return Choice(system, f"the cluster serves {_name(resource)}{_instead(system, candidates)}")
     except ApiError as error:
-        return Choice(DEFAULT, f"the cluster does not say which APIs it serves ({error})")
+        message = f"the cluster does not say which APIs it serves ({error}); name a job system"
+        raise ApiError(message, error.status, error.reason) from error
     return Choice(DEFAULT, f"the cluster serves none of {', '.join(map(_name, candidates.values()))}")
 
 
 def _served(api: Api) -> set[str]:
     """Return `group/version` of every API except the core API."""
-    answer = msgspec.convert(api.request("GET", "/apis", check=of_kind("APIGroupList", _Groups)), type=_Groups)
+    ask = functools.partial(api.send, "GET", "/apis", check=of_kind("APIGroupList", _Groups))
+    answer = msgspec.convert(api.settled(ask), type=_Groups)
     return {version.group_version for group in answer.groups for version in group.versions}
 
 
 def _plurals(api: Api, group_version: str) -> set[str]:
+    ask = functools.partial(api.send, "GET", f"/apis/{group_version}", check=of_kind("APIResourceList", _Resources))
     try:
-        answer = api.request("GET", f"/apis/{group_version}", check=of_kind("APIResourceList", _Resources))
+        answer = api.settled(ask)
     except ApiError as error:
         if error.status == 404:  # removed since the groups were listed
             return set()
