@@ -39,7 +39,7 @@ class Permission(msgspec.Struct, frozen=True):
 def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()) -> list[Permission]:
     """Return the permissions that are required to follow the job to its end, including `more`.
 
-    Reading its own pod and watching its own Workflow are optional: without them a launcher continues, and warns.
+    Watching its own Workflow is optional: without that a launcher continues, and warns.
     """
     permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
     permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]

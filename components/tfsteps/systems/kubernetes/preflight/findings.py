@@ -6,11 +6,13 @@ Only a certain refusal is reported. Checks that are forbidden or fail for now re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tfsteps.kube import access
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
-from tfsteps.systems.kubernetes.permissions import granting, needed
+from tfsteps.systems.kubernetes.permissions import Permission, granting, needed
 from tfsteps.systems.kubernetes.preflight.access import denied
 from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
 from tfsteps.systems.kubernetes.preflight.references import Reference, references
@@ -26,7 +28,9 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
     Nothing is created, and each request is sent once. Empty = no problem is known.
     """
     namespace, roles = rendered.namespace, kind.roles(rendered.observed())
-    forbidden = denied(api, namespace, needed(kind.resource, job, kind.permissions(job)))
+    # The launcher's own pod tells who owns the job, and after SIGTERM whether the job goes on.
+    own_pod = [Permission("get", PODS)] if access.in_cluster() else []
+    forbidden = denied(api, namespace, needed(kind.resource, job, [*kind.permissions(job), *own_pod]))
     problems = []
     if forbidden:
         what = ", ".join(map(str, forbidden))
