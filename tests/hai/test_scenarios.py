@@ -17,6 +17,7 @@ from tests.hai.environment import HaiEnvironment
 from tests.hai.platform import HOOK_RESTART, INTERRUPT
 from tests.support.waiting import until
 from tfsteps import spec
+from tfsteps.answer import NO, YES, known, unknown
 from tfsteps.kube.access import Access
 from tfsteps.launcher import lifecycle
 from tfsteps.runs.events import JobChanged, ReplicaState, State
@@ -692,9 +693,9 @@ def test_launched_by_one_step_and_waited_for_by_another(environment, system, mon
 def pod(system, monkeypatch):
     """Return the pod that the launcher is in, as its cluster tells of it."""
     owner = {"name": "wf", "uid": "uid"}
-    pipeline = types.SimpleNamespace(owner=owner, step="wf.fit", terminating=False, warnings=[], failure="")
-    pod = types.SimpleNamespace(namespace="default", pipeline=pipeline, gone=False)
-    pod.leaves_job = lambda _api: pod.gone
+    pipeline = types.SimpleNamespace(owner=owner, step="wf.fit", terminating=NO, warnings=[], failure="")
+    pod = types.SimpleNamespace(namespace="default", pipeline=pipeline, gone=NO, warnings=[], unread="")
+    pod.leaves_job, pod.retry_read, pod.grace_seconds = lambda _api, _since: pod.gone, lambda _api: None, 25.0
     system.__dict__["_host"] = pod
     monkeypatch.setattr("tfsteps.kube.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
     return pod
@@ -712,7 +713,7 @@ def begun(system, command=_LONG):
 
 def test_an_evicted_launcher_leaves_the_task_to_the_next_one(environment, system, pod):
     handle = begun(system)
-    pod.gone = True
+    pod.gone = YES
     handle.stop(Cause.CANCELLED)
     with pytest.raises(LaunchError, match="the next attempt adopts it") as error:
         list(handle.events())
@@ -722,9 +723,19 @@ def test_an_evicted_launcher_leaves_the_task_to_the_next_one(environment, system
     assert len(environment.platform.unfinished()) == 1
 
 
+def test_a_task_whose_launcher_cannot_find_out_why_it_is_stopped_continues(environment, system, pod):
+    handle = begun(system)
+    pod.gone, handle._departure._seconds = unknown("HTTP 500"), 1.5
+    handle.stop(Cause.CANCELLED)
+    with pytest.raises(LaunchError, match=r"is not known \(HTTP 500\): task .* continues") as error:
+        list(handle.events())
+    assert error.value.retryable
+    assert len(environment.platform.unfinished()) == 1
+
+
 def test_the_end_of_the_workflow_ends_the_task(environment, system, pod):
     handle = begun(system)
-    pod.pipeline.terminating = True
+    pod.pipeline.terminating = YES
     assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
     until(environment.gone)
     assert system.attempt("run", "task") == 1
@@ -740,11 +751,15 @@ def test_a_failure_is_reported_once_and_the_next_launcher_makes_a_new_attempt(en
 
 def test_a_finalizer_leaves_what_a_wait_step_will_follow(environment, system, pod):
     handle, finalizer = begun(system), Identity(run="run", task="cleanup")
-    pod.pipeline.cleans_up_after = lambda step, detached: step == "wf.fit" and not detached
+    pod.pipeline.cleans_up_after = lambda step, detached: known(step == "wf.fit" and not detached)
     system.note(case(), handle.name, handle.uid, Note.DETACHED)
     assert system.clean_up(finalizer, "siblings", None) == []
+    expected, pod.pipeline.cleans_up_after = pod.pipeline.cleans_up_after, lambda *_, **__: unknown("HTTP 403")
+    with pytest.raises(LaunchError, match=r"was left: whether its step has ended is not known \(HTTP 403\)"):
+        system.clean_up(finalizer, "siblings", None)
+    pod.pipeline.cleans_up_after = expected
     pod.pipeline.step = "wf.wait, (0:a)"
     system.note(case(), handle.name, handle.uid, Note.FOLLOWED)
     assert system.clean_up(finalizer, "siblings", None) == []
-    pod.pipeline.cleans_up_after = lambda step, detached: step == pod.pipeline.step and not detached
+    pod.pipeline.cleans_up_after = lambda step, detached: known(step == pod.pipeline.step and not detached)
     assert system.clean_up(finalizer, "siblings", None) == [handle.name]

@@ -46,9 +46,7 @@ def finalizer(api, node):
     meta = {"name": "step", "namespace": "ns", "uid": "p", "annotations": annotations, "ownerReferences": [owner]}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pipeline, "Watch", lambda *_, **__: None)
-        host = LauncherPod("ns", "step", find_pipeline)
-        host.read(api, {"metadata": meta})
-        return host
+        return LauncherPod.of(api, {"metadata": meta}, find_pipeline)
 
 
 def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None, workflow=None, deleted=None):

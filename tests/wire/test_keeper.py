@@ -91,8 +91,7 @@ def follower(server, *, recreated=False, terminating=False, **fields):
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pipeline, "Watch", lambda *_, **__: None)
-        pod = LauncherPod("ns", "step", find_pipeline)
-        pod.read(Api(server.access(), patience=0), {"metadata": meta})
+        pod = LauncherPod.of(Api(server.access(), patience=0), {"metadata": meta}, find_pipeline)
     pod.pipeline.recreates_pod, pod.pipeline.terminating = known(recreated), known(terminating)
     pod.pipeline.pending, pod.grace_seconds = NO, GRACE_SECONDS
     job = spec.from_plain({**JOB, **fields})

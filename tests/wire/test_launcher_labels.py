@@ -34,7 +34,7 @@ def labelled(answer, labels=None, pipeline=Pipeline, identity=IDENTITY):
     """Label a launcher's pod; return the bodies of the requests."""
     found = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "labels": labels or {}}}
     with serve([answer]) as server:
-        host = LauncherPod(Api(server.access(), patience=0), found, lambda _api, _pod: pipeline and pipeline())
+        host = LauncherPod.of(Api(server.access(), patience=0), found, lambda _api, _pod: pipeline and pipeline())
         host.label(Api(server.access(), patience=0), identity)
         for thread in [thread for thread in threading.enumerate() if thread.name == "label"]:
             thread.join()

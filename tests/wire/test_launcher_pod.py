@@ -27,12 +27,6 @@ POD = {"metadata": {"name": "step", "namespace": "ns", "uid": "p", "ownerReferen
 LONE = {"metadata": {"name": "step", "namespace": "ns", "uid": "p"}}
 
 
-def launcher(api, item, find=None):
-    host = LauncherPod("ns", "step", find)
-    host.read(api, item)
-    return host
-
-
 def pod(**status):
     return Answer(body={"metadata": {"name": "step", "uid": "p"}, "status": status})
 
@@ -58,13 +52,13 @@ EVICTED = {
 def test_evicted(answer, evicted):
     with serve([answer]) as server:
         api = Api(server.access(), patience=0)
-        assert launcher(api, LONE).leaves_job(api, SINCE).value == evicted
+        assert LauncherPod.of(api, LONE).leaves_job(api, SINCE).value == evicted
 
 
 def test_the_kubelet_sends_sigterm_before_the_eviction_shows():
     with serve([pod(phase="Running")]) as server:
         api = Api(server.access(), patience=0)
-        assert [launcher(api, LONE).leaves_job(api, since).value for since in (0.0, 0.9, 1.0)] == [
+        assert [LauncherPod.of(api, LONE).leaves_job(api, since).value for since in (0.0, 0.9, 1.0)] == [
             *["unknown"] * 2,
             "no",
         ]
@@ -192,7 +186,7 @@ def test_terminated_later():
 def test_a_pod_of_a_terminating_workflow_is_not_evicted():
     with serve(lambda asked: pod() if asked.path.endswith("/step") else of_workflow(listed())(asked)) as server:
         api = Api(server.access())
-        host = launcher(api, POD, find_pipeline)
+        host = LauncherPod.of(api, POD, find_pipeline)
         until(lambda: host.pipeline.terminating.yes)
         before = len([asked for asked in server.asked if asked.path.endswith("/step")])
         assert host.leaves_job(api, SINCE).no
@@ -231,7 +225,7 @@ def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, 
 
     with serve(script) as server:
         api = Api(server.access())
-        host = launcher(api, own, find_pipeline)
+        host = LauncherPod.of(api, own, find_pipeline)
         until(lambda: any("watch" in asked.query for asked in server.asked))
         assert host.leaves_job(api, SINCE, new=True) == known(leaves)
         looks = [asked for asked in server.asked if asked.path.endswith("/pods/step")]
@@ -247,7 +241,7 @@ def test_a_pod_is_evicted_before_its_workflow_was_seen(labels, leaves):
     deleted = Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}})
     with serve(lambda asked: deleted if asked.path.endswith("/pods/step") else refusal(503)) as server:
         api = Api(server.access())
-        host = launcher(api, own, find_pipeline)
+        host = LauncherPod.of(api, own, find_pipeline)
         assert host.leaves_job(api, SINCE, new=True).no is not leaves
         assert host.leaves_job(api, SINCE).unknown
         api.stopping.set()

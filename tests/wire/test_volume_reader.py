@@ -128,7 +128,7 @@ class Cluster:
         make_private(Attempt.of(identity).folder)
         with serve(self.script) as server:
             api = Api(server.access(), patience=5)
-            host = LauncherPod(api, launcher, find_pipeline) if launcher else None
+            host = LauncherPod.of(api, launcher, find_pipeline) if launcher else None
             handle = KubernetesJob(api.copy(), TFJob(), self.job("Running"), job, host)
             assert list(handle.events())[-1].state is State.SUCCEEDED
             if meanwhile:
@@ -265,7 +265,7 @@ def test_who_owns_the_pod_of_a_job_that_has_ended(state, cause, workflow, outcom
     item["spec"] = {"tfReplicaSpecs": {"Worker": {"replicas": 1, "template": {"spec": REPLICA}}}}
     with serve(cluster.script) as server:
         api = Api(server.access(), patience=0)
-        host = LauncherPod(api, LAUNCHER)
+        host = LauncherPod.of(api, LAUNCHER)
         host.pipeline = types.SimpleNamespace(owner=workflow, warnings=[]) if workflow else None
         handle = KubernetesJob(api, TFJob(), item, JOB, host)
         handle._tracker.final, handle._stop.cause = JobChanged(at=0, state=state), cause

@@ -77,6 +77,13 @@ class LauncherPod:
             pod.unread = str(error)
         return pod
 
+    @classmethod
+    def of(cls, api: Api, item: Mapping[str, Any], find_pipeline: FindPipeline | None = None) -> "LauncherPod":
+        """Return the launcher's pod from its object."""
+        pod = cls(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]), find_pipeline)
+        pod.read(api, item)
+        return pod
+
     def read(self, api: Api, item: Mapping[str, Any]) -> None:
         """Take what is needed from the pod's object, and watch its pipeline."""
         self.uid = item["metadata"]["uid"]
