@@ -33,7 +33,7 @@ demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on th
 test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster: KUBECONFIG's, or our own; ARGS go to pytest
 ifdef CLUSTER
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
-	@FAULTS=covering KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python tests/side_by_side.py --cluster $(ARGS)
+	@FAULTS=covering KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python -m tests.side_by_side --cluster $(ARGS)
 else
 	$(BIN)/pytest -m 'not cluster' $(ARGS)
 endif

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from tests import side_by_side
+from tests.side_by_side import reruns, suites
 from tests.support.jobs import alive
 from tests.support.processes import started
 from tests.support.waiting import read_until, until
 
-PROGRAM = pathlib.Path(__file__).parents[2] / "side_by_side.py"
+TESTS = pathlib.Path(__file__).parents[2]
 MEET = """
 import pathlib, time
 def test_meet():
@@ -53,7 +53,8 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # starts faster
     tests = tmp_path / "tests"
     tests.mkdir()
-    shutil.copy(PROGRAM, tests)
+    shutil.copytree(TESTS / "side_by_side", tests / "side_by_side")
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\n'
         'markers = ["alone", "cluster", "disruptive", "tensorflow"]\n'
@@ -64,7 +65,7 @@ def program(tmp_path, monkeypatch):
         for name, text in suites.items():
             (tests / name).mkdir()
             (tests / name / f"test_{name}.py").write_text(text.replace("{name}", name))
-        return [sys.executable, tests / "side_by_side.py", *arguments]
+        return [sys.executable, "-m", "tests.side_by_side", *arguments]
 
     return command
 
@@ -85,7 +86,7 @@ def test_suites_run_at_once(program, tmp_path):
 
 def test_no_more_run_at_once_than_fit(program):
     ran = run(program({"a": MEET.replace("+ 60", "+ 1"), "b": MEET}, "--cores", "0.5"))
-    assert ran.returncode == 1
+    assert flaky(ran) == ["tests/a/test_a.py::test_meet"], ran.stdout
     assert "a FAILED, exit code 1," in ran.stdout
     assert "b passed" in ran.stdout
 
@@ -136,7 +137,7 @@ def test_those_of_tensorflow_are_a_suite_of_their_own(program, tmp_path):
 
 
 def test_fixtures_are_timed(program, tmp_path):
-    shutil.copytree(PROGRAM.parent / "support", tmp_path / "tests/support")
+    shutil.copytree(TESTS / "support", tmp_path / "tests/support")
     plugin = "from tests.support.durations import pytest_fixture_setup, pytest_sessionfinish\n"
     (tmp_path / "tests/conftest.py").write_text(plugin)
     slow = "import pytest, time\n@pytest.fixture\ndef slow(): time.sleep(0.2)\n"
@@ -196,6 +197,139 @@ def test_a_second_signal_kills_what_does_not_end(program, tmp_path):
     assert not alive(int(file.read_text()))
 
 
+# --- reruns
+
+ONCE = """
+import pathlib
+def test_once():
+    state = pathlib.Path(__file__).with_suffix(".failed")
+    seen, _ = state.exists(), state.touch()
+    assert seen, "it fails the first time"
+def test_good(): pass
+"""
+ALWAYS = "def test_always(): raise OSError('it fails always')\n"
+FIXTURE = """
+import pathlib, pytest
+@pytest.fixture
+def made():
+    state = pathlib.Path(__file__).with_suffix(".failed")
+    seen, _ = state.exists(), state.touch()
+    SET_UP
+    yield
+    TEAR_DOWN
+def test_once(made): pass
+"""
+
+
+def flaky(ran):
+    """Return the node ids that a run lists as flaky."""
+    return [line.removeprefix("flaky: ") for line in ran.stdout.splitlines() if line.startswith("flaky: ")]
+
+
+def test_a_test_that_passes_in_its_rerun_is_flaky_and_does_not_fail_the_run(program, tmp_path):
+    marked = f"import pytest\npytestmark = pytest.mark.alone\n{ONCE}"
+    ran = run(program({"a": ONCE, "b": marked}))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert flaky(ran) == ["tests/a/test_a.py::test_once", "tests/b/test_b.py::test_once"]
+    assert ran.stdout.splitlines()[-1].endswith("; flaky tests: 2; failed: none")
+    results = tmp_path / "build/side_by_side"
+    for suite in ("a", "b-alone"):
+        assert "it fails the first time" in (results / f"{suite}.txt").read_text()
+        again = (results / f"reruns/{suite}.1.txt").read_text()
+        assert "1 passed in" in again, "this test, and no other"
+        assert f"failed: {results / suite}.txt" in ran.stdout
+        assert f"passed: {results / 'reruns' / suite}.1.txt" in ran.stdout
+    assert json.loads((results / "durations.json").read_text())["flaky"] == flaky(ran)
+
+
+def test_a_test_that_does_not_pass_in_its_rerun_fails_the_run(program):
+    suites = {
+        "always": ONCE + ALWAYS,
+        "skips": ONCE.replace("assert seen", "import pytest; seen and pytest.skip('no driver'); assert seen"),
+        "set_up": FIXTURE.replace("SET_UP", "assert seen").replace("TEAR_DOWN", ""),
+        "tear_down": FIXTURE.replace("SET_UP", "").replace("TEAR_DOWN", "assert seen"),
+    }
+    ran = run(program(suites))
+    assert ran.returncode == 1
+    assert sorted(flaky(ran)) == [
+        f"tests/{name}/test_{name}.py::test_once" for name in ("always", "set_up", "tear_down")
+    ]
+    assert "##### tests/always/test_always.py::test_always failed again, alone" in ran.stdout
+    assert ran.stdout.count("OSError: it fails always") >= 2, "of both runs"
+    assert set(ran.stdout.splitlines()[-1].partition("flaky tests: 3; failed: ")[2].split(", ")) == {"always", "skips"}
+
+
+IDS = """
+import pathlib, pytest, time
+def check(name, option):
+    assert option == "once"
+    folder = pathlib.Path(__file__).parents[1]
+    seen, _ = (folder / name).exists(), (folder / name).touch()
+    assert seen
+    (folder / "runs").touch(exist_ok=False)
+    time.sleep(0.3)
+    (folder / "runs").unlink()
+@pytest.mark.parametrize("text", ["x y/a::b [e]"])
+def test_once(text, pytestconfig): check("one-{name}", pytestconfig.option.keyword)
+class TestInClass:
+    def test_once(self, pytestconfig): check("two-{name}", pytestconfig.option.keyword)
+    def test_good(self): assert 0
+"""
+
+
+def test_reruns_have_the_arguments_of_their_suite_and_do_not_run_at_once(program):
+    ran = run(program({"a": IDS, "b": IDS.partition("class ")[0]}, "-k", "once"))
+    assert ran.returncode == 0, ran.stdout
+    names = ("a/test_a.py::TestInClass::test_once", *(f"{n}/test_{n}.py::test_once[x y/a::b [e]]" for n in "ab"))
+    assert sorted(flaky(ran)) == [f"tests/{name}" for name in names]
+
+
+MANY = f"import pytest\n@pytest.mark.parametrize('n', range({reruns.LIMIT + 1}))\ndef test_many(n): assert 0"
+UNFINISHED = {
+    "crash": f"{ONCE}def test_crash(): import os; os.kill(os.getpid(), 11)",
+    "interrupt": ONCE.replace("def test_good(): pass", "def test_later(): raise KeyboardInterrupt"),
+    "module": f"{ONCE}import nothing_of_this_name",
+    "later": f"import atexit\n{ONCE}atexit.register(print, 'Traceback of a thread')",
+}
+
+
+@pytest.mark.parametrize(
+    ("suites", "arguments"),
+    [
+        (dict.fromkeys(("unit", "wire", "golden"), ONCE), []),
+        (UNFINISHED, []),
+        ({"module": UNFINISHED["module"]}, ["--continue-on-collection-errors"]),
+        ({"first": ONCE}, ["-x"]),
+        ({"many": MANY}, []),
+    ],
+    ids=["unit, wire and golden", "unfinished", "one module", "not all tests", "too many"],
+)
+def test_a_failure_that_no_test_explains_and_a_defect_have_no_rerun(program, tmp_path, suites, arguments):
+    command = program(suites, *arguments)
+    for name in suites:
+        (tmp_path / f"tests/{name}/test_0.py").write_text(ONCE)
+    ran = run(command)
+    assert (ran.returncode, flaky(ran)) == (1, []), ran.stdout
+    assert not (tmp_path / "build/side_by_side/reruns").exists()
+    assert set(ran.stdout.splitlines()[-1].partition("; failed: ")[2].split(", ")) == set(suites)
+    assert ("no reruns: 12 tests failed, and only up to 10 are run again" in ran.stdout) == ("many" in suites)
+
+
+def test_a_signal_ends_a_rerun_and_its_fixtures_clean_up(program, tmp_path):
+    twice = "    assert (HERE / 'failed').exists() or (HERE / 'failed').touch()\n    (HERE / 'again').touch()\n"
+    hangs = HANG.replace("    time.sleep(600)", f"{twice}    time.sleep(600)")
+    with started(program({"a": hangs}), stdout=subprocess.PIPE, text=True) as process:
+        read_until(process, "run again, alone: tests/a/test_a.py::test_hang")
+        removed = tmp_path / "tests/removed-a"
+        removed.unlink()
+        until((tmp_path / "tests/again").exists)
+        process.send_signal(signal.SIGTERM)
+        read_until(process, "ending reruns/a.1")
+        assert process.wait(100) == 130
+    assert not alive(int((tmp_path / "tests/pid-a").read_text()))
+    assert removed.exists()
+
+
 PRINTED = """
 collected 24 items / 4 deselected / 20 selected
 
@@ -209,6 +343,6 @@ tests/a/test_b.py ....Es
     [("", "a"), (PRINTED, "a 14/20 (2 failed)"), ("collected 1 item\n\ntests/a/test_a.py .   [100%]\n", "a 1/1")],
 )
 def test_progress_counts_tests(tmp_path, monkeypatch, text, said):
-    monkeypatch.setattr(side_by_side, "OUT", tmp_path)
+    monkeypatch.setattr(suites, "OUT", tmp_path)
     (tmp_path / "a.txt").write_text(text)
-    assert side_by_side.Suite("a", []).progress() == said
+    assert suites.Suite("a", "", []).progress() == said

@@ -1,0 +1,1 @@
+"""Runs all tests, the suites side by side: see __main__.py."""
