@@ -169,6 +169,47 @@ def test_time_in_which_the_log_cannot_be_read_is_not_without_progress(follow):
     assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
 
 
+class Suspended(Cluster):
+    """A running TFJob that is suspended when it is watched; by its queue, if it has one.
+
+    Attributes:
+        resumed: Set it, and the job runs again.
+    """
+
+    def __init__(self, queue=""):
+        super().__init__()
+        self._item["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue} if queue else {}
+        self.resumed, self._watched = threading.Event(), threading.Event()
+
+    def _now(self):
+        held = self._watched.is_set() and not self.resumed.is_set()
+        return {**super()._now(), "spec": {"runPolicy": {"suspend": held}, "tfReplicaSpecs": {}}}
+
+    def _changes(self):
+        self._watched.set()
+        yield {"type": "MODIFIED", "object": self._now()}
+        until(lambda: self.resumed.is_set() or self.deleted.is_set())
+        yield {"type": "MODIFIED", "object": self._now()}
+        yield from super()._changes()
+
+
+@pytest.mark.parametrize(("queue", "state"), [("", State.SUSPENDED), ("research", State.QUEUED)])
+def test_time_in_which_a_job_is_paused_or_suspended_by_its_queue_counts_for_total_alone(queue, state, follow):
+    cluster = Suspended(queue)
+
+    def meanwhile(_server):
+        cluster.deleted.wait(5)
+        cluster.resumed.set()
+        cluster.deleted.wait(0.5)
+        cluster.ended.set()
+
+    status = follow(cluster, dict.fromkeys(("queue", "pending", "running", "no_progress"), "3s"), meanwhile)
+    assert (status.state, cluster.deleted.is_set()) == (State.SUCCEEDED, False), status.message
+    assert state in [each.state for each in status.transitions]
+    status = follow(Suspended(queue), {"total": "2s"}, lambda _server: None)
+    assert status.message.startswith("Deadline `total` passed after 2s."), status.message
+
+
 class Killing(Cluster):
     """A cluster whose operator sees the pods of a deleted job end, and reports that as the job's failure first."""
 

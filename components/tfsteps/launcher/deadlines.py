@@ -17,7 +17,8 @@ from tfsteps.runs.events import (
 from tfsteps.spec import Deadlines, format_duration
 
 _LONGEST_STEP = 5.0  # between two ticks; a longer time means that this process was paused
-_PHASES = ("queue", "pending", "running")
+_NAMES = ("queue", "pending", "running", "no_progress", "total")  # the most specific one first
+_HELD = {State.QUEUED, State.SUSPENDED}
 _NOTICE_SECONDS = 600.0  # mostly longer than it takes to pull images and add nodes
 
 
@@ -42,10 +43,17 @@ class Clock:
     are not used: they come from other machines, whose clocks may be wrong, or from hours ago. Not counted is the time
     in which the job system did not answer, and in which this process stood still (SIGSTOP, a paused machine).
 
-    `queue` runs while the job is queued, `pending` from then until the job runs and no replica is pending any more,
-    `running` from the job's first start to the end, restarts included; `no_progress` from the last sign of life of a
-    job that is not queued; `total` from the job's creation. Of a job that is older than its follower, only `total`
-    knows that: all others begin when the follower sees their phase.
+    | state | counts, besides `total` |
+    |---|---|
+    | queued, before any other state | `queue` |
+    | queued later, for example after a pre-emption | |
+    | suspended | |
+    | any other, before all replicas have started | `pending` and `no_progress`; `running` if the job runs |
+    | any other, later | `running` and `no_progress` |
+
+    `queue`, `pending` and `running` go on where they stopped, `no_progress` begins again. An unknown state changes
+    nothing. Of a job that is older than its follower, only `total` has the job's age: all others begin when the
+    follower sees their state.
     """
 
     def __init__(self, limits: Deadlines, now: float) -> None:
@@ -53,12 +61,14 @@ class Clock:
         self._limits = limits
         self._now = now
         self._visible = False
-        self._seconds = 0.0  # in which the job could be seen
+        self._seconds = dict.fromkeys(_NAMES, 0.0)
+        self._counting: set[str] = set()  # deadlines that counted at the last tick
         self._progress = True  # since the last tick
-        self._phase = ""
-        self._queued = False
+        self._state: State | None = None  # None = not known yet
+        self._admitted = False
+        self._ran = False
+        self._started = False  # whether all replicas have, at once
         self._pending: set[Replica] = set()
-        self._since: dict[str, float] = {}  # of the deadlines that run: the seconds when they began
         self._detail = ""
         self._notice_due = _NOTICE_SECONDS
 
@@ -71,8 +81,10 @@ class Clock:
             (self._pending.add if event.state is ReplicaState.PENDING else self._pending.discard)(event.replica)
         elif isinstance(event, JobChanged):
             self._detail = ": ".join(part for part in (event.reason, event.message) if part)
-            self._queued = event.state is State.QUEUED
-            self._phase = _later(self._phase, _phase(event.state))
+            if event.state is not State.UNKNOWN or self._state is None:
+                self._state = event.state
+                self._admitted |= event.state not in _HELD
+                self._ran |= event.state is State.RUNNING
 
     def progress(self) -> None:
         """Record progress that is not an event."""
@@ -87,27 +99,27 @@ class Clock:
             readable: Whether its output can, without which nobody knows that there was no progress.
             age: How old the job was when it was first followed, in seconds.
         """
-        self._count(now, visible=visible)
-        if self._progress or self._queued or not readable:
-            self._since["no_progress"], self._progress = self._seconds, False
-        self._follow_phase()
-        for name, since in {**dict.fromkeys(_PHASES), **self._since, "total": -age}.items():
+        step = self._step(now, visible=visible)
+        self._started |= self._ran and not self._pending
+        before, self._counting = self._counting, self._now_counting(readable=readable)
+        for name in before & self._counting:
+            self._seconds[name] += step
+        if self._progress or "no_progress" not in self._counting:
+            self._seconds["no_progress"], self._progress = 0.0, False
+        for name in (name for name in _NAMES if name in self._counting):
             limit = getattr(self._limits, name)
-            if limit is not None and since is not None and self._seconds - since > limit:
+            if limit is not None and self._seconds[name] + (age if name == "total" else 0) > limit:
                 return Exceeded(name, limit, self._detail)
         return None
 
     def notice(self) -> str:
         """Return a sentence about a job that is pending for long while no deadline `pending` limits that; empty = none.
 
-        Due after ten minutes, and whenever the wait has doubled. Not while the job is queued. Nobody can tell a replica
-        that a policy refuses from one that waits for room: so no deadline ends either by default.
+        Due after ten minutes, and whenever the wait has doubled. Not while the job is queued or suspended. Nobody can
+        tell a replica that a policy refuses from one that waits for room: so no deadline ends either by default.
         """
-        since = self._since.get("pending")
-        if since is None or self._limits.pending is not None or self._queued:
-            return ""
-        waited = self._seconds - since
-        if waited < self._notice_due:
+        waited = self._seconds["pending"]
+        if "pending" not in self._counting or self._limits.pending is not None or waited < self._notice_due:
             return ""
         self._notice_due = 2 * waited
         reason = f" ({self._detail.rstrip('.')})" if self._detail else ""
@@ -117,30 +129,26 @@ class Clock:
             f"the job waits until `total`, {total}, has passed."
         )
 
-    def _follow_phase(self) -> None:
-        """Start the deadline of the job's current phase, and end the deadlines of earlier phases."""
-        if self._phase and self._phase not in self._since:
-            if self._phase != "queue":
-                self._since.pop("queue", None)
-                self._since.setdefault("pending", self._seconds)
-            self._since[self._phase] = self._seconds
-        if self._phase == "running" and not self._pending:
-            self._since.pop("pending", None)
+    def _now_counting(self, *, readable: bool) -> set[str]:
+        """Return the deadlines that count now."""
+        held = self._state in _HELD
+        counts = {
+            "queue": self._state is State.QUEUED and not self._admitted,
+            "pending": self._admitted and not held and not self._started,
+            "running": self._ran and not held,
+            "no_progress": readable and not held,
+            "total": True,
+        }
+        return {name for name, now in counts.items() if now}
 
-    def _count(self, now: float, *, visible: bool) -> None:
-        """Count the time since the last tick, if the job could be seen from its beginning to its end."""
+    def _step(self, now: float, *, visible: bool) -> float:
+        """Return the seconds since the last tick if the job could be seen at both of their ends; else 0."""
         step, self._now = now - self._now, now
+        seen = visible and self._visible
         stood_still = step > _LONGEST_STEP
-        if visible and self._visible:
-            self._seconds += TICK_SECONDS if stood_still else max(step, 0.0)
         if stood_still or visible > self._visible:
             self._progress = True  # the launcher may have missed what the job printed meanwhile
         self._visible = visible
-
-
-def _phase(state: State) -> str:
-    return {State.QUEUED: "queue", State.RUNNING: "running"}.get(state, "pending")
-
-
-def _later(one: str, other: str) -> str:
-    return max(one, other, key=("", *_PHASES).index)
+        if not seen:
+            return 0.0
+        return TICK_SECONDS if stood_still else max(step, 0.0)

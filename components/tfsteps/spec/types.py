@@ -120,16 +120,19 @@ class Deadlines(_Base, frozen=True):
     launcher that adopts a job counts the job's age, as reported by the API server, only for `total`; the other
     deadlines start again when it first observes the job.
 
+    Time in which the job is suspended, or waits in its queue again after it was admitted, counts only for `total`: the
+    replicas do not run, and whoever paused the job decides when it continues.
+
     Attributes:
-        queue: Seconds until the job system admits the job.
-        pending: Seconds from admission until all replicas have started. If it is left out, the launcher only reports
-            what the job waits for, after 10 minutes and each time the wait has doubled.
-        running: Seconds from the start of all replicas to the end of the job.
+        queue: Seconds in the queue until the job system first admits the job.
+        pending: Seconds from admission until all replicas have started for the first time. If it is left out, the
+            launcher only reports what the job waits for, after 10 minutes and each time the wait has doubled.
+        running: Seconds from the start of all replicas to the end of the job, restarts included.
         no_progress: Seconds without a change of state, without output (an unfinished line such as a progress bar counts
             as output) and without growth of event files that the launcher can read. It does not count while the job is
-            queued, or while the log of a replica cannot be read. CPU time is not progress: a strategy that hangs uses
-            CPU while it waits for its peers.
-        total: Seconds from creation to the end of the job, restarts included. Default 7 days.
+            queued or suspended, or while the log of a replica cannot be read, and starts again after that. CPU time is
+            not progress: a strategy that hangs uses CPU while it waits for its peers.
+        total: Seconds from creation to the end of the job, with every queue, pause and restart. Default 7 days.
     """
 
     queue: Duration | None = None

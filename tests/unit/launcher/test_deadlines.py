@@ -20,6 +20,7 @@ from tfsteps.spec import Deadlines
 
 W0 = Replica("worker", 0)
 HOURS = 3600.0
+HELD = {State.QUEUED, State.SUSPENDED}
 
 
 def job(state, **said):
@@ -85,6 +86,26 @@ class Follower:
         ({"no_progress": 5}, [job(State.QUEUED), 20, job(State.PENDING)], ("no_progress", 6)),
         ({"no_progress": 5}, [job(State.RUNNING), 3, job(State.QUEUED), 20], None),
         ({"running": 5, "total": 5.5}, [job(State.RUNNING)], ("running", 6)),
+        # paused, or suspended by its queue
+        ({"running": 5}, [job(State.RUNNING), 3, job(State.SUSPENDED), 20, job(State.PENDING)], ("running", 3.5)),
+        ({"running": 5}, [job(State.RUNNING), 3, job(State.QUEUED), 20, job(State.RUNNING)], ("running", 3.5)),
+        ({"running": 5}, [job(State.RUNNING), 3, job(State.SUSPENDED), job(State.UNKNOWN), 20], None),
+        ({"running": 5}, [job(State.RUNNING), 3, job(State.UNKNOWN)], ("running", 3)),
+        ({"no_progress": 5}, [job(State.RUNNING), 3, job(State.SUSPENDED), 20, job(State.PENDING)], ("no_progress", 6)),
+        ({"pending": 5}, [job(State.SUSPENDED), 20, job(State.PENDING)], ("pending", 6)),
+        ({"pending": 5}, [job(State.PENDING), 3, job(State.SUSPENDED), 20, job(State.PENDING)], ("pending", 3.5)),
+        ({"pending": 5}, [job(State.PENDING), 3, job(State.QUEUED), 20, job(State.PENDING)], ("pending", 3.5)),
+        (
+            {"pending": 5},
+            [job(State.RUNNING), 1, job(State.SUSPENDED), 1, replica("pending"), job(State.PENDING)],
+            None,
+        ),
+        ({"pending": 5}, [job(State.UNKNOWN)], ("pending", 6)),
+        ({"queue": 5}, [job(State.QUEUED), 3, job(State.SUSPENDED), 20, job(State.QUEUED)], ("queue", 3.5)),
+        ({"queue": 5}, [job(State.SUSPENDED)], None),
+        ({"queue": 5}, [job(State.QUEUED), 3, job(State.RUNNING), 1, job(State.QUEUED)], None),
+        ({"total": 5}, [job(State.SUSPENDED)], ("total", 5.5)),
+        ({"total": 5}, [job(State.QUEUED)], ("total", 5.5)),
     ],
 )
 def test_deadlines(limits, events, expected):
@@ -167,7 +188,10 @@ def random_scenario(chance):
 
 
 def test_no_deadline_passes_before_its_time():
-    """Whatever happens: each deadline needs its seconds between ticks at which the job was visible, without a stall."""
+    """Whatever happens: each deadline needs its seconds between ticks at which the job was visible, without a stall.
+
+    Of those, `total` alone counts the seconds in which the job is queued or suspended, and `queue` no others.
+    """
     passed = {name for seed in range(1000) for name in passed_in_scenario(random.Random(seed))}
     assert passed == {"queue", "pending", "running", "no_progress", "total"}
 
@@ -176,23 +200,29 @@ def passed_in_scenario(chance):
     limits = {name: chance.choice([None, 1.0, 5.0, 30.0]) for name in ("queue", "pending", "running", "no_progress")}
     age, total = chance.choice([0.0, 0.0, 20.0]), chance.choice([30.0, 100.0])
     follower = Follower(age=age, **limits, total=total)
-    visible, silent, was_visible, states, passed = 0.0, 0.0, True, [], set()
+    seconds = dict.fromkeys(("free", "queued", "silent", "visible"), 0.0)
+    was_visible, was_held, states, passed = True, False, [], set()
     for step in random_scenario(chance):
         if not isinstance(step, tuple):
             follower.see(step)
             states += [step.state] if isinstance(step, JobChanged) else []
-            silent = 0.0
+            seconds["silent"] = 0.0
             continue
-        seconds, sees = step
-        counted = (0.5 if seconds > 5 else seconds) if sees and was_visible else 0.0
-        visible, silent, was_visible = visible + counted, silent + counted, sees
-        found = follower.tick(seconds, visible=sees)
-        assert found or visible + age <= total
+        after, sees = step
+        counted = (0.5 if after > 5 else after) if sees and was_visible else 0.0
+        held = bool(known := [state for state in states if state is not State.UNKNOWN]) and known[-1] in HELD
+        counting = {"visible", *(() if held or was_held else ("free", "silent")), *(("queued",) if held else ())}
+        seconds = {name: value + (counted if name in counting else 0.0) for name, value in seconds.items()}
+        was_visible, was_held = sees, held
+        found = follower.tick(after, visible=sees)
+        assert found or seconds["visible"] + age <= total
         if found:
             passed.add(found.name)
-            assert {"no_progress": silent, "total": age + visible}.get(found.name, visible) > found.limit
+            needed = {"no_progress": "silent", "total": "visible", "queue": "queued"}.get(found.name, "free")
+            assert seconds[needed] + (age if found.name == "total" else 0.0) > found.limit
+            assert held == (found.name == "queue") or found.name == "total"
             assert found.name != "running" or State.RUNNING in states
-            assert found.name != "queue" or set(states) == {State.QUEUED}
+            assert found.name != "queue" or set(states) <= {*HELD, State.UNKNOWN}
     return passed
 
 
@@ -229,9 +259,10 @@ def test_a_pending_job_without_a_deadline_is_reported_with_the_reason_ever_more_
         ({}, [job(State.QUEUED)]),
         ({}, [job(State.PENDING), job(State.RUNNING)]),
         ({}, [job(State.PENDING), job(State.QUEUED)]),
+        ({}, [job(State.SUSPENDED)]),
     ],
 )
-def test_a_job_that_is_queued_runs_or_has_a_deadline_is_not_reported(limits, events):
+def test_a_job_that_is_queued_or_suspended_or_runs_or_has_a_deadline_is_not_reported(limits, events):
     follower = Follower(**limits)
     follower.see(*events)
     assert notices(follower, 2000) == []

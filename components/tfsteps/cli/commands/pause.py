@@ -35,8 +35,8 @@ def _command(change: _Change) -> Callable[..., None]:
 def pause(backend: RunBackend[Any], jobs: Sequence[Any], selection: Selection) -> None:
     """Stop the replicas but keep the job, and wait until they are gone.
 
-    The job stays, its launcher waits, and its deadlines go on; `tfsteps resume` starts the replicas again, from their
-    last checkpoint if they write any.
+    The job stays, and its launcher waits; of the deadlines only `total` counts. `tfsteps resume` starts the replicas
+    again, from their last checkpoint if they write any.
     """
     backend.set_paused(jobs, selection, paused=True)
 

@@ -121,7 +121,7 @@ def is_paused(item: Mapping[str, Any]) -> bool:
 
 
 def pause_verdict(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
-    """Return a pause and who paused it. It never ends by itself, so deadlines `no_progress` and `total` continue."""
+    """Return a pause and who paused it. It never ends by itself, and only the deadline `total` counts meanwhile."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if PAUSED in (item["metadata"].get("annotations") or {}):
         return Verdict(
