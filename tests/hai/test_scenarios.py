@@ -73,7 +73,7 @@ def test_a_preempted_task_goes_on_from_its_checkpoint_with_the_same_result(envir
     launcher = environment.launch({**_WORKERS, **sh(slow_at_first), "env": {"EPOCHS": 30, "STEPS": 2, "RESUME": 1}})
     launcher.until_said("epoch 2 ")
     environment.platform.nodes = 1  # another user's task takes the rest
-    launcher.until(State.RESTARTING)
+    launcher.until(State.QUEUED)
     assert launcher.status.reason == "Interrupted"
     environment.platform.nodes = 8
     launcher.ends(0, State.SUCCEEDED)
@@ -126,7 +126,7 @@ def test_a_task_of_higher_priority_takes_the_nodes_and_gives_them_back(environme
     low = environment.launch({**_WORKERS, **_ONCE_MORE, "priority": 10}, run="low")
     until(lambda: low.started() and texts(low).count("up") == 2)
     high = environment.launch({**_WORKERS, **until_then, "priority": 90}, run="high", task="high")
-    low.until(State.RESTARTING)
+    low.until(State.QUEUED)
     high.until(State.RUNNING)
     file.touch()
     high.ends(0, State.SUCCEEDED)

@@ -52,6 +52,7 @@ def test_it_runs_when_all_programs_have_started_again_and_not_before():
     assert following.job == [
         (State.PENDING, ""),
         (State.RUNNING, ""),
+        (State.QUEUED, "Interrupted"),
         (State.RESTARTING, "Interrupted"),
         (State.RUNNING, ""),
     ]

@@ -48,11 +48,12 @@ def verdict(task: Mapping[str, Any]) -> Verdict:
 
 def requeued(task: Mapping[str, Any]) -> Verdict:
     """Return why a chain was queued again, from the end of the task before its newest one."""
+    state = State.QUEUED if task.get("chain_status") == "suspended" else State.RESTARTING
     codes = [int(code) for code in task.get("stop_code_list") or []][:-1]
     for bit, (reason, message) in _REQUEUED.items():
         if codes and codes[-1] & bit:
-            return Verdict(State.RESTARTING, reason, _unschedulable(task, codes) if bit == UNSCHEDULABLE else message)
-    return Verdict(State.RESTARTING, "Resumed", "The task waits for nodes to continue.")
+            return Verdict(state, reason, _unschedulable(task, codes) if bit == UNSCHEDULABLE else message)
+    return Verdict(state, "Resumed", "The task waits for nodes to continue.")
 
 
 def _unschedulable(task: Mapping[str, Any], codes: list[int]) -> str:
