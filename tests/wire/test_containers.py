@@ -23,7 +23,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.follow import job
+from tfsteps.systems.kubernetes.follow import pod_logs
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 
 STARTED = {"startedAt": "2026-01-01T00:00:01Z"}
@@ -150,7 +150,7 @@ SIDECARS = {
 
 @pytest.mark.parametrize(("item", "name"), SIDECARS.values(), ids=SIDECARS)
 def test_a_sidecar_that_goes_on_does_not_hold_up_the_end(item, name, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "DRAIN_SECONDS", 60.0)
+    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 60.0)
     begun = time.monotonic()
     _, printed, _, seen = follow(item, "Succeeded", {"tensorflow": [b"done"], name: [b"proxied"]})
     assert time.monotonic() - begun < 45

@@ -23,7 +23,7 @@ from tfsteps.runs.store import Attempt
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.jobs.render import JOB as JOB_LABEL
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.follow import job as job_module
+from tfsteps.systems.kubernetes.follow import pod_logs
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.query.status import job_pods, status
 from tfsteps.systems.kubernetes.replica_states import REPLICAS
@@ -81,7 +81,7 @@ def log(asked, logs):
             return refusal(400, "BadRequest")
         runs = runs[:-1]
     lines = [b"2026-01-01T00:00:%02d.5Z %b\n" % line for line in runs[-1]]
-    return Answer(body=b"".join(lines[-1:] if "tailLines" in asked.query else lines))
+    return Answer(body=b"".join(lines[-int(asked.query.get("tailLines", 0)) :]))
 
 
 def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
@@ -323,7 +323,7 @@ def test_missing_pods_are_reported(pods, names):
 
 
 def test_pods_that_cannot_be_listed_are_not_reported_as_missing(monkeypatch):
-    monkeypatch.setattr(job_module, "DRAIN_SECONDS", 0.5)
+    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 0.5)
     recorded, seen = first_look(TFJob(), ended_job("Failed"), [], refuse=99)
     assert recorded.message == SAID
     assert any(b"no log before the end" in event.texts[0] for event in seen if isinstance(event, LogLines))

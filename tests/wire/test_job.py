@@ -13,7 +13,7 @@ from tfsteps.kube.client import Api
 from tfsteps.runs.events import LogLines, ReplicaChanged, ReplicaState, State
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
-from tfsteps.systems.kubernetes.follow import job
+from tfsteps.systems.kubernetes.follow import pod_logs
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
@@ -35,17 +35,20 @@ def events(*pairs):
     return Answer(parts=[*parts, "hang"])
 
 
-def follow(about_job, about_pods, pods_at_the_end, printed=0):
+def follow(about_job, about_pods, pods_at_the_end, printed=0, refuse=None):
     """Return the events of a job whose one pod runs at first, from what its watches say later.
 
-    When the job has ended, its log has that many lines, of which one comes each half a second.
+    When the job has ended, its log has that many lines, of which one comes each half a second; the first requests for
+    it get the answers in `refuse`.
     """
     pod_lists = [listed(pod("running")), listed(*pods_at_the_end)]
     pods_seen = threading.Event()
 
     def script(asked):
         if asked.path.endswith("/log"):
-            return rest_of_log(printed, asked.query) if asked.query["follow"] == "false" else Answer(body=b"")
+            if asked.query["follow"] == "true":
+                return Answer(body=b"")
+            return refuse.pop(0) if refuse else rest_of_log(printed, asked.query)
         if asked.path.endswith("/tfjobs"):
             return about_job if "watch" in asked.query and pods_seen.wait(60) else listed(tfjob("Running"))
         if "watch" in asked.query:
@@ -61,7 +64,7 @@ def rest_of_log(printed, query):
     first = dt.datetime.fromisoformat(query.get("sinceTime", "2026-01-01T00:00:00Z")).second
     lines = [b"2026-01-01T00:00:%02d.5Z line %d\n" % (number, number) for number in range(first, printed)]
     if "tailLines" in query:
-        return Answer(parts=lines[-1:], body=b"")
+        return Answer(parts=lines[-int(query["tailLines"]) :], body=b"")
     return Answer(parts=list(itertools.chain.from_iterable((0.5, line) for line in lines)), body=b"")
 
 
@@ -104,7 +107,7 @@ def test_a_pod_whose_eviction_failed_the_job_before_it_ended():
 
 
 def test_a_pod_whose_eviction_failed_the_job_and_that_does_not_end(monkeypatch):
-    monkeypatch.setattr(job, "DRAIN_SECONDS", 1.0)
+    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 1.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), pods_at_the_end=[evicting()])
     assert ends(seen) == [(ReplicaState.FAILED, "EvictionByEvictionAPI")]
 
@@ -146,13 +149,29 @@ def lines(seen):
 
 
 def test_the_log_of_a_replica_that_has_ended_is_read_as_long_as_it_comes(monkeypatch):
-    monkeypatch.setattr(job, "DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 2.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=8)
     assert lines(seen) == [f"line {number}" for number in range(8)]
 
 
+def test_the_log_of_an_ended_replica_that_goes_on_for_ever_is_not_read_for_ever(monkeypatch):
+    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(pod_logs, "DRAIN_LIMIT_SECONDS", 3.0)
+    seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=60)
+    assert lines(seen)[-1] == "(log incomplete: its rest was not read: it still went on 3 s after the end of the job)"
+    assert 4 <= len(lines(seen)) < 20
+
+
+def test_a_server_that_asks_to_wait_with_the_last_lines_is_waited_for(monkeypatch):
+    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 1.0)
+    busy = [refusal(429, "TooManyRequests", **{"Retry-After": "2"})]
+    seen = follow(events(0.2, ("MODIFIED", tfjob("Failed"))), events(), [pod("out of memory")], printed=2, refuse=busy)
+    assert lines(seen) == ["line 0", "line 1"]
+    assert not busy
+
+
 def test_the_log_of_a_replica_that_runs_on_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(job, "DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(pod_logs, "DRAIN_SECONDS", 2.0)
     seen = follow(events(0.2, ("MODIFIED", tfjob("Succeeded"))), events(), [pod("running")], printed=60)
     assert lines(seen)[-1] == "(log incomplete: its replica ran on)"
     assert len(lines(seen)) < 20

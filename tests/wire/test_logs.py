@@ -15,6 +15,11 @@ from tfsteps.kube.event_loop import EventLoop
 from tfsteps.kube.logs import ContainerLog
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr(logs, "_LONGEST_WITH_LINES", 0.05)
+
+
 def line(second, text, fraction="000000000", zone="Z"):
     return f"2026-11-21T08:00:{second:02d}.{fraction}{zone} {text}\n".encode()
 
@@ -125,7 +130,7 @@ def node(lines, cuts=(), lost=0):
         if asked.query.get("previous") == "true":
             return refusal(400, "BadRequest", "previous terminated container not found")
         if "tailLines" in asked.query:
-            return Answer(parts=lines[-1:])
+            return Answer(parts=lines[-int(asked.query["tailLines"]) :])
         cut, start = (
             next(cuts, None),
             asked.query.get("sinceTime", "")[:19].encode(),
@@ -155,6 +160,28 @@ def test_after_a_cut_no_line_is_lost_or_doubled(lines, cuts):
         log.tell(0, ended=True)
         until(lambda: found.closed)
         assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in lines]
+
+
+EQUAL = [line(1, "start"), *[line(1, "retry", "500000000")] * 6, line(2, "end")]
+EQUAL_PAIRS = [line(1, "start"), *[line(1, "retry", "500000000"), line(1, "wait", "500000000")] * 3]
+
+
+@pytest.mark.parametrize("lines", [EQUAL, EQUAL[:-1], EQUAL[1:-1], EQUAL_PAIRS], ids=["more", "last", "all", "pairs"])
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 5])
+def test_equal_lines_with_one_time_come_after_a_cut(lines, cut):
+    with reading(node(lines, [cut])) as (_, found, log):
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.texts == [each[len(line(1, "")) - 1 : -1] for each in lines]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_equal_lines_with_one_time_that_a_node_dropped_are_reported(lost):
+    with reading(node(EQUAL, [3], lost=lost)) as (_, found, log):
+        log.tell(0, ended=True)
+        until(lambda: found.closed)
+        assert found.incomplete == (len(found.texts) != len(EQUAL) or lost == 3)
+        assert found.texts[-1] == b"end"
 
 
 def test_a_line_that_was_cut_comes_whole():

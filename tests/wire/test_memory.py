@@ -46,7 +46,7 @@ def test_lines_of_one_mebibyte_and_a_slow_reader_take_little_memory(tmp_path):
     def script(asked):
         if asked.path.endswith("/log"):
             if "tailLines" in asked.query:
-                return Answer(parts=[line(LINES - 1)])
+                return Answer(parts=[line(number) for number in range(LINES - int(asked.query["tailLines"]), LINES)])
             first = int(asked.query.get("sinceTime", "2026-01-01T00:00:00Z")[14:19].replace(":", ""), 10)
             first = first // 100 * 60 + first % 100
             return Answer(parts=(line(number) for number in range(first, LINES)))

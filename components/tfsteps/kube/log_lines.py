@@ -4,12 +4,11 @@ import datetime as dt
 import functools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-LONGEST_LINE = (1 << 20) + 100
-"""Bytes of a line and its time stamp. Lines up to 1 MiB are kept whole; longer lines are split at this size."""
+from tfsteps.answer import NO, YES, Answer, known, unknown
 
 _LATE = dt.timedelta(milliseconds=100)  # a line may follow a line whose time is later by this much
 _PARTIAL_SECONDS = 1.0
@@ -58,48 +57,6 @@ class Moved(Exception):  # noqa: N818  not an error
     """The log does not continue after the lines already read: its beginning is gone, or it is another log."""
 
 
-class Splitter:
-    """Splits an answer into blocks of whole lines while it arrives.
-
-    Attributes:
-        rest: The bytes after the last line end.
-    """
-
-    def __init__(self) -> None:
-        """Begin at the start of an answer."""
-        self.rest = bytearray()
-        self._continued = False
-
-    def blocks(self, parts: Iterable[bytes], *, rest: bool = False) -> Iterator[tuple[bytes, bool]]:
-        """Yield the blocks of all `parts`; with `rest`, also an unfinished last line."""
-        for part in parts:
-            yield from self.feed(part)
-        if rest:
-            yield from self.end()
-
-    def end(self) -> Iterator[tuple[bytes, bool]]:
-        """Yield the unfinished last line, if there is one."""
-        if self.rest:
-            yield bytes(self.rest) + b"\n", self._continued
-
-    def feed(self, part: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yield blocks of lines with line ends, and whether the first line continues the last of the block before."""
-        self.rest += part
-        while self.rest.find(b"\n", 0, LONGEST_LINE + 1) < 0 and len(self.rest) > LONGEST_LINE:
-            yield bytes(self.rest[:LONGEST_LINE]) + b"\n", self._continued
-            del self.rest[:LONGEST_LINE]
-            self._continued = True
-        if end := self.rest.rfind(b"\n") + 1:
-            block = bytes(self.rest[:end])
-            del self.rest[:end]
-            if self._continued and block.startswith(b"\n"):  # only the line end was missing
-                block = block[1:]
-                self._continued = False
-            if block:
-                yield block, self._continued
-            self._continued = False
-
-
 class Partial:
     """Passes on an unfinished line: at most once a second, and only if it has grown, even if it is read again."""
 
@@ -121,6 +78,29 @@ class Partial:
         self._put(bytes(line[len(stamp) :]))
 
 
+class _End(msgspec.Struct, frozen=True):
+    """How the lines that were read end. The last line alone does not identify a place: equal lines may share a time.
+
+    Attributes:
+        last: The mark (hash) of the last line.
+        row: How many lines at the end have the time of the last line.
+        row_mark: The mark of all these.
+        before: The mark of the line before these; 0 = none was read.
+    """
+
+    last: int = 0
+    row: int = 0
+    row_mark: int = 0
+    before: int = 0
+
+    def extended(self, marks: Iterable[int]) -> "_End":
+        """Return the end after further lines with the same time."""
+        last, row, row_mark = self.last, self.row, self.row_mark
+        for last in marks:
+            row, row_mark = row + 1, hash((row_mark, last))
+        return _End(last, row, row_mark, self.before)
+
+
 class _Second(msgspec.Struct):
     """The lines read of one second: their count, and the position and mark (hash) of the first."""
 
@@ -133,9 +113,9 @@ class Position:
     """How far the log of one run of a container has been read.
 
     The API resumes at a whole second, so an answer begins with lines that were read before. That many lines are
-    skipped if the first and the last of them are unchanged; else the log has `Moved`. Times cannot identify lines: two
-    writers stamp standard output and error, and either may be late [source: containerd, `pkg/cri/io/logger.go`]; other
-    runtimes give many lines the same time; and clocks are set back.
+    skipped if the first of them is unchanged and they end as before (`_End`); else the log has `Moved`. Times cannot
+    identify lines: two writers stamp standard output and error, and either may be late [source: containerd,
+    `pkg/cri/io/logger.go`]; other runtimes give many lines the same time; and clocks are set back.
 
     Attributes:
         lines: Number of lines read.
@@ -150,9 +130,11 @@ class Position:
         self.first = self.last = b""
         self.restarts = restarts
         self._seconds: dict[bytes, _Second] = {}
-        self._begin = self._tail = 0  # the marks of the first line and the last one
-        self._equal = 0  # how many equal lines in a row end the log
+        self._begin = 0  # the mark of the first line
+        self._end = _End()
+        self._before = b""  # the time of the line that `_end.before` marks
         self._located: tuple[int, int] | None = None  # lines to skip and the mark of the first, as `search` found them
+        self._stamp = b""  # the time of the last line parsed
         self._skip = 0
         self._expected: int | None = None
         self._whole = False  # whether to search the whole log
@@ -190,10 +172,12 @@ class Position:
                 raise Moved
             self._expected = None
         if self._skip and texts:
+            last, before = self._skip - 1, self._skip - 1 - self._end.row
+            for place, mark in ((last, self._end.last), (before, self._end.before)):
+                if 0 <= place < len(texts) and _mark(stamps[place], texts[place]) != mark:
+                    raise Moved
             passed = min(self._skip, len(texts))
             self._skip -= passed
-            if not self._skip and _mark(stamps[passed - 1], texts[passed - 1]) != self._tail:
-                raise Moved
             stamps, texts = stamps[passed:], texts[passed:]
             untimed = {place - passed: lines for place, lines in untimed.items() if place >= passed and not self._skip}
         if not texts and not untimed:
@@ -217,41 +201,65 @@ class Position:
         """Make the next `resume` ask for the whole log: after a clock was set back, the API leaves out lines."""
         self._whole = True
 
+    @property
+    def last_lines(self) -> str:
+        """The query for the lines that `is_last` needs."""
+        return str(self._end.row + 1)
+
     def begin_search(self) -> None:
         """Begin to search for the last line read, in an answer to `resume`."""
-        self._searched = self._first_mark = 0
-        self._places: list[int] = []  # positions of the candidates
+        self._searched = self._first_mark = self._candidates = 0
+        self._ending, self._ending_stamp = _End(), b""
+        self._place: tuple[int, _End] | None = None  # after the last candidate: lines up to it, and how they end
 
     def search(self, block: bytes, *, continued: bool) -> None:
         """Search a block, with arguments as for `take`."""
         stamps, texts, _ = self._parsed(block, continued=continued)
-        marks = [_mark(*pair) for pair in zip(stamps, texts, strict=True)]
-        self._first_mark = self._first_mark or next(iter(marks), 0)
-        places = [self._searched + i for i, mark in enumerate(marks, 1) if mark == self._tail]
-        self._places += places[: self._equal - len(self._places)]
-        self._searched += len(marks)
+        for stamp, text in zip(stamps, texts, strict=True):
+            mark = _mark(stamp, text)
+            row = self._ending if stamp == self._ending_stamp else _End(before=self._ending.last)
+            self._ending, self._ending_stamp = row.extended([mark]), stamp
+            self._first_mark = self._first_mark or mark
+            self._searched += 1
+            found = self._place and self._place[1] == self._end
+            if mark == self._end.last and (not found or (self._whole and self._searched == self.lines)):
+                self._candidates += 1
+                self._place = self._searched, self._ending
 
-    def end_search(self) -> bool:
-        """Tell whether the line was found. If so, the next answer to `resume` continues after it."""
-        if self._whole and self._first_mark == self._begin and self._searched >= self.lines:
-            self._places = [self.lines]  # the log is complete: equal lines do not matter
-        self._located = (self._places[-1], self._first_mark) if self._places else None
-        return bool(self._places)
+    def end_search(self) -> Answer:
+        """Tell whether the line was found; unless it was not, the next answer to `resume` continues after it.
 
-    def is_last(self, blocks: Iterable[tuple[bytes, bool]]) -> bool | None:
-        """Tell whether the last line read is the last line of `blocks`; None if `blocks` has no line."""
-        mark = None
+        Not known: equal lines are there, but the lines before them are gone or others, so lines may be missing.
+        """
+        end = self._end
+        if not self._place:
+            self._located = None
+            return NO
+        place, self._end = self._place
+        self._located = place, self._first_mark
+        complete = self._whole and self._first_mark == self._begin and place == self.lines
+        certain = complete or (self._end == end if end.before else self._candidates == 1)
+        return YES if certain else unknown("equal lines have the same time")
+
+    def is_last(self, blocks: Iterable[tuple[bytes, bool]]) -> Answer:
+        """Tell whether the last line read ends `blocks`, the answer to `last_lines`; not known if they have no line."""
+        marks: list[int] = []
         for block, continued in blocks:
             stamps, texts, _ = self._parsed(block, continued=continued)
-            mark = _mark(stamps[-1], texts[-1]) if texts else mark
-        return None if mark is None else mark == self._tail
+            marks += map(_mark, stamps, texts)
+        if not marks:
+            return unknown("no line is there")
+        row = self._end.row
+        before = marks[-1 - row] if len(marks) > row else 0
+        return known(_End(before=before).extended(marks[-row:]) == self._end)
 
     # --- the place
 
     def _since(self) -> bytes:
-        """Return the second to read from again, by the time of the last line: the clock may have been set back."""
+        """Return the second to read from again, by the times of the last lines: the clock may have been set back."""
         last = dt.datetime.fromisoformat(self.last[: _SECOND + len(".123456")].decode())
-        return (last - _LATE).isoformat(timespec="seconds").encode()
+        second = (last - _LATE).isoformat(timespec="seconds").encode()
+        return min(second, self._before[:_SECOND] or second)
 
     def _note(self, stamps: Sequence[bytes], texts: Sequence[bytes]) -> None:
         """Record what is needed to find the position again."""
@@ -262,13 +270,15 @@ class Position:
         else:
             for stamp, text in zip(stamps, texts, strict=True):
                 self._count(stamp, text, 1)
-        last = len(texts) - 1
-        row = 1
-        while row <= last and stamps[last - row] == stamps[last] and texts[last - row] == texts[last]:
-            row += 1
-        tail = _mark(stamps[last], texts[last])
-        self._equal = row + (self._equal if row > last and tail == self._tail else 0)
-        self._tail, self.last, self._located, self._whole = tail, stamps[last], None, False
+        last = begin = len(texts) - 1
+        while begin and stamps[begin - 1] == stamps[last]:
+            begin -= 1
+        if begin:
+            self._before, self._end = stamps[begin - 1], _End(before=_mark(stamps[begin - 1], texts[begin - 1]))
+        elif stamps[last] != self.last:
+            self._before, self._end = self.last, _End(before=self._end.last)
+        self._end = self._end.extended(map(_mark, stamps[begin:], texts[begin:]))
+        self.last, self._located, self._whole = stamps[last], None, False
         self._untimed = self._untimed_skip = 0
         if len(self._seconds) > _MANY_SECONDS:
             since = self._since()
@@ -286,6 +296,12 @@ class Position:
 
     def _parsed(self, block: bytes, *, continued: bool) -> tuple[Sequence[bytes], list[bytes], dict[int, list[bytes]]]:
         """Return the times and texts of the lines, and the lines without a time by the index that they stand before."""
+        stamps, texts, untimed = self._parsed_at_once(block) or self._parsed_one_by_one(block, continued=continued)
+        self._stamp = stamps[-1] if stamps else self._stamp
+        return stamps, texts, untimed
+
+    @staticmethod
+    def _parsed_at_once(block: bytes) -> tuple[Sequence[bytes], list[bytes], dict[int, list[bytes]]] | None:
         matches = _LINE.findall(block)
         if matches and len(matches) == block.count(b"\n"):
             seconds, fractions, zones, texts = zip(*matches, strict=True)
@@ -293,7 +309,7 @@ class Position:
                 utc = [_utc(second, zones[0]) for second in seconds]
                 if all(utc):
                     return [at + fraction for at, fraction in zip(utc, fractions, strict=True)], list(texts), {}
-        return self._parsed_one_by_one(block, continued=continued)
+        return None
 
     def _parsed_one_by_one(
         self, block: bytes, *, continued: bool
@@ -303,7 +319,7 @@ class Position:
         untimed: dict[int, list[bytes]] = {}
         for i, line in enumerate(block[:-1].split(b"\n")):
             if continued and i == 0:
-                stamps.append(self.last or _now())
+                stamps.append(self._stamp or _now())
                 texts.append(line)
             elif (match := _STAMP.match(line)) and (utc := _utc(match[1], match[3])):
                 stamps.append(b"%b.%b" % (utc, match[2].ljust(9, b"0")))

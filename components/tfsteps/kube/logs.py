@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
+from tfsteps.answer import NO, Answer, known
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop, pause
-from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, Splitter, epoch, note
+from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, epoch, note
+from tfsteps.kube.log_splitter import Splitter
 from tfsteps.kube.response import is_good
 from tfsteps.kube.stream import Stream
 
@@ -29,7 +31,10 @@ _NO_LOG = (
 [source: Kubernetes, `pkg/kubelet/kuberuntime/kuberuntime_container.go`; `cri-client/pkg/logs/logs.go`]."""
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LONGEST_AT_END = 2.0  # longest pause after the container's end
+_LONGEST_WITH_LINES = 1.0  # longest pause if each answer has new lines, but ends at once: some nodes cannot follow logs
+_SHORT_SECONDS = 1.0  # an answer that lasts longer than this, and has new lines, is as it should be
 _GAP = "lines may be missing here: the node had dropped the one before when the log was read again"
+_DOUBT = "lines may be missing here: when the log was read again, equal lines with the same time did not tell its place"
 _ROTATED = "lines may be missing here: reading was {:.0f} s behind, and the node has begun a new log file since"
 _BEHIND_SECONDS = 1.0
 _NO_PREVIOUS = "what the container printed before it was started again is gone from its node"
@@ -81,6 +86,7 @@ class ContainerLog:
 
     Attributes:
         failing: Whether the last request was refused or broke off.
+        retry_at: When the next request is sent if the server asked to wait, by the monotonic clock; 0 = it did not.
     """
 
     def __init__(
@@ -120,6 +126,7 @@ class ContainerLog:
         self._container_state = (restarts, False)  # restarts, ended
         self._gone = False
         self.failing = False
+        self.retry_at = 0.0
         self._lock = threading.Lock()
         self._stream: Stream | None = None  # the answer that is being read
         self._position = position or Position()
@@ -166,13 +173,14 @@ class ContainerLog:
 
     async def _read_all(self) -> str:
         """Read until the container has ended; return what was lost."""
-        tries = 0
+        tries = 0  # rounds without new lines, or that ended at once
         while not self._api.stopping.is_set():
             restarts, ended = self._container_state  # before reading: it may end during the read
+            began = time.monotonic()
             if self._gone:
                 self._put_rest(self._rest, self._position)
                 return "" if self._position.lines else "the pod was deleted before its log could be read"
-            before = self._position.lines
+            before, retry_after = self._position.lines, 0.0
             try:
                 if await self._read_on(restarts, ended=ended):
                     return ""
@@ -180,15 +188,19 @@ class ContainerLog:
             except Moved:
                 self._moved = True
             except ApiError as error:
-                self.failing = True
+                self.failing, retry_after = True, error.retry_after
                 if (lost := self._lost(error, ended=ended)) is not None:
                     return lost
-            tries = tries + 1 if before == self._position.lines else 0
             if self._container_state != (restarts, ended):
                 tries = 0
-            elif not self._moved:
-                seconds = _PAUSES[min(tries, len(_PAUSES) - 1)]
-                await pause(min(seconds, _LONGEST_AT_END) if ended else seconds)
+                continue
+            longest = _LONGEST_AT_END if ended else _PAUSES[-1]
+            if before != self._position.lines:
+                longest = _LONGEST_WITH_LINES
+                tries = 0 if time.monotonic() - began > _SHORT_SECONDS else tries
+            self.retry_at = time.monotonic() + retry_after if retry_after else 0.0
+            await pause(max(min(_PAUSES[min(tries, len(_PAUSES) - 1)], longest), retry_after))
+            tries += 1
         return ""
 
     async def _read_on(self, restarts: int, *, ended: bool) -> bool:
@@ -199,16 +211,16 @@ class ContainerLog:
             await self._read_previous(restarts)
         before = self._position.lines
         last = await self._is_last() if ended and before else None
-        if last:
+        if last is not None and last.yes:
             return True
         self._rest = await self._read(self._position, follow=str(not ended).lower())
         if not ended or before < self._position.lines:
             return False
-        if last is False and not self._rest and not self._hidden:
+        if last is not None and last.no and not self._rest and not self._hidden:
             self._hidden = self._moved = True
             self._position.look_everywhere()
             return False
-        if before and last is None and not self._rest and self._behind > _BEHIND_SECONDS:
+        if last is not None and last.unknown and not self._rest and self._behind > _BEHIND_SECONDS:
             self._put(note(_ROTATED.format(self._behind), self._known))
         self._put_rest(self._rest, self._position)
         return True
@@ -226,16 +238,25 @@ class ContainerLog:
 
     async def _find_again(self) -> None:
         """Find where the log continues: later in its file, in the file of an earlier run, or nowhere."""
-        if not await self._is_in(self._position, follow="false"):
-            if await self._is_in_previous(self._position):  # the restart has not been reported yet
+        found = await self._is_in(self._position, follow="false")
+        if found.no:
+            found = await self._is_in_previous(self._position)
+            if not found.no:  # the restart has not been reported yet
+                self._doubt(found)
                 self._put_rest(await self._read(self._position, previous="true"), self._position)
                 self._known += 1
             elif not self._no_previous:
                 self._put(note(_GAP, self._known))
             self._earlier, self._position = self._position, Position(self._known)
+        else:
+            self._doubt(found)
         self._moved = False
 
-    async def _is_in(self, position: Position, **which: str) -> bool:
+    def _doubt(self, found: Answer) -> None:
+        if found.unknown:
+            self._put(note(_DOUBT, self._known))
+
+    async def _is_in(self, position: Position, **which: str) -> Answer:
         async with self._answer(position, **which) as answer:
             position.begin_search()
             splitter = Splitter()
@@ -244,18 +265,18 @@ class ContainerLog:
                     position.search(block, continued=continued)
         return position.end_search()
 
-    async def _is_last(self) -> bool | None:
-        """Tell whether the log ends with the last line read; None if that is not known."""
-        blocks, splitter = await self._tail(Position(), follow="false")
+    async def _is_last(self) -> Answer:
+        """Tell whether the log ends with the last line read; not known if it is empty."""
+        blocks, splitter = await self._tail(Position(), tailLines=self._position.last_lines, follow="false")
         last = self._position.is_last(blocks)
-        return last and not splitter.rest
+        return last & known(not splitter.rest)
 
-    async def _is_in_previous(self, position: Position) -> bool:
+    async def _is_in_previous(self, position: Position) -> Answer:
         try:
             return await self._is_in(position, previous="true")
         except ApiError as error:
             if error.status in (400, 404):
-                return False
+                return NO
             raise
 
     async def _read_previous(self, restarts: int) -> None:
@@ -282,15 +303,15 @@ class ContainerLog:
     async def _last_of_previous(self) -> bytes:
         """Return the time of the last line before the last restart; empty = there is none."""
         position = Position()
-        blocks, splitter = await self._tail(position, previous="true")
+        blocks, splitter = await self._tail(position, tailLines="1", previous="true")
         for block, continued in [*blocks, *splitter.end()]:
             position.take(block, continued=continued)
         return position.last
 
     async def _tail(self, position: Position, **which: str) -> tuple[list[tuple[bytes, bool]], Splitter]:
-        """Return the last line of an answer, and a splitter with the unfinished rest."""
+        """Return the last lines of a log, and a splitter with the unfinished rest."""
         splitter = Splitter()
-        async with self._answer(position, tailLines="1", **which) as answer:
+        async with self._answer(position, **which) as answer:
             blocks = [block async for part in answer.parts() for block in splitter.feed(part)]
         return blocks, splitter
 
@@ -298,7 +319,9 @@ class ContainerLog:
         try:
             rest = await self._read(position, previous="true")
         except Moved:
-            if not await self._is_in_previous(position):
+            found = await self._is_in_previous(position)
+            self._doubt(found)
+            if found.no:
                 self._put(note(_GAP, position.restarts))
                 self._earlier = position = Position(position.restarts)
             rest = await self._read(position, previous="true")

@@ -5,8 +5,10 @@ import random
 
 import pytest
 
-from tfsteps.kube import log_lines
-from tfsteps.kube.log_lines import Lines, Moved, Position, Splitter
+from tfsteps.answer import YES, known
+from tfsteps.kube import log_splitter
+from tfsteps.kube.log_lines import Lines, Moved, Position
+from tfsteps.kube.log_splitter import Splitter
 
 ZONES = ("Z", "+08:00", "-03:30")
 
@@ -70,11 +72,24 @@ def written(rng):
     return lines
 
 
+def is_last(position, lines):
+    """Tell whether the position is at the end of these lines, as the node answers."""
+    return position.is_last([(line, False) for line in lines[-int(position.last_lines) :]])
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_no_line_is_lost_or_doubled_however_often_the_answer_is_cut(seed):
     rng = random.Random(seed)
     lines = written(rng)
+    whole = [text for _, _, text in lines]
     node, position, texts = Node([(at, line) for at, line, _ in lines]), Position(), []
+
+    def again():
+        data = node.answer(position.resume(), len(lines))
+        assert search(position, data).yes, "it is there"
+        position.resume()
+        return read(position, data, rng)
+
     for end in [*sorted(rng.randrange(len(lines) + 1) for _ in range(rng.randrange(6))), len(lines), len(lines)]:
         query = position.resume()
         data = node.answer(query, end)
@@ -83,17 +98,58 @@ def test_no_line_is_lost_or_doubled_however_often_the_answer_is_cut(seed):
         try:
             texts += read(position, data, rng)
         except Moved:
-            data = node.answer(position.resume(), len(lines))
-            assert search(position, data), "it is there"
-            position.resume()
-            texts += read(position, data, rng)
-    if not position.is_last([(lines[-1][1], False)]):  # a clock that was set back has hidden some
+            texts += again()
+        if texts and is_last(position, [line for _, line, _ in lines]).yes:
+            assert texts == whole
+    if not is_last(position, [line for _, line, _ in lines]).yes:  # a clock that was set back has hidden some
         position.look_everywhere()
-        data = node.answer(position.resume(), len(lines))
-        assert search(position, data)
-        position.resume()
-        texts += read(position, data, rng)
-    assert texts == [text for _, _, text in lines]
+        texts += again()
+    assert texts == whole
+
+
+def pairs(*rows):
+    """Return pairs for a node: each row is the milliseconds of its time and its texts, which share that time."""
+    base = 1_795_000_000_000
+    return [
+        ((base + at) * 10**6, stamp(f"{(base + at) // 1000}.{(base + at) % 1000:03d}") + b" %b\n" % text.encode())
+        for at, *texts in rows
+        for text in texts
+    ]
+
+
+SAME = pairs((0, "start"), (10, *"AAAAAA"), (20, "end"))
+PAIRS = pairs((0, "start"), (10, *"ABABAB"), (20, "end"))
+ONLY = pairs((10, *"AAAAAA"))
+
+
+@pytest.mark.parametrize("lines", [SAME, PAIRS, ONLY, SAME[:-1], PAIRS[:-1]], ids=lambda lines: str(len(lines)))
+def test_the_end_is_known_though_lines_before_it_are_equal_and_share_a_time(lines):
+    for read_so_far in range(1, len(lines) + 1):
+        node, position = Node(lines), Position()
+        read(position, node.answer(position.resume(), read_so_far))
+        assert is_last(position, [line for _, line in lines]) == known(read_so_far == len(lines))
+
+
+@pytest.mark.parametrize("lines", [SAME, PAIRS], ids=["same", "pairs"])
+@pytest.mark.parametrize("read_so_far", range(1, 8))
+@pytest.mark.parametrize("dropped", range(8))
+def test_equal_lines_that_share_a_time_are_found_again_in_a_rotated_log_or_said_to_be_doubtful(
+    lines, read_so_far, dropped
+):
+    node, position = Node(lines), Position()
+    texts = read(position, node.answer(position.resume(), read_so_far))
+    node.begin, found = dropped, YES
+    try:
+        texts += read(position, node.answer(position.resume(), len(lines)))
+    except Moved:
+        found = search(position, node.answer(position.resume(), len(lines)))
+        if not found.no:
+            position.resume()
+            texts += read(position, node.answer(position.resume(), len(lines)))
+    if found.yes:
+        assert texts == [line.split(b" ", 1)[1][:-1] for _, line in lines]
+    else:
+        assert dropped, "a log that is whole is read exactly"
 
 
 def nanoseconds(count, step=10**6):
@@ -109,7 +165,7 @@ def test_a_rotated_log_that_still_has_the_last_line_goes_on_behind_it():
     node.begin = 2400
     with pytest.raises(Moved):
         read(position, node.answer(position.resume(), 3000))
-    assert search(position, node.answer(position.resume(), 3000))
+    assert search(position, node.answer(position.resume(), 3000)).yes
     texts += read(position, node.answer(position.resume(), 3000))
     assert texts == [b"line %d" % i for i in range(3000)]
 
@@ -120,7 +176,7 @@ def test_a_rotated_log_that_has_lost_the_last_line_has_moved():
     node.begin = 2600
     with pytest.raises(Moved):
         read(position, node.answer(position.resume(), 3000))
-    assert not search(position, node.answer(position.resume(), 3000))
+    assert search(position, node.answer(position.resume(), 3000)).no
 
 
 @pytest.mark.parametrize(
@@ -177,11 +233,11 @@ def test_the_rest_of_a_line_that_began_before_what_is_read_again_is_no_line():
     assert position.take(b"the second half of a long line\n" + first + second).texts == [b"line 1"]
 
 
-@pytest.mark.parametrize("over", [-1, 0, 1, log_lines.LONGEST_LINE])
+@pytest.mark.parametrize("over", [-1, 0, 1, log_splitter.LONGEST_LINE])
 @pytest.mark.parametrize("size", [1 << 16, 1_000_003])
 def test_a_line_that_is_too_long_comes_in_the_same_pieces_each_time(over, size):
     head = nanoseconds(1)[0][1].split(b" ")[0] + b" "
-    data = head + b"x" * (log_lines.LONGEST_LINE - len(head) + over) + b"\n" + nanoseconds(2)[1][1]
+    data = head + b"x" * (log_splitter.LONGEST_LINE - len(head) + over) + b"\n" + nanoseconds(2)[1][1]
     position = Position()
 
     def take():
@@ -192,8 +248,8 @@ def test_a_line_that_is_too_long_comes_in_the_same_pieces_each_time(over, size):
         return [text for lines in found for text in lines.texts]
 
     texts = take()
-    assert b"".join(texts[:-1]) == b"x" * (log_lines.LONGEST_LINE - len(head) + over)
-    assert max(map(len, texts)) <= log_lines.LONGEST_LINE
+    assert b"".join(texts[:-1]) == b"x" * (log_splitter.LONGEST_LINE - len(head) + over)
+    assert max(map(len, texts)) <= log_splitter.LONGEST_LINE
     assert texts[-1] == b"line 1"
     position.resume()
     assert take() == []

@@ -23,7 +23,7 @@ from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
 from tfsteps.systems.departure import Departure, Leave
 from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, leave
 from tfsteps.systems.kubernetes.dependents import apply
-from tfsteps.systems.kubernetes.follow.pod_logs import DRAIN_SECONDS, PodLogs
+from tfsteps.systems.kubernetes.follow.pod_logs import Drain, PodLogs
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.follow.usage import PodUsage
@@ -348,23 +348,22 @@ class KubernetesJob:
 
     def _drain(self) -> Iterator[Event]:
         """Yield how the replicas ended and all their last lines; do not wait for replicas that still run."""
-        end = time.monotonic() + DRAIN_SECONDS
+        drain = Drain(self._logs, lambda: bool(self._stop.cause or self._stop.requests))
         yield from self._last_look()
-        while not self._pods_known and time.monotonic() < end and not self._stop.hurried:
+        while not self._pods_known and not drain.over and not self._stop.hurried:
             yield from (event for event in self._next() if not isinstance(event, JobChanged))
         if not self._pods_known:
             yield from self._no_pods(self._pod_watch.error or "its pods were not listed in time")
         self._logs.end(self._tracker.pods)
         ended = {self._tracker.replica(pod.uid) for pod in self._tracker.pods.values() if pod.program_ended}
-        while self._more_is_coming and time.monotonic() < end and not self._stop.hurried:
+        while self._more_is_coming and not drain.over and not self._stop.hurried:
             for event in self._next():
                 if not isinstance(event, JobChanged):
                     yield event
                 if isinstance(event, LogLines) and event.replica in ended and not event.sidecar:
-                    # after the yield: the consumer may be slow
-                    end = time.monotonic() + DRAIN_SECONDS
+                    drain.line_came()  # after the yield: the consumer may be slow
         if not self._stop.hurried:
-            yield from self._logs.gaps(ended)
+            yield from self._logs.gaps(ended, drain.missing)
         self.warnings += self._logs.warnings()
 
     @property

@@ -15,6 +15,9 @@ from tfsteps.systems.kubernetes.follow.pods import Container, Pod
 DRAIN_SECONDS = 10.0
 """The longest silence of ended replicas before the wait for their last lines ends."""
 
+DRAIN_LIMIT_SECONDS = 600.0
+"""How long the last lines are read after the job's end, however many come: a log may go on for ever."""
+
 _NAMED = 5  # replicas in a warning
 _Source = tuple[str, str]  # uid of a pod, and name of a container as `pods.Container` has it
 _Put = Callable[[tuple[Callable[..., Iterator[Event]], tuple[Any, ...]], int], None]
@@ -68,16 +71,25 @@ class PodLogs:
         return any(log.failing and _runs(pods, source) for source, log in self._logs.items())
 
     @property
+    def retry_at(self) -> float:
+        """Until when the server asked to wait with the open logs, by the monotonic clock; 0 = it did not."""
+        return max((self._logs[source].retry_at for source in self._open if source not in self._sidecars), default=0.0)
+
+    @property
     def unread(self) -> bool:
         """Whether a log is still being read, apart from running sidecars such as a mesh proxy."""
         return any(source not in self._sidecars for source in self._open)
 
-    def gaps(self, ended: set[Replica]) -> Iterator[Event]:
-        """Yield a line for each log that was not read to its end; `ended` are the replicas that have ended."""
+    def gaps(self, ended: set[Replica], missing: str) -> Iterator[Event]:
+        """Yield a line for each log that was not read to its end.
+
+        Args:
+            ended: The replicas that have ended.
+            missing: What is missing of their logs, as `Drain` says.
+        """
         unread = [(source, replica) for source, replica in self._open.items() if source not in self._sidecars]
         for (_, container), replica in unread:
-            why = f"its rest could not be read for {DRAIN_SECONDS:.0f} s" if replica in ended else "its replica ran on"
-            yield self._gap(replica, container, why, time.time())
+            yield self._gap(replica, container, missing if replica in ended else "its replica ran on", time.time())
 
     def close(self) -> None:
         """Stop reading."""
@@ -132,6 +144,38 @@ class PodLogs:
     def _gap(self, replica: Replica, container: str, why: str, now: float) -> LogLines:
         self._incomplete.add(replica)
         return one_line(now, replica, f"(log incomplete: {why})".encode(), container)
+
+
+class Drain:
+    """The wait for the last lines of ended replicas: until none comes for ten seconds, or the limit is reached.
+
+    If the server asks to wait before the next request, that time does not count, unless the launcher is in a hurry.
+    """
+
+    def __init__(self, logs: PodLogs, hurry: Callable[[], bool]) -> None:
+        """Begin at the end of the job. `hurry` tells whether the launcher was asked to stop: its pod may end soon."""
+        self._logs, self._hurry = logs, hurry
+        self._limit = time.monotonic() + DRAIN_LIMIT_SECONDS
+        self.line_came()
+
+    def line_came(self) -> None:
+        """Note that an ended replica has printed a line."""
+        self._end = time.monotonic() + DRAIN_SECONDS
+
+    @property
+    def over(self) -> bool:
+        """Whether to wait no longer."""
+        now = time.monotonic()
+        if now < min(self._end, self._limit):
+            return False
+        return now >= self._limit or self._hurry() or now >= self._logs.retry_at + DRAIN_SECONDS
+
+    @property
+    def missing(self) -> str:
+        """What is missing of a log that is not read to its end by now."""
+        if time.monotonic() < self._limit:
+            return f"its rest could not be read for {DRAIN_SECONDS:.0f} s"
+        return f"its rest was not read: it still went on {DRAIN_LIMIT_SECONDS:.0f} s after the end of the job"
 
 
 def _partial(line: PartialLine, _now: float) -> Iterator[Event]:
