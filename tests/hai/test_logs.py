@@ -234,3 +234,24 @@ def test_a_mark_that_somebody_else_wrote_or_that_was_cut_is_text():
 
 def test_the_gap_between_the_tasks_of_a_chain_is_no_line():
     assert read(f"{_AT}a\n\n{_AT}b\n") == [b"a", b"b"]
+
+
+def stamped(*lines):
+    return "".join(f"[2026-01-02 03:04:0{second}.000001] {text}\n" for second, text in lines)
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        ([(1, "start"), (2, "retry"), (2, "retry"), (2, "retry"), (3, "end")], ["retry", "retry", "end"]),
+        ([(2, "retry"), (2, "retry"), (3, "end")], [f"(log incomplete: {logs._GAP})", "end"]),
+        ([(2, "retry"), (3, "end")], ["end"]),
+    ],
+    ids=["whole", "doubtful", "only"],
+)
+def test_equal_lines_with_one_time_stamp_are_read_or_said_to_be_missing(then, expected):
+    log, first = RankLog(), stamped((1, "start"))
+    seen = {"id": 1, "timestamp": "2026-01-02T03:04:02.000001", "offset": len(first)}
+    log.read(lambda _: {"data": first + stamped((2, "retry")), "last_seen": seen})
+    entries = log.read(lambda asked: {"data": stamped((9, "of another file")) if asked else stamped(*then)})
+    assert [text.decode() for _, text in entries if isinstance(text, bytes)] == expected

@@ -1,8 +1,11 @@
 """Which incarnation of a rank printed a line, as its agent tells between the lines."""
 
+import itertools
 import json
 
-from tests.wire.scripted import Answer, serve
+import pytest
+
+from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube.access import Access
 from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged, replicas_of
@@ -20,12 +23,15 @@ def printed(*lines):
     return "".join(f"[2026-01-01 00:00:00.000000] {text}\n" for text in texts)
 
 
-def follow(log, last_seen=None, before=()):
-    answers, tasks = iter([log]), iter(before)
+def follow(log, last_seen=None, before=(), refuse=()):
+    answers, tasks, refusals = iter([log] if isinstance(log, str) else log), iter(before), iter(refuse)
 
     def script(asked):
         if asked.path.endswith("/log"):
-            return Answer(body={"success": 1, "data": next(answers, ""), "last_seen": last_seen})
+            answer = Answer(body={"success": 1, "data": "", "last_seen": last_seen})
+            if not (refused := next(refusals, None)):
+                answer.body["data"] = next(answers, "")
+            return refused or answer
         return Answer(body={"success": 1, "result": {"task": next(tasks, ENDED)}})
 
     with serve(script) as server:
@@ -69,3 +75,20 @@ def test_a_late_launcher_reports_the_times_of_the_ranks_lines_and_ends():
     ends = [event.at for event in events if isinstance(event, JobChanged)]
     assert ends == sorted(ends)
     assert min(ends) > utc + 3600  # when it was seen
+
+
+def texts(events):
+    return [text.decode() for event in events if isinstance(event, LogLines) for text in event.texts]
+
+
+BUSY = {"503": refusal(503), "reset": "reset", "429": refusal(429, **{"Retry-After": "1"})}
+
+
+@pytest.mark.parametrize("answer", BUSY.values(), ids=BUSY)
+def test_the_last_lines_are_asked_for_again_if_the_platform_is_unavailable(answer):
+    assert texts(follow(printed({"event": "begun"}, "bye"), refuse=[answer])) == ["bye"]
+
+
+def test_a_log_that_has_always_more_is_not_read_for_ever():
+    seen = texts(follow(printed(f"line {number}") for number in itertools.count()))
+    assert seen[-1] == "(log incomplete: there was more after 20 answers of HAI since the end of the task)"

@@ -19,7 +19,7 @@ from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, Parti
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.departure import Departure, Leave
 from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.logs import LATE_SECONDS, Entry, RankLog, event_time, gaps
+from tfsteps.systems.hai.logs import LATE_SECONDS, Ask, Entry, RankLog, Seen, event_time, gaps
 from tfsteps.systems.hai.schema import PAUSED, labels
 from tfsteps.systems.hai.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import Verdict
@@ -40,6 +40,7 @@ _GONE_SECONDS = 10.0  # the task counts as gone only after the platform reports 
 _DENIED_SECONDS = dict.fromkeys(Cause, 20.0)  # how long a denied stop is retried: an ending pod has 30 seconds
 _URGENT_SECONDS = 3.0  # for an answer to the stop: the next signal is handled only after it
 _LAST_READS = 20
+_SILENT_SECONDS = 10.0  # how long the platform may be unavailable while the last lines are read
 _WITH_MESSAGES = (State.FAILED, State.LOST)
 _MESSAGE_PAUSES = (0.0, 1.0)  # seconds before each look for them
 _SHOWN = 2000  # characters of them
@@ -145,11 +146,8 @@ class HaiJob:
         events = list(self._look())
         ended = self._tracker.final is not None
         for rank in range(len(self._replicas)):
-            for _ in range(_LAST_READS if ended else 1):  # a running task may print for ever
-                new_events = list(self._read_log(rank, whole=ended))
-                events += new_events
-                if not new_events:
-                    break
+            ask = functools.partial(self._client.log_once, self.uid, rank)
+            events += self._rest_of_log(rank, ask) if ended else self._read_log(rank, ask)
         if ended:
             events += [*self._tracker.ended(self._task, time.time()), self._tracker.last()]
         return events
@@ -205,8 +203,9 @@ class HaiJob:
     def _polls(self) -> list[_Poll]:
         shortest = max(1.0, len(self._replicas) / _RANKS_AT_ONCE) * LOG_SECONDS[0]
         logs = [
-            _Poll(functools.partial(self._read_log, rank), shortest, max(shortest, LOG_SECONDS[1]))
+            _Poll(functools.partial(self._read_log, rank, ask), shortest, max(shortest, LOG_SECONDS[1]))
             for rank in range(len(self._replicas))
+            for ask in [functools.partial(self._client.log_once, self.uid, rank)]
         ]
         return [_Poll(self._look, *TASK_SECONDS), *logs]
 
@@ -241,10 +240,9 @@ class HaiJob:
         self._task = task
         yield from self._tracker.task(task, time.time())
 
-    def _read_log(self, rank: int, *, whole: bool = False) -> Iterator[Event]:
+    def _read_log(self, rank: int, ask: Ask, *, whole: bool = False) -> Iterator[Event]:
         log, replica = self._logs[rank], self._replicas[rank]
         before = log.rest
-        ask = functools.partial(self._client.log_once, self.uid, rank)
         yield from self._lines(replica, log.read(ask, whole=whole))
         if log.rest and log.rest != before:
             yield PartialLine.of(time.time(), replica, log.rest)
@@ -266,18 +264,40 @@ class HaiJob:
                     yield msgspec.structs.replace(event, at=now) if isinstance(event, JobChanged) else event
 
     def _drain(self) -> Iterator[Event]:
-        """Yield the last lines of the ranks; if a log cannot be read, yield a line that says so."""
-        for rank, replica in enumerate(self._replicas):
+        """Yield the last lines of the ranks; if a log cannot be read to its end, yield a line that says so.
+
+        An unavailable platform is asked again until it has not answered for some seconds, then once for each rank.
+        After a stop it is asked once: the launcher's pod may end soon.
+        """
+        client, answered = self._client.copy(), time.monotonic()
+
+        def ask(rank: int, seen: Seen | None) -> Mapping[str, Any]:
+            nonlocal answered
+            stopped = self._stop.cause or self._stop.requests
+            client.patience = 0.0 if stopped else max(answered + _SILENT_SECONDS - time.monotonic(), 0.0)
+            answer = client.retry(functools.partial(client.log_once, self.uid, rank, seen))
+            answered = time.monotonic()
+            return answer
+
+        for rank in range(len(self._replicas)):
             try:
-                for _ in range(_LAST_READS):
-                    new_events = list(self._read_log(rank, whole=True))
-                    yield from new_events
-                    if not new_events:
-                        break
+                yield from self._rest_of_log(rank, functools.partial(ask, rank))
             except ApiError as error:
-                self._logs[rank].incomplete = True
-                yield one_line(time.time(), replica, f"(log incomplete: {error})".encode())
+                yield self._gap(rank, str(error))
         self.warnings += gaps(str(self._replicas[rank]) for rank, log in enumerate(self._logs) if log.incomplete)
+
+    def _rest_of_log(self, rank: int, ask: Ask) -> Iterator[Event]:
+        """Yield the rest of an ended rank's log. A platform that always has more is not asked for ever."""
+        for _ in range(_LAST_READS):
+            new_events = list(self._read_log(rank, ask, whole=True))
+            yield from new_events
+            if not new_events or self._stop.hurried:
+                return
+        yield self._gap(rank, f"there was more after {_LAST_READS} answers of HAI since the end of the task")
+
+    def _gap(self, rank: int, why: str) -> LogLines:
+        self._logs[rank].incomplete = True
+        return one_line(time.time(), self._replicas[rank], f"(log incomplete: {why})".encode())
 
     def _read_messages(self) -> None:
         """Add the platform's records of the failed task to the warnings; they appear shortly after its end."""

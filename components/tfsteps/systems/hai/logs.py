@@ -63,6 +63,7 @@ class RankLog:
         self.incomplete = False
         self._length = (0, True)  # `_size` of the line that `last_seen` names
         self._taken: list[int] = []  # marks of the lines after it that were already read
+        self._known: list[int] = []  # the same, and before them the mark of the line that `last_seen` names
         self._last = ""  # time stamp of the last line read
         self._before: Seen | None = None  # the platform's `last_seen` in the previous answer
         self._final = ""  # an unfinished line that was read because the rank has ended
@@ -76,11 +77,13 @@ class RankLog:
             whole: Whether the rank has ended, so that an unfinished last line counts as a line.
         """
         page = self._joined(ask, _Page(ask(self.last_seen)), whole=whole)
-        first = page.find(self._taken, anywhere=not self.last_seen) if page else None
+        first = page.find(self._taken) if page else None
+        if page and first is None and not self.last_seen:
+            first = page.search(self._known)
         asked = self.last_seen
         if first is None and self.last_seen:
             page, asked = _Page(ask(None)), None
-            first = page.find(self._taken, anywhere=True)
+            first = page.search(self._known)
         if not page or not page.text:
             return []
         why = "" if first is not None else _GAP
@@ -111,7 +114,8 @@ class RankLog:
                 break
         else:
             self.last_seen, first = asked, 0
-        self._taken = [_mark(line) for line in lines[first:]]
+        self._known = [_mark(line) for line in lines[max(first - 1, 0) :]]
+        self._taken = self._known[1:] if first else self._known
         self._before = server or self._before
 
     def _joined(self, ask: Ask, page: "_Page", *, whole: bool) -> "_Page | None":
@@ -219,16 +223,21 @@ class _Page:
         ahead = round((stamped - mtime) / _QUARTER_SECONDS) * _QUARTER_SECONDS
         return ahead if abs(ahead) <= _ZONE_SECONDS else None
 
-    def find(self, taken: Sequence[int], *, anywhere: bool) -> int | None:
-        """Return the index of the first line after the `taken` lines; None if the page does not contain them."""
-        marks = [_mark(line) for line in self.lines[: len(taken)]]
-        if marks == taken:
-            return len(taken)
-        if anywhere:
-            for i in range(len(self.lines), 0, -1):
-                if _mark(self.lines[i - 1]) == taken[-1]:
-                    return i
-        return None
+    def find(self, taken: Sequence[int]) -> int | None:
+        """Return the index of the first line after the `taken` lines; None if the page does not begin with them."""
+        size = len(taken)
+        return size if [_mark(line) for line in self.lines[:size]] == taken else None
+
+    def search(self, known: Sequence[int]) -> int | None:
+        """Return the index of the first line after the `known` lines; None if their place in the page is not certain.
+
+        Equal lines may have the same time stamp. So where the first of the `known` lines was overwritten, the last of
+        them tells the place only if no other line is equal to it.
+        """
+        marks, size = [_mark(line) for line in self.lines], len(known)
+        ends = [i for i, mark in enumerate(marks, 1) if mark == known[-1]]
+        whole = next((i for i in reversed(ends) if i >= size and marks[i - size : i] == known), None)
+        return whole or (ends[0] if len(ends) == known.count(known[-1]) == 1 else None)
 
     def later(self, stamp: str) -> int:
         """Return the index of the first line that is later than `stamp`."""
