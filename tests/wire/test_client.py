@@ -25,6 +25,14 @@ def test_paths():
     assert JOBS.path("") == "/apis/kubeflow.org/v1/tfjobs"
 
 
+def test_a_page_that_refers_to_itself_is_not_asked_for_for_ever():
+    page = Answer(body={"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []})
+    with serve([page]) as server:
+        with pytest.raises(ApiError, match="its next page is the same page"):
+            list(Api(server.access()).iterate(JOBS, "ns"))
+        assert len(server.asked) == 2
+
+
 NEW_QUOTA = refusal(403, "Forbidden", 'tfjobs.kubeflow.org "a" is forbidden: status unknown for quota: team')
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.waiting import until
 from tests.unit.systems.kubernetes.objects import pod, tfjob
-from tests.wire.scripted import Answer, serve
+from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_job import JOB, events, listed
 from tfsteps.kube.client import Api
 from tfsteps.runs.events import JobChanged
@@ -101,6 +101,14 @@ def test_a_complaint_is_over_when_there_are_pods(monkeypatch):
         monkeypatch.setattr(warning_events, "_FIRST_PAUSE", 60.0)
         about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
         assert about.look(lambda: True) is None, "an operator is given time"
+
+
+def test_a_server_that_asks_to_wait_with_events_is_not_asked_before(monkeypatch):
+    monkeypatch.setattr(warning_events, "_FIRST_PAUSE", 0.0)
+    with serve([refusal(429, **{"Retry-After": "30"})]) as server:
+        about = warning_events.WarningEvents(Api(server.access(), patience=0), "ns", "job", 0.0)
+        assert [about.look(lambda: True) for _ in range(3)] == [None] * 3
+        assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("status", [403, 500])

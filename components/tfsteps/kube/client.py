@@ -14,7 +14,7 @@ from urllib3.exceptions import HTTPError
 from tfsteps.kube import answers
 from tfsteps.kube.access import Access
 from tfsteps.kube.answers import Check
-from tfsteps.kube.errors import ApiError
+from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
 from tfsteps.kube.http_client import PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
@@ -76,15 +76,20 @@ class Api(HttpClient):
         return send("GET", resource.path(namespace), selectors, check=answers.a_list(resource))
 
     def iterate(self, resource: Resource, namespace: str, **selectors: str) -> Iterator[dict[str, Any]]:
-        """Yield the objects that `labelSelector` and `fieldSelector` select, page by page, to limit memory."""
+        """Yield the objects that `labelSelector` and `fieldSelector` select, page by page, to limit memory.
+
+        UnexpectedAnswerError if a page refers to itself as the next one.
+        """
         more = ""
         while True:
             page = {"limit": _PAGE, **({"continue": more} if more else {})}
             listing = self.list(resource, namespace, once=False, **selectors, **page)
             yield from listing["items"] or []
-            more = listing["metadata"].get("continue", "")
+            before, more = more, listing["metadata"].get("continue", "")
             if not more:
                 return
+            if more == before:
+                raise UnexpectedAnswerError(f"GET {resource.path(namespace)}", "its next page is the same page")
 
     def create(
         self,

@@ -196,13 +196,18 @@ def _printed(api: Api, namespace: str, name: str) -> Any:
     """Return the JSON in the last line of an ended pod's log, which may appear with a delay."""
     query = {"container": _CONTAINER, "limitBytes": str(_LONGEST)}
     trouble: Exception = ValueError("its log is empty")
+
+    def read() -> bytes:
+        with api.open("GET", PODS.path(namespace, name, "log"), query) as response:
+            return response.read()
+
     for _ in range(_LOG_TRIES):
         try:
-            with api.open("GET", PODS.path(namespace, name, "log"), query) as response:
-                text = response.read()
-            return json.loads(text.rstrip(b"\n").rpartition(b"\n")[2])
+            return json.loads(api.retry(read).rstrip(b"\n").rpartition(b"\n")[2])
         except (ApiError, ValueError, RecursionError) as error:
             trouble = error
+            if isinstance(error, ApiError) and error.unavailable:  # for all of the client's patience
+                break
         if api.stopping.wait(_POLL_SECONDS):
             raise Stopped
     raise LaunchError(f"the output of pod {namespace}/{name} is not understood: {trouble}", retryable=False)

@@ -49,29 +49,31 @@ class WarningEvents:
 
     def look(self, missing: Callable[[], bool]) -> WarningEvent | None:
         """Return the newest warning; None = none. If it is due, call `missing` and read the events again."""
-        due = time.monotonic() >= self._due
+        due, wait = time.monotonic() >= self._due, 0.0
         if (due or self._latest) and not missing():
             self._latest, self._pause = None, _FIRST_PAUSE
             self._since = self._api.server_time() or time.time()
         elif due:
-            self._ask()
+            wait = self._ask()
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         else:
             return self._latest
-        self._due = time.monotonic() + self._pause
+        self._due = time.monotonic() + max(self._pause, wait)
         return self._latest
 
-    def _ask(self) -> None:
+    def _ask(self) -> float:
+        """Read the events; return the seconds that the server asks to wait before the next request."""
         if not self._allowed:
-            return
+            return 0.0
         try:
             listed = [*self._warnings(f"involvedObject.name={self._name}"), *self._warnings(_OF_JOBS)]
         except ApiError as error:
             self._allowed = error.unavailable  # without the permission, no warnings are reported
-            return
+            return error.retry_after
         if warning := newest(listed, self._name, self._since - _SKEW_SECONDS):
             known = self._latest and _NAMES.sub("", self._latest.message) == _NAMES.sub("", warning.message)
             self._latest = self._latest if known else warning
+        return 0.0
 
     def _warnings(self, selector: str) -> list[Mapping[str, Any]]:
         """Return warnings of the namespace; it may have thousands that concern other jobs."""
