@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import yaml
 
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
-from tfsteps.engines import manifests
 from tfsteps.engines.authoring import authoring
 from tfsteps.spec.problems import Problem, SpecError
 from tfsteps.text.streams import read_input
+from tfsteps.yaml_reader import YamlError
+from tfsteps.yaml_reader import documents as read_documents
 
 _MODULE = "tfsteps_pipeline"  # name of a program's module if another module has the program's own name
 _KINDS = "a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows"
@@ -133,13 +133,9 @@ def read(file: str) -> Compiled:
 def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
     """Return the compiled pipeline in `text`. CommandError if `text` is not a compiled pipeline."""
     try:
-        documents = [document for document in manifests.documents(text) if document is not None]
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        where = f", line {place.line + 1}" if place else ""
-        raise CommandError(
-            f"{source}{where}: is not YAML: {getattr(error, 'problem', error)}; compile it again"
-        ) from error
+        documents = [document for document in read_documents(text) if document is not None]
+    except YamlError as error:
+        raise CommandError(f"{source}, line {error.line}: {error.wrong}; compile it again") from error
     if documents and all(isinstance(document, dict) for document in documents):
         for engine in Engine:
             if authoring(engine).reads(documents):

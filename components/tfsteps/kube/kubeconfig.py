@@ -14,10 +14,10 @@ import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
+from tfsteps import yaml_reader
 from tfsteps.kube import exec_plugin
 from tfsteps.kube.access import Access, AccessError, Token, checked_token, token_of_file
+from tfsteps.yaml_reader import YamlError
 
 _UNSUPPORTED = {
     "username": "basic authentication is not supported; use a token, a client certificate or an exec plugin",
@@ -143,16 +143,15 @@ def _merged(files: list[_Entry], key: str) -> dict[str, _Entry]:
 
 def _read(file: pathlib.Path) -> Any:
     try:
-        return yaml.safe_load(file.read_text("utf-8"))
+        return yaml_reader.document(file.read_text("utf-8"))
     except FileNotFoundError:
         return _MISSING
     except OSError as error:
         raise AccessError(f"the kubeconfig {file} cannot be read: {error.strerror}") from None
-    except yaml.MarkedYAMLError as error:  # whose text holds the line, and that may hold a token
-        mark = error.problem_mark or error.context_mark
-        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise AccessError(f"the kubeconfig {file} is not YAML{where}; correct it there") from None
-    except (yaml.YAMLError, ValueError, RecursionError):  # not UTF-8, a date of no calendar, nested too deep
+    except YamlError as error:  # what is wrong may name an anchor, and that may be a part of a token
+        where = f"line {error.line}, column {error.column}"
+        raise AccessError(f"the kubeconfig {file} is not YAML at {where}; correct it there") from None
+    except UnicodeDecodeError:
         raise AccessError(f"the kubeconfig {file} is not YAML in UTF-8; write it again") from None
 
 

@@ -69,7 +69,7 @@ BROKEN = {
     "not YAML": (f"users:\n- token: {SECRET}\n  x: [", "is not YAML at line 3, column 7"),
     "two values": (f"token: {SECRET}: {SECRET}", "is not YAML at line 1"),
     "not UTF-8": (b"current-context: \xff", "is not YAML in UTF-8"),
-    "a date of no calendar": ("current-context: 2020-99-99", "is not YAML in UTF-8"),
+    "a date of no calendar": ("current-context: 2020-99-99", "has no context '2020-99-99'"),
     "nested too deep": ("[" * 5000, "is not YAML"),
     "no context": ({}, "has no context ''; it has: none. Choose one with --context"),
     "an unknown context": (config(**{"current-context": "x"}), "has no context 'x'; it has: here."),

@@ -7,8 +7,8 @@ from tfsteps.engines.argo import launchers
 from tfsteps.engines.argo.cron import cron_problem, zone_problem
 from tfsteps.engines.argo.references import Workflow
 from tfsteps.engines.argo.schema import kinds, violations
-from tfsteps.engines.manifests import documents
 from tfsteps.spec.problems import shown
+from tfsteps.yaml_reader import documents
 
 API = "argoproj.io/"
 _OTHER_KINDS = {"WorkflowEventBinding"}
@@ -30,7 +30,7 @@ def problems(compiled: str) -> list[str]:
             Argo.
 
     Raises:
-        yaml.YAMLError: It is neither YAML nor JSON.
+        YamlError: It is neither YAML nor JSON.
     """
     manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest)]
     if not manifests:
@@ -46,7 +46,7 @@ def warnings(compiled: str) -> list[str]:
         compiled: As for `problems`. Manifests with unknown fields or other types have no warnings.
 
     Raises:
-        yaml.YAMLError: It is neither YAML nor JSON.
+        YamlError: It is neither YAML nor JSON.
     """
     manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest) and _is_shaped(manifest)]
     others = _others(manifests)

@@ -8,7 +8,7 @@ from tfsteps.engines.kfp import driver_rules
 from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.engines.kfp.driver_rules import STUBS, is_finalizer
 from tfsteps.engines.kfp.graph import PROGRAM, Node, calls
-from tfsteps.engines.manifests import documents
+from tfsteps.yaml_reader import documents
 
 _WHOLE = "{{$}}"
 _PLACEHOLDER = re.compile(r"\{\{\$\.pipeline_\w+\}\}")
@@ -25,7 +25,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
         arguments: The inputs of a run by name, those that are left out at their defaults; None = not known yet.
 
     Raises:
-        yaml.YAMLError: It is neither.
+        YamlError: It is neither.
     """
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
@@ -55,7 +55,7 @@ def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) ->
         arguments: As for `problems`.
 
     Raises:
-        yaml.YAMLError: It is neither.
+        YamlError: It is neither.
     """
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
@@ -73,7 +73,7 @@ def warnings(compiled: str) -> list[str]:
         compiled: What `kfp.compiler` wrote, YAML or JSON; the second document, of platform settings, is checked too.
 
     Raises:
-        yaml.YAMLError: It is neither.
+        YamlError: It is neither.
     """
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 

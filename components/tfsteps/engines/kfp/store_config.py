@@ -130,12 +130,12 @@ def settings(uri: str, config: Mapping[str, str], own_endpoint: str) -> Settings
 
 
 def _provider(scheme: str, text: str) -> _Provider:
-    import yaml  # noqa: PLC0415  of a failed step alone
+    from tfsteps import yaml_reader  # noqa: PLC0415  of a failed step alone
 
     try:
-        providers = _lower(yaml.safe_load(text) or {})
+        providers = _lower(yaml_reader.document(text) or {})
         return msgspec.convert(providers.get(scheme, {}), type=_Provider)
-    except (yaml.YAMLError, msgspec.ValidationError, AttributeError) as error:
+    except (yaml_reader.YamlError, msgspec.ValidationError, AttributeError) as error:
         raise StoreError(f"`{_PROVIDERS}` of ConfigMap {CONFIG_MAP} cannot be read: {error}") from error
 
 

@@ -68,12 +68,12 @@ def _path() -> pathlib.Path:
 
 
 def _client_file() -> dict[str, Any]:
-    import yaml  # noqa: PLC0415  not needed if the environment has everything
+    from tfsteps import yaml_reader  # noqa: PLC0415  not needed if the environment has everything
 
     try:
-        config = yaml.safe_load(_path().read_text())
+        config = yaml_reader.document(_path().read_text())
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:  # whose text may hold the token
+    except (OSError, UnicodeDecodeError, yaml_reader.YamlError) as error:  # whose text may hold the token
         raise AccessError(f"{_path()} cannot be read ({type(error).__name__}); write url and token there") from None
     return dict(config) if isinstance(config, dict) else {}

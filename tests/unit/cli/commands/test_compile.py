@@ -164,7 +164,7 @@ def test_a_program_that_is_not_there(tmp_path):
 
 FILES = {
     "": "is not a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows",
-    "a: [": "line 2: is not YAML",
+    "a: [": "line 1: is not YAML",
     "- 1": "is not a pipeline",
     "apiVersion: v1\nkind: Pod\n": "is not a pipeline",
 }
