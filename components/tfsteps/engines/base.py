@@ -13,6 +13,17 @@ TENSORBOARD_URL = "TFSTEPS_TENSORBOARD_URL"
 """Environment variable of steps: address of the TensorBoard that the engine runs for the whole pipeline."""
 
 
+_MAX_DEPTH = 100  # as of a job file
+
+
+def check_depth(value: Any, levels: int = _MAX_DEPTH) -> None:
+    """Raise RecursionError if an input is nested deeper than `levels`: what walks it later is recursive, too."""
+    if levels < 0:
+        raise RecursionError(f"it is nested more than {_MAX_DEPTH} levels deep")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        check_depth(item, levels - 1)
+
+
 class Artifact(Protocol):
     """An input or output artifact."""
 

@@ -122,7 +122,7 @@ class _Entry:
 def _read_all() -> list[_Entry]:
     """Return the kubeconfigs, at least one, in order of precedence."""
     named = [pathlib.Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    named = named or [pathlib.Path("~/.kube/config").expanduser()]
+    named = named or [pathlib.Path(os.path.expanduser("~/.kube/config"))]  # noqa: PTH111  pathlib fails without a home
     contents = [(path, content) for path in dict.fromkeys(named) if (content := _read(path)) is not _MISSING]
     if not contents:
         paths = os.pathsep.join(map(str, named))

@@ -30,6 +30,7 @@ from tfsteps.spec import SpecError, TrainingJob, format_duration
 from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
+from tfsteps.text.tracebacks import unexpected
 
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
 
@@ -142,13 +143,16 @@ def _followed(
     leaves: bool = False,
 ) -> Status:
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
-    attempt = Attempt.of(first.identity)
     stop = StopRequests(system)
     notifier = Notifier(job)
     first.warnings += notifier.warnings
     # handle signals before the first status, which names the process to signal, and until all records are written
     deliveries = notifier.delivering(stop.notify_seconds, first.warnings)
-    with _claimed(attempt, job) as logbook, on_termination(stop.request, stop.signals, leaves=leaves), deliveries:
+    with (
+        _claimed(first.identity, job) as (attempt, logbook),
+        on_termination(stop.request, stop.signals, leaves=leaves),
+        deliveries,
+    ):
         recorder = Recorder(first, attempt, logbook, [*observers, notifier])
         try:
             handle = start()
@@ -164,12 +168,18 @@ def _followed(
 
 @contextlib.contextmanager
 def _created() -> Iterator[None]:
-    """Mark every LaunchError of the block: the job exists."""
+    """Mark every LaunchError of the block: the job exists. A fault of another kind becomes one, too."""
     try:
         yield
     except LaunchError as error:
         error.created = True
         raise
+    except OSError:  # of the records and of standard output
+        raise
+    except Exception as error:  # such as a process that may start no more threads
+        failed = LaunchError(unexpected(error), retryable=True)
+        failed.created = True
+        raise failed from error
 
 
 @contextlib.contextmanager
@@ -188,9 +198,10 @@ def _left(recorder: Recorder) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[LogWriter]:
+def _claimed(identity: Identity, job: TrainingJob) -> Iterator[tuple[Attempt, LogWriter]]:
     """Create the attempt's folder and lock it for the length of the block."""
     try:
+        attempt = Attempt.of(identity)
         lock = attempt.claim()
         with open_private(attempt.folder / "job.json", "wb") as file:
             file.write(msgspec.json.encode(job))
@@ -200,7 +211,7 @@ def _claimed(attempt: Attempt, job: TrainingJob) -> Iterator[LogWriter]:
     except OSError as error:
         raise LaunchError(f"the run folder cannot be used: {error}; set TFSTEPS_HOME", retryable=True) from error
     with lock, contextlib.closing(logbook):
-        yield logbook
+        yield attempt, logbook
 
 
 def first_status(
@@ -352,5 +363,6 @@ def _load_report() -> ModuleType:
 def _report(attempt: Attempt, status: Status) -> None:
     try:
         _load_report().write(attempt)
-    except OSError as error:
-        status.warnings.append(f"The report could not be written: {error}")
+    except Exception as error:  # noqa: BLE001  the report shows the verdict, and must not change it
+        why = error if isinstance(error, OSError) else unexpected(error)
+        status.warnings.append(f"The report could not be written: {why}")

@@ -10,6 +10,8 @@ import secrets
 
 import msgspec
 
+from tfsteps.spec.problems import Problem, SpecError, shown
+
 PREFIX = "tfsteps.dev/"
 RUN_ID, TASK, ATTEMPT = f"{PREFIX}run-id", f"{PREFIX}task", f"{PREFIX}attempt"
 STEP = f"{PREFIX}step"
@@ -38,10 +40,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def checked(cls, *, run: str, task: str, pipeline: str = "") -> "Identity":
-        """Return an identity made of untrusted names. ValueError if a name cannot be a part of a path."""
-        for what, name in (("run id", run), ("task", task)):
+        """Return an identity made of untrusted names. SpecError if a name is no text, or cannot be a part of a path."""
+        for field, name in (("run_id", run), ("task", task)):
             if problem := name_problem(name):
-                raise ValueError(f"{what} {name!r} {problem}")
+                wrong, _, fix = problem.partition(": ")
+                raise SpecError(
+                    [Problem(path=(field,), value=shown(name), wrong=wrong, fix=fix.capitalize())], "inputs"
+                )
         return cls(run=run, task=task, pipeline=pipeline)
 
     def job_name(self, stem: str, limit: int) -> str:
@@ -65,12 +70,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         return labels | ({f"{PREFIX}pipeline": label_value(self.pipeline)} if self.pipeline else {})
 
 
-def name_problem(name: str) -> str:
+def name_problem(name: object) -> str:
     """Return why `name` cannot be a run's id or a task's name, and how to correct it; empty = it can be used.
 
     Both names are parts of the output folder's path if `output_dir` contains them.
     """
-    if not name.strip() or not name.isprintable():
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
         return "cannot be used: write printable text"
     if any(part in ("", ".", "..") for part in name.split("/")):
         return "leads to another folder: write a name without `.`, `..` or empty parts between its slashes"

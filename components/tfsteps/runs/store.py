@@ -52,10 +52,17 @@ class UnreadableError(OSError):
 
 
 def home() -> pathlib.Path:
-    """Return the state folder: $TFSTEPS_HOME, else $XDG_STATE_HOME/tfsteps, else ~/.local/state/tfsteps."""
+    """Return the state folder: $TFSTEPS_HOME, else $XDG_STATE_HOME/tfsteps, else ~/.local/state/tfsteps.
+
+    Raises:
+        OSError: None of them is known.
+    """
     if folder := os.environ.get("TFSTEPS_HOME"):
         return pathlib.Path(folder).absolute()
-    state = os.environ.get("XDG_STATE_HOME") or pathlib.Path.home() / ".local" / "state"
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  see below
+    if state.startswith("~"):  # where pathlib raises a RuntimeError
+        user = f"user {os.getuid()} has no entry in the password database"
+        raise OSError(f"there is no folder for records: HOME is not set, and {user}; set TFSTEPS_HOME")
     return pathlib.Path(state).absolute() / "tfsteps"
 
 

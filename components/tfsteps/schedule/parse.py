@@ -19,6 +19,7 @@ from tfsteps.spec.scalars import RefusedError
 from tfsteps.text import timezones
 
 _WHOLE: Path = ("schedule",)
+_YEAR_9900 = 250_246_627_200  # in seconds since the epoch; the search for a fire looks at some years after `start`
 
 
 def load(path: str | os.PathLike[str]) -> Schedule:
@@ -129,5 +130,7 @@ def _limits(schedule: Schedule, zone: zoneinfo.ZoneInfo) -> Iterator[Problem]:
             instants |= {name: seconds(text, zone)} if text else {}
         except ValueError as error:
             yield problem((name,), f"is not a valid date or time: {error}", "Correct it", shown(text))
+    if instants.get("start", 0) >= _YEAR_9900:
+        yield problem(("start",), "is too late", "Write a time before the year 9900", shown(schedule.start))
     if len(instants) == 2 and instants["end"] <= instants["start"]:
         yield problem(("end",), f"is not after `start`, {schedule.start}", "Write a later time", shown(schedule.end))

@@ -22,6 +22,9 @@ Instant = Annotated[
 Count = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100", examples=[3])]
 
 
+_YEAR_10000 = 253_402_300_800  # in seconds since the epoch; no `datetime` is later
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """How many ended runs are kept. Left out: the scheduler's default.
 
@@ -98,9 +101,12 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seconds(instant: str, zone: zoneinfo.ZoneInfo) -> int:
-    """Return an `Instant` in seconds since the epoch. ValueError if the date or time does not exist."""
+    """Return an `Instant` in seconds since the epoch. ValueError if it does not exist, or not from 1970 to 9999."""
     moment = dt.datetime.fromisoformat(instant)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp())
+    result = int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp())
+    if not 0 <= result < _YEAR_10000:
+        raise ValueError("it is not from 1970 to 9999")
+    return result
 
 
 def utc(instant: int) -> str:

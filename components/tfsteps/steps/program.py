@@ -14,6 +14,7 @@ from tfsteps.launcher.printer import Printer
 from tfsteps.spec import Problem, SpecError
 from tfsteps.systems.base import LaunchError
 from tfsteps.text import streams
+from tfsteps.text.tracebacks import unexpected
 
 _TERMINATION_LOG = pathlib.Path("/dev/termination-log")
 _MESSAGE_BYTES = 4096  # Kubernetes drops the rest of a termination message
@@ -66,17 +67,22 @@ def run(step: Callable[[StepTask], StepResult], argv: Sequence[str] | None, *, f
 
 def _result(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed: str) -> StepResult:
     try:
-        return step(step_task(argv))
+        task = step_task(argv)
+    except ValueError as error:
+        return StepResult(f"Nothing was created: {error}.", ExitCode.USAGE)
+    try:
+        return step(task)
     except SpecError as error:
         sys.stderr.write(f"{error}\n")
         return StepResult(f"Nothing was created: {_listed(error.problems)}", ExitCode.USAGE)
-    except ValueError as error:
-        return StepResult(f"Nothing was created: {error}.", ExitCode.USAGE)
     except LaunchError as error:
         what = "The job was launched, but its launcher did not follow it to its end" if error.created else failed
         return StepResult(f"{what}: {error}.", ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
     except OSError as error:
         return StepResult(f"The outputs could not be written: {error}.", ExitCode.PLATFORM)
+    except Exception as error:  # noqa: BLE001  after which it is not known whether there is a job
+        rest = "If there is a job, it is left as it is, and a retry of this step finds it"
+        return StepResult(f"The step cannot go on: {unexpected(error)}. {rest}.", ExitCode.PLATFORM)
 
 
 def _listed(problems: Sequence[Problem]) -> str:

@@ -26,6 +26,17 @@ _WRAPPERS = re.compile(
 )
 
 
+def unexpected(error: BaseException) -> str:
+    """Return one line about an exception of tfsteps that nothing expects: its type, message and place."""
+    at, place = error.__traceback__, ""
+    while at:
+        if "/tfsteps/" in at.tb_frame.f_code.co_filename:
+            file = at.tb_frame.f_code.co_filename.rpartition("/tfsteps/")[2]
+            place = f" (at {file}:{at.tb_lineno})"
+        at = at.tb_next
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+
+
 class Raised(msgspec.Struct, frozen=True):
     """A summary of an exception.
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfsteps.runs.identity import Identity, label_value, new_run_id
+from tfsteps.spec import SpecError
 
 LABEL = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 
@@ -81,13 +82,29 @@ def test_the_stem_of_a_job_name_is_found_again():
     assert Identity.stem("mnist-large") == Identity.stem("mnist") == Identity.stem("") == ""
 
 
-NAMES_THAT_LEAD_AWAY = ["../../x", "a/../b", "/etc", "a//b", ".", "..", "a/.", "", " ", "a\nb", "\x1b[2J"]
+NAMES_THAT_LEAD_AWAY = [
+    5,
+    ["r"],
+    {"a": "b"},
+    True,
+    "../../x",
+    "a/../b",
+    "/etc",
+    "a//b",
+    ".",
+    "..",
+    "a/.",
+    "",
+    " ",
+    "a\nb",
+    "\x1b[2J",
+]
 
 
 @pytest.mark.parametrize("name", NAMES_THAT_LEAD_AWAY)
 def test_no_run_or_task_leads_out_of_its_folder(name):
     for run, task in ((name, "t"), ("r", name)):
-        with pytest.raises(ValueError, match=r"leads to another folder|printable"):
+        with pytest.raises(SpecError, match=r"leads to another folder|printable"):
             Identity.checked(run=run, task=task)
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import pwd
 import subprocess
 import sys
 
@@ -13,6 +14,8 @@ from tests.support.log_lines import log_line
 from tests.support.processes import started
 from tests.support.waiting import until
 from tfsteps import report, spec
+from tfsteps.kube import kubeconfig
+from tfsteps.kube.access import AccessError
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.recorder import Recorder
@@ -22,6 +25,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 from tfsteps.runs.store import Attempt, may_continue
 from tfsteps.systems import registry
+from tfsteps.systems.hai import access as hai_access
 
 ME = Identity(run="r", task="t")
 
@@ -83,6 +87,21 @@ def test_two_launchers_cannot_hold_one_attempt():
     with lock, pytest.raises(BlockingIOError):
         attempt.claim()
     attempt.claim().close()
+
+
+def test_without_a_home_folder_an_error_says_what_to_set(monkeypatch):
+    def unknown(_uid):
+        raise KeyError
+
+    for name in ("HOME", "TFSTEPS_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(OSError, match="set TFSTEPS_HOME"):
+        store.home()
+    with pytest.raises(AccessError, match="there is no kubeconfig"):
+        kubeconfig.find()
+    with pytest.raises(AccessError, match=r"~/\.hfai"):
+        hai_access.find()
 
 
 def test_the_lock_ends_with_its_process():

@@ -27,6 +27,9 @@ WRONG = {
     "{cron: 0 9 30 2 *}": ["cron: '0 9 30 2 *' never fires"],
     "{cron: 0 0 9 * * 1}": ["cron: '0 0 9 * * 1' has 6 fields", "`0 9 * * 1`"],
     "{cron: 0 9 * * *, start: 2026-02-30}": ["start: '2026-02-30' is not a valid date or time"],
+    "{cron: 0 9 * * *, start: 9999-12-31T23:59:59Z}": ["start: '9999-12-31T23:59:59Z' is too late", "before the year"],
+    "{cron: 0 9 * * *, start: 0001-01-01}": ["start: '0001-01-01' is not a valid date or time: it is not from 1970"],
+    "{cron: 0 9 * * *, end: '9999-12-31T23:59:59-14:00'}": ["end:", "it is not from 1970 to 9999"],
     "{cron: 0 9 * * *, start: tomorrow}": ["start: 'tomorrow' is not allowed here"],
     "{cron: 0 9 * * *, start: 2026-02-03, end: 2026-02-03}": ["end: '2026-02-03' is not after `start`"],
     "{cron: 0 9 * * *, concurrency: Forbid}": ["concurrency: 'Forbid' is not one of the choices", "`forbid`"],
@@ -77,6 +80,13 @@ def test_from_start_on_and_before_end():
     given = {"cron": "0 6 * * *", "start": "2026-10-25T06:00:00Z", "end": "2026-10-27T06:00:00Z"}
     assert runs(given, count=9) == ["2026-10-25T06:00", "2026-10-26T06:00"], "both at `start`, none at `end`"
     assert runs(given, kubeflow, count=9) == runs(given, count=9)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia", "America/Sao_Paulo"])
+def test_the_latest_start_and_an_end_of_all_times(zone):
+    given = {"cron": "@yearly", "timezone": zone, "start": "9899-12-31T00:00:00Z", "end": "9999-12-31T23:59:59Z"}
+    assert [fire[:4] for fire in runs(given, count=2)] in (["9899", "9900"], ["9900", "9901"])
+    assert runs({**given, "cron": "0 0 29 2 1"}, count=1)
 
 
 def test_a_start_that_has_passed_matters_only_to_those_who_catch_up():

@@ -100,6 +100,66 @@ def test_an_existing_job_is_not_reported_as_failed_to_launch(message, monkeypatc
         assert text.startswith("The job could not be launched: ")
 
 
+INPUTS = {
+    "run_id": (["r"], 2, "Nothing was created: run_id: "),
+    "task_config": ([1], 2, "Nothing was created: task_config: "),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_an_odd_input_is_named(message, name):
+    value, code, start = INPUTS[name]
+    job = {"name": "a", "command": ["true"], "roles": {"worker": {}}}
+    assert message(launcher.main, {"spec": job, "system": "local", name: value})[0] == code
+    assert message(launcher.main, {"spec": job, "system": "local", name: value})[1].startswith(start)
+
+
+@pytest.mark.parametrize("levels", [101, 500, 100_000])
+@pytest.mark.parametrize("engine", ["kfp", "argo"])
+def test_inputs_that_are_too_deep_are_refused(capsys, engine, levels):
+    deep = "[" * levels + "]" * levels
+    task = f'{{"inputs": {{"parameterValues": {{"args": {deep}}}}}, "outputs": {{"outputFile": "/a/b/c/d"}}}}'
+    argv = ["--executor_input", task] if engine == "kfp" else ["--argo", "train", f"args={deep}"]
+    assert launcher.main(argv) == 2
+    assert "Nothing was created: " in capsys.readouterr().out
+
+
+def test_a_fault_of_the_step_never_says_that_nothing_was_created(message):
+    def step(_task):
+        raise ValueError("of code that runs after the job has ended")
+
+    code, text = message(lambda argv: program.run(step, argv, failed="It failed"), {})
+    assert code == 13
+    assert text.startswith("The step cannot go on: ValueError: of code that runs after the job has ended")
+    assert "Nothing was created" not in text
+    assert "If there is a job, it is left as it is" in text
+
+
+def test_a_launcher_that_may_start_no_more_threads_leaves_the_job_and_says_so(message, monkeypatch):
+    def no_more(self):
+        raise RuntimeError("can't start new thread")
+
+    job = {"name": "a", "image": "i", "command": ["true"], "roles": {"worker": {}}}
+    with serve(_created) as server:
+        monkeypatch.setattr(KubernetesJob, "events", no_more)
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        code, text = message(launcher.main, {"spec": job, "system": "kubeflow"})
+        asked = {request.method for request in server.asked}
+    assert (code, "DELETE" in asked) == (13, False)
+    assert text.startswith(
+        "The job was launched, but its launcher did not follow it to its end: RuntimeError: can't start new thread"
+    )
+
+
+def _created(asked):
+    if asked.path.endswith("reviews"):
+        return Answer(201, {"status": {"resourceRules": [], "allowed": True}})
+    if asked.method == "POST":
+        return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}})
+    return refusal(404, "NotFound") if asked.path.count("tfjobs/") else Answer(body={"items": []})
+
+
 META = {"name": "pod", "namespace": "ns", "uid": "u", "labels": {"pipelines.kubeflow.org/v2_component": "true"}}
 OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "flow", "uid": "w", "controller": True}
 

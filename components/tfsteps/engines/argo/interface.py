@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tfsteps.engines.base import check_depth
 from tfsteps.spec import Problem
 from tfsteps.spec.problems import shown
 
@@ -73,9 +74,11 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.type == "STRING":
             return text
         try:
-            return msgspec.json.decode(text, type=_TYPES[self.type])
-        except msgspec.DecodeError:
+            value: Any = msgspec.json.decode(text, type=_TYPES[self.type])
+            check_depth(value)
+        except (msgspec.DecodeError, RecursionError):
             raise BadValueError(self._problem(text)) from None
+        return value
 
     def encode(self, value: Any) -> str:
         """Return `value` as text; text is returned as it is, and may contain references for Argo.

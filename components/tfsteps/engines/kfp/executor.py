@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.base import check_depth
 from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.runs.identity import Identity, new_run_id
 
@@ -78,9 +79,11 @@ class ExecutorInput(msgspec.Struct):
             raise ValueError(f"expected {ARGUMENT} and the JSON that Kubeflow Pipelines puts for {{{{$}}}}")
         text = arguments[list(arguments).index(ARGUMENT) + 1]
         try:
-            return msgspec.json.decode(text, type=cls)
-        except msgspec.DecodeError as error:
+            task = msgspec.json.decode(text, type=cls)
+            check_depth(task.inputs.parameter_values)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"{ARGUMENT} is not what Kubeflow Pipelines writes: {error}") from error
+        return task
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -152,7 +155,7 @@ def _place(folders: tuple[str, ...]) -> tuple[str, str, str]:
     for depth in range(len(folders) - 2, -1, -1):
         if match := _LOCAL_RUN.fullmatch(folders[depth]):
             return match[1], folders[depth], "/".join(folders[depth + 1 :])
-    return "", "", folders[-1]
+    return "", "", folders[-1] if folders else ""
 
 
 def whole_numbers(value: Any) -> Any:

@@ -9,6 +9,8 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from tfsteps.spec import Problem, SpecError
 
 _GPU = "nvidia.com/gpu"
@@ -19,9 +21,10 @@ def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what `config` says, as part of a job.
 
     Raises:
-        SpecError: A job description does not support the source of a volume or variable.
+        SpecError: It is not what the driver writes, or a job description does not support the source of a volume or
+            variable.
     """
-    config = config or {}
+    config = _checked(config or {})
     fields = {
         "resources": _resources(config.get("resources") or {}),
         "node_selector": config.get("nodeSelector") or {},
@@ -33,16 +36,60 @@ def partial_job(config: Mapping[str, Any] | None) -> dict[str, Any]:
     return {field: value for field, value in fields.items() if value}
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Variable(_Named):
+    source: dict[str, Any] | None = msgspec.field(name="valueFrom", default=None)
+
+
+class _Mount(_Named):
+    path: str = msgspec.field(name="mountPath")
+
+
+class _Resources(msgspec.Struct):
+    limits: dict[str, str | int | float] | None = None
+    requests: dict[str, str | int | float] | None = None
+
+
+class _Config(msgspec.Struct, rename="camel"):
+    """The shape that the functions below rely on."""
+
+    resources: _Resources | None = None
+    node_selector: dict[str, Any] | None = None
+    tolerations: list[dict[str, Any]] | None = None
+    env: list[_Variable] | None = None
+    volumes: list[_Named] | None = None
+    volume_mounts: list[_Mount] | None = None
+    affinity: dict[str, Any] | None = None
+
+
+def _checked(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        msgspec.convert(config, type=_Config)
+    except msgspec.ValidationError as error:
+        fix = "Give the input a `dsl.TaskConfig`"
+        wrong = f"is not what Kubeflow Pipelines writes ({error})"
+        raise SpecError([Problem(path=("task_config",), wrong=wrong, fix=fix)], "inputs") from error
+    return config
+
+
 def _resources(resources: Mapping[str, Any]) -> dict[str, Any]:
     """Return requests with the limits beside them; a limit alone is a request too, as Kubernetes has it."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     result: dict[str, Any] = {name: {**limits, **requests}.get(name) for name in ("cpu", "memory")}
     result["limits"] = {name: limits[name] for name in ("cpu", "memory") if name in limits}
-    extended = {name: int(count) for name, count in {**requests, **limits}.items() if "/" in name}
+    extended = {name: _count(count) for name, count in {**requests, **limits}.items() if "/" in name}
     resource = _GPU if _GPU in extended else next(iter(extended), "")  # the accelerator of the author
     result["gpu"] = extended.get(resource, 0)
     result["gpu_resource"] = resource if result["gpu"] and resource != _GPU else ""
     return {name: value for name, value in result.items() if value}
+
+
+def _count(count: str | float) -> str | float:
+    """Return the number that a text has; any other value is left to the parser of jobs."""
+    return int(count) if isinstance(count, str) and count.isascii() and count.isdigit() and len(count) < 20 else count
 
 
 def _toleration(toleration: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +122,7 @@ def _volumes(config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     mounts = config.get("volumeMounts") or []
     launchers = [_holding(mounts, str(variable.get("value"))) for variable in _launchers(config)]
     for mount in mounts:
-        source = sources[mount["name"]]
+        source = sources.get(mount["name"], {"name": mount["name"]})
         if "secret" in source and mount in launchers:
             continue
         entry: dict[str, Any] = {"mount": mount["mountPath"], **_source(source)}

@@ -55,7 +55,8 @@ def _sent(url: Url, notification: Notification, format_: str) -> str:
 
 
 def _notification(task: StepTask, inputs: Mapping[str, Any]) -> Notification:
-    state = str(inputs.get("state") or (inputs.get("status") or {}).get("state") or "")
+    status = inputs.get("status")
+    state = str(inputs.get("state") or (status.get("state") if isinstance(status, dict) else "") or "")
     if not state or "{{" in state:
         fix = "Write `{{workflow.status}}` in an exit handler; Kubeflow Pipelines sets it in an exit task"
         raise _wrong("state", state, "is not the state of a run", fix)
@@ -75,6 +76,8 @@ def _notification(task: StepTask, inputs: Mapping[str, Any]) -> Notification:
 
 def _events(inputs: Mapping[str, Any]) -> list[str]:
     events = inputs.get("events") or []
+    if not isinstance(events, list):
+        raise _wrong("events", repr(events), "is not a list", "Write a list of events", ", ".join(get_args(RunEvent)))
     if not events:
         raise _wrong("events", "", "is empty: nothing is sent", "Name an event", ", ".join(get_args(RunEvent)))
     return [_one_of("events", event, get_args(RunEvent)) for event in events]

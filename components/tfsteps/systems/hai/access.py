@@ -15,7 +15,7 @@ LAUNCHER_SERVER, LAUNCHER_TOKEN, TOKEN_FILE = "TFSTEPS_HAI_SERVER", "TFSTEPS_HAI
 """The launcher's own variables, which never reach the replicas; they come first."""
 
 _CONFIG = "HFAI_CLIENT_CONFIG"
-_DEFAULT = pathlib.Path("~/.hfai/conf.yml")
+_DEFAULT = "~/.hfai/conf.yml"
 
 
 def find() -> Access:
@@ -64,7 +64,7 @@ def _url(text: str) -> str:
 
 
 def _path() -> pathlib.Path:
-    return pathlib.Path(os.environ.get(_CONFIG) or _DEFAULT).expanduser()
+    return pathlib.Path(os.path.expanduser(os.environ.get(_CONFIG) or _DEFAULT))  # noqa: PTH111  pathlib fails without a home
 
 
 def _client_file() -> dict[str, Any]:

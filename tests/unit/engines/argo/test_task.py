@@ -156,7 +156,7 @@ def test_a_pod_needs_neither_hera_nor_yaml():
 
 
 def test_a_run_id_that_leads_to_another_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"run id '\.\./x' leads to another folder"):
+    with pytest.raises(SpecError, match=r"run_id: '\.\./x' leads to another folder"):
         node(tmp_path, TFSTEPS_RUN_ID="../x").identity()
-    with pytest.raises(ValueError, match=r"run id '/etc' leads to another folder"):
+    with pytest.raises(SpecError, match=r"run_id: '/etc' leads to another folder"):
         node(tmp_path, "run_id=/etc").identity()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tfsteps.engines.kfp.executor import ExecutorInput
 from tfsteps.runs.identity import Identity
+from tfsteps.spec import SpecError
 
 UUID = "0b9a5a3e-7f3b-4b53-9d47-1a2b3c4d5e6f"
 RUN = "6d1f3d6e-8d5f-4c53-8b0e-3f6f5a1c2b7d"
@@ -145,7 +146,7 @@ def test_only_whole_floats_change(value):
 
 
 def test_a_run_id_that_leads_to_another_folder_is_refused():
-    with pytest.raises(ValueError, match=r"run id '\.\./x' leads to another folder"):
+    with pytest.raises(SpecError, match=r"run_id: '\.\./x' leads to another folder"):
         executor_input(ON_CLUSTER, {"run_id": "../x"}).identity({})
-    with pytest.raises(ValueError, match=r"run id 'a/\.\./b' leads to another folder"):
+    with pytest.raises(SpecError, match=r"run_id: 'a/\.\./b' leads to another folder"):
         executor_input(ON_CLUSTER).identity({"TFSTEPS_RUN_ID": "a/../b"})

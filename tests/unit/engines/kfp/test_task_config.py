@@ -85,6 +85,39 @@ def test_task_settings_without_a_field_in_the_job_file(config, field):
         partial_job(config)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        [1],
+        "x",
+        {"resources": [1]},
+        {"resources": {"limits": {"cpu": {"a": 1}}}},
+        {"env": {"a": 1}},
+        {"env": [1]},
+        {"env": [{"name": None}]},
+        {"env": [{"value": "x"}]},
+        {"env": [{"name": "A", "valueFrom": "x"}]},
+        {"volumes": "x"},
+        {"volumes": [None]},
+        {"volumeMounts": [{"name": "a"}]},
+        {"nodeSelector": [1]},
+        {"tolerations": {"a": 1}},
+        {"affinity": 5},
+        {"volumeMounts": [{"name": "a", "mountPath": "/a"}]},
+    ],
+)
+def test_what_the_driver_does_not_write_is_a_problem_of_the_input(config):
+    with pytest.raises(SpecError, match="task_config"):
+        partial_job(config)
+
+
+@pytest.mark.parametrize("count", ["many", "1k", "9" * 5000, 0.5])
+def test_an_odd_number_of_gpus_is_a_problem_of_the_job(count):
+    partial = partial_job({"resources": {"limits": {"nvidia.com/gpu": count}}})
+    with pytest.raises(SpecError, match=r"resources\.gpu"):
+        spec.from_plain(plain_job({"spec": {"name": "a", "roles": {"worker": {}}}}, partial))
+
+
 def test_a_toleration_of_no_time_at_all_is_not_one_for_ever():
     toleration = {"key": "gpu", "operator": "Exists", "tolerationSeconds": 0}
     assert partial_job({"tolerations": [toleration]})["tolerations"][0]["seconds"] == 0
