@@ -62,7 +62,12 @@ def _definitions() -> Iterator[dict[str, Any]]:
 
 def _built() -> str:
     """Return the image of the controllers, built from their files once for their content."""
-    files = [*_HERE.glob("*.py"), _HERE / "Dockerfile", *(_ROOT / "components/tfsteps/kube").glob("*.py")]
+    files = [
+        *_HERE.glob("*.py"),
+        _HERE / "Dockerfile",
+        *(_ROOT / "components/tfsteps").glob("*.py"),
+        *(_ROOT / "components/tfsteps/kube").glob("*.py"),
+    ]
     content = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
     image = f"registry.local/tfsteps-controllers:{content}"
     images.provide_image(image, _ROOT, _HERE / "Dockerfile")

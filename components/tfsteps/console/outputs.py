@@ -12,6 +12,7 @@ import msgspec
 
 from tfsteps.console import run_tree
 from tfsteps.console.text import clean, columns, duration, iso, local_time
+from tfsteps.masking import hidden
 from tfsteps.runs.graph import Node
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
@@ -146,7 +147,7 @@ def results(status: Status) -> list[str]:
         "log": _existing(Attempt.of(status.identity).log),
         "report": values["report"],
     }
-    lines = [f"{name:<12} {value}" for name, value in facts.items() if value]
+    lines = [f"{name:<12} {hidden(value)}" for name, value in facts.items() if value]
     return [*lines, *_why(status), verdict(status)]
 
 

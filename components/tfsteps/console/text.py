@@ -4,6 +4,7 @@ import datetime as dt
 import sys
 from collections.abc import Sequence
 
+from tfsteps.masking import hidden
 from tfsteps.spec import format_duration
 from tfsteps.text.terminal import plain, shown
 
@@ -11,13 +12,13 @@ _MAX_LINE = 2000  # characters of a log line that are shown on a terminal
 
 
 def clean(text: str | bytes) -> str:
-    """Return one line of foreign text that is safe to show: no escape sequences, no control characters, cut if long.
+    """Return one line of foreign text that is safe to show: no escape sequences, control characters and credentials.
 
     Of a line that was drawn over itself by carriage returns, as progress bars are, the last state counts.
     """
     if isinstance(text, bytes):
         text = text[: 4 * _MAX_LINE].decode(errors="replace") if b"\r" not in text else text.decode(errors="replace")
-    line = plain(text).replace("\t", "    ")
+    line = hidden(plain(text)).replace("\t", "    ")
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… (cut)"
 
 

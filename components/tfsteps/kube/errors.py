@@ -1,8 +1,11 @@
-"""Errors of requests to a server."""
+"""Errors of requests to a server. No message holds a credential: a server or a proxy may quote the request."""
+
+from tfsteps.masking import hidden
 
 _UNAVAILABLE = {429, 500, 502, 503, 504}
 _UNCOUNTED = "status unknown for quota"  # of a new ResourceQuota, for seconds: nothing is counted against it yet
 _SHOWN = 120  # characters of an unexpected answer in a message
+_LONGEST = 10_000  # before credentials are hidden: a part of one must not stay
 
 
 class ApiError(Exception):
@@ -22,7 +25,7 @@ class ApiError(Exception):
         """Keep the fields beside the message."""
         self.status, self.reason, self.retry_after, self.about = status, reason, retry_after, about
         self.transient = False
-        super().__init__(message)
+        super().__init__(hidden(message))
 
     @property
     def unavailable(self) -> bool:
@@ -49,7 +52,7 @@ class UnexpectedAnswerError(ApiError):
     def __init__(self, request: str, wrong: object, content: bytes | str = b"") -> None:
         """Put the request, what is `wrong` with the answer, and the beginning of the answer into the message."""
         text = content.decode(errors="replace") if isinstance(content, bytes) else content
-        shown = f"; it begins with {text[:_SHOWN]!r}" if text else ""
+        shown = f"; it begins with {hidden(text[:_LONGEST])[:_SHOWN]!r}" if text else ""
         hint = "something else, such as a log-in page or a proxy, may answer in the server's place"
         super().__init__(f"{request}: the answer is not what was asked for ({wrong}){shown}; {hint}", 502)
 

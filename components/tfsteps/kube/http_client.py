@@ -8,6 +8,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError
 
@@ -16,6 +17,7 @@ from tfsteps.kube import answers, backoff, connections
 from tfsteps.kube.access import Access, AccessError
 from tfsteps.kube.answers import Check, ShapeError
 from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
+from tfsteps.masking import sent
 
 PATIENCE_SECONDS = 600.0
 """How long a request is retried while the server is unreachable, asks to wait, or another program answers."""
@@ -68,7 +70,7 @@ class HttpClient:
 
     def __init__(self, access: Access, patience: float, read_seconds: float) -> None:
         """Connect at the first request."""
-        self.access = access
+        self.access = msgspec.structs.replace(access, token=lambda refused: sent(access.token(refused)))
         self.stopping = StopFlag()
         self.patience = patience
         self.known = False

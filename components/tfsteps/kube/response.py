@@ -11,8 +11,10 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube import connections
 from tfsteps.kube.errors import ApiError, SilentError, UnexpectedAnswerError
+from tfsteps.masking import hidden
 
 _LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
 _SHOWN = 120  # characters of an answer that is not a Status
@@ -111,13 +113,13 @@ def refusal(request: str, status: int, headers: Mapping[str, str], text: bytes) 
     """
     try:
         answer = msgspec.json.decode(text, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_READABLE:
         answer = _Status()
     if answer.kind != "Status":
         if status < 400:
             what = f"HTTP {status}, a redirection" if status >= 300 else "a web page"
             return UnexpectedAnswerError(request, what, text)
-        shown = text[:_SHOWN].decode(errors="replace")
+        shown = hidden(text.decode(errors="replace"))[:_SHOWN]
         answer = _Status(message=f"{request}: HTTP {status} {answer.message or shown}".strip())
     about = answer.details.name if answer.details else ""
     return ApiError(answer.message, status, answer.reason, retry_after(headers), about)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.masking import hidden
 from tfsteps.report import curves
 from tfsteps.report.curves import Charts
 from tfsteps.report.description import Description, read_inputs
@@ -145,9 +146,13 @@ def _unknown(status: Status, inputs: Mapping[str, Any] | None, charts: Charts | 
     if inputs is None:
         yield "Its inputs are not known: job.json is missing or damaged."
     if is_uri(status.logs):
-        yield f"Its curves are not read from {status.logs}; use TensorBoard to see these event files."
+        yield f"Its curves are not read from {hidden(status.logs)}; use TensorBoard to see these event files."
     elif charts is None:
-        where = f"its event files at {status.logs} are not on this machine" if status.logs else "it has no `output_dir`"
+        where = (
+            f"its event files at {hidden(status.logs)} are not on this machine"
+            if status.logs
+            else "it has no `output_dir`"
+        )
         yield f"Its curves are not known: {where}."
     elif charts.denied:
         yield f"Its curves are incomplete: the launcher's user may not read {charts.denied}."

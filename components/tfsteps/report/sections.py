@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tfsteps.masking import hidden
 from tfsteps.report import charts
 from tfsteps.report.curves import Charts
 from tfsteps.report.endings import abandoned
@@ -183,12 +184,12 @@ def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
 
 def outputs(status: Status, attempt: Attempt) -> Html:
     """Return a table of the metrics and of the paths and addresses of all outputs."""
-    url = status.tensorboard_url
+    url = hidden(status.tensorboard_url)
     safe = url.startswith(("http://", "https://"))
     places: list[tuple[str, str]] = [
-        ("Model", status.model),
-        ("Event files", status.logs),
-        ("Output folder", status.output),
+        ("Model", hidden(status.model)),
+        ("Event files", hidden(status.logs)),
+        ("Output folder", hidden(status.output)),
         ("Whole log", str(attempt.log)),
         ("TensorBoard", tag("a", url, href=url, rel="noreferrer") if safe else url),
     ]

@@ -1,7 +1,6 @@
 """`tfsteps rerun`: runs the job of an earlier run again, as a new run."""
 
 import pathlib
-import re
 import sys
 from typing import Annotated, Any
 
@@ -22,12 +21,13 @@ from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.job_input import JobInput, Overrides, set_by
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
+from tfsteps.json_errors import NOT_READABLE
+from tfsteps.masking import masked_job
 from tfsteps.runs.status import Status
 from tfsteps.spec.overrides import differences
 from tfsteps.spec.step_inputs import DATA, with_data
 from tfsteps.systems import registry
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API.?KEY|ACCESS.?KEY|PRIVATE|AUTH", re.IGNORECASE)
 _SHOWN = 100  # characters of a value
 
 
@@ -85,7 +85,7 @@ def _recorded(selection: Selection, on: On | None, context: str, namespace: str)
         raise _unknown(status, place)
     try:
         return status, msgspec.json.decode(text, type=spec.TrainingJob)
-    except msgspec.DecodeError as error:
+    except NOT_READABLE as error:
         raise CommandError(f"run {status.identity.run}: its recorded job cannot be read: {error}") from error
 
 
@@ -109,13 +109,12 @@ def _job_input(status: Status, old: spec.TrainingJob, overrides: list[str]) -> J
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return `roles.worker.replicas 2 -> 4` for each field that differs; values that may be secrets are hidden."""
-    return [f"{spec.dotted(path)} {_shown(path, old)} -> {_shown(path, new)}" for path in differences(old, new)]
+    before, after = masked_job(old), masked_job(new)
+    return [f"{spec.dotted(path)} {_shown(path, before)} -> {_shown(path, after)}" for path in differences(old, new)]
 
 
 def _shown(path: spec.Path, value: Any) -> str:
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     text = "default" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    if _SECRET.search(f"{spec.dotted(path)} {text}") and value is not None:
-        return "***"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -7,6 +7,7 @@ import ssl
 from typing import Any
 
 from tfsteps.kube.access import Access, AccessError, Token
+from tfsteps.masking import hidden
 
 SERVER, TOKEN = "MARSV2_SERVER", "MARSV2_USER_TOKEN"
 """The variables of HAI's own client."""
@@ -34,7 +35,7 @@ def find() -> Access:
     server = _url(server or str(config.get("url") or ""))
     source = _token(token or str(config.get("token") or ""))
     tls = ssl.create_default_context() if server.startswith("https://") else None
-    return Access(server=server, namespace="", tls=tls, token=source, name=f"HAI at {server}")
+    return Access(server=server, namespace="", tls=tls, token=source, name=hidden(f"HAI at {server}"))
 
 
 def _variable(*names: str) -> str:
@@ -59,7 +60,7 @@ def _url(text: str) -> str:
         raise AccessError(f"there is no address of HAI; set {SERVER} or {LAUNCHER_SERVER}, or `url` in {_path()}")
     if not re.fullmatch(r"https?://[^/\s]+(/\S*)?", text):
         where = f"{LAUNCHER_SERVER}, {SERVER}, or `url` in {_path()}"
-        raise AccessError(f"{text!r} is no address of HAI: write http://host or https://host into {where}")
+        raise AccessError(f"{hidden(text)!r} is no address of HAI: write http://host or https://host into {where}")
     return text.rstrip("/")
 
 

@@ -11,6 +11,7 @@ from tfsteps.kube.answers import Check, ShapeError, an_answer, decode
 from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
 from tfsteps.kube.http_client import PATIENCE_SECONDS, HttpClient
 from tfsteps.kube.response import retry_after
+from tfsteps.masking import hidden
 from tfsteps.systems.hai.access import SERVER, TOKEN
 from tfsteps.systems.hai.messages import newest, translated
 
@@ -205,7 +206,7 @@ class Client(HttpClient):
                 return answer
         except ShapeError as error:
             wrong, answer = error, {}
-        reason = translated(str(answer.get("msg") or answer.get("detail") or "")[:_SHOWN])
+        reason = translated(hidden(str(answer.get("msg") or answer.get("detail") or ""))[:_SHOWN])
         if response.status == 200 and "success" in answer:
             raise RefusedError(reason or "it does not say why", 200)
         if response.status in (401, 403):

@@ -1,0 +1,6 @@
+"""The errors of decoding JSON of others: files that were damaged, answers, annotations. Imports nothing of tfsteps."""
+
+import msgspec
+
+NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Not JSON, or of another shape; not UTF-8; nested too deep."""

@@ -1,0 +1,95 @@
+"""Hides secrets in what people see: reports, comparisons and messages. Imports nothing of tfsteps.
+
+`Masked` jobs are for people alone. What machines read stays whole: job.json, manifests, and what a dry run prints.
+"""
+
+import re
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MASK = "***"
+
+_NOUN = (
+    r"(?:token|secret|passw(?:or)?d|passwort|passphrase|pwd|credentials?|(?:api|access|account|auth|private)[-_.]?key)"
+)
+_NAME = re.compile(rf"[\w.-]*{_NOUN}", re.IGNORECASE)  # `--hub-token`, but not `--max-tokens` and `--tokenizer`
+_VARIABLE = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE")
+_USER = re.compile(r"(?<=://)[^/?#\s@'\"]+@")
+_BEARER = re.compile(r"\b(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
+_VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|["'][^\s]*|[^\s&;,'")}\]]+)"""
+_ASSIGNED = re.compile(rf"""({_NOUN}["']?\s*[=:]\s*){_VALUE}""", re.IGNORECASE)
+_FOLLOWING = re.compile(rf"(--?[\w.-]{{0,60}}{_NOUN}\s+)(?!-){_VALUE}", re.IGNORECASE)
+_SHORTEST = 6  # characters of a credential; a shorter one may be a part of any word
+_KEPT = 32  # credentials: each log-in of a long run gives another
+
+_sent: dict[str, None] = {}
+
+
+def sent(credential: str) -> str:
+    """Note that `credential` is sent to a server, whose answer may quote it, and return it. Empty = none."""
+    if len(credential) >= _SHORTEST and credential not in _sent:
+        for form in (credential, urllib.parse.quote(credential, safe="")):
+            _sent[form] = None
+        while len(_sent) > 2 * _KEPT:
+            _sent.pop(next(iter(_sent)), None)
+    return credential
+
+
+def hidden(text: str) -> str:
+    """Return a message without the credentials that this process has sent, bearer tokens, and the users of URLs."""
+    for credential in sorted(_sent, key=len, reverse=True):
+        text = text.replace(credential, MASK)
+    return _BEARER.sub(rf"\1{MASK}", _USER.sub(f"{MASK}@", text) if "://" in text else text)
+
+
+def masked(text: str) -> str:
+    """Return a piece of a program, such as a script or a command line, also without values of secret names."""
+    for pattern in (_ASSIGNED, _FOLLOWING):
+        text = pattern.sub(rf"\1{MASK}", text)
+    return hidden(text)
+
+
+def masked_words(words: Sequence[Any]) -> list[Any]:
+    """Return a command or its arguments: `--api-key=x`, and `--api-key` with `x` as the next word."""
+    result: list[Any] = []
+    option = ""
+    for word in words:
+        text = word if isinstance(word, str) else ""
+        name, sign, _ = text.partition("=")
+        if option and not text.startswith("-"):
+            result.append(MASK)
+        elif sign and _NAME.fullmatch(name):
+            result.append(f"{name}={MASK}")
+        else:
+            result.append(masked_job(word))
+        option = text if text.startswith("-") and _NAME.fullmatch(text) else ""
+    return result
+
+
+def masked_job(value: Any, name: str = "", *, variables: bool = False) -> Any:
+    """Return a job as plain data without its secrets; all that is not text stays as it is.
+
+    Args:
+        value: The job, or a part of it.
+        name: The key of the part; empty = it has none.
+        variables: Whether `name` is that of an environment variable.
+    """
+    match value:
+        case {"name": str(variable), "value": str(text)}:  # as a pod lists its variables
+            return {**value, "value": masked_job(text, variable, variables=True)}
+        case Mapping():
+            return {key: masked_job(item, str(key), variables=name == "env") for key, item in value.items()}
+        case list() | tuple():
+            return masked_words(value)
+        case str() if _VARIABLE.search(name.upper() if variables else name) or _is_secret(name):
+            return MASK
+        case str():
+            return masked(value)
+        case _:
+            return value
+
+
+def _is_secret(key: str) -> bool:
+    """Tell whether the value of a key is a secret; that of `secret` is the name of a Secret."""
+    return bool(_NAME.fullmatch(key)) and not key.lower().endswith("secret")
