@@ -14,6 +14,7 @@ import typer
 
 from tfsteps.cli.backends.find import LATEST
 from tfsteps.console.text import duration
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
@@ -125,7 +126,7 @@ def _glances(run: str) -> list[_Glance]:
 def _glance(attempt: Attempt) -> _Glance | None:
     try:
         glance = msgspec.json.decode((attempt.folder / "status.json").read_bytes(), type=_Glance)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *NOT_READABLE):
         return None
     if not glance.state.terminal and not attempt.alive():
         glance.state = State.LOST

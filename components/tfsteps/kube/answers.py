@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
+
 if TYPE_CHECKING:
     from tfsteps.kube.client import Resource
 
@@ -29,7 +31,7 @@ def decode(content: bytes | str) -> dict[str, Any]:
     """Return the JSON object that `content` is. ShapeError if it is anything else."""
     try:
         answer = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_READABLE as error:
         raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
     if not isinstance(answer, dict):
         raise ShapeError(f"expected a JSON object, got {type(answer).__name__}")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.access import TOKEN_SECONDS, AccessError, Token, checked_token
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -73,7 +74,7 @@ def _credential(plugin: Plugin) -> str:
         )
     try:
         credential = msgspec.json.decode(process.stdout, type=_Credential)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # whose text may hold the token
+    except NOT_READABLE:  # whose text may hold the token
         raise AccessError(f"{plugin.where}: the plugin printed no ExecCredential; run it by hand") from None
     if (credential.api_version, credential.kind) != (plugin.version, "ExecCredential"):
         raise AccessError(f"{plugin.where}: the plugin does not support {plugin.version}; correct `apiVersion`")

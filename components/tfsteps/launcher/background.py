@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.lifecycle import Observer, launch
 from tfsteps.launcher.notify.notifier import webhook_problems
 from tfsteps.launcher.signals import on_termination
@@ -85,7 +86,7 @@ def spawn(run: Callable[[Observer], object]) -> Status:
         answer = answers.read()
     try:
         result = msgspec.json.decode(answer, type=_Begun | _Failed)
-    except msgspec.DecodeError as error:  # nothing, or cut: it was killed
+    except NOT_READABLE as error:  # nothing, or cut: it was killed
         raise LaunchError("the launcher of the job ended before it reported the start", retryable=True) from error
     if isinstance(result, _Failed):
         raise LaunchError(result.message, retryable=result.retryable)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.events import State
 from tfsteps.runs.store import make_private, open_private, run_folder
 
@@ -60,5 +61,5 @@ class PipelineRecord(msgspec.Struct, kw_only=True):
         """Return the record of a run; None if it is missing or cannot be read."""
         try:
             return msgspec.json.decode((run_folder(run) / "pipeline.json").read_bytes(), type=cls)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *NOT_READABLE):
             return None

@@ -29,6 +29,7 @@ from typing import IO, cast
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity, short_hash
 from tfsteps.runs.log_segments import segments
@@ -128,7 +129,7 @@ class Attempt:
         held = self.alive()  # before reading: a launcher writes its last status before it releases the lock
         try:
             status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except NOT_READABLE as error:
             raise UnreadableError(f"{self.folder / 'status.json'} cannot be read: {error}") from error
         if not status.state.terminal and not held:
             _abandon(status, self._last_written())

@@ -15,6 +15,7 @@ from typing import Annotated, TypeVar, cast
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.spec import Resources, RoleName, TrainingJob
 
 # Only a damaged line exceeds these limits.
@@ -216,7 +217,7 @@ def records(path: pathlib.Path) -> Iterator[Sample | Note]:
         return
     with file:
         for line in file:
-            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            with contextlib.suppress(*NOT_READABLE):
                 yield _NOTE.decode(line) if line.startswith(b'{"note"') else _SAMPLE.decode(line)
 
 
@@ -273,6 +274,6 @@ def _rounded(amount: float | None) -> float | None:
 def _requests(path: pathlib.Path) -> dict[RoleName, Resources]:
     try:
         job = msgspec.json.decode(path.read_bytes(), type=TrainingJob)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *NOT_READABLE):
         return {}
     return {name: role.resources for name, role in job.resolved_roles().items()}

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.engines.argo.workflow import WORKFLOWS
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.access import AccessError, find
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
@@ -79,7 +80,7 @@ def read(arguments: Sequence[str]) -> dict[str, Any]:
         raise SubmitError(
             f"the Workflow's file {file} cannot be read: {error.strerror}; {fix}", ExitCode.USAGE
         ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_READABLE as error:
         raise SubmitError(f"{file} has no Workflow in JSON: {error}; {fix}", ExitCode.USAGE) from error
     return workflow
 

@@ -25,6 +25,7 @@ from tfsteps.cli.watch import POLL_SECONDS, Changes, wait
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.console.text import local_time
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
@@ -255,7 +256,7 @@ def _labels(job: LocalJob) -> dict[str, str]:
     """Return the labels of a job as on a cluster; only those that tfsteps sets if `job.json` cannot be read."""
     try:
         recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=_Labelled).labels
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *NOT_READABLE):
         recorded = {}
     return {**recorded, **job.status.identity.labels()}
 

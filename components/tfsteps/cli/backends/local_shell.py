@@ -14,6 +14,7 @@ from tfsteps.cli.backends.replica_names import named_replica
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.replace_process import replace_process
 from tfsteps.console.messages import say
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.events import Replica, ReplicaState
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
@@ -91,7 +92,7 @@ def _recorded(job: "LocalJob", replica: ReplicaStatus) -> tuple[Mapping[str, str
     file = job.attempt.folder / "job.json"
     try:
         described = msgspec.json.decode(file.read_bytes(), type=TrainingJob)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, *NOT_READABLE) as error:
         raise CommandError(f"{file} cannot be read: {error}; choose another run") from error
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
     places = OutputPaths(output=status.output, model=status.model, logs=status.logs, base_dir=folder)

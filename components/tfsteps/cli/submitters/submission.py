@@ -11,6 +11,7 @@ import yaml
 
 from tfsteps.cli.compiled import Compiled
 from tfsteps.cli.errors import CommandError
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.schedule import Schedule
 from tfsteps.spec.spelling import nearest
 from tfsteps.text.streams import takes_any
@@ -103,7 +104,7 @@ def _typed(name: str, text: str, kind: str) -> Any:
         return text
     try:
         return msgspec.json.decode(text, type=_TYPES[kind])
-    except msgspec.MsgspecError as error:
+    except NOT_READABLE as error:
         raise CommandError(
             f"--param {name}={text!r} is not a {kind}; write something like --param {name}='{_EXAMPLES[kind]}'"
         ) from error

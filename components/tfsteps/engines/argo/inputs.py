@@ -11,6 +11,7 @@ import msgspec
 
 from tfsteps import spec
 from tfsteps.engines.argo.interface import REFERENCE, BadValueError, Input, Interface, interfaces
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import name_problem
 from tfsteps.spec import Problem, SpecError, TrainingJob
 from tfsteps.spec.decode import decode
@@ -90,7 +91,7 @@ def _value(declared: Input, text: str) -> Any:
     if REFERENCE in text:
         try:
             msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except NOT_READABLE:
             return text if declared.type == "STRING" else UNKNOWN
     return declared.decode(text)
 

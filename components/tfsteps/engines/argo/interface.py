@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from tfsteps.engines.base import check_depth
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.spec import Problem
 from tfsteps.spec.problems import shown
 
@@ -76,7 +77,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         try:
             value: Any = msgspec.json.decode(text, type=_TYPES[self.type])
             check_depth(value)
-        except (msgspec.DecodeError, RecursionError):
+        except NOT_READABLE:
             raise BadValueError(self._problem(text)) from None
         return value
 

@@ -11,6 +11,7 @@ import msgspec
 from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
 from tfsteps.engines.argo.node_names import without_try
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.spec import Problem, SpecError
 
@@ -43,7 +44,7 @@ class File(msgspec.Struct, frozen=True):
         """The JSON object in the file; empty if the file has other content."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Any])
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *NOT_READABLE):
             return {}
 
 

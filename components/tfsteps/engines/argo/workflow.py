@@ -14,6 +14,7 @@ import msgspec
 
 from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo.node_names import without_try
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.client import Resource
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
@@ -98,7 +99,7 @@ def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     try:
         text = gzip.decompress(base64.b64decode(packed))
         return dict(msgspec.json.decode(text, type=dict[str, dict[str, Any]]))
-    except (ValueError, OSError, EOFError, zlib.error, msgspec.DecodeError):
+    except (ValueError, OSError, EOFError, zlib.error, *NOT_READABLE):
         return {}
 
 

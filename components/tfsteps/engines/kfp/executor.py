@@ -10,6 +10,7 @@ import msgspec
 
 from tfsteps.engines.base import check_depth
 from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, new_run_id
 
 RUN_ID = "TFSTEPS_RUN_ID"
@@ -81,7 +82,7 @@ class ExecutorInput(msgspec.Struct):
         try:
             task = msgspec.json.decode(text, type=cls)
             check_depth(task.inputs.parameter_values)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except NOT_READABLE as error:
             raise ValueError(f"{ARGUMENT} is not what Kubeflow Pipelines writes: {error}") from error
         return task
 

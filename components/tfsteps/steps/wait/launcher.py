@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tfsteps.engines.base import StepTask
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import ignore_termination
@@ -42,7 +43,7 @@ def _launched(task: StepTask) -> tuple[JobOutput, TrainingJob]:
         if not launched.spec:
             raise _not_launched("is the output of a train or wait step, and its job has ended")
         return launched, msgspec.json.decode(launched.spec, type=TrainingJob)
-    except msgspec.DecodeError as error:  # a ValidationError is one
+    except NOT_READABLE as error:  # a ValidationError is one
         raise _not_launched(f"is not the output of a launch step ({error})") from error
 
 

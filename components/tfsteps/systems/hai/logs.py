@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.systems.hai.ranks.wire import MARK
 
 NOTHING_YET = "还没产生日志"
@@ -379,7 +380,7 @@ def _report(text: str) -> Report | None:
     """Return an agent's report; None if the text after the mark is not one."""
     try:
         return msgspec.json.decode(text, type=Report)
-    except msgspec.DecodeError:
+    except NOT_READABLE:
         return None
 
 

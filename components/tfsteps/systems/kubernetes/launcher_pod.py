@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.answer import NO, YES, Answer, unknown
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube import threads
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.answers import MALFORMED
@@ -210,5 +211,5 @@ def _name_in(token: str) -> str:
     try:
         payload = token.split(".")[1]
         return msgspec.json.decode(base64.urlsafe_b64decode(payload + "=="), type=_Claims).bound.pod.name
-    except (IndexError, ValueError, msgspec.DecodeError):
+    except (IndexError, ValueError, *NOT_READABLE):
         return ""

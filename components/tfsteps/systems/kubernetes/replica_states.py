@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.events import Replica, ReplicaState
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import RoleName
@@ -34,7 +35,7 @@ def noted_states(item: Mapping[str, Any], replicas: list[Replica]) -> dict[Repli
     text = (item["metadata"].get("annotations") or {}).get(REPLICAS) or "{}"
     try:
         noted = msgspec.json.decode(text, type=_Noted)
-    except msgspec.DecodeError:
+    except NOT_READABLE:
         return {}
     return {
         replica: state

@@ -95,3 +95,27 @@ def test_any_log_can_be_read():
         for stamp, replica, _text in read_log(io.BytesIO(garbled(log, dice))):
             assert dt.datetime.fromisoformat(stamp).astimezone()
             assert int(replica.rpartition("-")[2]) >= 0
+
+
+RECORDS = ("status.json", "job.json", "usage.jsonl", "curves.json", "pipeline.json")
+HOSTILE = {
+    "deep": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+    "a long number": b'{"at":' + b"9" * 6000 + b"}\n",
+    "no UTF-8": b'{"note": "\xff"}\n',
+    "another shape": b"[1]\n",
+    "numbers that overflow": b'{"at":1e308,"window":1e9,"period":1e9,"replica":"w-0","cpu":1e9,"memory":1e18}\n',
+    "an odd name": b'{"at":1,"window":1,"replica":"","cpu":1}\n{"at":2,"window":0,"period":0,"replica":"-","cpu":0}\n',
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_hostile_record_costs_itself_alone(record, content):
+    attempt = saved(*LINES, state=State.FAILED, run="r1")
+    saved(state=State.SUCCEEDED, run="r2")
+    (attempt.folder / "job.json").write_text('{"name": "m", "command": ["x"], "roles": {"worker": {}}}')
+    folder = attempt.folder.parents[1] if record == "pipeline.json" else attempt.folder
+    (folder / record).write_bytes(content)
+    for command in (*COMMANDS, ("compare", "r1", "r2"), ("prune", "--older-than", "1d", "--dry-run"), ("rerun", "r1")):
+        ran(*command)
+    assert "r2" in tfsteps("runs")[1]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
@@ -89,7 +90,7 @@ class JobTensorBoard:
         item = self._item()
         try:
             settings = msgspec.json.decode(self._annotations()[SETTINGS], type=Settings)
-        except msgspec.DecodeError as error:
+        except NOT_READABLE as error:
             raise ValueError(f"the job's annotation {SETTINGS} is not valid: {error}") from error
         specs = [role.template["spec"] for role in self._kind.roles(item).values()]
         request = request_of(item, specs, self._kind.container, settings)
