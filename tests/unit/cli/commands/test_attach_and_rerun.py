@@ -45,7 +45,7 @@ def test_rerun_starts_the_same_job_as_a_new_run(tmp_path):
         ("roles.worker.replicas=4", "roles.worker.replicas 2 -> 4"),
         ("args=[--epochs, 5]", 'args default -> ["--epochs","5"]'),
         ("env.hub_token=hunter2", "env.hub_token default -> ***"),
-        ("args=[--password, hunter2]", "args default -> ***"),
+        ("args=[--password, hunter2]", 'args default -> ["--password","***"]'),
     ],
 )
 def test_rerun_names_the_fields_that_differ_and_hides_secrets(tmp_path, override, change):
