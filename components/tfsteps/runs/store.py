@@ -63,7 +63,7 @@ def home() -> pathlib.Path:
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  see below
     if state.startswith("~"):  # where pathlib raises a RuntimeError
         user = f"user {os.getuid()} has no entry in the password database"
-        raise OSError(f"there is no folder for records: HOME is not set, and {user}; set TFSTEPS_HOME")
+        raise OSError(f"there is no folder for records: neither TFSTEPS_HOME nor HOME is set, and {user}")
     return pathlib.Path(state).absolute() / "tfsteps"
 
 

@@ -96,7 +96,7 @@ def test_without_a_home_folder_an_error_says_what_to_set(monkeypatch):
     for name in ("HOME", "TFSTEPS_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    with pytest.raises(OSError, match="set TFSTEPS_HOME"):
+    with pytest.raises(OSError, match="neither TFSTEPS_HOME nor HOME is set"):
         store.home()
     with pytest.raises(AccessError, match="there is no kubeconfig"):
         kubeconfig.find()
