@@ -14,6 +14,8 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 
+from tfsteps.systems.local import sessions
+
 _STEPS = ("train", "launch", "wait", "cleanup", "evaluate_gate", "tensorboard")
 LAUNCHERS = [f"tfsteps.steps.{step}.launcher" for step in _STEPS]
 _FORKSERVER = multiprocessing.get_context("forkserver")
@@ -59,27 +61,25 @@ class Forked:
         return bool(multiprocessing.connection.wait([self._process.sentinel], 0))
 
     def wait(self) -> tuple[int, int]:
-        """Wait for its end, kill the rest of its group, and return its process id and exit code, -n for signal n."""
+        """Wait for its end, kill the rest of its session, and return its process id and exit code, -n for signal n."""
         multiprocessing.connection.wait([self._process.sentinel])
         with _LOCK:
             code = self._process.exitcode
         assert self._process.pid
         assert code is not None
-        # The server has reaped it. While its group has a member, no other process can get its id.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        sessions.kill(self._process.pid)  # the server has reaped it: its id stays taken while its session has a member
         self._reader.close()
         return self._process.pid, -signal.SIGKILL if code == _SERVER_LOST else code
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, SIGKILL to its whole group; do nothing if it has ended. Safe in a signal handler."""
+        """Send a signal, SIGKILL to its whole session; do nothing if it has ended. Safe in a signal handler."""
         assert self._process.pid
         if self.ended():
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self._process.pid, number)
-            if number == signal.SIGKILL:
-                os.killpg(self._process.pid, number)
+        if number == signal.SIGKILL:
+            sessions.kill(self._process.pid)
 
 
 @contextlib.contextmanager

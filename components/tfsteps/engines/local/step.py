@@ -17,6 +17,7 @@ from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.events import Replica, one_line
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import RoleName
+from tfsteps.systems.local import sessions
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
 _POLL_SECONDS = 0.2
@@ -38,10 +39,10 @@ class Child(Protocol):
         """Return whether it has ended, without reaping it."""
 
     def wait(self) -> tuple[int, int]:
-        """Wait for its end, kill the rest of its group, and return its process id and exit code, -n for signal n."""
+        """Wait for its end, kill the rest of its session, and return its process id and exit code, -n for signal n."""
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, SIGKILL to its whole group; do nothing if it has ended. Safe in a signal handler."""
+        """Send a signal, SIGKILL to its whole session; do nothing if it has ended. Safe in a signal handler."""
 
 
 class Spawned:
@@ -72,8 +73,11 @@ class Spawned:
         return self._popen.pid, self._popen.wait()
 
     def send(self, number: signal.Signals) -> None:
+        if number == signal.SIGKILL:
+            sessions.kill(self._popen.pid)
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            (os.killpg if number == signal.SIGKILL else os.kill)(self._popen.pid, number)
+            os.kill(self._popen.pid, number)
 
 
 class Process:
@@ -104,7 +108,7 @@ class Process:
             yield lines
 
     def wait(self) -> int:
-        """Wait for the end, kill the rest of the process group, and return the exit code, 128 + n for signal n."""
+        """Wait for the end, kill the rest of the session, and return the exit code, 128 + n for signal n."""
         pid, code = self._child.wait()
         self._guard.forget(pid)
         return code if code >= 0 else 128 - code
@@ -114,7 +118,7 @@ class Process:
         self._child.send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the process and its group."""
+        """Kill the process and its session."""
         self._child.send(signal.SIGKILL)
 
 

@@ -2,22 +2,43 @@
 
 SIGKILL leaves no time for clean-up, and a parent-death signal reaches only direct children. The guard reads a pipe
 whose other end the supervisor holds. Each replica writes its process id there before it executes the user's program, so
-none is missed. At the end of the pipe, the guard kills all process groups that are still registered.
+none is missed. At the end of the pipe, the guard kills the sessions that are still registered, with all their process
+groups, until it finds no process in them.
 """
 
 import contextlib
+import os
+import pathlib
 import subprocess
 from typing import Self
 
-_GUARD = """
+# In /proc/PID/stat, the state and the session are the first and the fourth word after the name in brackets.
+_GUARD = r"""
+umask 077
 trap '' HUP INT TERM
+proof=$1
 while read -r change id; do
   case $change in
     +) live="$live $id" ;;
     -) rest=; for each in $live; do [ "$each" = "$id" ] || rest="$rest $each"; done; live=$rest ;;
+    =) proof= ;;
   esac
 done
 for each in $live; do kill -s KILL -- "-$each"; done
+tries=600
+while [ "$live" ] && [ $tries -gt 0 ]; do
+  left=
+  for file in /proc/[0-9]*/stat; do
+    read -r line <"$file" || continue
+    set -- ${line##*) }
+    case $1 in Z | X) continue ;; esac
+    case " $live " in *" $4 "*) pid=${file#/proc/}; kill -s KILL "${pid%/stat}"; left=1 ;; esac
+  done
+  [ "$left" ] || live=
+  tries=$((tries - 1))
+  [ ! "$live" ] || sleep 0.1
+done
+[ "$live" ] || [ ! "$proof" ] || : >"$proof"
 """
 
 WRAPPER = ["/bin/sh", "-c", 'echo "+ $$" >&0 && exec "$@" </dev/null', "tfsteps"]
@@ -25,11 +46,15 @@ WRAPPER = ["/bin/sh", "-c", 'echo "+ $$" >&0 && exec "$@" </dev/null', "tfsteps"
 
 
 class Guard:
-    """Runs during the `with` block; kills every registered process group if this process dies in it."""
+    """Runs during the `with` block; kills every registered session if this process dies in it."""
+
+    def __init__(self, proof: pathlib.Path | None = None) -> None:
+        """Store the file that the guard creates once no process of a killed session is left; None = none."""
+        self._proof = proof
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _GUARD],
+            ["/bin/sh", "-c", _GUARD, "tfsteps", os.fspath(self._proof or "")],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -42,13 +67,17 @@ class Guard:
 
     def forget(self, pid: int) -> None:
         """Remove an ended process before its id can be reused."""
-        assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"- {pid}\n".encode())
-            self._process.stdin.flush()
+        self._send(f"- {pid}\n")
 
     def __exit__(self, *_: object) -> None:
+        self._send("=\n")  # no proof is needed: this process records how the replicas ended
         assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.wait()
+
+    def _send(self, line: str) -> None:
+        assert self._process.stdin
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line.encode())
+            self._process.stdin.flush()

@@ -10,6 +10,7 @@ import time
 import msgspec
 
 from tfsteps.runs.events import Replica
+from tfsteps.systems.local import sessions
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
 MAX_LINE = 1 << 20
@@ -128,31 +129,23 @@ class Process:
 
     def terminate(self) -> None:
         """Send SIGTERM to its process group; do nothing if it has ended."""
-        self._signal(signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self._over:
+                os.killpg(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill every process of its session, including those in other process groups."""
-        self._signal(signal.SIGKILL)
-        for pid in self._session():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        if not self._over:
+            sessions.kill(self.pid)
 
     def memory(self) -> int:
         """Return the current resident memory of its session, in bytes."""
         total = 0
-        for pid in self._session():
+        for pid in [] if self._over else sessions.members(self.pid):
             with contextlib.suppress(OSError):
                 pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
                 total += int(pages) * os.sysconf("SC_PAGE_SIZE")
         return total
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if not self._over:
-                os.killpg(self.pid, number)
-
-    def _session(self) -> list[int]:
-        return [] if self._over else session(self.pid)
 
 
 def _encoded(text: str) -> bytes:
@@ -165,13 +158,3 @@ def _encoded(text: str) -> bytes:
 
 def _pieces(line: bytes) -> list[bytes]:
     return [line[i : i + MAX_LINE] for i in range(0, max(len(line), 1), MAX_LINE)]
-
-
-def session(leader: int) -> list[int]:
-    """Return the processes of a session."""
-    pids = []
-    for name in os.listdir("/proc"):  # noqa: PTH208  four times as fast as pathlib, and called several times a second
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if name.isdigit() and os.getsid(int(name)) == leader:
-                pids.append(int(name))
-    return pids
