@@ -27,9 +27,9 @@ def nothing_left():
     yield
     for attempt in attempts("r"):
         launcher = attempt.status().launcher
-        if attempt.alive():
+        if attempt.alive().yes:
             os.kill(launcher, signal.SIGTERM)
-            until(lambda attempt=attempt: not attempt.alive())
+            until(lambda attempt=attempt: attempt.alive().no)
         os.waitpid(launcher, 0)  # it is our child here, for there is no step between us
 
 

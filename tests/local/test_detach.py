@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     yield here
     for run in store.runs():
         for attempt in store.attempts(run):
-            if attempt.alive():
+            if attempt.alive().yes:
                 os.kill(attempt.status().launcher, signal.SIGKILL)
 
 
@@ -72,7 +72,7 @@ def test_a_detached_job_survives_the_end_of_its_terminal():
     os.close(terminal)  # the terminal is gone: the kernel sends SIGHUP
     os.waitpid(pid, 0)
     until(lambda: not alive(shell))
-    assert attempt.alive()
+    assert attempt.alive().yes
     pathlib.Path("go").touch()
     done = tfsteps("attach", "r1")
     assert done.returncode == ExitCode.SUCCEEDED
@@ -104,7 +104,7 @@ def test_ctrl_c_in_attach_leaves_the_job_and_a_second_attach_changes_nothing():
         _, err = first.communicate(timeout=100)
         assert first.returncode == 130
         assert err == ("run r1 goes on; `tfsteps attach r1` follows it again, `tfsteps stop r1` stops it\n")
-        assert attempt.alive()
+        assert attempt.alive().yes
         pathlib.Path("go").touch()
         assert second.wait(100) == ExitCode.SUCCEEDED
 
@@ -115,7 +115,7 @@ def test_a_detached_job_is_stopped_like_any_other():
         read_until(process, "started")
         assert tfsteps("stop", "r1").returncode == 0
         assert process.wait(100) == ExitCode.CANCELLED
-    assert not attempt.alive()
+    assert attempt.alive().no
 
 
 def test_attach_to_a_job_whose_launcher_was_killed_reports_it_lost():
@@ -123,7 +123,7 @@ def test_attach_to_a_job_whose_launcher_was_killed_reports_it_lost():
     until(lambda: attempt.log.exists() and b"started" in attempt.log.read_bytes())
     status = attempt.status()
     os.kill(status.launcher, signal.SIGKILL)
-    until(lambda: not attempt.alive() and not alive(pid_of(status, "worker-0")))
+    until(lambda: attempt.alive().no and not alive(pid_of(status, "worker-0")))
     done = tfsteps("attach", "r1")
     assert done.returncode == ExitCode.PLATFORM
     last = done.stdout.splitlines()[-1]
@@ -169,7 +169,7 @@ def test_clear_stops_what_runs_and_removes_the_records():
     refused = tfsteps("clear", "r1")
     assert refused.returncode == ExitCode.USAGE
     assert refused.stderr.endswith("without a terminal, add --yes: `tfsteps clear r1 --yes`\n")
-    assert attempt.alive()
+    assert attempt.alive().yes
     done = tfsteps("clear", "r1", "--yes")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "run r1 cleared")
     assert not alive(replica)

@@ -208,7 +208,7 @@ def test_a_killed_pipeline_leaves_no_job(tmp_path):
         [server] = [each for each in psutil.Process(process.pid).children() if "preloaded" in each.cmdline()[-1]]
         assert psutil.pid_exists(replica)
         process.kill()
-    until(lambda: not attempt.alive())
+    until(lambda: attempt.alive().no)
     assert str(attempt.status().state) == "cancelled"
     until(lambda: not psutil.pid_exists(launcher) and not server.is_running())
     assert not psutil.pid_exists(replica)

@@ -9,6 +9,10 @@ import sys
 
 import pytest
 
+from tests.support.processes import started
+from tests.support.waiting import until
+from tfsteps.runs import store
+
 ROOT = pathlib.Path(__file__).parents[2]
 TOY = pathlib.Path(__file__).with_name("toy_system")
 PAGE = ROOT / "docs" / "contribute" / "job-system.md"
@@ -111,3 +115,38 @@ def test_a_package_that_is_wrong_is_named(tmp_path, old, new, wrong):
     assert printed.startswith("error: entry point 'toy' in tfsteps.systems of package toy-system 1.0 (")
     assert wrong in printed
     assert printed.endswith("Correct or uninstall that package\n")
+
+
+def test_its_jobs_are_known_to_end_with_their_launcher(install_dir, tmp_path):
+    job = JOB.replace("echo", "touch up; sleep 600; echo")
+    (tmp_path / "job.yaml").write_text(job)
+    with started(
+        [
+            sys.executable,
+            "-c",
+            "from tfsteps.cli import main; main()",
+            "run",
+            "job.yaml",
+            "--system",
+            "toy",
+            "--run-id",
+            "r",
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(install_dir)},
+        stdout=subprocess.DEVNULL,
+    ) as launcher:
+        until((tmp_path / "up").exists)
+        launcher.kill()
+    (attempt,) = store.attempts("r")
+    until(attempt.replicas_ended.exists)
+    printed = {
+        command: tfsteps(install_dir, tmp_path, *command.split())
+        for command in ("show r", "runs", "stop r", "shell r worker-0 -- true", "clear r --yes")
+    }
+    assert [code for code, _ in printed.values()] == [0, 0, 0, 0, 0], printed
+    assert "The launcher was killed; its replicas were stopped too." in printed["show r"][1]
+    assert re.search(r"^r .* lost +toy ", printed["runs"][1], re.MULTILINE)
+    assert re.match("already ended: greet lost .*its replicas were stopped too", printed["stop r"][1])
+    assert "kubernetes" not in "".join(out for _, out in printed.values())
+    assert printed["clear r --yes"][1].endswith("run r cleared\n")

@@ -128,8 +128,8 @@ def _glance(attempt: Attempt) -> _Glance | None:
         glance = msgspec.json.decode((attempt.folder / "status.json").read_bytes(), type=_Glance)
     except (OSError, *NOT_READABLE):
         return None
-    if not glance.state.terminal and not attempt.alive():
-        glance.state = State.LOST
+    if not glance.state.terminal and not (alive := attempt.alive()).yes:
+        glance.state = State.LOST if alive.no else State.UNKNOWN
     return glance
 
 

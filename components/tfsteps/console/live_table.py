@@ -14,6 +14,7 @@ from tfsteps.console.text import clean, duration
 from tfsteps.console.usage import Usage, usage
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.status import ReplicaStatus, Status
+from tfsteps.runs.store import Attempt
 from tfsteps.spec import is_uri
 from tfsteps.tensorboard.event_files import Scalar, ScalarReader
 
@@ -35,13 +36,14 @@ class LiveTable:
         self._reader = ScalarReader(status.logs) if status.logs and not is_uri(status.logs) else None
         self._scalars: dict[str, Scalar] = {}
         self._usage: dict[int, Usage] = {}
+        self._here = False  # whether the process ids of replicas mean processes of this machine
 
     def refresh(self) -> None:
         """Read the new scalars, and what the running replicas use."""
         for scalar in self._reader.poll() if self._reader else []:
             self._scalars[scalar.name] = scalar
-        pids = {pid for replica in self.status.replicas if (pid := self._pid(replica)) is not None}
-        self._usage = usage(pids)
+        self._here = self.status.on_this_machine and Attempt.of(self.status.identity).lives_here
+        self._usage = usage({pid for replica in self.status.replicas if (pid := self._pid(replica)) is not None})
 
     def headline(self) -> Text:
         """Return one line: the task, its state, how long it runs, the step and the newest scalars."""
@@ -86,7 +88,7 @@ class LiveTable:
         if not replica.incarnations or replica.incarnations[-1].ended is not None:
             return None
         kind, _, rest = replica.incarnations[-1].place.partition(" ")
-        pid = re.match("[0-9]{1,7}", rest) if self.status.system == "local" and kind == "pid" else None
+        pid = re.match("[0-9]{1,7}", rest) if self._here and kind == "pid" else None
         return int(pid[0]) if pid else None
 
     def _row(self, replica: ReplicaStatus) -> list[str]:

@@ -21,6 +21,7 @@ from tfsteps.runs import store
 from tfsteps.runs.events import LogLines, PartialLine, Replica
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.log_segments import GAP, LogReader
+from tfsteps.runs.lost_launcher import ABANDONED
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import RoleName, SpecError, TrainingJob
@@ -28,6 +29,7 @@ from tfsteps.systems.base import LaunchError, System
 from tfsteps.systems.local import pipeline_lock
 
 _POLL_SECONDS = 0.05
+_GUARD_SECONDS = 2.0
 
 
 class _Begun(msgspec.Struct, tag=True):
@@ -54,7 +56,7 @@ def start(
     if problems := [*system.problems(job), *webhook_problems(job)]:
         raise SpecError(problems, job.name)
     for attempt in store.attempts(identity.run, identity.task):
-        if attempt.alive() and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
+        if attempt.alive().yes and (attempt.folder / "job.json").read_bytes() == msgspec.json.encode(job):
             return attempt.status()
 
     def run(ready: Observer) -> None:
@@ -105,9 +107,11 @@ def follow(attempt: Attempt, observers: Sequence[Observer] = (), *, passes_on: b
             their usual effect on this process, and none on the launcher.
 
     Raises:
-        LaunchError: There are no records of it on this machine.
+        LaunchError: There are no records of it on this machine, or its launcher is not on this machine.
     """
-    passing = on_termination(lambda: _pass_on(attempt)) if passes_on else contextlib.nullcontext()
+    if (launcher := attempt.launcher) and passes_on and attempt.alive().yes and launcher.elsewhere:
+        raise LaunchError(f"its launcher is {launcher.name}: wait for it there", retryable=False)
+    passing = on_termination(attempt.terminate) if passes_on else contextlib.nullcontext()
     try:
         with LogReader(attempt.log) as log, passing:
             return _watch(attempt, log, observers)
@@ -164,8 +168,8 @@ def _stay(run: Callable[[], object], ready_pipe: _ReadyPipe) -> NoReturn:
 def _watch(attempt: Attempt, log: LogReader, observers: Sequence[Observer]) -> Status:
     seen: Status | None = None
     while True:
-        alive = attempt.alive()  # first: what it writes last is read below
-        status = attempt.status()
+        alive = attempt.alive().yes  # first: what it writes last is read below
+        status = attempt.status() if alive else _settled(attempt)
         if status != seen:
             seen = status
             for observer in observers:
@@ -179,16 +183,21 @@ def _watch(attempt: Attempt, log: LogReader, observers: Sequence[Observer]) -> S
         time.sleep(_POLL_SECONDS)
 
 
+def _settled(attempt: Attempt) -> Status:
+    """Return the status after the launcher's end: of a killed one once its guard has ended the replicas, if it does."""
+    give_up = time.monotonic() + _GUARD_SECONDS
+    while True:
+        settled = (
+            attempt.replicas_ended.exists() or time.monotonic() > give_up
+        )  # before the status, which depends on it
+        status = attempt.status()
+        if settled or status.outlives_launcher or status.reason != ABANDONED:
+            return status
+        time.sleep(_POLL_SECONDS)
+
+
 def _line(stamp: str, source: str, text: bytes) -> LogLines:
     name, _, container = source.partition("/")
     role, _, index = name.rpartition("-")
     replica = Replica(cast("RoleName", role), int(index))
     return LogLines(dt.datetime.fromisoformat(stamp).timestamp(), replica, [text], container=container)
-
-
-def _pass_on(attempt: Attempt) -> None:
-    """Signal the launcher. Its process id is valid as long as it holds the lock of the attempt."""
-    status = attempt.status()
-    if attempt.alive() and not status.state.terminal:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(status.launcher, signal.SIGTERM)

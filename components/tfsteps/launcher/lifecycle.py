@@ -223,6 +223,8 @@ def first_status(
         identity=identity,
         job=job.name,
         system=system.name,
+        location=system.location,
+        outlives_launcher=system.outlives_launcher,
         decisive_replica=f"{role}-{index}",
         created=time.time(),
         launcher=os.getpid(),

@@ -16,7 +16,9 @@ def ignore_termination() -> None:
 
 
 @contextlib.contextmanager
-def on_termination(stop: Callable[[], None], came: list[int] | None = None, *, leaves: bool = False) -> Iterator[None]:
+def on_termination(
+    stop: Callable[[], object], came: list[int] | None = None, *, leaves: bool = False
+) -> Iterator[None]:
     """Call `stop` for every SIGTERM, SIGINT and SIGHUP within the block, from the signal handler, and nothing else.
 
     The signals' numbers are appended to `came` before. With `leaves`, SIGINT and SIGHUP raise KeyboardInterrupt

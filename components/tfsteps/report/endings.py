@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from tfsteps.report.formats import duration, moment, plural
 from tfsteps.report.html import Html, join, tag
 from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.lost_launcher import ABANDONED
 from tfsteps.runs.status import ReplicaStatus, Status
-from tfsteps.runs.store import ABANDONED
 
 _PEER_LOST = "PeerLost"  # the reason of a replica that failed because another one did
 _NAMED = 5  # replicas in a sentence
@@ -87,19 +87,22 @@ def _at_the_end(replicas: Sequence[ReplicaStatus], at: float) -> tuple[list[str]
 
 
 def _now(status: Status) -> str:
-    if status.system == "local":
+    if not status.outlives_launcher:
+        if any(replica.state is ReplicaState.UNKNOWN for replica in status.replicas):
+            return "Not known here: the replicas were not seen to be stopped with the launcher."
         return "Nothing of the job is running: its replicas were stopped with the launcher."
     where = f" in namespace {status.namespace}" if status.namespace else ""
     return f"Not known here: the job may go on{where}."
 
 
 def _advice(status: Status) -> str | Html:
-    if status.system == "local":
+    if not status.outlives_launcher:
         return "Run the job again: the records and outputs of this attempt are kept."
     identity = status.identity
-    place = ["--on", "hai"] if status.system == "hai" else ["--on", "kubernetes"]
-    place += ["--namespace", status.namespace] if status.namespace else []
-    show = shlex.join(["tfsteps", "show", identity.run, *place])
+    if not status.where:
+        attach = shlex.join(["tfsteps", "attach", identity.run, "--task", identity.task])
+        return join([tag("code", attach), " follows it to its end, if it goes on."])
+    show = shlex.join(["tfsteps", "show", identity.run, *status.where])
     adopt = ["--system", status.system, "--run-id", identity.run, "--task", identity.task, "--adopt"]
-    run = shlex.join(["tfsteps", "run", "job.yaml", *place, *adopt])
+    run = shlex.join(["tfsteps", "run", "job.yaml", *status.where, *adopt])
     return join([tag("code", show), " shows whether it goes on. ", tag("code", run), " follows it to its end."])

@@ -131,8 +131,11 @@ def _state(run: str, record: PipelineRecord | None, tries: Sequence[Try]) -> tup
         return record.state, record.message
     folder = store.pipeline_folder(run)
     if folder.exists():
-        if Attempt(folder).alive():
+        alive = Attempt(folder).alive()
+        if alive.yes:
             return State.RUNNING, ""
+        if alive.unknown:
+            return State.UNKNOWN, f"It is not known whether its pipeline runs: {alive.why}."
         return State.LOST, "The process of the pipeline was killed: its end, and steps without a job, are not recorded."
     last = list({item.step: item.state for item in tries}.values())
     current = next((state for state in last if not state.terminal), None)

@@ -21,7 +21,7 @@ _REMOVED = ".removed-"  # `store.quote` returns no name that begins with a dot
 
 
 class InUseError(Exception):
-    """A run cannot be removed: a process on this machine uses it.
+    """A run cannot be removed: a process uses it, or may use it on another machine.
 
     Attributes:
         run: Id of the run.
@@ -57,7 +57,10 @@ def contains(run: str, path: str) -> bool:
 
 
 def check_unused(run: str) -> None:
-    """Raise InUseError if a launcher or the local pipeline engine uses the run. OSError if that cannot be found out."""
+    """Raise InUseError if a launcher or the local pipeline engine uses the run, or may use it on another machine.
+
+    OSError if a file cannot be read.
+    """
     _check(run, *_folders(run))
 
 
@@ -67,7 +70,7 @@ def remove(run: str) -> None:
     Symbolic links are removed, not followed.
 
     Raises:
-        InUseError: A launcher or the pipeline engine uses the run; nothing was removed.
+        InUseError: A launcher or the pipeline engine uses the run, or may use it; nothing was removed.
         OSError: Something could not be renamed or deleted. What could be deleted is deleted.
     """
     check_unused(run)
@@ -92,11 +95,18 @@ def _folders(run: str) -> list[pathlib.Path]:
 
 def _check(run: str, *folders: pathlib.Path) -> None:
     for folder in folders:
-        if Attempt(folder).alive():
-            raise InUseError(run, "its pipeline is running; press Ctrl-C in its terminal, or wait for its end")
+        _check_released(run, folder, "its pipeline is running; press Ctrl-C in its terminal, or wait for its end")
         for lock in folder.glob("*/*/lock"):  # also of an attempt whose first status is not written yet
-            if lock.parent.name.isdigit() and Attempt(lock.parent).alive():
-                raise InUseError(run, f"its launcher is running; stop it by `tfsteps stop {run}`")
+            if lock.parent.name.isdigit():
+                _check_released(run, lock.parent, f"its launcher is running; stop it by `tfsteps stop {run}`")
+
+
+def _check_released(run: str, folder: pathlib.Path, running: str) -> None:
+    alive = Attempt(folder).alive()
+    if alive.yes:
+        raise InUseError(run, running)
+    if alive.unknown:
+        raise InUseError(run, f"{alive.why}; remove it there, or delete {folder} if that machine is gone")
 
 
 def _size(folder: pathlib.Path) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tfsteps.runs import store
+from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.removal import InUseError, check_unused
 from tfsteps.runs.status import Status
@@ -40,7 +41,7 @@ class RunRecords(msgspec.Struct, frozen=True):
     @property
     def left_elsewhere(self) -> Status | None:
         """The status of an attempt that no launcher follows and whose job may continue elsewhere; None = none."""
-        return next(filter(store.may_continue, self.statuses), None)
+        return next(filter(may_continue, self.statuses), None)
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.location import BEFORE_RECORDED, Location
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import RoleName
 
@@ -120,6 +121,8 @@ class Status(msgspec.Struct, kw_only=True):
         base_dir: Folder on this machine that relative paths of the job start from; empty = not recorded.
         detached: Whether the job was left running without a launcher, on purpose.
         usage: What the replicas of each role used, once the job has ended; without roles that were never sampled.
+        location: Where the job lives. None only in the constructor: it follows from `system`, with `outlives_launcher`.
+        outlives_launcher: Whether the job goes on after its launcher has ended.
     """
 
     identity: Identity
@@ -148,3 +151,23 @@ class Status(msgspec.Struct, kw_only=True):
     base_dir: str = ""
     detached: bool = False
     usage: dict[RoleName, UsageSummary] = {}
+    location: Location | None = None
+    outlives_launcher: bool = True
+
+    def __post_init__(self) -> None:
+        """Complete a record of a version that did not record where the job lives."""
+        if self.location is None:
+            self.location = BEFORE_RECORDED.get(self.system, Location.ELSEWHERE)
+            self.outlives_launcher = self.location is not Location.LOCAL
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether its replicas are processes of the machine of its launcher."""
+        return self.location is Location.LOCAL
+
+    @property
+    def where(self) -> list[str]:
+        """The options with which a command finds the job where it lives; empty = only by records of this machine."""
+        if self.location in (None, Location.LOCAL, Location.ELSEWHERE):
+            return []
+        return ["--on", self.location.value, *(["--namespace", self.namespace] if self.namespace else [])]

@@ -13,39 +13,41 @@
     usage.jsonl   what the replicas used over time, see `usage`
     curves.json   the curves, if the event files were read elsewhere because this machine cannot read them
     report.html   the report, written after the job has ended
-    lock          locked by the launcher while it runs
+    lock          locked by the launcher while it runs; says which process that is, `null` once it has released it
+    replicas-ended  exists if the launcher was killed, and its local replicas were seen to be gone
     reserve       keeps space for the last status on a full disk; the last write removes it
 """
 
 import contextlib
-import fcntl
 import os
 import pathlib
 import re
-import time
+import signal
 import urllib.parse
-from collections.abc import Iterator
 from typing import IO, cast
 
 import msgspec
 
+from tfsteps.answer import NO, Answer, unknown
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs import lock
+from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, short_hash
+from tfsteps.runs.lock import Lock
 from tfsteps.runs.log_segments import segments
-from tfsteps.runs.status import Status, Transition
-
-ABANDONED = "LauncherDied"
-"""Reason of a status if the launcher was killed. The job's state is unknown then if it outlives its launcher."""
-
-DETACHED = "Detached"
-"""Reason of a status if the job was left running without a launcher, on purpose. The job's state is unknown then."""
+from tfsteps.runs.lost_launcher import abandon, doubt
+from tfsteps.runs.process_ref import ProcessRef
+from tfsteps.runs.status import Status
 
 _NAME_LENGTH = 200  # file systems take 255 bytes
-_LOCK_TRIES = 5
-_ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
 _RESERVE = 1 << 17
 _RESERVE_STATUSES = 4  # the last status is longer than the first, in which no replica has started
+
+
+class _Recorded(msgspec.Struct):
+    """The part of `status.json` that says whether the job has ended."""
+
+    state: State = State.UNKNOWN
 
 
 class UnreadableError(OSError):
@@ -108,31 +110,63 @@ class Attempt:
         """The output folder that the attempts of the task share."""
         return self.folder.parent / "output"
 
-    def alive(self) -> bool:
-        """Return whether a launcher holds the lock of this attempt."""
-        try:
-            with (self.folder / "lock").open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except FileNotFoundError:
-            return False
-        return False
+    @property
+    def replicas_ended(self) -> pathlib.Path:
+        """The file that exists if all replicas were seen to be gone after the launcher of a local job was killed."""
+        return self.folder / "replicas-ended"
+
+    @property
+    def launcher(self) -> ProcessRef | None:
+        """The process that has taken the lock of this attempt; None = an older version did, or nobody holds it."""
+        return lock.holder(self.folder)
+
+    @property
+    def lives_here(self) -> bool:
+        """Whether the launcher's process id, and those of local replicas, certainly mean processes of this machine."""
+        return self.launcher is not None and not self.launcher.elsewhere
+
+    def alive(self) -> Answer:
+        """Return whether a launcher holds the lock of this attempt. OSError if its files cannot be read.
+
+        NO also if this machine cannot know of the lock, but the end of the job is recorded.
+        """
+        held = lock.held(self.folder)
+        return NO if held.unknown and self._end_recorded() else held
+
+    def terminate(self) -> Answer:
+        """Send SIGTERM to the launcher, so that it stops its job.
+
+        Returns:
+            YES: It was sent. NO: There is nothing to stop: the job has ended, or its launcher. Not known: nothing was
+            sent; the reason says where the launcher lives.
+        """
+        if self.status().state.terminal:  # the launcher, if it still runs, writes its report
+            return NO
+        alive = self.alive()
+        if not alive.yes:
+            return alive
+        if launcher := self.launcher:
+            return launcher.send(signal.SIGTERM)
+        return unknown("its launcher does not say where it lives: an older version of tfsteps started it")
 
     def status(self) -> Status:
-        """Return the status; its state is `lost` if the recorded state is not terminal but no launcher holds the lock.
+        """Return the status, changed to what is known now if it is not terminal and its launcher does not run.
+
+        Its state is `lost` then if the launcher has ended, and `unknown` if that is not known.
 
         Raises:
             FileNotFoundError: There is no such attempt.
             UnreadableError: The status is damaged.
         """
-        held = self.alive()  # before reading: a launcher writes its last status before it releases the lock
+        alive = self.alive()  # before reading: a launcher writes its last status before it releases the lock
         try:
             status = msgspec.json.decode((self.folder / "status.json").read_bytes(), type=Status)
         except NOT_READABLE as error:
             raise UnreadableError(f"{self.folder / 'status.json'} cannot be read: {error}") from error
-        if not status.state.terminal and not held:
-            _abandon(status, self._last_written())
+        if not status.state.terminal and alive.no:
+            abandon(status, self._last_written(), stopped=self.replicas_ended.exists())
+        elif not status.state.terminal and alive.unknown:
+            doubt(status, alive.why)
         return status
 
     def record(self, status: Status, job: bytes) -> None:
@@ -146,6 +180,12 @@ class Attempt:
             with open_private(self.folder / "job.json", "wb") as file:
                 file.write(job)
             self.write(status)
+
+    def _end_recorded(self) -> bool:
+        try:
+            return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=_Recorded).state.terminal
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return False
 
     def _last_written(self) -> float:
         """Return when the launcher last wrote the status or the log, in seconds since the epoch."""
@@ -182,66 +222,25 @@ class Attempt:
             if (missing := size - file.tell()) > 0:
                 file.write(bytes(missing + _RESERVE))
 
-    def claim(self) -> IO[bytes]:
-        """Create the folder and lock it, until the returned file is closed or this process ends.
+    def claim(self) -> Lock:
+        """Create the folder and lock it, until the returned lock is closed or this process ends.
 
         Raises:
             BlockingIOError: Another launcher holds the lock.
         """
         make_private(self.folder)
-        lock = open_private(self.folder / "lock", "ab")
-        for tries_left in range(_LOCK_TRIES, -1, -1):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:  # perhaps only `alive` of another process, which locks for a moment
-                if not tries_left:
-                    lock.close()
-                    raise
-                time.sleep(0.02)
-        self._reserve(_RESERVE)
-        return lock
+        claimed = Lock(self.folder)
+        try:
+            self._reserve(_RESERVE)
+        except OSError:
+            claimed.close()
+            raise
+        return claimed
 
 
 def open_private(path: pathlib.Path, mode: str, buffering: int = -1) -> IO[bytes]:
     """Open a binary file; a new file is readable only by its owner."""
     return cast("IO[bytes]", open(path, mode, buffering, opener=lambda name, flags: os.open(name, flags, 0o600)))
-
-
-def _abandon(status: Status, at: float) -> None:
-    """Change the last status of a launcher that ended at about `at`, before its job, to what is known now."""
-    if status.detached:
-        _leave(status)
-        return
-    local = status.system == "local"
-    where = f" in namespace {status.namespace}" if status.namespace else ""
-    rest = "its replicas were stopped too" if local else f"the job may go on{where}"
-    status.state, status.reason, status.ended = State.LOST, ABANDONED, max(at, status.created)
-    status.message = f"The launcher was killed; {rest}."
-    status.transitions.append(
-        Transition(at=status.ended, state=status.state, reason=status.reason, message=status.message)
-    )
-    for replica in status.replicas:
-        if replica.state not in _ENDED:
-            replica.state = ReplicaState.STOPPED if local else ReplicaState.UNKNOWN
-        for incarnation in replica.incarnations:
-            if incarnation.ended is None:
-                incarnation.ended, incarnation.state = max(at, incarnation.started), replica.state
-
-
-def _leave(status: Status) -> None:
-    """Change the status of a job that was left running to what is known of it now."""
-    where = f" in namespace {status.namespace}" if status.namespace else f" on {status.system}"
-    status.state, status.reason = State.UNKNOWN, DETACHED
-    status.message = f"The job was left running{where}; `tfsteps attach {status.identity.run}` follows it."
-    for replica in status.replicas:
-        if replica.state not in _ENDED:
-            replica.state = ReplicaState.UNKNOWN
-
-
-def may_continue(status: Status) -> bool:
-    """Tell whether the job of a status may run on a cluster or on HAI while no launcher on this machine follows it."""
-    return status.system != "local" and status.reason in (ABANDONED, DETACHED)
 
 
 def make_private(folder: pathlib.Path) -> None:
@@ -274,13 +273,10 @@ def pipeline_folder(run: str) -> pathlib.Path:
     return home() / "pipelines" / quote(run)
 
 
-@contextlib.contextmanager
-def locked(folder: pathlib.Path) -> Iterator[None]:
-    """Create a folder and lock it during the block; `Attempt(folder).alive()` tells whether it is locked."""
+def locked(folder: pathlib.Path) -> Lock:
+    """Create a folder and lock it until the returned lock is closed; `Attempt(folder).alive()` tells whether it is."""
     make_private(folder)
-    with open_private(folder / "lock", "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for `alive` of another process, which locks it for a moment
-        yield
+    return Lock(folder, wait=True)  # for `alive` of another process, which locks it for a moment
 
 
 def attempts(run: str, task: str | None = None) -> list[Attempt]:

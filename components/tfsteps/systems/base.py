@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from tfsteps.runs.events import Event
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob
 
@@ -85,6 +86,9 @@ class System(Protocol):
     """One job system."""
 
     name: str
+    location: Location
+    """Where its jobs live, and so which `--on` finds them."""
+
     outlives_launcher: bool
     """Whether jobs continue after the process that started them ends."""
 

@@ -6,6 +6,7 @@ import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tfsteps.runs.location import Location
 from tfsteps.spec import Options, RoleName, TrainingJob
 from tfsteps.systems.base import LaunchError, System
 from tfsteps.systems.capabilities import Capability
@@ -64,6 +65,14 @@ def get(name: str, find_pipeline: FindPipeline | None = None, **where: str) -> S
 def on_kubernetes() -> list[str]:
     """Return the names of the systems whose jobs are Kubernetes objects."""
     return [name for name, declared in plugins().items() if declared.kinds]
+
+
+def location(name: str) -> Location:
+    """Return where the jobs of the system called `name` live. LOCAL for an unknown name, which `get` refuses."""
+    declared = plugins().get(name)
+    if declared is None:
+        return Location.LOCAL
+    return Location.KUBERNETES if declared.kinds else declared.system().location
 
 
 def kinds_of(name: str) -> "list[JobKind]":

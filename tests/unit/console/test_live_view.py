@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.support.event_writer import ScalarWriter
-from tests.unit.cli.statuses import status
+from tests.unit.cli.statuses import saved, status
 from tests.unit.console.terminal import Terminal
 from tfsteps.console import live_view as view_module
 from tfsteps.console.live_table import LiveTable
@@ -289,10 +289,14 @@ def test_processes_of_this_machine_show_what_they_use(state):
     job.replicas[0].incarnations[0].place = f"pid {os.getsid(0)} port 1"
     board = LiveTable(job)
     assert board.lines(100, 5)[2].plain.split()[-2:] == ["-", "-"]
-    board.refresh()
+    _, lock = saved(system="local", hold=True)
+    with lock:
+        board.refresh()
     cpu, memory = re.search(r"(\S+) +([\d.]+ [MG]iB)$", board.lines(100, 5)[2].plain).groups()
     assert cpu != "-"
     assert float(memory.split()[0]) > 0
+    board.refresh()  # no launcher on this machine: its process ids are those of other processes here
+    assert board.lines(100, 5)[2].plain.split()[-2:] == ["-", "-"]
 
 
 def test_no_color_is_respected(monkeypatch):

@@ -80,10 +80,12 @@ def test_lists_of_names(names, text):
     assert endings.listed(names) == text
 
 
-def killed(system, namespace=""):
-    """Return the text of the report of a job whose launcher was killed while it ran."""
+def killed(system, namespace="", *, seen=False):
+    """Return the text of the report of a job whose launcher was killed while it ran; `seen` = its replicas ended."""
     attempt, status = attempt_of(JOB % 3, State.RUNNING, started=START + 1)
-    status.system, status.namespace = system, namespace
+    if seen:
+        attempt.replicas_ended.touch()
+    status.system, status.namespace, status.location = system, namespace, None  # as of a version without locations
     ran(status.replicas[0], 0, None, "running")
     ran(status.replicas[1], 0, None, "running")
     ran(status.replicas[2], 0, 20, "succeeded", 0)
@@ -93,7 +95,7 @@ def killed(system, namespace=""):
 
 
 def test_a_lost_run_of_this_machine():
-    text = killed("local")
+    text = killed("local", seen=True)
     assert "The end of this job is not recorded: its launcher was killed." in text
     assert "Running thenchief-0 and worker-0" in text
     assert "Before1 replica succeeded and 1 replica never started" in text
@@ -101,6 +103,14 @@ def test_a_lost_run_of_this_machine():
     assert "Last record20" in text
     assert "until the last record" in text
     assert "chief-0, worker-0 and worker-2 were stopped because their launcher was killed" in text
+
+
+def test_replicas_of_this_machine_that_were_not_seen_to_end():
+    assert "Not known here: the replicas were not seen to be stopped with the launcher." in killed("local")
+
+
+def test_a_lost_run_of_a_job_system_that_no_other_command_asks():
+    assert "tfsteps attach k7c2m9x4qp --task wide follows it to its end, if it goes on." in killed("robots")
 
 
 @pytest.mark.parametrize(

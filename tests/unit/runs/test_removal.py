@@ -95,7 +95,7 @@ def test_a_launcher_that_starts_during_the_removal_keeps_its_folder(monkeypatch)
     monkeypatch.setattr(removal, "check_unused", lambda run: None)
     with lock, pytest.raises(removal.InUseError):
         removal.remove("a")
-    assert attempt.alive() is False
+    assert attempt.alive().no
     assert store.runs() == ["a"]
     assert (attempt.folder / "status.json").exists()
 
@@ -160,7 +160,7 @@ def test_what_cannot_be_deleted_is_an_error_that_names_it_and_the_rest_is_delete
 def test_a_pipeline_folder_that_is_locked_is_alive():
     folder = store.pipeline_folder("a")
     with store.locked(folder):
-        assert store.Attempt(folder).alive()
+        assert store.Attempt(folder).alive().yes
         with (folder / "lock").open("rb") as file, pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    assert not store.Attempt(folder).alive()
+    assert store.Attempt(folder).alive().no

@@ -22,8 +22,9 @@ from tfsteps.launcher.recorder import Recorder
 from tfsteps.runs import log_file, store
 from tfsteps.runs.events import JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
-from tfsteps.runs.store import Attempt, may_continue
+from tfsteps.runs.store import Attempt
 from tfsteps.systems import registry
 from tfsteps.systems.hai import access as hai_access
 
@@ -52,9 +53,18 @@ def test_a_launcher_that_died_is_lost_and_an_ended_one_is_not():
     assert attempt.status().state is State.SUCCEEDED
 
 
-@pytest.mark.parametrize(("system", "state"), [("local", ReplicaState.STOPPED), ("kubeflow", ReplicaState.UNKNOWN)])
-def test_a_launcher_that_died_leaves_no_replica_that_seems_to_run(system, state):
+@pytest.mark.parametrize(
+    ("system", "seen", "state"),
+    [
+        ("local", True, ReplicaState.STOPPED),
+        ("local", False, ReplicaState.UNKNOWN),
+        ("kubeflow", False, ReplicaState.UNKNOWN),
+    ],
+)
+def test_a_launcher_that_died_leaves_no_replica_that_seems_to_run(system, seen, state):
     attempt, lock = new()
+    if seen:
+        attempt.replicas_ended.touch()
     failed = Incarnation(started=100.0, ended=160.0, state=ReplicaState.FAILED, exit_code=1)
     replicas = [
         ReplicaStatus(
@@ -111,10 +121,10 @@ def test_the_lock_ends_with_its_process():
     )
     with started([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"held\n"
-        assert Attempt.of(ME).alive()
+        assert Attempt.of(ME).alive().yes
         other.kill()
         other.wait()
-    until(lambda: not Attempt.of(ME).alive())
+    until(lambda: Attempt.of(ME).alive().no)
 
 
 @pytest.mark.parametrize("name", ["a", "a b", "a/b", "..", ".", ".hidden", "ä" * 30, "x" * 150, "a\nb", "%2F"])

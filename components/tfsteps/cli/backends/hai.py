@@ -130,7 +130,7 @@ class HaiBackend:
 
     def set_paused(self, jobs: Sequence[HaiRun], selection: Selection, *, paused: bool) -> None:
         """Pause or resume all tasks of the run: HAI cannot do so with one."""
-        pause_run(jobs[0].status.identity.run, {On.HAI.value}, selection.task, paused=paused)
+        pause_run(jobs[0].status.identity.run, {schema.NAME}, selection.task, paused=paused)
 
     def tensorboard(self, jobs: Sequence[HaiRun], port: int) -> contextlib.AbstractContextManager[str]:
         return local_tensorboard.opened([job.status for job in jobs], port)

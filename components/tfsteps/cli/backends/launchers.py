@@ -4,9 +4,9 @@ import msgspec
 
 from tfsteps.cli.backends.records import record_of
 from tfsteps.runs.graph import Node, NodeKind
+from tfsteps.runs.lost_launcher import ABANDONED
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import ABANDONED
 
 
 def recorded_launcher(status: Status) -> Node | None:
@@ -14,14 +14,14 @@ def recorded_launcher(status: Status) -> Node | None:
     record = record_of(status)
     if record is None or not record.status.launcher:
         return None
-    node = Node(
-        kind=NodeKind.LAUNCHER,
-        name=f"pid {record.status.launcher}",
-        started=record.status.created,
-        place=f"pid {record.status.launcher}",
-    )
-    if record.attempt.alive():
+    process = record.attempt.launcher
+    place = process.name if process else f"pid {record.status.launcher}"
+    node = Node(kind=NodeKind.LAUNCHER, name=place, started=record.status.created, place=place)
+    alive = record.attempt.alive()
+    if alive.yes:
         return msgspec.structs.replace(node, state="running")
+    if alive.unknown:
+        return msgspec.structs.replace(node, state="unknown", message=alive.why)
     if record.status.reason == ABANDONED:
         return msgspec.structs.replace(node, state="gone", message="it was killed", ended=record.status.ended)
     return None

@@ -2,10 +2,8 @@
 
 import collections
 import contextlib
-import os
 import pathlib
 import shlex
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -13,11 +11,11 @@ from typing import NoReturn
 
 import msgspec
 
+from tfsteps.answer import Answer
 from tfsteps.cli.backends import local_log, local_shell, local_tensorboard
 from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_id, match_run
 from tfsteps.cli.backends.launchers import of_record, recorded_launcher
-from tfsteps.cli.backends.place import On
 from tfsteps.cli.backends.records import recorded_job
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
@@ -32,10 +30,12 @@ from tfsteps.launcher.printer import Printer
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
+from tfsteps.runs.location import Location
 from tfsteps.runs.log_segments import LogReader, segments
+from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import Attempt, UnreadableError, may_continue
+from tfsteps.runs.store import Attempt, UnreadableError
 
 _HINT_SECONDS = 15.0  # longer than the default grace period
 _TAIL_LINES = 20
@@ -46,13 +46,18 @@ class LocalJob(msgspec.Struct, frozen=True):
 
     Attributes:
         attempt: Its folder.
-        running: Whether its launcher was alive, just before the status was read.
+        alive: Whether its launcher was alive, just before the status was read.
         status: Its status.
     """
 
     attempt: Attempt
-    running: bool
+    alive: Answer
     status: Status
+
+    @property
+    def running(self) -> bool:
+        """Whether its launcher was certainly alive."""
+        return self.alive.yes
 
     @property
     def workflow(self) -> str:
@@ -111,7 +116,7 @@ class LocalBackend:
         """Return the launchers, and the pipeline if one of this machine runs or ran the jobs."""
         names = {job.status.identity.pipeline for job in jobs} - {""}
         record = PipelineRecord.read(run)
-        running = bool(names) and Attempt(store.pipeline_folder(run)).alive()
+        running = bool(names) and Attempt(store.pipeline_folder(run)).alive().yes
         return Surroundings(
             pipelines=[of_record(record)]
             if record
@@ -153,29 +158,31 @@ class LocalBackend:
         local_shell.replace_by(job, replica, command)
 
     def stop(self, jobs: Sequence[LocalJob], *, now: bool) -> None:
-        """Send SIGTERM to the launchers, with `now` until they exit."""
-        running = [job for job in jobs if job.running]
-        for job in running:
-            self._signal(job.attempt)
+        """Send SIGTERM to the launchers on this machine, with `now` until they exit."""
+        answers = [(job, job.attempt.terminate() if job.running else job.alive) for job in jobs]
         printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
-        ended = [job.status for job in jobs if not job.running]
+        ended = [job.status for job in jobs if job.alive.no]
         for status in ended:
             if status.state.terminal:
                 printer.say(f"already ended: {verdict(status)}")
-        for job in running:
-            self._wait(job, printer, now=now)
+        for job, answer in answers:
+            if job.running and not answer.unknown:
+                self._wait(job, printer, now=now)
+        problems = [_not_stopped(job, answer) for job, answer in answers if answer.unknown]
         if left := list(filter(may_continue, ended)):
-            raise _left_elsewhere(left)
+            problems.append(_left_elsewhere(left))
+        if problems:
+            raise CommandError("; ".join(problems))
 
     def set_paused(self, jobs: Sequence[LocalJob], selection: Selection, *, paused: bool) -> None:
         """Leave it to the job systems: processes of this machine cannot be paused."""
         run = jobs[0].status.identity.run
-        if any(job.status.namespace for job in jobs):
+        if any(job.status.location is Location.KUBERNETES for job in jobs):
             raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
         pause_run(run, {job.status.system for job in jobs}, selection.task, paused=paused)
 
     def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
-        if remote := next((job.status for job in jobs if job.status.namespace), None):
+        if remote := next((job.status for job in jobs if job.status.location is Location.KUBERNETES), None):
             raise CommandError(f"run {remote.identity.run}: its event files are on a cluster; add --on kubernetes")
         return local_tensorboard.opened([job.status for job in jobs], port)
 
@@ -194,7 +201,8 @@ class LocalBackend:
         follow = "" if job.status.state.terminal else " --follow"
         running = [replica for replica in job.status.replicas if replica.state is ReplicaState.RUNNING]
         places = [replica.incarnations[-1].place.split() for replica in running]
-        pids = [place[1] for place in places if place[:1] == ["pid"]]
+        here = job.attempt.lives_here
+        pids = [place[1] for place in places if here and place[:1] == ["pid"]]
         return [
             f"tfsteps logs {shlex.quote(job.status.identity.run)}{follow}",
             shlex.join(["less", str(job.attempt.log), *[str(segment.path) for segment in segments(job.attempt.log)]]),
@@ -203,9 +211,9 @@ class LocalBackend:
 
     def _job(self, attempt: Attempt) -> LocalJob | None:
         """Return the attempt; None if its status cannot be read, with a warning the first time."""
-        running = attempt.alive()  # first: a launcher that ends in between has written its last status before
         try:
-            return LocalJob(attempt, running, attempt.status())
+            alive = attempt.alive()  # first: a launcher that ends in between has written its last status before
+            return LocalJob(attempt, alive, attempt.status())
         except OSError as error:
             if attempt.folder not in self._unreadable:
                 self._unreadable.add(attempt.folder)
@@ -213,28 +221,15 @@ class LocalBackend:
                 self._warn(str(error) if isinstance(error, UnreadableError) else f"{file} cannot be read: {error}")
         return None
 
-    def _signal(self, attempt: Attempt) -> None:
-        """Ask the launcher to stop its job. Its process id holds as long as it holds the attempt."""
-        job = self._job(attempt)
-        if job is None or job.status.state.terminal or not attempt.alive():
-            return  # a launcher whose job has ended is writing its report
-        try:
-            os.kill(job.status.launcher, signal.SIGTERM)
-        except ProcessLookupError:  # it ended in between
-            return
-        except PermissionError as error:
-            launcher = f"task {job.status.identity.task}: its launcher, pid {job.status.launcher}, is another user's"
-            raise CommandError(f"{launcher}; stop it as that user") from error
-
     def _wait(self, job: LocalJob, printer: Printer, *, now: bool) -> None:
         """Wait until the launcher of an attempt has ended, and print which replicas are still up."""
         identity = job.status.identity
 
         def waiting_for() -> str:
-            if not job.attempt.alive():
+            if not job.attempt.alive().yes:
                 return ""
             if now:  # a second signal kills; sent once only, it could be merged with the first
-                self._signal(job.attempt)
+                job.attempt.terminate()
             current = self._job(job.attempt) or job
             replicas = current.status.replicas
             up = [replica.name for replica in replicas if replica.state is ReplicaState.RUNNING]
@@ -270,22 +265,38 @@ def known_runs() -> list[KnownRun]:
     return [*map(KnownRun, runs), *(known for _, known in sorted(named, key=itemgetter(0)))]
 
 
-def left_on_hai(selection: Selection) -> bool:
-    """Return whether killed launchers left selected tasks on HAI, while no launcher of a selected task runs."""
+def left_at(selection: Selection) -> set[Location | None]:
+    """Return where killed launchers left the jobs of selected tasks; nowhere if a launcher of one of them may run."""
     try:
         run = LocalBackend(warn=lambda _: None).find(selection.run)
         jobs = Selection(run.id, selection.task, tasks=selection.tasks).of(run)
     except (CommandError, OSError):  # the command itself reports it
-        return False
-    left = [job.status.system for job in jobs if may_continue(job.status)]
-    return On.HAI in left and not any(job.running for job in jobs)
+        return set()
+    if not all(job.alive.no for job in jobs):
+        return set()
+    return {job.status.location for job in jobs if may_continue(job.status)}
 
 
-def _left_elsewhere(left: Sequence[Status]) -> CommandError:
-    """Return an error that says where the jobs of killed launchers are to be stopped."""
-    run = left[0].identity.run
-    on = On.HAI if left[0].system == On.HAI else On.KUBERNETES
-    where = f"--on {on}" + (f" --namespace {left[0].namespace}" if left[0].namespace else "")
+def _left_elsewhere(left: Sequence[Status]) -> str:
+    """Return where the jobs of killed launchers are to be stopped."""
+    first = left[0]
+    run = shlex.quote(first.identity.run)
     tasks = ", ".join(status.identity.task for status in left)
-    why = "it was left running" if left[0].detached else "its launcher was killed"
-    return CommandError(f"run {run}: {tasks} may go on, {why}; `tfsteps stop {run} {where}` stops it")
+    why = "it was left running" if first.detached else "its launcher was killed"
+    how = f"`{shlex.join(['tfsteps', 'stop', first.identity.run, *first.where])}` stops it"
+    if not first.where:
+        how = f"`tfsteps attach {run}` follows it on {first.system}, and meanwhile `tfsteps stop {run}` stops it"
+    return f"run {run}: {tasks} may go on, {why}; {how}"
+
+
+def _not_stopped(job: LocalJob, answer: Answer) -> str:
+    """Return why a launcher was not signalled, and what to do."""
+    run, launcher = job.status.identity.run, job.attempt.launcher
+    do = f"run `tfsteps stop {shlex.quote(run)}` where it lives"
+    if launcher and not launcher.elsewhere:
+        do = "stop it as that user"
+    elif job.alive.unknown:
+        do += f", or delete {job.attempt.folder} if that machine is gone"
+    elif launcher is None:
+        do = f"press Ctrl-C in its terminal, or end process {job.status.launcher} of its machine"
+    return f"run {run}: task {job.status.identity.task} was not stopped: {answer.why}; {do}"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from tfsteps.cli.backends.base import LogOptions
 from tfsteps.cli.backends.log_printer import LogLine, LogPrinter
-from tfsteps.cli.backends.place import On
 from tfsteps.runs.log_file import stamp
 from tfsteps.runs.log_segments import LogReader
 from tfsteps.runs.status import Status
@@ -47,7 +46,7 @@ class LocalLog(contextlib.ExitStack):
 
 def containers(job: "LocalJob") -> list[str]:
     """Return the sources of a job's log beside its replicas; a program of this machine has none."""
-    if job.status.system == On.LOCAL or not job.attempt.log.exists():
+    if job.status.on_this_machine or not job.attempt.log.exists():
         return []
     with LogReader(job.attempt.log) as log:
         return sorted({source for _, source, _ in log.read() if "/" in source})
@@ -59,7 +58,7 @@ class _Incarnations:
     def __init__(self, job: "LocalJob") -> None:
         self.task = job.status.identity.task
         self._attempt = job.attempt
-        self._is_local = job.status.system == On.LOCAL
+        self._is_local = job.status.on_this_machine
         self._take(job.status)
 
     def number(self, source: str, at: str) -> int:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from tfsteps.cli.backends.place import On
 from tfsteps.cli.backends.replica_names import named_replica
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.replace_process import replace_process
@@ -33,8 +32,13 @@ def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> 
         CommandError: There is no such replica, or it is not one of this machine.
     """
     status = job.status
-    if status.system != On.LOCAL:
+    if not status.on_this_machine:
         raise CommandError(_elsewhere(status))
+    if not (job.alive.no or job.attempt.lives_here):  # a process id of the record is another process here
+        launcher = job.attempt.launcher
+        where = launcher.name if launcher else f"pid {status.launcher}, and an older version did not record where"
+        run = shlex.quote(status.identity.run)
+        raise CommandError(f"run {run}: its launcher is {where}; use `tfsteps shell {run}` there")
     target = named_replica(status, replica)
     env, cwd = None, ""
     if job.running:
@@ -48,9 +52,10 @@ def replace_by(job: "LocalJob", replica: str | None, command: Sequence[str]) -> 
 
 def _elsewhere(status: Status) -> str:
     run = shlex.quote(status.identity.run)
-    on = On.HAI if status.system == On.HAI else On.KUBERNETES
-    where = f" --on {on}" + (f" --namespace {status.namespace}" if status.namespace else "")
-    return f"run {run}: its replicas are not on this machine, but on {status.system}; use `tfsteps shell {run}{where}`"
+    problem = f"run {run}: its replicas are not on this machine, but on {status.system}"
+    if not status.where:
+        return f"{problem}, where tfsteps cannot start a shell; use the tools of {status.system}"
+    return f"{problem}; use `{shlex.join(['tfsteps', 'shell', status.identity.run, *status.where])}`"
 
 
 def _recorded_start(job: "LocalJob", replica: ReplicaStatus) -> ReplicaStatus:

@@ -12,6 +12,7 @@ import typer
 from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.find import Selection
 from tfsteps.cli.errors import CommandError
+from tfsteps.runs.location import Location
 
 PATIENCE_SECONDS = 5.0
 """How long requests are retried when a server does not answer; short, since a user waits at the terminal."""
@@ -48,6 +49,11 @@ Namespace = Annotated[
     ),
 ]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all of them.")]
+
+
+def on_of(location: Location | None) -> On:
+    """Return the value of `--on` for jobs that live at a location: LOCAL also for those that only records lead to."""
+    return On(location.value) if location in (Location.KUBERNETES, Location.HAI) else On.LOCAL
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -97,9 +103,9 @@ def located(selection: Selection, on: On | None, context: str, namespace: str, *
     Raises:
         CommandError: The options contradict one another.
     """
-    from tfsteps.cli.backends.local import left_on_hai  # noqa: PLC0415  it imports this module
+    from tfsteps.cli.backends.local import left_at  # noqa: PLC0415  it imports this module
 
-    if on is None and not (context or namespace or everywhere) and left_on_hai(selection):
+    if on is None and not (context or namespace or everywhere) and Location.HAI in left_at(selection):
         on = On.HAI
     return Place(on or On.LOCAL, context, namespace, everywhere)
 

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import typer
 
+from tfsteps.answer import NO
 from tfsteps.cli.backends.base import LogOptions, RunBackend
 from tfsteps.cli.backends.find import Job, Selection
-from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, located, open_backend
+from tfsteps.cli.backends.place import Context, Namespace, OnOption, Place, located, open_backend
 from tfsteps.cli.backends.records import Record, record_of
 from tfsteps.cli.commands.plan import find_system
 from tfsteps.cli.commands.run import RunOutput, Timestamps
@@ -25,8 +26,9 @@ from tfsteps.launcher import background
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
+from tfsteps.runs.location import Location
+from tfsteps.runs.lost_launcher import ABANDONED, may_continue
 from tfsteps.runs.status import Status
-from tfsteps.runs.store import may_continue
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import LaunchError, Note
 
@@ -64,7 +66,7 @@ def attach(
         except LaunchError as error:
             raise launch_failed(identity.task, error) from error
     display.results(status)
-    if status.system == "local" and status.reason == "LauncherDied":
+    if not status.outlives_launcher and status.reason == ABANDONED:
         say(f"`tfsteps rerun {shlex.quote(identity.run)}` runs it again")
     raise typer.Exit(exit_code(status))
 
@@ -87,7 +89,10 @@ def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: P
     """Follow a job by the records of its launcher, as its launcher, or by what its place shows; return its end."""
     record = record_of(job.status)
     recorded_end = record and record.status.state.terminal and not may_continue(record.status)
-    if record and (record.attempt.alive() or recorded_end or job.status.system == "local"):
+    alive = record.attempt.alive() if record else NO
+    if alive.unknown:
+        raise CommandError(f"run {selection.run}: {alive.why}; use `tfsteps attach {shlex.quote(selection.run)}` there")
+    if record and (alive.yes or recorded_end or not job.status.outlives_launcher):
         with display.observer() as view:
             return background.follow(record.attempt, [view], passes_on=False)
     if (text := backend.recorded(job)) and (record or job.status.detached):
@@ -97,7 +102,7 @@ def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: P
 
 def _take_over(status: Status, record: Record | None, job: TrainingJob, place: Place, display: Display) -> Status:
     """Follow a job that no launcher follows as its launcher."""
-    on_cluster = place.on is On.KUBERNETES or bool(status.namespace)
+    on_cluster = status.location is Location.KUBERNETES
     where = {"context": place.context, "namespace": status.namespace} if on_cluster else {}
     system = find_system(status.system, **where)
     base_dir = pathlib.Path((record.status.base_dir if record else "") or pathlib.Path.cwd())

@@ -10,7 +10,7 @@ import typer
 
 from tfsteps.cli.backends.find import LATEST, KnownRun, match_id
 from tfsteps.cli.backends.local import LocalBackend, LocalJob, known_runs
-from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, open_backend
+from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, on_of, open_backend
 from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
@@ -21,7 +21,6 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import removal, store
 from tfsteps.runs.retention import read_records
 from tfsteps.spec import format_bytes
-from tfsteps.systems import registry
 
 
 def clear(
@@ -62,7 +61,7 @@ def clear(
             warn(warning)
         if dry_run or not _confirmed(run_id, yes=yes):
             return
-        _stop([job for job in jobs if job.running])
+        _stop([job for job in jobs if not job.alive.no])
         if errors := [error for part in parts for error in part.clear()]:
             raise CommandError("; ".join([*errors, "the rest was removed; fix the cause and retry"]), ExitCode.PLATFORM)
     rm.fail([error] if (error := rm.remove(run_id)) else [])
@@ -91,10 +90,10 @@ def _recorded_places(jobs: Sequence[LocalJob], context: str) -> list[Place]:
     """Return where launchers of this machine have started jobs of the run."""
     places = []
     for status in [job.status for job in jobs]:
-        if status.system in registry.on_kubernetes():
-            places.append(Place(On.KUBERNETES, context, status.namespace))
-        elif status.system == On.HAI:
-            places.append(Place(On.HAI))
+        on = on_of(status.location)
+        if on is not On.LOCAL:
+            on_cluster = on is On.KUBERNETES
+            places.append(Place(on, context if on_cluster else "", status.namespace if on_cluster else ""))
     return list(dict.fromkeys(places))
 
 

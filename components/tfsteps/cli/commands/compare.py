@@ -18,7 +18,7 @@ from tfsteps.console.text import clean, iso
 from tfsteps.report import comparison
 from tfsteps.report.comparison import Compared, Row
 from tfsteps.report.formats import cpu_seconds, peak_memory
-from tfsteps.runs.store import ABANDONED
+from tfsteps.runs.lost_launcher import ABANDONED
 
 _FEWEST = 2
 _LONGEST = 48  # characters of an input in a table

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.cli.backends.find import LATEST
-from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, open_backend
+from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, on_of, open_backend
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.job_input import JobInput
 from tfsteps.console.messages import say, warn
@@ -59,7 +59,7 @@ def choose(on: On | None, system: str | None, context: str, namespace: str) -> t
     if system is None:
         on = on or On.LOCAL
         return DEFAULT_SYSTEMS[on], Place(on, context, namespace)
-    its = On.KUBERNETES if system in (AUTO, *registry.on_kubernetes()) else On.HAI if system == On.HAI else On.LOCAL
+    its = On.KUBERNETES if system == AUTO else on_of(registry.location(system))
     if on not in (None, its):
         raise CommandError(f"--system {system} is not --on {on}; leave one out")
     return system, Place(its, context, namespace)
@@ -129,7 +129,7 @@ def _fitting(place: Place, *, dry_run: bool) -> str:
 
 def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
     """Return the attempt's number: one more than all known on this machine and in `place`, or the running job's."""
-    if any(earlier.alive() for earlier in store.attempts(run, task)):
+    if any(earlier.alive().yes for earlier in store.attempts(run, task)):
         raise _running_already(run, task, "")
     number = store.next_attempt(run, task)
     with open_backend(place) as backend:

@@ -23,6 +23,7 @@ from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.masking import masked_job
+from tfsteps.runs.location import Location
 from tfsteps.runs.status import Status
 from tfsteps.spec.overrides import differences
 from tfsteps.spec.step_inputs import DATA, with_data
@@ -51,7 +52,7 @@ def rerun(
     """
     status, old = _recorded(Selection(run, task), on, context, namespace)
     new_input = _job_input(status, old, overrides or [])
-    on_cluster = status.system in registry.on_kubernetes()
+    on_cluster = status.location is Location.KUBERNETES
     system, place = choose(None, status.system, context if on_cluster else "", status.namespace if on_cluster else "")
     if run_id == status.identity.run:
         raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
@@ -102,7 +103,7 @@ def _job_input(status: Status, old: spec.TrainingJob, overrides: list[str]) -> J
     data = plain.get("env", {}).pop(DATA, "")  # of a step's input, which no job file may set
     job = with_data(spec.from_plain(plain, source, registry.options(), overrides), data)
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
-    if not folder.is_dir() and status.system == "local":
+    if not folder.is_dir() and status.on_this_machine:
         raise CommandError(f"{source}: its working folder {str(folder)!r} does not exist any more; restore it")
     return JobInput(job, source, folder, set_by(overrides))
 

@@ -132,7 +132,7 @@ def _jobs(run_id: str, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _alive(run_id: str) -> list[Attempt]:
-    return [attempt for attempt in store.attempts(run_id) if attempt.alive()]
+    return [attempt for attempt in store.attempts(run_id) if attempt.alive().yes]
 
 
 class _Stopped(Exception):  # noqa: N818  not an error

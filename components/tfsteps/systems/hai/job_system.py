@@ -14,6 +14,7 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.events import State, replicas_of
 from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
+from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths, join
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
@@ -36,6 +37,7 @@ class HaiSystem:
     """Tasks of HAI Platform, each rank a node."""
 
     name = schema.NAME
+    location = Location.HAI
     outlives_launcher = True
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from tfsteps.runs.events import Event, Replica, ReplicaState, State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
+from tfsteps.runs.location import Location
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems.hai import schema
 from tfsteps.systems.hai.client import Client, Task
@@ -207,6 +208,7 @@ def _status(task: Task, plan: Plan, now: float) -> Status:
         job=str(task["nb_name"]),
         uid=str(task["chain_id"]),
         system=schema.NAME,
+        location=Location.HAI,
         decisive_replica=str(plan.replicas[0]),
         state=current.state,
         reason=current.reason,

@@ -62,8 +62,12 @@ def optional(job: TrainingJob) -> list[Permission]:
     return permissions
 
 
+_BASE = "manifests/base"
+_ROLES = {"kubeflow": _BASE}  # folders that are not `manifests/systems/<name>`
+
+
 def granting(system: str, permissions: Iterable[Permission]) -> str:
     """Return whose Roles grant `permissions` to launchers on a job system."""
-    folder = "manifests/base" if system == "kubeflow" else f"manifests/systems/{system}"
-    folders = sorted({"manifests/base" if permission.resource == PODS else folder for permission in permissions})
+    folder = _ROLES.get(system, f"manifests/systems/{system}")
+    folders = sorted({_BASE if permission.resource == PODS else folder for permission in permissions})
     return f"{' and of '.join(folders)} (or what `tfsteps role {system}` prints)"

@@ -17,6 +17,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
+from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
@@ -54,6 +55,7 @@ _URGENT_SECONDS, _URGENT_PAUSE = 3.0, 1.0  # for an answer after a stop, and bef
 class KubernetesSystem:
     """A kind of job object on the configured cluster."""
 
+    location = Location.KUBERNETES
     outlives_launcher = True
 
     def __init__(self, kind: JobKind, context: str = "", namespace: str = "", also: Sequence[JobKind] = ()) -> None:

@@ -1,9 +1,6 @@
 """Ends the local jobs of a run, each through its launcher."""
 
-import contextlib
-import os
 import pathlib
-import signal
 import time
 from collections.abc import Iterable
 
@@ -25,47 +22,39 @@ def stop(identity: Identity, scope: Scope) -> list[str]:
         scope: siblings = jobs of tasks with the same parent folder as the finalizer's task; run = all jobs.
 
     Raises:
-        LaunchError: A launcher does not end, or belongs to another user.
+        LaunchError: A launcher does not end, or cannot be signalled from here.
     """
     parent = _parent(identity.task)
-    alive = [attempt for attempt in store.attempts(identity.run) if attempt.alive()]
-    attempts = [attempt for attempt in alive if scope == "run" or _parent(attempt.status().identity.task) == parent]
-    names = [attempt.status().job for attempt in attempts]
-    for attempt in attempts:
-        _ask(attempt)
-    until_ended(attempts)
-    return names
+    jobs: dict[Attempt, str] = {}
+    for attempt in store.attempts(identity.run):
+        alive, status = attempt.alive(), attempt.status()
+        if not alive.no and (scope == "run" or _parent(status.identity.task) == parent):
+            jobs[attempt] = status.job
+    answers = {attempt: attempt.terminate() for attempt in jobs}
+    until_ended(attempt for attempt, answer in answers.items() if not answer.unknown)
+    if left := [
+        f"{jobs[attempt]} was not stopped: {answer.why}" for attempt, answer in answers.items() if answer.unknown
+    ]:
+        raise LaunchError(f"{'; '.join(left)}; stop it where it runs", retryable=False)
+    return list(jobs.values())
 
 
 def until_ended(attempts: Iterable[Attempt]) -> None:
-    """Wait until the launchers of `attempts` have stopped their jobs and ended; signal them again after 30 s.
+    """Wait until the launchers of `attempts`, on this machine, have ended; signal them again after 30 s.
 
     Raises:
-        LaunchError: A launcher does not end, or belongs to another user.
+        LaunchError: A launcher does not end.
     """
     left, began, hurried = list(attempts), time.monotonic(), False
-    while left := [attempt for attempt in left if attempt.alive()]:
+    while left := [attempt for attempt in left if not attempt.alive().no]:
         waited = time.monotonic() - began
         if waited > _PATIENCE_SECONDS:
             raise LaunchError(f"{left[0].status().job} does not end; `tfsteps stop --now` kills it", retryable=True)
         if not hurried and waited > _HURRY_SECONDS:
             hurried = True
             for attempt in left:
-                _ask(attempt)
+                attempt.terminate()
         time.sleep(_POLL_SECONDS)
-
-
-def _ask(attempt: Attempt) -> None:
-    """Send SIGTERM to the launcher. Its process id is valid while it holds the lock of the attempt."""
-    status = attempt.status()
-    if status.state.terminal or not attempt.alive():
-        return  # it is writing its report
-    try:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(status.launcher, signal.SIGTERM)
-    except PermissionError as error:
-        wrong = f"{status.job}: its launcher, pid {status.launcher}, belongs to another user"
-        raise LaunchError(f"{wrong}; stop it as that user", retryable=False) from error
 
 
 def _parent(task: str) -> str:

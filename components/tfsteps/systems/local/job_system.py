@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from tfsteps.runs import store
 from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import Problem, ResolvedRole, TrainingJob, is_uri, options_of
@@ -32,6 +33,7 @@ class LocalSystem:
 
     name = "local"
     capabilities: Mapping[str, Capability] = CAPABILITIES
+    location = Location.LOCAL
     outlives_launcher = False
 
     def attempt(self, run: str, task: str) -> int:
@@ -115,8 +117,8 @@ class LocalSystem:
                 pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         options = options_of(job, "local", LocalOptions)
         name = identity.job_name(job.name, _NAME_LIMIT)
-        scratch = Attempt.of(identity).folder
-        return LocalJob(name, job, options, lambda: self.commands(job, identity, places, ports.free_ports), scratch)
+        attempt = Attempt.of(identity)
+        return LocalJob(name, job, options, lambda: self.commands(job, identity, places, ports.free_ports), attempt)
 
     def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
         """Do nothing: the records on this machine hold the end of a job."""

@@ -11,7 +11,18 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import IO, Self
 
+import msgspec
+
+from tfsteps.runs.process_ref import ProcessRef
+
 _VARIABLE = "TFSTEPS_PIPELINE"
+
+
+class _Holder(msgspec.Struct, frozen=True):
+    """The process of a pipeline, and its file descriptor of the locked file."""
+
+    process: ProcessRef
+    file: int
 
 
 class PipelineLock:
@@ -25,21 +36,32 @@ class PipelineLock:
     @property
     def env(self) -> Mapping[str, str]:
         """The environment variables of the pipeline's steps."""
-        return {_VARIABLE: f"/proc/{os.getpid()}/fd/{self._file.fileno()}"}
+        holder = _Holder(ProcessRef.current(), self._file.fileno())
+        return {_VARIABLE: msgspec.json.encode(holder).decode()}
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
 def at_end(act: Callable[[], None]) -> None:
-    """Call `act` after the pipeline of this process has ended, usually in a thread; never without a pipeline."""
-    path = os.environ.get(_VARIABLE)
-    if not path:
-        return
+    """Call `act` after the pipeline of this process has ended, usually in a thread.
+
+    Never without a pipeline, or if its process cannot be seen from here: whether it has ended is not known then.
+    """
     try:
-        file = open(path, "rb")  # noqa: SIM115, PTH123  its own description: a lock is not shared with the pipeline's
-    except OSError:  # the pipeline has ended already
+        holder = msgspec.json.decode(os.environ.get(_VARIABLE, ""), type=_Holder)
+    except msgspec.MsgspecError:
+        return
+    if holder.process.elsewhere:
+        return
+    try:  # a description of its own: a lock is not shared with the pipeline's
+        file = open(f"/proc/{holder.process.pid}/fd/{holder.file}", "rb")  # noqa: SIM115, PTH123
+    except (FileNotFoundError, ProcessLookupError):  # it has released the lock, or has ended
         act()
+        return
+    except OSError:
+        if holder.process.alive().no:  # its id is another process now
+            act()
         return
     threading.Thread(target=_wait, args=(file, act), name="pipeline", daemon=True).start()
 

@@ -5,7 +5,6 @@ import enum
 import heapq
 import itertools
 import os
-import pathlib
 import selectors
 import time
 import uuid
@@ -27,6 +26,7 @@ from tfsteps.runs.events import (
     replicas_of,
 )
 from tfsteps.runs.last_lines import Tail
+from tfsteps.runs.store import Attempt
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause
 from tfsteps.systems.local import ports
@@ -74,14 +74,14 @@ class LocalJob:
         job: TrainingJob,
         options: LocalOptions,
         commands: Callable[[], dict[Replica, Command]],
-        folder: pathlib.Path,
+        attempt: Attempt,
     ) -> None:
-        """Prepare. `commands` is called again for new ports; `folder` is for waiting output."""
+        """Prepare. `commands` is called again for new ports; the folder of `attempt` is for waiting output."""
         self.name, self.tensorboard_url = name, ""
         self.uid, self.created, self.age = str(uuid.uuid4()), time.time(), 0.0
         self.warnings: list[str] = []
         self._job, self._options = job, options
-        self._make_commands, self._folder = commands, folder
+        self._make_commands, self._attempt = commands, attempt
         self._restart_policy = RestartPolicy(restart_rules(job))
         self._slots = {replica: ReplicaProcess(replica) for replica in replicas_of(job.roles.items())}
         self._phase = _Phase.ACTIVE
@@ -101,9 +101,9 @@ class LocalJob:
 
     def events(self) -> Iterator[Event]:
         """Start the replicas, then yield events until all have ended."""
-        with Guard() as self._guard, selectors.DefaultSelector() as self._selector:
+        with Guard(self._attempt.replicas_ended) as self._guard, selectors.DefaultSelector() as self._selector:
             self._selector.register(self._wake_read, selectors.EVENT_READ, self._on_wake)
-            self._collector: Collector[ReplicaProcess] = Collector(self._folder, len(self._slots))
+            self._collector: Collector[ReplicaProcess] = Collector(self._attempt.folder, len(self._slots))
             self._selector.register(self._collector.ready, selectors.EVENT_READ, self._on_output)
             try:
                 self._commands = self._make_commands()

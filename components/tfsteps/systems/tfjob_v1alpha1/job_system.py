@@ -3,6 +3,7 @@
 import pathlib
 
 from tfsteps.runs.identity import Identity
+from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob, options_of
 from tfsteps.systems.base import Handle, Note, OnEnd, Scope
@@ -16,6 +17,7 @@ class TfJobSystem:
     """Two systems of one kind of object each, of which a job chooses one by `systems.tfjob-v1alpha1.api`."""
 
     name = "tfjob-v1alpha1"
+    location = Location.KUBERNETES
     outlives_launcher = True
 
     def __init__(self, context: str = "", namespace: str = "") -> None:

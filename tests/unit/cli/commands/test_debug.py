@@ -45,7 +45,7 @@ def test_a_running_run_with_its_last_lines_and_where_to_look():
     ("namespace", "rest"), [("", "its replicas were stopped too."), ("ml", "the job may go on in namespace ml.")]
 )
 def test_a_launcher_that_died_leaves_what_it_started_on_a_cluster(namespace, rest):
-    saved(namespace=namespace, system="kubeflow" if namespace else "local")
+    saved(namespace=namespace, system="kubeflow" if namespace else "local").replicas_ended.touch()
     line = next(line for line in said("debug", "r1") if line.startswith("mnist lost"))
     assert line.endswith(f": The launcher was killed; {rest}")
 

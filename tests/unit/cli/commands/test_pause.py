@@ -208,7 +208,7 @@ def test_a_platform_that_is_no_cluster_pauses_by_itself(monkeypatch):
 def test_local_runs_are_not_paused(tmp_path, monkeypatch):
     monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
     for each, why in (("", "local runs cannot be paused; "), ("ml", "its jobs are on a cluster; add --on kube")):
-        saved(run=f"r{each}", namespace=each)
+        saved(run=f"r{each}", namespace=each, system="jobset" if each else "local")
         assert refused("pause", f"r{each}").startswith(f"error: run r{each}: {why}")
 
 

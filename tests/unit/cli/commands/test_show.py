@@ -1,6 +1,7 @@
 """`tfsteps show`: for people, and for programs."""
 
 import json
+import os
 import re
 import types
 
@@ -165,11 +166,12 @@ def test_a_selected_task_has_no_other_in_its_tree():
 
 
 def test_the_launcher_of_this_machine_is_in_the_tree_while_it_runs_and_once_it_was_killed():
-    _, lock = saved(hold=True, launcher=4711)
+    me = f"launcher pid {os.getpid()}"
+    _, lock = saved(hold=True, launcher=os.getpid())
     with lock:
-        assert [line for line in said("show", "r1") if "├─ launcher pid 4711: running, " in line]
+        assert [line for line in said("show", "r1") if f"├─ {me}: running, " in line]
     (line,) = [line for line in said("show", "r1") if "launcher pid" in line]
-    assert line.startswith("   ├─ launcher pid 4711: gone, ")
+    assert line.startswith(f"   ├─ {me}: gone, ")
     assert line.endswith("(it was killed)")
 
 

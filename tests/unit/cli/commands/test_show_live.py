@@ -1,5 +1,6 @@
 """The tree of a run that is followed, without a terminal: what it draws and when it reads."""
 
+import os
 import threading
 
 from tests.support.waiting import until
@@ -15,12 +16,12 @@ def drawn(tree, height=20):
 
 
 def test_it_follows_what_is_reported_and_reads_the_rest_itself():
-    _, lock = saved(hold=True, launcher=4711)
+    _, lock = saved(hold=True, launcher=os.getpid())
     backend = LocalBackend()
     selection = Selection("r1")
     with lock, LiveGraph(backend, backend.find("r1"), selection) as tree:
         assert drawn(tree)[0].startswith("└─ task mnist, attempt 0: running, ")
-        until(lambda: any("launcher pid 4711: running" in line for line in drawn(tree)))
+        until(lambda: any(f"launcher pid {os.getpid()}: running" in line for line in drawn(tree)))
         tree.changed(status(state=State.SUCCEEDED))
         assert drawn(tree)[0] == "└─ task mnist, attempt 0: succeeded, 1m01s"
         assert drawn(tree, height=1) == [], "the tables are more important"

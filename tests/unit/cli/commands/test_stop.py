@@ -28,7 +28,11 @@ def test_a_job_that_may_continue_elsewhere_is_an_error_that_names_the_place(stat
     assert err == f"error: run r1: mnist may go on, its launcher was killed; `tfsteps stop r1 {where}` stops it\n"
 
 
-def test_local_replicas_ended_with_their_launcher():
-    saved(run="r1", system="local")
+@pytest.mark.parametrize("seen", [True, False])
+def test_local_replicas_ended_with_their_launcher_if_that_was_seen(seen):
+    attempt = saved(run="r1", system="local")
+    if seen:
+        attempt.replicas_ended.touch()
     (line,) = said("stop", "r1")
-    assert re.match(r"already ended: mnist lost .*its replicas were stopped too", line)
+    rest = "its replicas were stopped too" if seen else "it is not known whether its replicas were stopped too"
+    assert re.match(rf"already ended: mnist lost .*The launcher was killed; {rest}\.", line)

@@ -88,6 +88,6 @@ def _name(resource: Resource) -> str:
 
 
 def _instead(system: str, candidates: Mapping[str, Resource]) -> str:
-    """Return which job systems the cluster lacks, if a plain Job is chosen; else an empty text."""
-    better = [_name(resource) for name, resource in candidates.items() if name != system]
-    return f" and none of {', '.join(better)}" if system == "jobs" and better else ""
+    """Return which job systems the cluster lacks, if the last of the candidates is chosen; else an empty text."""
+    *better, last = candidates
+    return f" and none of {', '.join(_name(candidates[name]) for name in better)}" if better and system == last else ""

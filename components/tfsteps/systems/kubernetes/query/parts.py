@@ -42,7 +42,7 @@ def _source(volume: _Item) -> str:
 def services(kind: JobKind, item: _Item, listed: Iterable[_Item]) -> list[Node]:
     """Return the Services among `listed` that a job, or an object of its name that it owns, owns."""
     uids = {entry["metadata"].get("uid") for entry in (item, *item.get(DEPENDENTS, ()))} - {None}
-    through = item["metadata"]["name"] if kind.name == "trainjob" else ""
+    through = item["metadata"]["name"] if kind.resource.kind == "TrainJob" else ""
     return [_service(entry) for entry in listed if _owned(entry, uids, through)]
 
 

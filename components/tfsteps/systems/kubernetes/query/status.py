@@ -11,6 +11,7 @@ from tfsteps.kube.watch import Listed
 from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, replicas_of
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.incarnations import Incarnations
+from tfsteps.runs.location import Location
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
@@ -78,6 +79,7 @@ def status(kind: JobKind, item: Mapping[str, Any], pods: Sequence[JobPod], now: 
         uid=meta["uid"],
         namespace=meta["namespace"],
         system=kind.name,
+        location=Location.KUBERNETES,
         decisive_replica="chief-0" if "chief" in roles else "worker-0",
         state=change.state,
         reason=change.reason,

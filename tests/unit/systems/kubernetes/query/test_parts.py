@@ -1,10 +1,9 @@
 """Services, volumes and TensorBoards of a job, for the graph of its run."""
 
-import types
-
 import pytest
 
 from tests.unit.cli.jobs_on_cluster import tfjob
+from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.query import parts
 
@@ -39,7 +38,7 @@ def test_the_services_of_a_trainjob_are_owned_by_its_jobset():
         {"metadata": {"name": "of nobody"}},
     ]
     for system, names in (("trainjob", ["of the JobSet", "of the job"]), ("jobset", ["of the job"])):
-        nodes = parts.services(types.SimpleNamespace(name=system), item, listed)
+        nodes = parts.services(registry.kinds_of(system)[0], item, listed)
         assert [(node.name, node.detail) for node in nodes] == [(name, "port 80, 81") for name in names]
 
 

@@ -1,0 +1,120 @@
+"""What is left of a replica or a step when its launcher, or it itself, is killed: no process of its session."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.jobs import alive
+from tests.support.processes import started
+from tests.support.waiting import until
+from tests.unit.cli.command import COMMAND
+from tfsteps.engines.local.step import Process
+from tfsteps.runs import store
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.systems.local.guard import Guard
+
+# `timeout` puts itself, and so the program, in a process group of its own.
+GROUPS = "timeout 600 sh -c 'echo $$ > pid.new; mv pid.new pid; sleep 600; :'"
+
+
+def pid_in(file):
+    """Wait for the process id that the program writes, and return it."""
+    until(file.exists)
+    return int(file.read_text())
+
+
+@pytest.fixture
+def launched(tmp_path, monkeypatch):
+    """Start `tfsteps run` of a job with a child in another process group; return the launcher and the child's id."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text(
+        f'name: groups\ncommand: [sh, -c, "{GROUPS}; echo done"]\nroles: {{worker: {{}}}}\n'
+    )
+    with started([COMMAND, "run", "job.yaml", "--run-id", "r"], stdout=subprocess.DEVNULL) as launcher:
+        yield launcher, pid_in(tmp_path / "pid")
+        launcher.kill()
+
+
+def test_a_killed_launcher_leaves_no_process_group_and_the_record_says_what_was_seen(launched):
+    launcher, child = launched
+    launcher.kill()
+    (attempt,) = store.attempts("r")
+    until(attempt.replicas_ended.exists)
+    assert not alive(child)
+    status = attempt.status()
+    assert (status.state, status.message) == (
+        State.LOST,
+        "The launcher was killed; its replicas were stopped too.",
+    )
+    assert [replica.state for replica in status.replicas] == [ReplicaState.STOPPED]
+
+
+def test_a_guard_that_was_killed_too_has_seen_nothing(launched):
+    launcher, child = launched
+    command = ["pgrep", "-P", str(launcher.pid), "-f", "proof="]
+    guards = subprocess.run(command, check=True, capture_output=True, text=True)
+    (guard,) = map(int, guards.stdout.split())
+    os.kill(guard, signal.SIGKILL)
+    launcher.kill()
+    launcher.wait()
+    (attempt,) = store.attempts("r")
+    until(lambda: attempt.alive().no)
+    status = attempt.status()
+    assert alive(child)
+    assert status.message == "The launcher was killed; it is not known whether its replicas were stopped too."
+    assert [replica.state for replica in status.replicas] == [ReplicaState.UNKNOWN]
+    os.killpg(os.getsid(child), signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", ["kill", "exit"])
+def test_a_step_leaves_no_process_group(tmp_path, end):
+    program = f"{GROUPS} & while [ ! -e pid ]; do sleep 0.05; done; [ {end} = exit ] || sleep 600"
+    with Guard() as guard:
+        step = Process(["sh", "-c", program], {}, tmp_path, guard)
+        child = pid_in(tmp_path / "pid")
+        if end == "kill":
+            step.kill()
+        step.wait()
+    until(lambda: not alive(child))
+
+
+def test_a_session_of_a_process_that_forks_meanwhile_is_ended(tmp_path):
+    forks = "    if not os.fork():\n        os.setpgid(0, 0); time.sleep(600)\n    time.sleep(0.002)"
+    program = f"import os, time\nwhile True:\n{forks}"
+    with Guard() as guard:
+        step = Process(
+            [sys.executable, "-c", f"import os\nprint(os.getpid(), flush=True)\n{program}"], {}, tmp_path, guard
+        )
+        leader = int(next(lines for lines in step.lines() if lines)[0])
+        step.kill()
+        step.wait()
+    assert not [
+        pid for pid in pathlib.Path("/proc").glob("[0-9]*") if alive(int(pid.name)) and session_of(pid) == leader
+    ]
+
+
+def session_of(process):
+    try:
+        return os.getsid(int(process.name))
+    except ProcessLookupError:
+        return 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace takes root")
+def test_a_launcher_in_another_container_is_not_signalled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text("name: inside\ncommand: [sh, -c, 'touch up; sleep 600']\nroles: {worker: {}}\n")
+    container = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    with started([*container, COMMAND, "run", "job.yaml", "--run-id", "r"], stdout=subprocess.DEVNULL) as outside:
+        until((tmp_path / "up").exists)
+        (attempt,) = store.attempts("r")
+        answer = attempt.terminate()
+        assert (attempt.alive().yes, attempt.launcher.pid, attempt.lives_here) == (True, 1, False)
+        assert answer.why.startswith("pid 1 in another container of this machine, ")
+        outside.kill()
+    until(lambda: attempt.alive().no)

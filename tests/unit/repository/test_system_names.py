@@ -1,0 +1,56 @@
+"""What holds for a job system is asked of it, not concluded from its name: other packages add systems."""
+
+import ast
+import pathlib
+
+import pytest
+
+import tfsteps
+from tfsteps.systems import registry
+
+PACKAGE = pathlib.Path(tfsteps.__file__).parent
+OWN = {PACKAGE / "systems" / name.replace("-", "_") for name in registry.NAMES}  # compare words of their own with these
+FILES = [
+    file
+    for file in sorted(PACKAGE.rglob("*.py"))
+    if OWN.isdisjoint(file.parents) and "starter" not in file.parts  # programs of users
+]
+
+
+def compared(source):
+    """Return the line of each comparison with the name of a job system, or of a system with a constant."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.match_case):
+            operands = [value.value for value in ast.walk(node.pattern) if isinstance(value, ast.MatchValue)]
+        else:
+            continue
+        parts = [part for operand in operands for part in getattr(operand, "elts", [operand])]
+        named = any(isinstance(part, ast.Constant) and part.value in registry.NAMES for part in parts)
+        of_system = any("system" in (getattr(part, "attr", ""), getattr(part, "id", "")) for part in parts)
+        fixed = any(isinstance(part, ast.Attribute) and part.attr.isupper() for part in parts)
+        if named or (of_system and fixed):
+            lines.append(operands[0].lineno)
+    return lines
+
+
+def test_no_comparison_with_the_name_of_a_job_system():
+    lines = {str(file.relative_to(PACKAGE)): lines for file in FILES if (lines := compared(file.read_text()))}
+    assert not lines, "ask the job system, or `Status.location`, instead"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "status.system == 'local'",
+        "'hai' != name",
+        "system in ('local', 'jobset')",
+        "status.system == On.HAI",
+        "system == On.HAI",
+        "match name:\n    case 'kubeflow' | 'jobs': pass",
+    ],
+)
+def test_it_finds_them(source):
+    assert compared(source)
