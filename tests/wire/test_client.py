@@ -252,3 +252,20 @@ def test_what_the_server_warns_of_is_shown_once(capsys):
         'warning: would violate PodSecurity "restricted:latest"',
         "warning: spec.x: [1mdeprecated",  # the escape character is dropped
     ]
+
+
+def test_pages_of_large_objects_have_fewer_of_them(monkeypatch):
+    monkeypatch.setattr(api_module, "_PAGE_BYTES", 1 << 16)
+    text = {7: "x" * (1 << 17)}  # one is larger than a whole page may be
+    items = [{"metadata": {"name": f"{i}", "uid": f"{i}"}, "text": text.get(i, "x" * 4096)} for i in range(40)]
+
+    def script(asked):
+        first, size = int(asked.query.get("continue", "0")), int(asked.query["limit"])
+        rest = {"continue": str(first + size)} if first + size < len(items) else {}
+        return Answer(body={"metadata": rest, "items": items[first : first + size]})
+
+    with serve(script) as server:
+        listed = list(Api(server.access(), patience=0).iterate(JOBS, "ns"))
+        assert [item["metadata"]["name"] for item in listed] == [str(i) for i in range(40)]
+        assert server.asked[0].query["limit"] == "600"
+        assert len(server.asked) < 25

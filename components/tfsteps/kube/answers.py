@@ -4,7 +4,8 @@ Each function that is named after what it expects returns a check: called with t
 ShapeError unless the answer is that.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
@@ -27,15 +28,57 @@ class ShapeError(Exception):
     """An answer is not the expected object; the message says what is wrong."""
 
 
+CUT = "tfsteps.dev/cut"
+"""Key of an object of which `decode` left out values; its value is the reason."""
+
+_DEEPEST = 100  # levels; objects of Kubernetes have 20
+_TOO_DEEP = f"left out: nested more than {_DEEPEST} levels deep"
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|(?P<open>[\[{]+)|(?P<close>[\]}]+)', re.DOTALL)
+
+
 def decode(content: bytes | str) -> dict[str, Any]:
-    """Return the JSON object that `content` is. ShapeError if it is anything else."""
+    """Return the JSON object that `content` is. ShapeError if it is anything else.
+
+    Anybody may store an object that is nested too deep to be decoded. Its deepest values are left out then, so that
+    the other objects of a list are not lost with it; objects without such a value are whole, the others have a `CUT`.
+    """
     try:
-        answer = msgspec.json.decode(content)
+        answer = _decoded(content)
     except NOT_READABLE as error:
         raise ShapeError(f"no JSON: {error}" if content else "it is empty") from error
     if not isinstance(answer, dict):
         raise ShapeError(f"expected a JSON object, got {type(answer).__name__}")
     return answer
+
+
+def _decoded(content: bytes | str) -> Any:
+    try:
+        return msgspec.json.decode(content)
+    except RecursionError:
+        answer = msgspec.json.decode(b"".join(_shallow(content.encode() if isinstance(content, str) else content)))
+    parts = [answer.get("object"), *(answer.get("items") or [])] if isinstance(answer, dict) else []
+    for item in parts or [answer]:
+        if isinstance(item, dict) and _TOO_DEEP.encode() in msgspec.json.encode(item):
+            item[CUT] = _TOO_DEEP
+    return answer
+
+
+def _shallow(text: bytes) -> Iterator[bytes]:
+    """Yield the parts of a JSON text, with a string in the place of each array and object that is too deep."""
+    depth = kept = 0
+    for token in _TOKEN.finditer(text):
+        outer = _DEEPEST - depth  # how many levels are left
+        if opened := token["open"]:
+            depth += len(opened)
+            if 0 <= outer < len(opened):
+                yield text[kept : token.start() + outer]
+                yield msgspec.json.encode(_TOO_DEEP)
+        elif closed := token["close"]:
+            depth -= len(closed)
+            if 0 < -outer <= len(closed):
+                kept = token.start() - outer
+    if depth <= _DEEPEST:
+        yield text[kept:]
 
 
 def an_object(resource: "Resource", name: str = "", *, stored: bool = True) -> Check:

@@ -14,12 +14,14 @@ from urllib3.exceptions import HTTPError
 from tfsteps.kube import answers
 from tfsteps.kube.access import Access
 from tfsteps.kube.answers import Check
-from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
+from tfsteps.kube.errors import ApiError, TooLongError, UnexpectedAnswerError
 from tfsteps.kube.http_client import PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
 
-_PAGE = "600"  # objects: a few MB each; ten thousand jobs and the pods of their steps are 34 pages
+_PAGE = 600  # objects: a few MB each; ten thousand jobs and the pods of their steps are 34 pages
+_PAGE_BYTES = 16 << 20  # of pages of several objects: one namespace may be full of large objects
+_FEWER = 8
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
 
 
@@ -80,16 +82,22 @@ class Api(HttpClient):
 
         UnexpectedAnswerError if a page refers to itself as the next one.
         """
-        more = ""
+        more, size = "", _PAGE
         while True:
-            page = {"limit": _PAGE, **({"continue": more} if more else {})}
-            listing = self.list(resource, namespace, once=False, **selectors, **page)
+            query = {**selectors, "limit": str(size), **({"continue": more} if more else {})}
+            send = functools.partial(self.send, "GET", resource.path(namespace), query, None, answers.a_list(resource))
+            try:
+                listing = self.retry(functools.partial(send, most=_PAGE_BYTES if size > 1 else None))
+            except TooLongError:
+                size = max(size // _FEWER, 1)
+                continue
             yield from listing["items"] or []
             before, more = more, listing["metadata"].get("continue", "")
             if not more:
                 return
             if more == before:
                 raise UnexpectedAnswerError(f"GET {resource.path(namespace)}", "its next page is the same page")
+            size = min(2 * size, _PAGE)
 
     def create(
         self,
@@ -177,10 +185,12 @@ class Api(HttpClient):
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         check: Check | None = None,
+        *,
+        most: int | None = None,
     ) -> dict[str, Any]:
-        """Send one request, once, and return the object in the answer. ApiError for anything else."""
+        """Send one request, once, and return the object in the answer of at most `most` bytes; else an ApiError."""
         with self.open(method, path, query, None if body is None else msgspec.json.encode(body)) as response:
-            content = response.read()
+            content = response.read(most)
             if method == "POST":
                 self._show_warnings(response.headers)
         return checked(f"{method} {path}", content, check)

@@ -43,6 +43,10 @@ class SilentError(ApiError):
     """No data arrived within the read timeout."""
 
 
+class TooLongError(ApiError):
+    """The answer is longer than the caller can take."""
+
+
 class UnexpectedAnswerError(ApiError):
     """The answer is not the expected object: a log-in page or a proxy may have answered instead of the API server.
 

@@ -13,7 +13,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube import connections
-from tfsteps.kube.errors import ApiError, SilentError, UnexpectedAnswerError
+from tfsteps.kube.errors import ApiError, SilentError, TooLongError, UnexpectedAnswerError
 from tfsteps.masking import hidden
 
 _LONGEST_RETRY_AFTER = 60.0  # seconds: a server that asks for a day may be back in a minute
@@ -47,9 +47,14 @@ class Response:
         else:
             self._response.close()
 
-    def read(self) -> bytes:
-        """Return the whole body. ApiError if it breaks off."""
-        return b"".join(self.parts())
+    def read(self, most: int | None = None) -> bytes:
+        """Return the whole body. ApiError if it breaks off; TooLongError after `most` bytes, None = no limit."""
+        body = bytearray()
+        for part in self.parts():
+            body += part
+            if most is not None and len(body) > most:
+                raise TooLongError(f"the answer is longer than {most} bytes", 413)
+        return bytes(body)
 
     def parts(self) -> Iterator[bytes]:
         """Yield the body as it arrives. ApiError if it breaks off; SilentError after the read timeout."""

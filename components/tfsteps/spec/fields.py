@@ -124,10 +124,16 @@ MetricName = Annotated[
         examples=["accuracy"],
     ),
 ]
+MOST_REPLICAS = 10_000
+"""The most replicas of one role."""
+
 Count = Annotated[
     int,
     Meta(
-        ge=1, le=10_000, description="a whole number from 1 to 10000; leave a role without replicas out", examples=[2]
+        ge=1,
+        le=MOST_REPLICAS,
+        description=f"a whole number from 1 to {MOST_REPLICAS}; leave a role without replicas out",
+        examples=[2],
     ),
 ]
 GpuCount = Annotated[int, Meta(ge=0, le=128, description="a whole number from 0 to 128", examples=[1])]

@@ -31,15 +31,25 @@ def annotation(states: Mapping[Replica, ReplicaState]) -> str:
 
 
 def noted_states(item: Mapping[str, Any], replicas: list[Replica]) -> dict[Replica, ReplicaState]:
-    """Return what is noted on a job object of its `replicas`; empty if nothing is, or it is not understood."""
+    """Return what is noted on a job object of its `replicas`; empty if nothing is, or it is not understood.
+
+    Anybody may have written it: ranges are in order, as `annotation` writes them, so that nothing is counted twice.
+    """
     text = (item["metadata"].get("annotations") or {}).get(REPLICAS) or "{}"
     try:
         noted = msgspec.json.decode(text, type=_Noted)
     except NOT_READABLE:
         return {}
-    return {
-        replica: state
-        for replica in replicas
-        for state, roles in noted.items()
-        if any(first <= replica.index <= last for first, last in roles.get(replica.role, ()))
-    }
+    by_role: dict[RoleName, list[Replica]] = {}
+    for replica in sorted(replicas):
+        by_role.setdefault(replica.role, []).append(replica)
+    states: dict[Replica, ReplicaState] = {}
+    for state, roles in noted.items():
+        for role, ranges in roles.items():
+            end = -1
+            for first, last in ranges:
+                if not end < first <= last:
+                    return {}
+                end = last
+                states |= dict.fromkeys(by_role.get(role, [])[first : last + 1], state)
+    return states

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from tfsteps import spec
 from tfsteps.spec import EnvSource, Role, RoleName, TrainingJob
 
 ROLES = "TFSTEPS_ROLES"
@@ -25,8 +26,10 @@ def _roles(job: TrainingJob, programs: Mapping[RoleName, Sequence[str]]) -> str:
 
 
 def counts(roles: str) -> dict[RoleName, int]:
-    """Return the number of replicas of each role, from the value of TFSTEPS_ROLES."""
+    """Return the number of replicas of each role, from the value of TFSTEPS_ROLES. ValueError if it is not valid."""
     pairs = [word.split(":")[0].split("=") for word in roles.split()]
+    if unknown := [name for name, _ in pairs if name not in spec.ROLES]:
+        raise ValueError(f"{', '.join(unknown)} is no role")
     return {cast("RoleName", name): int(count) for name, count in pairs}
 
 
