@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.unit.systems.kubernetes.objects import controller
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.answer import known
 from tfsteps.engines.argo import pipeline
@@ -33,7 +34,7 @@ def pod(name, owner, **metadata):
         "metadata": {
             "name": name,
             "uid": f"uid-{name}",
-            "ownerReferences": [{"kind": "TFJob", "uid": owner}],
+            "ownerReferences": [controller(uid=owner)],
             **metadata,
         }
     }

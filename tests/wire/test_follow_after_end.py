@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from tests.unit.systems.kubernetes.objects import condition, pod, tfjob
+from tests.unit.systems.kubernetes.objects import condition, controller, pod, tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tests.wire.test_job import events, listed
 from tfsteps import spec
@@ -25,6 +25,7 @@ from tfsteps.systems.jobs.render import JOB as JOB_LABEL
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import pod_logs
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.ownership import Owners
 from tfsteps.systems.kubernetes.query.status import job_pods, status
 from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
@@ -127,7 +128,7 @@ def first_look(kind, item, pods, logs=(), *, refuse=0, gone=False):
 
 def shown(kind, item, pods):
     """Return what `tfsteps show` says of the same job."""
-    found = status(kind, item, job_pods(kind, item, pods), time.time())
+    found = status(kind, item, job_pods(kind, item, pods, Owners.of(kind, item)), time.time())
     if found.state is State.FAILED:
         found.failure = failure_summary(found, lambda *_: [])
     return found
@@ -290,6 +291,7 @@ def of_jobs(item, index):
         **jobs()["metadata"]["labels"],
         "batch.kubernetes.io/job-completion-index": str(index),
     }
+    item["metadata"]["ownerReferences"] = [controller("Job", api="batch/v1")]
     return item
 
 

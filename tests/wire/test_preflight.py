@@ -172,7 +172,11 @@ PODS_ALLOWED = (rule(["*"], "", ["pods", "pods/log"]),)
     [
         ("kubeflow", PODS_ALLOWED, "manifests/base"),
         ("jobset", PODS_ALLOWED, "manifests/systems/jobset"),
-        ("jobset", (rule(["*"], "jobset.x-k8s.io", ["jobsets"]),), "manifests/base"),
+        (
+            "jobset",
+            (rule(["*"], "jobset.x-k8s.io", ["jobsets"]), rule(["list"], "batch", ["jobs"])),
+            "manifests/base",
+        ),
         ("jobset", (), "manifests/base and of manifests/systems/jobset"),
     ],
 )

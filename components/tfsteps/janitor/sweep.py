@@ -10,6 +10,7 @@ import msgspec
 from tfsteps.engines.argo.abandoned import Workflows, owner_of
 from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
 from tfsteps.janitor.rules import Due, Reason, due
+from tfsteps.kube.answers import CUT
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
@@ -18,7 +19,7 @@ from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.ownership import is_own
+from tfsteps.systems.kubernetes.ownership import OwnerIndex, Owners
 
 _LABELS = (RUN_ID, TASK, ATTEMPT)
 _OURS = ",".join([*(f"{key}={value}" for key, value in MANAGED_BY.items()), *_LABELS])
@@ -91,6 +92,7 @@ class Sweep:
         self._say, self._default, self._dry_run = say, default, dry_run
         self._has_clock = True
         self._workflows = Workflows(api, namespace)
+        self._owner_index = OwnerIndex(api, namespace)
 
     def run(self) -> Count:
         """Do all that is due, and report each action in a line; failures are reported, and left to the next pass."""
@@ -109,6 +111,8 @@ class Sweep:
         """Tell whether an object is valid; report it if not. An object that cannot be read is not deleted."""
         try:
             where = metadata_of(item).namespace
+            if CUT in item:
+                raise ValueError(f"values were {item[CUT]}")  # noqa: TRY301
             if self._namespace not in ("", where):
                 raise ValueError(f"it is of namespace {where}, which was not asked for")  # noqa: TRY301
         except ValueError as error:
@@ -215,13 +219,19 @@ class Sweep:
 
     def _own(self, kind: JobKind, item: _Item, pods: Mapping[tuple[str, ...], list[_Item]]) -> list[_Item]:
         """Return the replicas of a job that are not being deleted: of its labels, and owned by it."""
-        replicas = replicas_of(kind.roles(item).items())
-        return [pod for pod in pods.get(_key(item), []) if self._is_replica(kind, item, pod, replicas)]
+        candidates = [pod for pod in pods.get(_key(item), []) if "deletionTimestamp" not in pod["metadata"]]
+        if not candidates:
+            return []
+        owners, replicas = self._owner_index.owners(kind, item, candidates), replicas_of(kind.roles(item).items())
+        return [pod for pod in candidates if self._is_replica(kind, pod, owners, replicas)]
 
-    def _is_replica(self, kind: JobKind, item: _Item, pod: _Item, replicas: Sequence[Replica]) -> bool:
+    def _is_replica(self, kind: JobKind, pod: _Item, owners: Owners, replicas: Sequence[Replica]) -> bool:
         meta = pod["metadata"]
         try:
-            return "deletionTimestamp" not in meta and is_own(kind, meta, item) and bool(kind.replica(meta, replicas))
+            control = owners.control(meta)
+            if control.unknown:
+                self._failed(f"whether {_name(PODS, pod)} is its job's is not known", ValueError(control.why))
+            return control.yes and bool(kind.replica(meta, replicas))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             self._failed(f"{_name(PODS, pod)} is not understood", error)
             return False

@@ -64,6 +64,15 @@ def pod_of(job, replica, phase, code=None, *, started=2, ended=None, restarts=0,
             "uid": f"{name}-{number}",
             "creationTimestamp": at(started - 1 + number),
             "labels": labels,
+            "ownerReferences": [
+                {
+                    "apiVersion": "kubeflow.org/v1",
+                    "kind": "TFJob",
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                    "controller": True,
+                }
+            ],
         },
         "spec": {"nodeName": "node1"},
         "status": {"phase": phase, "containerStatuses": [status]},

@@ -21,6 +21,7 @@ from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
 from tfsteps.cli.backends.records import record_of, recorded_job
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
+from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
 from tfsteps.engines.registry import find_origin
 from tfsteps.kube import access, client
@@ -48,9 +49,8 @@ def cluster(place: Place) -> Iterator[Runs]:
     try:
         credentials = access.find(place.context)
         api = client.Api(credentials, patience=PATIENCE_SECONDS)
-        yield Runs(
-            api, registry.kinds(), "" if place.everywhere else place.namespace or credentials.namespace, find_origin
-        )
+        namespace = "" if place.everywhere else place.namespace or credentials.namespace
+        yield Runs(api, registry.kinds(), namespace, find_origin, warn)
     except access.AccessError as error:
         raise CommandError(str(error)) from error
     except ApiError as error:

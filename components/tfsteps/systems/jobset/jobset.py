@@ -18,18 +18,20 @@ from tfsteps.systems.jobset.capabilities import CAPABILITIES
 from tfsteps.systems.jobset.options import JobSetOptions
 from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
+    Between,
     ObjectPatch,
     RenderedJob,
     RoleSpec,
     Verdict,
     true_conditions,
 )
-from tfsteps.systems.kubernetes.permissions import Permission
+from tfsteps.systems.kubernetes.permissions import JOBS, Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang, indexed_job
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, cluster_hosts, pod_template, tf_config
 from tfsteps.systems.kubernetes.times import age_at
 
+_OWN = "jobset.sigs.k8s.io/jobset-name"  # a label that the controller puts on Jobs and pods
 _NAME = 63  # of a pod, whose name ends with five random characters
 _FAILED_JOBS = "FailedJobs"
 _LIMIT = "BackoffLimitExceeded"  # the reason of a Job; a JobSet only reports which of its rules applied
@@ -44,6 +46,7 @@ class JobSet(BaseJobKind):
     container = CONTAINER
     capabilities = CAPABILITIES
     options = JobSetOptions
+    between: Sequence[Between] = (Between(JOBS, _OWN),)
 
     # --- render
 
@@ -52,8 +55,8 @@ class JobSet(BaseJobKind):
         return _NAME - max(len(f"-{name}-0-{role.replicas - 1}-12345") for name, role in job.roles.items())
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
-        """Return the permissions for the gang, and for the patch that starts the job once its PodGroup exists."""
-        return gang.permissions(job) if job.gang else []
+        """Return the permissions to see which pods are the job's, and to create the PodGroup of a gang."""
+        return [Permission("list", JOBS), *(gang.permissions(job) if job.gang else [])]
 
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return what is wrong with a gang, and with restarts of the whole JobSet."""
@@ -100,15 +103,11 @@ class JobSet(BaseJobKind):
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`."""
-        return f"jobset.sigs.k8s.io/jobset-name={name}"
+        return f"{_OWN}={name}"
 
     def replica(self, meta: Mapping[str, Any], _replicas: Sequence[Replica]) -> Replica | None:
         """Return which replica a pod is by its role and its index in its Job; None = it is not a replica."""
         return indexed_job.replica_of(meta)
-
-    def job_uid(self, meta: Mapping[str, Any]) -> str:
-        """Return the uid of a pod's JobSet, which the controller puts on it as a label."""
-        return str((meta.get("labels") or {}).get("jobset.sigs.k8s.io/jobset-uid", ""))
 
     # --- pause
 

@@ -9,7 +9,7 @@ from tfsteps.kube.client import Resource
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, RoleName, TrainingJob
+from tfsteps.spec import MOST_REPLICAS, Problem, RoleName, TrainingJob
 from tfsteps.systems import capabilities
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.permissions import Permission
@@ -18,6 +18,9 @@ from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
 
 DEPENDENTS = "dependents"
 """Key of an observed job object, never sent: the listed objects of its kind that it owns."""
+
+GONE = "gone"
+"""Key of such a dependent, never sent: it was deleted, and this is its last state."""
 
 
 class RenderedJob(msgspec.Struct, frozen=True):
@@ -75,10 +78,37 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class RoleSpec(msgspec.Struct, frozen=True):
-    """One role of a job object: how many replicas it has, and their pod template."""
+    """One role of a job object: how many replicas it has, and their pod template.
+
+    Anybody may have written the object, so the number is checked here, before anything is made of it. ValueError if a
+    job of tfsteps cannot have so many.
+    """
 
     replicas: int
     template: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        """Check the number of replicas."""
+        if type(self.replicas) is not int or not 0 <= self.replicas <= MOST_REPLICAS:
+            raise ValueError(f"a role has {self.replicas!r:.40} replicas; 0 to {MOST_REPLICAS} are possible")
+
+
+class Between(msgspec.Struct, frozen=True):
+    """A kind of objects between a job and its pods.
+
+    Attributes:
+        resource: Their kind.
+        label: The label whose value is the job's name; empty = the one object has the job's name itself.
+    """
+
+    resource: Resource
+    label: str = ""
+
+    def selectors(self, name: str) -> dict[str, str]:
+        """Return the selectors of those of the job called `name`, or of all jobs if it is empty."""
+        if not name:
+            return {"labelSelector": self.label} if self.label else {}
+        return {"labelSelector": f"{self.label}={name}"} if self.label else {"fieldSelector": f"metadata.name={name}"}
 
 
 class ObjectPatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +138,8 @@ class JobKind(Protocol):
         capabilities: Its capabilities, by the names of `features.FEATURES`.
         shell: Starts a shell in that container, with the variables of the program beside it. If it has several words,
             a name and a command after them start that command instead.
+        between: What the job owns and what controls its pods, from the job to the pods; pods may also be controlled by
+            the job itself.
     """
 
     name: str
@@ -116,6 +148,7 @@ class JobKind(Protocol):
     container: str
     capabilities: Mapping[str, Capability]
     shell: Sequence[str]
+    between: Sequence[Between]
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions that a launcher of `job` needs beside those for every kind."""
@@ -155,9 +188,6 @@ class JobKind(Protocol):
             replicas: All replicas of the job, by role and index, for kinds that number them consecutively.
         """
 
-    def job_uid(self, meta: Mapping[str, Any]) -> str:
-        """Return the uid of the job that a pod with this metadata belongs to; empty = not known."""
-
     def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
         """Return the labels that the launcher adds to a replica's pod if the operator does not copy them."""
 
@@ -177,6 +207,7 @@ class BaseJobKind:
     resource: Resource
     capabilities: Mapping[str, Capability]
     shell: Sequence[str] = ("sh",)
+    between: Sequence[Between] = ()
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return why `job` cannot be an object of this kind."""
@@ -209,11 +240,6 @@ class BaseJobKind:
     def group_objects(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
         """Return the items as they are."""
         return items
-
-    def job_uid(self, meta: Mapping[str, Any]) -> str:
-        """Return the uid of the owner that is an object of this kind; empty if the job owns the pod indirectly."""
-        owners = meta.get("ownerReferences") or []
-        return next((str(owner["uid"]) for owner in owners if owner["kind"] == self.resource.kind), "")
 
     def pod_labels(self, _item: Mapping[str, Any], _replica: Replica) -> dict[str, str]:
         """Return nothing: pods have the labels of their template."""

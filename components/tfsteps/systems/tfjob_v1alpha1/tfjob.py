@@ -12,7 +12,15 @@ from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
-from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, BaseJobKind, ObjectPatch, RenderedJob, RoleSpec, Verdict
+from tfsteps.systems.kubernetes.job_kind import (
+    DEPENDENTS,
+    BaseJobKind,
+    Between,
+    ObjectPatch,
+    RenderedJob,
+    RoleSpec,
+    Verdict,
+)
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
@@ -36,6 +44,7 @@ class TfJob(BaseJobKind):
     capabilities = CAPABILITIES
     shell = BESIDE
     options = TfJobOptions
+    between: Sequence[Between] = (Between(templates.JOBS, templates.OWN),)
 
     def __init__(self, api: Api, kind: str, operator: str) -> None:
         """Keep the API's group, the spelling of the kind there, and the operator's name for messages."""

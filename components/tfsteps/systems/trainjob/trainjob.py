@@ -18,13 +18,14 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
 from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
+    Between,
     ObjectPatch,
     RenderedJob,
     RoleSpec,
     Verdict,
     true_conditions,
 )
-from tfsteps.systems.kubernetes.permissions import Permission
+from tfsteps.systems.kubernetes.permissions import JOBS, Permission
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX
@@ -34,6 +35,8 @@ from tfsteps.systems.trainjob.capabilities import CAPABILITIES
 from tfsteps.systems.trainjob.options import TrainJobOptions
 from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
 
+_JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet")
+_OWN = "jobset.sigs.k8s.io/jobset-name"  # a label of the Jobs and pods of the TrainJob's JobSet, which has its name
 _NAME = 63  # of a pod, whose name ends with five random characters
 _NO_RUNTIME = "must be created before the TrainJob is created"  # part of the message of Trainer's webhook
 
@@ -48,6 +51,7 @@ class TrainJob(BaseJobKind):
     capabilities = CAPABILITIES
     shell = BESIDE
     options = TrainJobOptions
+    between: Sequence[Between] = (Between(_JOBSETS), Between(JOBS, _OWN))
 
     # --- render
 
@@ -56,8 +60,8 @@ class TrainJob(BaseJobKind):
         return _NAME - len(f"-{CONTAINER}-0-{_replicas(job) - 1}-12345")
 
     def permissions(self, _job: TrainingJob) -> list[Permission]:
-        """Return the permission to patch pods: Trainer does not copy a TrainJob's labels to them."""
-        return [Permission("patch", PODS)]
+        """Return the permissions to see which pods are the job's, and to label them: Trainer does not."""
+        return [Permission("patch", PODS), Permission("list", JOBS), Permission("list", _JOBSETS)]
 
     def rules(self, job: TrainingJob) -> Iterable[Problem]:
         """Return why not all workers can decide."""
@@ -133,7 +137,7 @@ class TrainJob(BaseJobKind):
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
-        return f"jobset.sigs.k8s.io/jobset-name={name}"
+        return f"{_OWN}={name}"
 
     def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
         """Return which replica a pod is by its rank; None = it is not a replica."""

@@ -24,6 +24,11 @@ def tfjob(*conditions: str | dict[str, Any], uid: str = "u1", **run_policy: Any)
     }
 
 
+def controller(kind: str = "TFJob", uid: str = "u1", api: str = "kubeflow.org/v1", name: str = "job") -> dict[str, Any]:
+    """Return the reference of an object to what controls it."""
+    return {"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
 def pod(status: str | dict[str, Any], replica: str = "worker-0", uid: str = "p1") -> dict[str, Any]:
     """Return the pod of a replica, with a recorded status or a given one."""
     role, index = replica.split("-")
@@ -31,5 +36,6 @@ def pod(status: str | dict[str, Any], replica: str = "worker-0", uid: str = "p1"
         "name": f"job-{replica}",
         "uid": uid,
         "labels": {f"{_LABEL}job-name": "job", f"{_LABEL}replica-type": role, f"{_LABEL}replica-index": index},
+        "ownerReferences": [controller()],
     }
     return {"metadata": meta, "status": STATUSES[status] if isinstance(status, str) else status}

@@ -1,89 +1,271 @@
-"""Which job a pod belongs to, where an earlier job had the same name and labels: for each kind of job."""
+"""Which pods are a job's: for each kind of job, each who may control a pod, and each who asks."""
+
+import copy
+import json
+import pathlib
 
 import pytest
 
-from tests.unit.systems.kubernetes.follow.test_tracker import W0, W1, Scenario, leaving
-from tests.unit.systems.kubernetes.objects import pod, tfjob
+from tests.unit.janitor.api_server import FakeApiServer
+from tests.unit.systems.kubernetes.follow.test_pod_logs import Reader
+from tests.unit.systems.kubernetes.follow.test_tracker import W0, W1, Scenario
+from tests.unit.systems.kubernetes.objects import STATUSES, controller, pod, tfjob
+from tests.wire.scripted import refusal, serve
+from tfsteps import spec
+from tfsteps.janitor.sweep import Sweep
+from tfsteps.kube.client import Api
 from tfsteps.kube.watch import Changed, Deleted, Listed
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
-from tfsteps.systems.jobs.job import IndexedJobs
-from tfsteps.systems.jobset.jobset import JobSet
-from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
-from tfsteps.systems.kubernetes.ownership import is_foreign, is_own
-from tfsteps.systems.kubernetes.query.status import job_pods
-from tfsteps.systems.trainjob.trainjob import TrainJob
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
+from tfsteps.systems.kubernetes.follow import pod_logs
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.follow.own_pods import OwnPods
+from tfsteps.systems.kubernetes.ownership import OwnerIndex
+from tfsteps.systems.kubernetes.query.runs import Runs
+from tfsteps.systems.pipeline import Origin
 
-BEFORE, AT, AFTER = (f"2026-01-01T00:00:{second:02d}Z" for second in (5, 10, 11))
-JOB = {"metadata": {"name": "job", "uid": "new", "creationTimestamp": AT}}
-
-
-def meta(owner=None, *, created=AFTER, deleting=False, **labels):
-    """Return a pod's metadata; `owner` is (kind, uid)."""
-    owners = [{"kind": owner[0], "uid": owner[1], "controller": True}] if owner else []
-    end = {"deletionTimestamp": AFTER} if deleting else {}
-    return {"name": "p", "uid": "p", "creationTimestamp": created, "ownerReferences": owners, "labels": labels, **end}
-
-
-DIRECT = [kind for kind in registry.kinds() if kind.name in ("kubeflow", "t9k", "tfjob-v1alpha1")]
-
-
-@pytest.mark.parametrize("kind", DIRECT, ids=lambda kind: kind.resource.api)
-def test_a_pod_that_its_job_owns(kind):
-    own, other = meta((kind.resource.kind, "new"), created=BEFORE), meta((kind.resource.kind, "old"))
-    assert (is_own(kind, own, JOB), is_foreign(kind, own, JOB)) == (True, False)
-    assert (is_own(kind, other, JOB), is_foreign(kind, other, JOB)) == (False, True)
-
-
-def test_a_pod_that_a_part_of_the_job_owns():
-    job = {**JOB, DEPENDENTS: [{"metadata": {"name": "job-ps", "uid": "part"}}]}
-    for uid in ("new", "part"):
-        assert is_own(IndexedJobs(), meta(("Job", uid), created=BEFORE), job)
-
-
-def test_a_pod_of_a_part_that_has_not_been_seen_yet_is_not_passed_over():
-    assert not is_foreign(IndexedJobs(), meta(("Job", "unseen")), JOB)
-
-
-def test_a_jobset_is_identified_by_a_label():
-    label = "jobset.sigs.k8s.io/jobset-uid"
-    new, old = meta(("Job", "j"), **{label: "new"}), meta(("Job", "j"), **{label: "old"})
-    assert (is_own(JobSet(), new, JOB), is_foreign(JobSet(), new, JOB)) == (True, False)
-    assert (is_own(JobSet(), old, JOB), is_foreign(JobSet(), old, JOB)) == (False, True)
-
-
-LABEL = {"jobset.sigs.k8s.io/jobset-name": "job"}
-UNTOLD = {  # of objects in between: is it certainly ours, is it certainly not
-    "made after the job": (meta(("Job", "j"), **LABEL), (True, False)),
-    "made in the same second": (meta(("Job", "j"), created=AT, **LABEL), (True, False)),
-    "older, and being deleted": (meta(("Job", "j"), created=BEFORE, deleting=True, **LABEL), (False, True)),
-    "older, by the clock of another API server": (meta(("Job", "j"), created=BEFORE, **LABEL), (False, False)),
-    "of another name": (meta(("Job", "j"), **{next(iter(LABEL)): "another"}), (False, False)),
-    "of nobody": (meta(**LABEL), (False, False)),
+KINDS = {f"{kind.name} of {kind.resource.api}": kind for kind in registry.kinds()}
+JOBS, JOBSETS, PODS = ("batch/v1", "jobs"), ("jobset.x-k8s.io/v1alpha2", "jobsets"), ("v1", "pods")
+BETWEEN = {  # from the job to the pods: what a job of the kind owns, and what controls its pods
+    "jobset": [JOBS],
+    "trainjob": [JOBSETS, JOBS],
+    "tfjob-v1alpha1": [JOBS],
 }
+ENDED = {
+    "kubeflow": {"conditions": [{"type": "Succeeded", "status": "True"}]},
+    "jobs": {"conditions": [{"type": "Complete", "status": "True"}]},
+    "jobset": {"conditions": [{"type": "Completed", "status": "True"}]},
+    "trainjob": {"conditions": [{"type": "Complete", "status": "True"}]},
+    "t9k": {"phase": "Succeeded"},
+    "tfjob-v1alpha1": {"state": "Succeeded"},
+}
+SPEC = spec.from_plain({"name": "mnist", "image": "i:1", "command": ["true"], "roles": {"worker": {"replicas": 2}}})
+REPLICASET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
 
 
-@pytest.mark.parametrize(("pod_meta", "expected"), UNTOLD.values(), ids=UNTOLD)
-def test_ownership_without_a_uid(pod_meta, expected):
-    assert (is_own(TrainJob(), pod_meta, JOB), is_foreign(TrainJob(), pod_meta, JOB)) == expected
+def job_of(kind, uid="new"):
+    """Return an ended job object of a kind, whose deadline has passed."""
+    places = OutputPaths(output="/o", model="/m", logs="/l", base_dir=pathlib.Path())
+    item = json.loads(json.dumps(kind.render(SPEC, Identity(run="r", task="t"), places, "ns").manifest))
+    item["metadata"] |= {"uid": uid, "creationTimestamp": "2020-01-01T00:00:00Z"}
+    item["metadata"]["annotations"] = {"tfsteps.dev/deadline": "60"}
+    return {**item, "status": ENDED[kind.name]}
 
 
-# --- a name that is used again
+def owned_by(item, resource, uid):
+    """Return an object of `resource` that another object controls, as the operators make them."""
+    meta = item["metadata"]
+    reference = controller(item["kind"], meta["uid"], item["apiVersion"], meta["name"])
+    name = meta["name"] if resource == JOBSETS else f"{meta['name']}-worker-0"
+    labels = {"jobset.sigs.k8s.io/jobset-name": meta["name"], "tf_job_name": meta["name"]}
+    about = {"name": name, "namespace": "ns", "uid": uid, "labels": labels, "ownerReferences": [reference]}
+    kind = "JobSet" if resource == JOBSETS else "Job"
+    return {"apiVersion": resource[0], "kind": kind, "metadata": about, "spec": {}}
 
 
-def of_the_old(replica="worker-0", uid="old-0"):
-    item = leaving("running", replica, uid)
-    item["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": "u0"}]
+def pod_of(kind, job, owners, uid="p"):
+    """Return a pod with all labels of a replica of any kind of job, which was started again often."""
+    name = job["metadata"]["name"]
+    labels = job["metadata"]["labels"] | {
+        "training.kubeflow.org/job-name": name,
+        "training.kubeflow.org/replica-type": "worker",
+        "training.kubeflow.org/replica-index": "0",
+        "tfsteps.dev/job": name,
+        "tfsteps.dev/role": "worker",
+        "batch.kubernetes.io/job-completion-index": "0",
+        "jobset.sigs.k8s.io/jobset-name": name,
+        "jobset.sigs.k8s.io/jobset-uid": job["metadata"]["uid"],
+        "jobset.sigs.k8s.io/replicatedjob-name": "node",
+        "tf_job_name": name,
+        "job_type": "MASTER",
+        "task_index": "0",
+    }
+    meta = {"name": f"{name}-worker-0", "namespace": "ns", "uid": uid, "labels": labels, "ownerReferences": owners}
+    status = copy.deepcopy(STATUSES["running"])
+    for container in status["containerStatuses"]:
+        container |= {"name": kind.container, "restartCount": 50}
+    return {"kind": "Pod", "metadata": meta, "spec": {}, "status": status}
+
+
+def chain(kind, job):
+    """Return what there is between a job and its pods, by resource, and the reference to what controls the pods."""
+    objects, last = {}, job
+    for number, resource in enumerate(BETWEEN.get(kind.name, ())):
+        last = owned_by(last, resource, f"{job['metadata']['uid']}-{number}")
+        objects.setdefault(resource, []).append(last)
+    meta = last["metadata"]
+    return objects, controller(last["kind"], meta["uid"], last["apiVersion"], meta["name"])
+
+
+def case(name, kind):
+    """Return the objects between a job and its pods, and the owners of a pod with its labels."""
+    own, right = chain(kind, job_of(kind))
+    old, wrong = chain(kind, job_of(kind, "old"))
+    owners = {
+        "its job": [right],
+        "nobody": [],
+        "a ReplicaSet": [REPLICASET],
+        "a ReplicaSet, and its job owns it": [{key: right[key] for key in right if key != "controller"}, REPLICASET],
+        "an owner that does not control it": [{**right, "controller": False}],
+        "an earlier job": [wrong],
+        "an earlier job that is gone": [wrong],
+    }[name]
+    return {key: [*own[key], *old[key]] for key in own} if name == "an earlier job" else own, owners
+
+
+OTHERS = [
+    "nobody",
+    "a ReplicaSet",
+    "a ReplicaSet, and its job owns it",
+    "an owner that does not control it",
+    "an earlier job",
+    "an earlier job that is gone",
+]
+
+
+# --- who asks
+
+
+def launcher(kind, job, api, pods, monkeypatch):
+    """Return how many pods a launcher follows; it reads their logs, and deletes them at the end."""
+    monkeypatch.setattr(pod_logs, "ContainerLog", Reader)
+    monkeypatch.setattr(Reader, "told", [], raising=False)
+    handle = KubernetesJob(api, kind, job, SPEC, None)
+    for item in pods:
+        list(handle._saw_pods(Listed([item]), 1.0))
+        list(handle._saw_pods(Changed(item), 1.0))
+    followed = len(handle._tracker.pods)
+    assert (len(set(Reader.told)), handle._tracker.restarts) == (followed, 50 * followed)
+    handle.remove("pods")
+    return followed
+
+
+def reader(kind, _job, api, _pods, _monkeypatch):
+    """Return how many pods commands show."""
+    (seen,) = Runs(api, [kind], "ns", lambda *_: Origin("", "")).jobs()
+    return len(seen.pods)
+
+
+def janitor(kind, _job, api, _pods, _monkeypatch):
+    """Return how many pods a pass deletes."""
+    return Sweep(api, [kind], "", print).run().due
+
+
+def finalizer(kind, _job, api, _pods, _monkeypatch):
+    """Return how many jobs had a pod that was deleted."""
+    return len(Finalizer(api, kind, "ns").clean_up("r", lambda _: True, None))
+
+
+WHO = {each.__name__: each for each in (launcher, reader, janitor, finalizer)}
+
+
+def server_of(kind, objects, owners):
+    """Return a server with a job, what is between it and its pods, and one pod with these owners."""
+    job, mine = job_of(kind), (kind.resource.api, kind.resource.plural)
+    return FakeApiServer({**objects, mine: [job, *objects.get(mine, ())], PODS: [pod_of(kind, job, owners)]})
+
+
+@pytest.mark.parametrize("name", ["its job", *OTHERS])
+@pytest.mark.parametrize("who", WHO.values(), ids=WHO)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_pod_is_a_jobs_if_the_job_or_what_it_owns_controls_it(who, kind, name, monkeypatch):
+    fake = server_of(kind, *case(name, kind))
+    with serve(fake.answer) as server:
+        taken = who(kind, job_of(kind), Api(server.access(), patience=0), fake.objects[PODS], monkeypatch)
+    assert (taken, fake.deleted) == ((1, [] if who is reader else ["p"]) if name == "its job" else (0, []))
+
+
+# --- what is not known
+
+
+INDIRECT = {name: kind for name, kind in KINDS.items() if kind.name in BETWEEN}
+
+
+class Refusing:
+    """A server that may refuse the lists of what is between jobs and pods."""
+
+    def __init__(self, fake):
+        self.fake, self.refuses = fake, True
+
+    def answer(self, asked):
+        between = asked.path.endswith(("/jobs", "/jobsets")) and "tfsteps.dev/run-id" not in str(asked.query)
+        return refusal(403, "Forbidden", "not for you") if between and self.refuses else self.fake.answer(asked)
+
+
+@pytest.mark.parametrize("kind", INDIRECT.values(), ids=INDIRECT)
+def test_a_pod_whose_controller_is_not_known_is_followed_once_it_is(kind):
+    fake = server_of(kind, *case("its job", kind))
+    (item,), refusing = fake.objects[PODS], Refusing(fake)
+    with serve(refusing.answer) as server:
+        index = OwnerIndex(Api(server.access(), patience=0), "ns", job_of(kind)["metadata"]["name"])
+        own = OwnPods(kind, index)
+        assert own.among(Listed([item]), job_of(kind)) == Listed([])
+        assert own.among(Changed(item), job_of(kind)) is None
+        assert "may not be this job's, and is not followed: Job " in own.complaint.message
+        assert "not for you" in own.complaint.message
+        asked, refusing.refuses = len(server.asked), False
+        assert list(own.decided(job_of(kind))) == []
+        assert len(server.asked) == asked, "the refused request is not sent again at once"
+        index._pause_until = 0.0
+        assert list(own.decided(job_of(kind))) == [Changed(item)]
+        assert own.complaint is None
+        assert own.among(Deleted(item), job_of(kind)) == Deleted(item)
+
+
+@pytest.mark.parametrize("kind", INDIRECT.values(), ids=INDIRECT)
+def test_a_pod_whose_controller_is_not_known_is_left_and_reported(kind):
+    fake, said = server_of(kind, *case("its job", kind)), []
+    with serve(Refusing(fake).answer) as server:
+        api = Api(server.access(), patience=0)
+        (seen,) = Runs(api, [kind], "ns", lambda *_: Origin("", ""), said.append).jobs()
+        assert (seen.pods, len(said)) == ([], 1)
+        assert "is left out; it may be of job" in said.pop()
+        assert Sweep(api, [kind], "", said.append).run().failures == 1
+        assert "is its job's is not known" in said[0]
+        with pytest.raises(LaunchError, match="not for you"):
+            Finalizer(api, kind, "ns").clean_up("r", lambda _: True, None)
+    assert fake.deleted == []
+
+
+def test_objects_between_are_looked_up_once_for_all_jobs():
+    kind, objects, pods, jobs = KINDS["jobset of jobset.x-k8s.io/v1alpha2"], {JOBS: []}, [], []
+    for number in range(5):
+        job = job_of(kind, f"uid-{number}")
+        between, owner = chain(kind, job)
+        objects[JOBS] += between[JOBS]
+        pods.append(pod_of(kind, job, [owner]))
+        jobs.append(job)
+    with serve(FakeApiServer(objects).answer) as server:
+        index = OwnerIndex(Api(server.access(), patience=0), "")
+        for job in jobs:
+            owners = index.owners(kind, job, pods)
+            assert [owners.control(each["metadata"]).value for each in pods].count("yes") == 1
+        assert len(server.asked) == 1
+
+
+# --- a name that is used again, and pods that change hands
+
+
+def of(uid, name="worker-0", owner="u1"):
+    item = pod("running", name, uid)
+    item["metadata"]["ownerReferences"] = [controller(uid=owner)]
     return item
 
 
-def of_the_new(replica="worker-0", uid="p0"):
-    item = pod("running", replica, uid)
-    item["metadata"]["ownerReferences"] = [{"kind": "TFJob", "uid": "u1"}]
-    return item
+def events(*seen):
+    """Return what a tracker makes of these events of the watch on the pods."""
+    own, scenario = OwnPods(TFJob(), OwnerIndex(None, "ns", "job")), Scenario()
+    for each in seen:
+        if passed := own.among(each, tfjob()):
+            scenario.pods(passed)
+    return scenario
 
 
-NEW = [of_the_new("worker-0", "p0"), of_the_new("worker-1", "p1")]
-OLD = [of_the_old("worker-0", "old-0"), of_the_old("worker-1", "old-1")]
+NEW, OLD = [of("p0"), of("p1", "worker-1")], [of("old-0", owner="u0"), of("old-1", "worker-1", "u0")]
 ORDERS = {
     "the old first": [Listed(OLD), *map(Changed, NEW)],
     "listed together": [Listed([*OLD, *NEW])],
@@ -94,28 +276,14 @@ ORDERS = {
 
 @pytest.mark.parametrize("seen", ORDERS.values(), ids=ORDERS)
 def test_pods_of_the_job_that_had_the_name_before_are_no_restarts(seen):
-    scenario = Scenario().pods(*seen)
+    scenario = events(*seen)
     assert scenario.tracker.restarts == 0
     assert scenario.tracker.pods.keys() == {"p0", "p1"}, "what is removed with the job"
     assert [scenario.replica(each) for each in (W0, W1)] == [[("running", 0)]] * 2
 
 
-def test_a_pod_that_was_taken_for_ours_before_it_was_being_deleted_is_given_back():
-    old, new = pod("running", uid="old"), pod("running", uid="p0")
-    old["metadata"]["creationTimestamp"], new["metadata"]["creationTimestamp"] = BEFORE, AFTER
-    gone = {**old, "metadata": {**old["metadata"], "deletionTimestamp": AFTER}}
-    job = tfjob("Running")
-    job["metadata"]["creationTimestamp"] = AT
-    scenario = Scenario().job(Changed(job)).pods(Changed(old), Changed(gone))
-    assert (scenario.replica(), scenario.tracker.pods) == ([("running", 0), ("pending", 0)], {})
-    scenario.pods(Changed(new), Deleted(gone)).job(Listed([job]))
-    assert (scenario.replica()[-1], scenario.tracker.restarts) == (("running", 0), 0)
-    scenario.said += scenario.tracker.dismissed(scenario.now)
-    reordered = Scenario().job(Changed(job)).pods(Changed(old), Changed(new), Changed(gone), Deleted(gone))
-    assert (reordered.replica()[-1], reordered.tracker.restarts) == (("running", 0), 0)
-
-
-def test_who_looks_at_a_job_sees_its_own_pods_alone():
-    job, old = {**tfjob(), "spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": {}}}}}, OLD[0]
-    items = [{**each, "metadata": {**each["metadata"], "creationTimestamp": AT}} for each in (old, *NEW)]
-    assert [each.pod.uid for each in job_pods(registry.kinds_of("kubeflow")[0], job, items)] == ["p0", "p1"]
+def test_a_pod_that_its_job_adopts_is_followed_and_one_that_it_loses_is_not():
+    orphan = of("p0")
+    orphan["metadata"]["ownerReferences"] = []
+    assert events(Changed(orphan), Changed(of("p0"))).tracker.pods.keys() == {"p0"}
+    assert events(Changed(of("p0")), Changed(orphan)).tracker.pods.keys() == set()

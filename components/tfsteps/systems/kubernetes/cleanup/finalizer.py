@@ -13,7 +13,7 @@ from tfsteps.systems.base import LaunchError, OnEnd
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, retention_policy
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_kind import JobKind
-from tfsteps.systems.kubernetes.ownership import is_own
+from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.permissions import Permission, granting
 
 
@@ -88,10 +88,15 @@ class Finalizer:
         return policy == "delete_pods" and self._remove_pods(item)
 
     def _remove_pods(self, job: Mapping[str, Any]) -> bool:
-        selector = self._kind.selector(job["metadata"]["name"])
-        listed = self._api.iterate(PODS, self._namespace, labelSelector=selector)
-        pods = [item["metadata"] for item in listed]
-        job_pods = [pod for pod in pods if "deletionTimestamp" not in pod and is_own(self._kind, pod, job)]
+        name = job["metadata"]["name"]
+        listed = list(self._api.iterate(PODS, self._namespace, labelSelector=self._kind.selector(name)))
+        owners = OwnerIndex(self._api, self._namespace, name).owners(self._kind, job, listed)
+        pods = [item["metadata"] for item in listed if "deletionTimestamp" not in item["metadata"]]
+        answers = [(pod, owners.control(pod)) for pod in pods]
+        job_pods = [pod for pod, answer in answers if answer.yes]
         for pod in job_pods:
             self._api.delete(PODS, self._namespace, pod["name"], pod["uid"])
+        for pod, answer in answers:
+            if answer.unknown:
+                raise ApiError(f"pod {pod['name']} may be of {self._kind.resource.kind} {name}: {answer.why}")
         return bool(job_pods)

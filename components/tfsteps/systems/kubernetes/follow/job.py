@@ -23,6 +23,7 @@ from tfsteps.systems.base import REPORT_SECONDS, Cause, LaunchError
 from tfsteps.systems.departure import Departure, Leave
 from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner, leave
 from tfsteps.systems.kubernetes.dependents import apply
+from tfsteps.systems.kubernetes.follow.own_pods import OwnPods
 from tfsteps.systems.kubernetes.follow.pod_logs import Drain, PodLogs
 from tfsteps.systems.kubernetes.follow.tensorboard import JobTensorBoard
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
@@ -31,6 +32,7 @@ from tfsteps.systems.kubernetes.follow.warning_events import WarningEvents
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.mounts import find_mount
+from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.replica_states import REPLICAS, annotation
 from tfsteps.systems.kubernetes.times import by_age, seconds
 from tfsteps.systems.pipeline import PipelineContext
@@ -89,6 +91,7 @@ class KubernetesJob:
         self._stop = StopController(self._delete, continues, _DENIED_SECONDS, grace_seconds=grace)
         self._asked_to_stop = StopFlag()
         self._tracker = Tracker(kind, item, self._replicas, time.time())
+        self._own_pods = OwnPods(kind, OwnerIndex(self._urgent, self.namespace, self.name))
         self.created = time.time() - self.age
         self._tensorboard = JobTensorBoard(
             api, kind, lambda: self._tracker.item, lambda: self.age, wanted=job.tensorboard is not None
@@ -103,9 +106,8 @@ class KubernetesJob:
     @property
     def age(self) -> float:
         """Age of the object in seconds when following began, by the API server's clock; 0 until known."""
-        return self._server_age.seconds(
-            seconds(self._tracker.item["metadata"].get("creationTimestamp")), self._api.server_time()
-        )
+        created = seconds(self._tracker.item["metadata"].get("creationTimestamp"))
+        return self._server_age.seconds(created, self._api.server_time())
 
     @property
     def tensorboard_url(self) -> str:
@@ -257,9 +259,12 @@ class KubernetesJob:
             yield from handler(*what, time.time())
         if time.monotonic() >= self._tick_due:
             self._tick_due = time.monotonic() + TICK_SECONDS
+            for seen in self._own_pods.decided(self._tracker.item):
+                yield from self._saw_pods(seen, time.time())
+            watched = self._job_watch.connected and self._pod_watch.connected
             yield Tick(
                 time.time(),
-                visible=self._job_watch.connected and self._pod_watch.connected,
+                visible=watched and not self._own_pods.complaint,
                 readable=not self._logs.failing(self._tracker.pods),
             )
 
@@ -269,6 +274,9 @@ class KubernetesJob:
                 raise LaunchError(f"{self.name} continues, but {seen.error}", retryable=True)
             yield from self._no_pods(seen.error)
         self._pods_known = True
+        if (own := self._own_pods.among(seen, self._tracker.item)) is None:
+            return
+        seen = own
         yield from self._tracker.seen_pod(seen, now)
         items = seen.items if isinstance(seen, Listed) else [seen.item] if isinstance(seen, Changed) else []
         for item in items:  # only changed pods, for speed with a thousand replicas
@@ -319,7 +327,7 @@ class KubernetesJob:
                     f"The replicas were started again {self._tracker.restarts} times, {self._backoff} are allowed."
                 )
                 self._end(self._urgent, Cause.DEADLINE, Verdict(State.FAILED, "BackoffLimitExceeded", message))
-        self._tracker.complaint = self._complaints.look(self._tracker.is_short)
+        self._tracker.complaint = self._own_pods.complaint or self._complaints.look(self._tracker.is_short)
 
     def _end_tensorboard(self) -> None:
         """Stop waiting for the TensorBoard, which outlives the job."""
@@ -365,6 +373,8 @@ class KubernetesJob:
         if not self._stop.hurried:
             yield from self._logs.gaps(ended, drain.missing)
         self.warnings += self._logs.warnings()
+        if complaint := self._own_pods.complaint:
+            self.warnings.append(complaint.message)
 
     @property
     def _more_is_coming(self) -> bool:

@@ -13,8 +13,7 @@ from tfsteps.systems.kubernetes.follow.explanation import explanation
 from tfsteps.systems.kubernetes.follow.pod_history import PodHistory
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
-from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
-from tfsteps.systems.kubernetes.ownership import is_foreign
+from tfsteps.systems.kubernetes.job_kind import GONE, JobKind, Verdict
 from tfsteps.systems.kubernetes.render.gang import echo
 from tfsteps.systems.kubernetes.replica_states import noted_states
 from tfsteps.systems.kubernetes.times import by_age, job_ended
@@ -30,7 +29,7 @@ _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
 
 class Tracker:
-    """Follows one job object and its pods.
+    """Follows one job object and its pods; other pods must not be reported to it.
 
     Attributes:
         stopping: The verdict for a job object that is gone because tfsteps deleted it; None = it did not.
@@ -73,7 +72,9 @@ class Tracker:
         """Yield what follows from an event of the watch on the job object."""
         match seen:
             case Listed(items=items):
-                self._objects = {item["metadata"]["name"]: item for item in items}
+                listed = {item["metadata"]["name"]: item for item in items}
+                gone = self._objects.keys() - listed.keys() - {self._name}
+                self._objects = {**listed, **{name: {**self._objects[name], GONE: True} for name in gone}}
                 self._look(now)
                 if self._name not in self._objects:
                     self._gone(now)
@@ -107,9 +108,12 @@ class Tracker:
             return  # event of an earlier object of this name
         self._objects[name] = item
         self._look(now)  # it may have ended first
-        del self._objects[name]
-        if name == self._name and self.final is None:
+        if name == self._name:
+            del self._objects[name]
             self._gone(now)
+        else:
+            self._objects[name] = {**item, GONE: True}
+            self._look(now)
 
     def _look(self, now: float) -> None:
         for item in self._kind.group_objects(self._objects.values()):
@@ -191,9 +195,6 @@ class Tracker:
         replica = self._kind.replica(item["metadata"], self._replicas)
         if replica is None or replica not in self._uids:
             return
-        if is_foreign(self._kind, item["metadata"], self.item):
-            yield from self._disown(replica, item["metadata"]["uid"], now)
-            return
         seen = pod(item, self._kind.container)
         is_new = seen.uid not in self._uids[replica]
         if seen.deleting and (not seen.ended or (is_new and seen.killed)):
@@ -229,23 +230,6 @@ class Tracker:
         old, change = self._shown.get(replica), self._uids.change(replica, seen.earlier, seen.earlier.finished or now)
         if old is None or (old.incarnation or 0, old.state not in _UP) < (change.incarnation, True):
             yield from self._show(replica, change)
-
-    def _disown(self, replica: Replica, uid: str, now: float) -> Iterator[Event]:
-        """Forget a pod of an earlier job of this name; yield the state of its replica without it.
-
-        A pod that was seen before its deletion began may have been counted as this job's.
-        """
-        if uid not in self._uids[replica]:
-            return
-        self._uids[replica].remove(uid)
-        self.pods.pop(uid, None)
-        self._news.add(replica)
-        if shown := self._shown.pop(replica, None):
-            self.restarts -= shown.restarts
-        if latest := self.pods.get(next(reversed(self._uids[replica]), "")):
-            yield from self._show(replica, self._uids.change(replica, latest, now))
-        elif not self._uids[replica]:
-            yield ReplicaChanged(at=now, replica=replica, state=ReplicaState.PENDING)
 
     def _supersede(self, replica: Replica, now: float) -> Iterator[Event]:
         """Yield the end of a replica's pod that a new pod replaces; the old one may still be terminating."""

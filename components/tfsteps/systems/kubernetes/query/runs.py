@@ -3,12 +3,13 @@
 import datetime as dt
 import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
+from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.inbox import Inbox
@@ -23,6 +24,7 @@ from tfsteps.systems.kubernetes.follow.pods import Container
 from tfsteps.systems.kubernetes.follow.tracker import STOPPED
 from tfsteps.systems.kubernetes.follow.warning_events import EVENTS, concerns, event_time
 from tfsteps.systems.kubernetes.job_kind import JobKind
+from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.query.status import JobPod, job_pods, status
 from tfsteps.systems.pipeline import FindOrigin
 
@@ -66,12 +68,29 @@ class Runs:
         namespace: Where to look; empty = everywhere.
     """
 
-    def __init__(self, api: Api, kinds: Sequence[JobKind], namespace: str, find_origin: FindOrigin) -> None:
-        """Keep the kinds to list; no request is sent."""
+    def __init__(
+        self,
+        api: Api,
+        kinds: Sequence[JobKind],
+        namespace: str,
+        find_origin: FindOrigin,
+        warn: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """Keep the arguments; no request is sent.
+
+        Args:
+            api: The cluster.
+            kinds: The kinds of jobs to list.
+            namespace: Where to look; empty = everywhere.
+            find_origin: Returns the task and the Workflow of a job.
+            warn: Takes a sentence about each job that is not understood, and each pod that may be a job's; each once.
+        """
         self.api = api
         self.namespace = namespace
         self._kinds = kinds
         self._find_origin = find_origin
+        self._warn = functools.cache(warn)
+        self._owner_index = OwnerIndex(api, namespace)
 
     @property
     def where(self) -> str:
@@ -110,11 +129,27 @@ class Runs:
             by_labels.setdefault(_key(pod), []).append(pod)
         jobs = []
         for kind, item in job_items:
-            own_pods = job_pods(kind, item, by_labels.get(_key(item), []))
-            owners = item["metadata"].get("ownerReferences") or []
-            origin = self._find_origin(owners, retention_policy(item).launcher)
-            jobs.append(Job(kind, item, own_pods, status(kind, item, own_pods, now, origin.task), origin.workflow))
+            try:
+                jobs.append(self._job(kind, item, by_labels.get(_key(item), []), now))
+            except (*MALFORMED, ArithmeticError) as error:  # somebody else may have written it
+                name = f"{kind.resource.kind} {item['metadata']['namespace']}/{item['metadata']['name']}"
+                self._warn(f"{name} is not understood, and left out: {error!r}")
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
+
+    def _job(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], now: float) -> Job:
+        """Return a job. One of MALFORMED, or an ArithmeticError, if the object has another shape."""
+        own_pods = self._pods(kind, item, pods)
+        origin = self._find_origin(item["metadata"].get("ownerReferences") or [], retention_policy(item).launcher)
+        return Job(kind, item, own_pods, status(kind, item, own_pods, now, origin.task), origin.workflow)
+
+    def _pods(self, kind: JobKind, item: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> list[JobPod]:
+        """Return the pods among `pods` that are certainly a job's."""
+        owners = self._owner_index.owners(kind, item, pods)
+        for pod in pods:
+            if (answer := owners.control(pod["metadata"])).unknown:
+                name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+                self._warn(f"Pod {name} is left out; it may be of job {item['metadata']['name']}: {answer.why}")
+        return job_pods(kind, item, pods, owners)
 
     def _blind(self, errors: Sequence[ApiError]) -> ApiError:
         """Return the one error that says why no kind of job can be seen."""
@@ -215,7 +250,7 @@ class Runs:
         uids = {job_pod.pod.uid for job_pod in job.pods}
         selector = ",".join(f"{label}={job.item['metadata']['labels'][label]}" for label in (*MANAGED_BY, *_LABELS))
         listed = self.api.list(PODS, job.status.namespace, labelSelector=selector)
-        return [job_pod for job_pod in job_pods(job.kind, job.item, listed["items"] or []) if job_pod.pod.uid in uids]
+        return [job_pod for job_pod in self._pods(job.kind, job.item, listed["items"] or []) if job_pod.pod.uid in uids]
 
 
 def _selector(run: str, more: Mapping[str, str] | None = None) -> str:

@@ -18,7 +18,7 @@ from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS, JobKind, RoleSpec
 from tfsteps.systems.kubernetes.output_folders import NOWHERE
-from tfsteps.systems.kubernetes.ownership import is_foreign
+from tfsteps.systems.kubernetes.ownership import Owners
 from tfsteps.systems.kubernetes.tensorboard.request import URL
 from tfsteps.systems.kubernetes.times import job_ended, seconds
 
@@ -41,12 +41,19 @@ class JobPod(msgspec.Struct, frozen=True):
     item: Mapping[str, Any]
 
 
-def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> list[JobPod]:
-    """Return the pods among `items` that are replicas of a job object, by replica, the newest of each last."""
+def job_pods(kind: JobKind, job: Mapping[str, Any], items: Iterable[Mapping[str, Any]], owners: Owners) -> list[JobPod]:
+    """Return the pods among `items` that are replicas of a job object, by replica, the newest of each last.
+
+    Args:
+        kind: The job's.
+        job: The job object.
+        items: Pods.
+        owners: What controls the job's pods.
+    """
     result, replicas = [], replicas_of(kind.roles(job).items())
     for item in items:
         replica = kind.replica(item["metadata"], replicas)
-        if replica is not None and not is_foreign(kind, item["metadata"], job):
+        if replica is not None and owners.control(item["metadata"]).yes:
             seen = pod(item, kind.container)
             result.append(JobPod(replica, seen, seen.created or 0.0, seen.finished if seen.ended else None, item))
     return sorted(result, key=attrgetter("replica", "created"))

@@ -10,6 +10,7 @@ from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.kubernetes.ownership import Owners
 from tfsteps.systems.kubernetes.query.status import job_pods, status
 from tfsteps.systems.kubernetes.replica_states import REPLICAS
 
@@ -20,7 +21,7 @@ ENDED = tfjob("r", ("Running", "False", 3), ("Succeeded", "True", 30))
 
 
 def of(job, *pods, now=60):
-    return status(TFJob(), job, job_pods(TFJob(), job, pods), START.timestamp() + now)
+    return status(TFJob(), job, job_pods(TFJob(), job, pods, Owners.of(TFJob(), job)), START.timestamp() + now)
 
 
 @pytest.mark.parametrize(
