@@ -9,7 +9,7 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube import access
 from tfsteps.runs.identity import Identity
-from tfsteps.systems import kubeflow
+from tfsteps.systems import jobs, kubeflow
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.cleanup.retention import REPORTED
 from tfsteps.systems.kubernetes.preflight import findings
@@ -37,7 +37,7 @@ def attempt(answer, monkeypatch, *, in_engine=True):
 
 
 @pytest.mark.parametrize(
-    ("jobs", "in_engine", "outside"),
+    ("listed", "in_engine", "outside"),
     [
         ([], 0, 0),
         ([job(0, RUNNING)], 0, 0),
@@ -51,9 +51,9 @@ def attempt(answer, monkeypatch, *, in_engine=True):
         ([job(0, RUNNING, deletionTimestamp="now")], 0, 1),
     ],
 )
-def test_attempt(jobs, in_engine, outside, monkeypatch):
+def test_attempt(listed, in_engine, outside, monkeypatch):
     for expected, engine in ((in_engine, True), (outside, False)):
-        chosen, [query] = attempt(Answer(200, {"items": jobs}), monkeypatch, in_engine=engine)
+        chosen, [query] = attempt(Answer(200, {"items": listed}), monkeypatch, in_engine=engine)
         assert chosen == expected
         assert "tfsteps.dev/run-id=r" in query["labelSelector"]
         assert "tfsteps.dev/task=t" in query["labelSelector"]
@@ -92,3 +92,18 @@ def test_nothing_is_created_or_adopted_if_earlier_attempts_are_not_known(status,
 def test_a_refusal_of_another_kind_is_an_error(monkeypatch):
     with pytest.raises(LaunchError, match="earlier attempts cannot be looked for"):
         attempt(refusal(400), monkeypatch)
+
+
+def test_the_job_object_decides_and_not_a_part_of_the_job(monkeypatch):
+    def of_jobs(name, condition, owners, **noted):
+        labels = {"tfsteps.dev/attempt": "0", "tfsteps.dev/job": "a", "tfsteps.dev/role": name}
+        meta = {"name": "a" if name == "chief" else f"a-{name}", "uid": name, "labels": labels, "annotations": noted}
+        status = {"conditions": [{"type": condition, "status": "True"}]}
+        return {"metadata": {**meta, "ownerReferences": owners}, "spec": {}, "status": status}
+
+    parts = {"tfsteps.dev/parts": "worker", REPORTED: "2026-11-23T10:00:00+00:00"}
+    items = [of_jobs("chief", "Complete", [], **parts), of_jobs("worker", "Failed", [{"kind": "Job", "uid": "chief"}])]
+    monkeypatch.setattr(kubeflow, "system", jobs.system)
+    assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 1, "the end was reported: a retry begins anew"
+    items[1]["status"]["conditions"][0]["type"] = "Complete"
+    assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 0

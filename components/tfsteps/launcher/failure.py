@@ -34,7 +34,7 @@ _TAKEN = {
     "DeletionByPodGC",
     "TerminationByKubelet",
 }
-_NOT_BY_A_REPLICA = {"DeadlineExceeded", "Watchdog", "MarkedFailed", "Deleted"}
+_NOT_BY_A_REPLICA = {"DeadlineExceeded", "Watchdog", "MarkedFailed", "Deleted", "PartDeleted"}
 """Reasons of a failed job whose cause is not the end of a replica, even if a replica failed before."""
 
 _KILLED = (137, 143)

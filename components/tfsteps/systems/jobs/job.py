@@ -5,7 +5,7 @@ other Jobs and the headless Service, which are deleted with it. Facts: batch/v1.
 needed if the success of worker 0 ends the Job of all workers; everything else needs 1.28.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.runs.events import Replica, State
@@ -14,11 +14,13 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
 from tfsteps.systems.jobs.capabilities import CAPABILITIES
 from tfsteps.systems.jobs.options import JobsOptions
-from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, SERVICES, Rendering
+from tfsteps.systems.jobs.render import DECIDES, JOB, JOBS, PARTS, SERVICES, Rendering
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
 from tfsteps.systems.kubernetes.job_kind import (
     DEPENDENTS,
+    GONE,
     BaseJobKind,
+    Between,
     ObjectPatch,
     RenderedJob,
     RoleSpec,
@@ -45,6 +47,7 @@ class IndexedJobs(BaseJobKind):
     operator = "the Job controller"
     container = CONTAINER
     capabilities = CAPABILITIES
+    between: Sequence[Between] = (Between(JOBS, JOB),)
 
     def permissions(self, job: TrainingJob) -> list[Permission]:
         """Return the permissions to create the dependents, to unsuspend them and to end them together."""
@@ -101,10 +104,6 @@ class IndexedJobs(BaseJobKind):
         """Return which replica a pod is by its labels; None = it is not a replica."""
         return replica_of(meta)
 
-    def job_uid(self, _meta: _Item) -> str:
-        """Return nothing: the pod's Job may be a dependent that was not listed yet."""
-        return ""
-
     # --- pause, end
 
     def pause(self, item: _Item, *, paused: bool) -> list[ObjectPatch]:
@@ -119,14 +118,22 @@ class IndexedJobs(BaseJobKind):
     # --- verdict
 
     def verdict(self, item: _Item) -> Verdict:
-        """Return the verdict of the Jobs: the job fails with any of them, and succeeds with the decisive ones."""
+        """Return the verdict of the Jobs: the job fails with any of them, and succeeds with the decisive ones.
+
+        It never succeeds if one of them was deleted and its end was not seen: that one may have failed.
+        """
         for job in _jobs(item):
             if (failed := _condition(job, _FAILED)) and _DISMISSED not in _annotations(job):
                 return _failure(job, failed)
-        deciding = [item, *(job for job in item.get(DEPENDENTS, ()) if DECIDES in _annotations(job))]
-        if all(_condition(job, _SUCCEEDED) for job in deciding):
+        unfinished, lost = UNFINISHED in _annotations(item), _lost(item)
+        known = [job for job in _jobs(item) if job["metadata"]["name"] not in lost]
+        succeeded = all(_condition(job, _SUCCEEDED) for job in known if job is item or DECIDES in _annotations(job))
+        if lost and not unfinished:
+            message = f"Job {' and Job '.join(lost)} was deleted, and how its replicas ended is not known."
+            return Verdict(State.LOST if succeeded else State.UNKNOWN, "PartDeleted", message)
+        if succeeded and not lost:
             return Verdict(State.SUCCEEDED)
-        if UNFINISHED in _annotations(item):
+        if unfinished:
             return Verdict(State.PENDING, "Created")
         if item["spec"].get("suspend"):
             queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
@@ -151,6 +158,14 @@ def _annotations(job: _Item) -> _Item:
 def _condition(job: _Item, kinds: tuple[str, ...]) -> _Item | None:
     """Return the first condition of one of `kinds` whose status is "True"."""
     return next((condition for kind, condition in true_conditions(job).items() if kind in kinds), None)
+
+
+def _lost(item: _Item) -> list[str]:
+    """Return the names of the Jobs of a job that were deleted before their end was seen."""
+    parts = [part for part in _jobs(item) if part is not item]
+    known = {_role(part) for part in parts if GONE not in part or _ended(part)}
+    expected = {*_annotations(item).get(PARTS, "").split(), *map(_role, parts)}
+    return [f"{item['metadata']['name']}-{role}" for role in ROLES if role in expected - known]
 
 
 def _ended(job: _Item) -> bool:

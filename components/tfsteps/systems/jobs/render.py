@@ -25,6 +25,9 @@ JOB = f"{PREFIX}job"
 DECIDES = f"{PREFIX}decides"
 """Annotation of another Job that must succeed for the job to succeed."""
 
+PARTS = f"{PREFIX}parts"
+"""Annotation of a job object: the roles that have a Job of their own beside it, separated by spaces."""
+
 _HOST = 63  # the length limit of a host name
 
 
@@ -41,6 +44,8 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
         """Return the job object with its dependents."""
         jobs = {name: self._job(name, role) for name, role in self.job.resolved_roles().items()}
         first = jobs.pop(self.job.decisive_replica[0])
+        if jobs:
+            first["metadata"]["annotations"][PARTS] = " ".join(jobs)
         dependents = [*self._service(), *self._pod_group(), *jobs.values()]
         if self.job.queue:
             first["metadata"]["labels"] |= {QUEUE_LABEL: self.job.queue}

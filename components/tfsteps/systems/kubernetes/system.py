@@ -93,7 +93,8 @@ class KubernetesSystem:
                 self._unlisted = str(error)
                 return 0
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
-        labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in items]
+        jobs_of_task = self._kind.group_objects(items)  # other objects of the kind may be parts of a job
+        labelled = [((item["metadata"].get("labels") or {}).get(ATTEMPT, ""), item) for item in jobs_of_task]
         jobs = {int(text): item for text, item in labelled if text.isascii() and text.isdigit()}
         return self._next(jobs) if jobs else 0
 

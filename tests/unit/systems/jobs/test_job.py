@@ -5,12 +5,14 @@ import pathlib
 import pytest
 
 from tfsteps import spec
+from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.jobs.job import IndexedJobs
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
+from tfsteps.systems.kubernetes.follow.tracker import Tracker
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
 
 KIND = IndexedJobs()
@@ -27,7 +29,7 @@ def rendered(**fields):
 
 def listed(whole):
     """Return the Jobs as the API server lists them."""
-    first = {**whole.manifest, "metadata": {**whole.manifest["metadata"], "uid": "first", "annotations": {}}}
+    first = {**whole.manifest, "metadata": {**whole.manifest["metadata"], "uid": "first"}}
     owner = {"kind": "Job", "uid": "first"}
     parts = [part for part in whole.dependents if part["kind"] == "Job"]
     others = [
@@ -61,6 +63,68 @@ VERDICTS = {
     "the workers alone are not": ({"success": "all_workers"}, {"worker": "Complete"}, State.PENDING),
     "all workers": ({"success": "all_workers"}, {"chief": "Complete", "worker": "Complete"}, State.SUCCEEDED),
 }
+
+
+def without(item, *roles):
+    """Return a job object some of whose parts were deleted."""
+    kept = [part for part in item[DEPENDENTS] if part["metadata"]["labels"]["tfsteps.dev/role"] not in roles]
+    return {**item, DEPENDENTS: kept}
+
+
+MISSING = {
+    "nothing has ended": ("chief", {}, ["worker"], State.UNKNOWN),
+    "the rest has succeeded": ("all_workers", {"chief": "Complete"}, ["worker"], State.LOST),
+    "it decides nothing, but may have failed": ("chief", {"chief": "Complete"}, ["ps"], State.LOST),
+    "all of them": ("chief", {"chief": "Complete"}, ["ps", "worker"], State.LOST),
+    "the others go on": ("all_workers", {"worker": "Complete"}, ["ps"], State.UNKNOWN),
+    "another has failed": ("chief", {"chief": "Complete", "ps": "Failed"}, ["worker"], State.FAILED),
+}
+
+
+@pytest.mark.parametrize(("success", "conditions", "missing", "state"), MISSING.values(), ids=MISSING)
+def test_a_part_that_is_gone_has_not_succeeded(success, conditions, missing, state):
+    item = jobs(rendered(success=success), **conditions)
+    seen = KIND.verdict(without(item, *missing))
+    assert (seen.state, seen.reason if state is not State.FAILED else "PartDeleted") == (state, "PartDeleted")
+    assert all(f"{item['metadata']['name']}-{role}" in seen.message for role in missing) or state is State.FAILED
+    item["metadata"]["annotations"][UNFINISHED] = "its parts"
+    assert KIND.verdict(without(item, "worker", "ps")).state is State.PENDING, "they do not exist yet"
+
+
+ENDS = {
+    "not seen": ("", State.LOST),
+    "a success": ("Complete", State.SUCCEEDED),
+    "a failure": ("Failed", State.FAILED),
+}
+
+
+@pytest.mark.parametrize("how", ["an event", "a list"])
+@pytest.mark.parametrize(("end", "state"), ENDS.values(), ids=ENDS)
+def test_who_follows_a_job_knows_how_a_deleted_part_ended(end, state, how):
+    started, ended = jobs(rendered(success="all_workers")), jobs(rendered(success="all_workers"), worker=end)
+    tracker = Tracker(KIND, started, [Replica("chief", 0), Replica("worker", 0)], 0.0)
+    list(tracker.job(Listed([started, *ended[DEPENDENTS]]), 1.0))
+    assert (tracker.final is not None) == (state is State.FAILED)
+    (worker,) = (part for part in ended[DEPENDENTS] if part["metadata"]["name"].endswith("-worker"))
+    rest = without(ended, "worker")
+    list(tracker.job(Deleted(worker) if how == "an event" else Listed([rest, *rest[DEPENDENTS]]), 2.0))
+    chief = jobs(rendered(success="all_workers"), chief="Complete")
+    list(tracker.job(Changed(chief), 3.0))
+    assert (tracker.final.state, tracker.item["metadata"]["uid"]) == (state, "first")
+
+
+def test_a_part_that_was_made_by_somebody_else_afterwards_is_not_the_part():
+    item = jobs(rendered(success="all_workers"))
+    tracker = Tracker(KIND, item, [Replica("chief", 0)], 0.0)
+    list(tracker.job(Listed([item, *item[DEPENDENTS]]), 1.0))
+    (worker,) = (part for part in item[DEPENDENTS] if part["metadata"]["name"].endswith("-worker"))
+    list(tracker.job(Deleted(worker), 2.0))
+    stranger = jobs(rendered(success="all_workers"), worker="Complete")[DEPENDENTS]
+    (other,) = (part for part in stranger if part["metadata"]["name"] == worker["metadata"]["name"])
+    other["metadata"] = {**other["metadata"], "uid": "other", "ownerReferences": []}
+    list(tracker.job(Changed(other), 3.0))
+    list(tracker.job(Changed(jobs(rendered(success="all_workers"), chief="Complete")), 4.0))
+    assert tracker.final.state is State.LOST
 
 
 @pytest.mark.parametrize(("fields", "conditions", "state"), VERDICTS.values(), ids=VERDICTS)
