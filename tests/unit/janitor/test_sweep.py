@@ -188,7 +188,7 @@ def test_a_dry_run_only_prints_what_would_be_deleted():
 
 
 def test_lists_come_in_pages(monkeypatch):
-    monkeypatch.setattr(apis, "_PAGE", "2")
+    monkeypatch.setattr(apis, "_PAGE", 2)
     names = [f"j{i}" for i in range(5)]
     with cluster(jobs=[job(name) for name in names], steps=[step("wf.x"), step("wf.y"), step("wf.z")]) as server:
         _, count = swept(server)

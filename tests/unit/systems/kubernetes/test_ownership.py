@@ -12,6 +12,7 @@ from tests.unit.systems.kubernetes.follow.test_tracker import W0, W1, Scenario
 from tests.unit.systems.kubernetes.objects import STATUSES, controller, pod, tfjob
 from tests.wire.scripted import refusal, serve
 from tfsteps import spec
+from tfsteps.answer import YES
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube.client import Api
 from tfsteps.kube.watch import Changed, Deleted, Listed
@@ -157,7 +158,7 @@ def janitor(kind, _job, api, _pods, _monkeypatch):
 
 def finalizer(kind, _job, api, _pods, _monkeypatch):
     """Return how many jobs had a pod that was deleted."""
-    return len(Finalizer(api, kind, "ns").clean_up("r", lambda _: True, None))
+    return len(Finalizer(api, kind, "ns").clean_up("r", lambda _: YES, None))
 
 
 WHO = {each.__name__: each for each in (launcher, reader, janitor, finalizer)}
@@ -227,7 +228,7 @@ def test_a_pod_whose_controller_is_not_known_is_left_and_reported(kind):
         assert Sweep(api, [kind], "", said.append).run().failures == 1
         assert "is its job's is not known" in said[0]
         with pytest.raises(LaunchError, match="not for you"):
-            Finalizer(api, kind, "ns").clean_up("r", lambda _: True, None)
+            Finalizer(api, kind, "ns").clean_up("r", lambda _: YES, None)
     assert fake.deleted == []
 
 
