@@ -4,9 +4,7 @@ import pytest
 
 from tests.unit.systems.kubernetes.objects import controller
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.answer import known
 from tfsteps.engines.argo import pipeline
-from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
@@ -109,13 +107,15 @@ def test_what_is_removed_of_a_job(item, on_end, gone, monkeypatch):
     assert removed == (["a"] if gone else [])
 
 
-@pytest.mark.parametrize(("terminated", "removed"), [(False, ["b"]), (True, ["a", "b"])])
+@pytest.mark.parametrize(("terminated", "removed"), [(False, ["b"]), (True, ["a", "b"]), (None, ["b"])])
 def test_a_job_that_is_kept_for_a_retry_is_removed_only_if_the_run_is_terminated(terminated, removed, monkeypatch):
+    """The finalizer reads the Workflow, which its watch may not have reported yet."""
     kept = {"tfsteps.dev/kept-until": "2999-01-01T00:00:00+00:00"}
     jobs = [job("a", annotations=kept), job("b")]
-    answer = known(terminated)
-    monkeypatch.setattr(WorkflowContext, "terminating", property(lambda _: answer, lambda *_: None), raising=False)
-    assert clean_up(jobs, monkeypatch, node="exit.cleanup")[0] == removed
+    monkeypatch.setattr("tfsteps.kube.http_client.SETTLE_SECONDS", 0.0)
+    flow = {"metadata": {"name": "wf", "uid": "w"}, "spec": {"shutdown": "Terminate"} if terminated else {}}
+    workflow = refusal(403, "Forbidden") if terminated is None else flow
+    assert clean_up(jobs, monkeypatch, node="exit.cleanup", workflow=workflow)[0] == removed
 
 
 def test_pods_that_are_gone_already(monkeypatch):
@@ -204,6 +204,9 @@ def test_a_job_that_waits_for_its_wait_step_is_left_by_the_hook_of_its_launch_st
     for node, removed in (("inner.launch", []), ("inner", ["inner.launch"])):
         hook = f"wf.root.{node}.onExit.cleanup.executor"
         assert clean_up(jobs, monkeypatch, scope="siblings", node=hook)[0] == removed
+    hook, flow = "wf.root.inner.launch.onExit.cleanup.executor", phases()
+    flow["spec"] = {"shutdown": "Terminate"}
+    assert clean_up(jobs, monkeypatch, scope="siblings", node=hook, workflow=flow)[0] == ["inner.launch"]
 
 
 def test_without_a_workflow_siblings_share_the_folder_of_their_task(monkeypatch):

@@ -36,6 +36,9 @@ class PipelineContext(Protocol):
     failure: str
     """Why the run is no longer watched, by a fault of tfsteps; empty = it is watched."""
 
+    def ends(self) -> Answer:
+        """Return `terminating`; for a finalizer, which asks before the run was observed. May send requests."""
+
     def cleans_up_after(self, step: str, *, detached: bool) -> Answer:
         """Return whether this pod's step, a finalizer, cleans up the jobs of another step of its run.
 

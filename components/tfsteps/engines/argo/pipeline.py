@@ -47,9 +47,15 @@ class WorkflowContext:
         jobs of the ended steps in the same scope.
         """
         if node := node_names.hooked(self.step):
-            awaited = detached and self._is_step(step, node) and not self.terminating.yes
+            awaited = detached and self._is_step(step, node) and not self.ends().yes
             return known(node_names.lies_within(step, node) and not awaited)
         return self._has_ended(step) if self._scope(step) == self._scope(self.step) else NO
+
+    def ends(self) -> Answer:
+        """Return whether the Workflow is ending; read it if the watch has not reported it yet."""
+        if self.terminating.unknown and (item := self._item()):
+            self._update(item)
+        return self.terminating
 
     # --- overridden by engines that compile to Workflows
 
@@ -72,8 +78,13 @@ class WorkflowContext:
     def _has_ended(self, step: str) -> Answer:
         if isinstance(self._listed, Answer):
             return self._listed
-        item = next((item for item in self._listed if item["metadata"]["uid"] == self.owner["uid"]), None)
+        item = self._item()
         return has_ended(item, step) if item else unknown(f"Workflow {self.owner['name']} is not there")
+
+    def _item(self) -> Mapping[str, Any] | None:
+        """Return the Workflow as it was at a finalizer's first request; None = it was not there, or not read."""
+        items = [] if isinstance(self._listed, Answer) else self._listed
+        return next((item for item in items if item["metadata"]["uid"] == self.owner["uid"]), None)
 
     @functools.cached_property
     def _listed(self) -> Sequence[Mapping[str, Any]] | Answer:

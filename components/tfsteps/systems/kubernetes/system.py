@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.answer import NO, YES, Answer, known, unknown
+from tfsteps.answer import NO, YES, Answer, known
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
@@ -222,8 +222,7 @@ class KubernetesSystem:
 
         A job that is kept for a retry of the run is skipped, unless the run is being stopped.
         """
-        terminating = self._pipeline.terminating if self._pipeline else unknown("")
-        if job.kept_until is not None and self._host and not terminating.yes:
+        if job.kept_until is not None and self._host and not (self._pipeline and self._pipeline.ends().yes):
             return NO
         if scope == "run":
             return YES
