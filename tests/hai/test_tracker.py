@@ -3,6 +3,8 @@
 import pytest
 
 from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, ReplicaState, State
+from tfsteps.runs.incarnations import Incarnations
+from tfsteps.runs.status import ReplicaStatus
 from tfsteps.systems.hai.tracker import Tracker
 
 _WORKERS = [Replica("worker", 0), Replica("worker", 1)]
@@ -137,3 +139,38 @@ def test_a_ranks_exit_code_explains_a_failure_before_the_manager_if_rank_0_repor
         _WORKERS[1],
         "worker-1 ended with exit code 7.",
     )
+
+
+def test_the_time_in_the_queue_after_a_suspension_is_not_part_of_a_run():
+    tracker, replica = Tracker(_WORKERS[:1]), ReplicaStatus(role="worker", index=0)
+    incarnations = Incarnations([replica])
+    told = [
+        *tracker.task(look(0), 0.0),
+        *tracker.report(_WORKERS[0], {"event": "begun", "id": "1"}, 1.0),
+        *tracker.report(_WORKERS[0], {"event": "started"}, 5.0),
+        *tracker.task(look(17, 0, status="suspended"), 10.0),
+        *tracker.report(_WORKERS[0], {"event": "begun", "id": "2"}, 120.0),
+        *tracker.report(_WORKERS[0], {"event": "started"}, 125.0),
+        *tracker.report(_WORKERS[0], {"event": "ended", "code": 0}, 152.0),
+    ]
+    for event in told:
+        if isinstance(event, ReplicaChanged):
+            incarnations.see(event)
+    assert [(each.started, each.ended) for each in replica.incarnations] == [(5.0, 10.0), (125.0, 152.0)]
+
+
+def test_a_task_that_cannot_be_followed_is_reported_and_so_is_its_state_then():
+    following = Following()
+    following.see([following.tracker.unanswered("refused", 0.0)])
+    following.task(0)
+    following.started(1)
+    following.see([following.tracker.unanswered("refused", 0.0)])
+    following.task(0)
+    following.task(0)
+    assert following.job == [
+        (State.UNKNOWN, "NotFollowed"),
+        (State.PENDING, ""),
+        (State.RUNNING, ""),
+        (State.RUNNING, "NotFollowed"),
+        (State.RUNNING, ""),
+    ]

@@ -42,6 +42,9 @@ def _apply(replica: ReplicaStatus, event: ReplicaChanged) -> None:
             return
         replica.incarnations.append(Incarnation(started=event.at if up else event.started or event.at))
     incarnation = replica.incarnations[-1]
+    if event.state is ReplicaState.RUNNING and incarnation.state is ReplicaState.PENDING and event.started:
+        # without the time in a queue; between both reports, because the job system's clock may differ
+        incarnation.started = min(max(event.started, incarnation.started), event.at)
     incarnation.state, incarnation.number, incarnation.place = event.state, number, event.place or incarnation.place
     if up:
         return

@@ -50,6 +50,7 @@ class Tracker:
         self._by_name = {str(replica): replica for replica in replicas}
         self._verdict = Verdict(State.UNKNOWN)
         self._last_state: Verdict | None = None
+        self._outdated = False  # whether the last state was reported as not known to be true any more
         self._ran = False  # whether all replicas ran at once
         self._again = ""  # why programs are being restarted
         self._why = Verdict(State.PENDING)  # why HAI queued the chain again, until all programs run
@@ -212,21 +213,28 @@ class Tracker:
             place=rank.place,
             cpu_seconds=report.get("cpu"),
             memory_bytes=report.get("memory"),
+            started=now if state is ReplicaState.RUNNING else None,
             incarnation=max(rank.incarnation, 0),
         )
-        if rank.shown is None or msgspec.structs.replace(rank.shown, at=now) != change:
+        if rank.shown is None or msgspec.structs.replace(rank.shown, at=now, started=change.started) != change:
             rank.shown = change
             yield change
 
     # --- both
+
+    def unanswered(self, message: str, now: float) -> JobChanged:
+        """Return the last known state with a message that it may be out of date. The next `state` is yielded again."""
+        self._outdated = True
+        state = self._last_state.state if self._last_state else State.UNKNOWN
+        return JobChanged(at=now, state=state, reason="NotFollowed", message=message)
 
     def state(self, now: float) -> Iterator[Event]:
         """Yield the job's state if it changed; `final` has its end."""
         if self.final:
             return
         current = self._state()
-        if current != self._last_state:
-            self._last_state = current
+        if self._outdated or current != self._last_state:
+            self._last_state, self._outdated = current, False
             yield JobChanged(at=now, state=current.state, reason=current.reason, message=current.message)
 
     def _state(self) -> Verdict:
