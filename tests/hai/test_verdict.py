@@ -3,7 +3,7 @@
 import pytest
 
 from tfsteps.runs.events import State
-from tfsteps.systems.hai.schema import PAUSED
+from tfsteps.systems.hai.schema import PAUSED, PAUSED_TASK
 from tfsteps.systems.hai.verdict import verdict
 
 _RUN = {"chain_status": "running"}
@@ -71,13 +71,47 @@ def _ran(length):
         ({**_END, "worker_status": "canceled", "tags": [PAUSED]}, State.SUSPENDED, "Paused"),
         ({**_END, "worker_status": "stopped", "stop_code": 1024, "tags": [PAUSED]}, State.SUSPENDED, "Paused"),
         ({**_END, "worker_status": "succeeded", "stop_code": 1, "tags": [PAUSED]}, State.SUCCEEDED, ""),
-        ({**_END, "worker_status": "unknown", "stop_code": 0}, State.FAILED, "UnknownEnd"),
+        ({**_END, "worker_status": "unknown", "stop_code": 0}, State.LOST, "UnknownEnd"),
         ({"chain_status": "", "worker_status": "queued"}, State.UNKNOWN, "UnknownStatus"),
     ],
 )
 def test_the_verdict_of_a_task(task, state, reason):
     found = verdict(task)
     assert (found.state, found.reason) == (state, reason)
+
+
+def _chain(*ends, paused=0):
+    """Return a chain of tasks 1, 2, ... that ended so (worker_status, stop_code), which was paused at task `paused`."""
+    states, codes = zip(*ends, strict=True)
+    tags = [PAUSED, *([f"{PAUSED_TASK}={paused}"] if paused else [])]
+    lists = {"id_list": list(range(1, len(ends) + 1)), "stop_code_list": codes, "worker_status_list": states}
+    return {**_END, **lists, "worker_status": states[-1], "stop_code": codes[-1], "tags": tags}
+
+
+_BY_USER, _BEFORE_START, _INTERRUPTED, _LOST = ("stopped", 1024), ("canceled", 0), ("stopped", 17), ("stopped", 1)
+
+
+@pytest.mark.parametrize(
+    ("chain", "state"),
+    [
+        (_chain(_BY_USER, _LOST, paused=1), State.LOST),
+        (_chain(_BEFORE_START, _LOST), State.LOST),  # created suspended
+        (_chain(_BY_USER, _INTERRUPTED, _LOST, paused=1), State.LOST),
+        (_chain(_BY_USER, _BY_USER, paused=1), State.CANCELLED),
+        (_chain(_BY_USER, _BY_USER, paused=2), State.SUSPENDED),
+        (_chain(_BY_USER, _LOST, paused=2), State.SUSPENDED),  # `tfsteps resume` continues it
+        (_chain(_INTERRUPTED, _BEFORE_START, paused=1), State.SUSPENDED),
+        (_chain(_INTERRUPTED, _INTERRUPTED, _BY_USER, paused=2), State.SUSPENDED),
+    ],
+)
+def test_a_pause_ends_when_somebody_resumes_the_chain(chain, state):
+    assert verdict(chain).state is state
+
+
+def test_the_newest_pause_counts():
+    chain = _chain(_BY_USER, _BY_USER, paused=1)
+    assert verdict({**chain, "tags": [f"{PAUSED_TASK}=2", *chain["tags"]]}).state is State.SUSPENDED
+    assert verdict({**chain, "tags": [*chain["tags"], f"{PAUSED_TASK}=x"]}).state is State.CANCELLED
 
 
 def test_pods_that_do_not_start_again_and_again_point_at_the_image():

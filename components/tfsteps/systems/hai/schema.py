@@ -10,7 +10,7 @@ import secrets
 import shlex
 import urllib.parse
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -39,6 +39,9 @@ AUTO = -1
 SPEC_HASH, CREATED, KEY = f"{PREFIX}spec-hash", f"{PREFIX}created", f"{PREFIX}key"
 PAUSED, STOPPED = f"{PREFIX}paused", f"{PREFIX}stopped"
 """Tags without a value: the stopped task will be resumed; the task was stopped for good."""
+PAUSED_TASK = f"{PREFIX}paused-task"
+"""Tag beside PAUSED: the id of the newest task of the chain when it was paused. Ids grow: the highest one counts."""
+
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
 """Tags like the annotations of the same names on Kubernetes; the value of the first is the quoted step."""
 
@@ -47,7 +50,7 @@ WORKFLOW, DEADLINE = f"{PREFIX}workflow", f"{PREFIX}deadline"
 
 _WATCHDOG_SECONDS = 1800.0  # HAI's own
 _NAME_LIMIT = 63  # HAI accepts 511; shorter names are easier to type
-_AGENT, PLAN, _SECRET = "TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET"
+_AGENT, PLAN, SECRET = "TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET"
 _ENTRYPOINT = "python3"
 _BOOTSTRAP = (
     "import base64,io,os,sys,tempfile,zipfile;"
@@ -61,7 +64,7 @@ _BOOTSTRAP = (
 _FOR_PROGRAMS = "tfsteps_suspend.py"  # they import it under this name
 _TO_SHOW = {
     _AGENT: "(systems/hai/ranks and systems/restart_policy.py of tfsteps, zipped)",
-    _SECRET: "(random, another one for each task)",
+    SECRET: "(random, another one for each task)",
 }
 _READ_ONLY = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")  # in the shell of HAI's scripts
 
@@ -158,6 +161,14 @@ def workflow(task: Mapping[str, Any]) -> tuple[str, str, str]:
     return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
 
 
+def environments(task: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the variables of a task's schema as they were sent; empty if the platform does not return them."""
+    try:
+        return dict(task["config_json"]["schema"]["spec"]["environments"])
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
 def created(task: Mapping[str, Any]) -> float | None:
     """Return when a task was created, in seconds since the epoch, by its tags; None = not known."""
     return _number(labels(task).get(CREATED, ""))
@@ -166,6 +177,12 @@ def created(task: Mapping[str, Any]) -> float | None:
 def deadline(task: Mapping[str, Any]) -> float | None:
     """Return `deadlines.total` of a task, in seconds from its creation; None = not known."""
     return _number(labels(task).get(DEADLINE, ""))
+
+
+def paused_task(task: Mapping[str, Any]) -> int:
+    """Return the id of the task of the chain that tfsteps paused last; 0 = the first one."""
+    values = (value for name, _, value in _pairs(task) if name == PAUSED_TASK)
+    return max((int(value) for value in values if value.isdecimal()), default=0)
 
 
 def _number(text: str) -> float | None:
@@ -178,7 +195,11 @@ def _number(text: str) -> float | None:
 
 def labels(task: Mapping[str, Any]) -> dict[str, str]:
     """Return names and values of a task's tags; those without a value have an empty one."""
-    return {name: value for name, _, value in (str(text).partition("=") for text in task.get("tags") or [])}
+    return {name: value for name, _, value in _pairs(task)}
+
+
+def _pairs(task: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    return (str(text).partition("=") for text in task.get("tags") or [])
 
 
 def key(run: str, task: str) -> str:
@@ -220,7 +241,7 @@ def _environments(job: TrainingJob, identity: Identity, places: OutputPaths, opt
     """
     plain = {name: value for name, value in _plain(job.env).items() if "\n" not in value and name not in _READ_ONLY}
     plan = rank_plan(job, identity, places, options)
-    ours = {_AGENT: _agent_text(), PLAN: json.dumps(plan), _SECRET: secrets.token_hex(16)}
+    ours = {_AGENT: _agent_text(), PLAN: json.dumps(plan), SECRET: secrets.token_hex(16)}
     return {name: shlex.quote(value) for name, value in {**plain, **ours}.items()}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tfsteps.runs.events import State
 from tfsteps.spec import format_duration
-from tfsteps.systems.hai.schema import PAUSED, labels
+from tfsteps.systems.hai.schema import PAUSED, labels, paused_task
 from tfsteps.systems.kubernetes.job_kind import Verdict
 
 STOP, INTERRUPT, UNSCHEDULABLE, FAILED, INIT_FAILED, TIMEOUT = 1, 16, 32, 128, 256, 512
@@ -20,7 +20,8 @@ _REQUEUED = {  # bits of stop_code after which HAI queues a task again
     UNSCHEDULABLE: ("Unschedulable", "The pods did not start in time on their nodes; HAI has queued the task again."),
     HOOK_RESTART: ("HookRestart", "A hardware check failed; HAI has queued the task again."),
 }
-_ENDED_BY_STOP = MANUAL_STOP | INTERRUPT | UNSCHEDULABLE | HOOK_RESTART
+_REQUEUE = INTERRUPT | UNSCHEDULABLE | HOOK_RESTART
+_ENDED_BY_STOP = MANUAL_STOP | _REQUEUE
 _FAILED = {
     MANUAL_FAILED: ("MarkedFailed", "A user marked the task as failed on HAI."),
     TIMEOUT: ("Watchdog", "A rank printed nothing for as long as the platform's watchdog allows."),
@@ -76,11 +77,26 @@ def _scheduled(task: Mapping[str, Any]) -> Verdict:
 
 
 def _finished(task: Mapping[str, Any]) -> Verdict:
-    """Return the end of a chain; a chain that `tfsteps suspend` stopped is suspended."""
+    """Return the end of a chain; a chain that `tfsteps pause` stopped is suspended."""
     ended = _ended(task)
-    if PAUSED in labels(task) and (ended.state is State.CANCELLED or task.get("worker_status") == "stopped"):
+    if _paused(task) and (ended.state is State.CANCELLED or task.get("worker_status") == "stopped"):
         return Verdict(State.SUSPENDED, "Paused", "`tfsteps resume` continues it.")
     return ended
+
+
+def _paused(task: Mapping[str, Any]) -> bool:
+    """Return whether tfsteps paused a chain, and nobody has resumed it since, for example in HAI's studio.
+
+    HAI itself continues a chain only after the codes of `_REQUEUED`: after another end, a person did.
+    """
+    if PAUSED not in labels(task):
+        return False
+    columns = [task.get(f"{name}_list") or [] for name in ("id", "stop_code", "worker_status")]
+    since = paused_task(task)
+    earlier = [
+        (int(code), status) for number, code, status in list(zip(*columns, strict=False))[:-1] if int(number) >= since
+    ]
+    return all(code & _REQUEUE and not code & MANUAL_STOP and status != "canceled" for code, status in earlier)
 
 
 def _ended(task: Mapping[str, Any]) -> Verdict:
@@ -97,7 +113,7 @@ def _ended(task: Mapping[str, Any]) -> Verdict:
             return _stopped()
         case "stopped":
             return _ended_by_platform(task, code)
-    return Verdict(State.FAILED, "UnknownEnd", f"HAI says that the task ended as {status!r} (stop code {code}).")
+    return Verdict(State.LOST, "UnknownEnd", f"HAI reports that the task ended as {status!r} (stop code {code}).")
 
 
 def _stopped() -> Verdict:
@@ -108,8 +124,7 @@ def _failed(code: int) -> Verdict:
     for bit, (reason, message) in _FAILED.items():
         if code & bit:
             return Verdict(State.FAILED, reason, message)
-    requeues = code & (_ENDED_BY_STOP ^ MANUAL_STOP)  # HAI queues such a task again unless it was stopped
-    if requeues or (code & MANUAL_STOP and not code & FAILED):
+    if code & _REQUEUE or (code & MANUAL_STOP and not code & FAILED):  # HAI queues the former again unless stopped
         return _stopped()
     return Verdict(State.FAILED, "ReplicaFailed", "A rank failed, and HAI ended the task.")
 
