@@ -136,6 +136,15 @@ class Server:
         shown = [self.show(each) for each in found[(page - 1) * size : page * size]]
         return 200, {"success": 1, "result": {"tasks": shown, "total": len(found)}}
 
+    def _query_user_quota_list(self, _query, _body):
+        quota = {f"node-{group}-{level}": 8 for group in self.platform.groups for level in ("LOW", "NORMAL")}
+        nodes = {} if self.platform.external else {"node_quota": quota, "used_node_quota": {}}
+        return 200, {"success": 1, "result": {**nodes, "spot_jupyter": 0}}
+
+    def _query_user_training_quota_get_used(self, _query, _body):
+        quota = {f"node-{group}-NORMAL": 8 for group in self.platform.groups}
+        return 200, {"success": 1, "result": {"user_name": USER, "quota": quota}}
+
     def _operating_task_stop(self, query, _body):
         if not (task := self._found(query)):
             return 401, NO_TASK
@@ -215,7 +224,7 @@ class Server:
         times = ("created_at", "begin_at", "end_at")
         return {
             "id": task.id, "nb_name": task.name, "user_name": USER, "chain_id": task.chain_id,
-            "first_id": task.first_id, "group": task.schema["resource"].get("group", "default"), "nodes": task.nodes,
+            "first_id": task.first_id, "group": self.platform.group(task), "nodes": task.nodes,
             "config_json": {"environments": task.schema["spec"].get("environments", {}), "schema": task.schema},
             "priority": task.priority, "restart_count": task.restart_count, "queue_status": task.queue_status,
             "worker_status": task.worker_status, "stop_code": task.stop_code, "suspend_code": task.suspend_code,

@@ -43,13 +43,13 @@ def test_a_task_from_its_creation_to_its_end(client):
     task = client.query(nb_name="one")
     assert (task["chain_status"], task["tags"], task["chain_id"]) == ("waiting_init", ["a=b"], made["chain_id"])
     client.suspend(made["chain_id"])  # a queued one stays as it is
-    assert client.query_once(made["chain_id"])["chain_status"] == "waiting_init"
+    assert client.query_once(chain_id=made["chain_id"])["chain_status"] == "waiting_init"
     for _ in range(2):
         client.stop(made["chain_id"], "succeed")
     ended = client.query(id=str(made["id"]))
     assert (ended["chain_status"], ended["worker_status"], ended["stop_code"]) == ("finished", "canceled", 0)
     client.resume(made["chain_id"])
-    again = client.query_once(made["chain_id"])
+    again = client.query_once(chain_id=made["chain_id"])
     assert (again["chain_status"], again["restart_count"], len(again["id_list"])) == ("suspended", 1, 2)
     assert again["first_id"] == made["id"] != again["id"]
 
@@ -93,7 +93,7 @@ WRONG = {
     "a redirection": Answer(302, b"<html>"),
 }
 CALLS = {
-    "create": lambda client: client.create_task(schema()),
+    "create": lambda client: client.retry(lambda: client.create_task(schema())),
     "query": lambda client: client.query(nb_name="one"),
     "list": lambda client: list(client.tagged("t")),
 }
@@ -129,6 +129,13 @@ def test_a_wrong_token_is_not_retried_and_not_printed(server, token):
         client_of(server, token=f"{token}").create_task(schema())
     assert token not in str(error.value).replace("token", "")
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_the_groups_of_the_user(server, client, external):
+    server.platform.external = external
+    server.platform.groups = ["training", "big-gpu"]
+    assert client.groups() == {"training", "big-gpu"}
 
 
 def test_what_is_not_there(client):

@@ -1,9 +1,11 @@
 """What HAI refuses, and what it says then: the same jobs by the rules of the job system and by the server."""
 
 import pathlib
+import time
 
 import pytest
 
+from tests.hai.environment import HaiEnvironment
 from tests.hai.server import Server
 from tfsteps import spec
 from tfsteps.kube.access import Access
@@ -19,8 +21,12 @@ from tfsteps.systems.hai.options import OPTIONS
 @pytest.fixture
 def client(tmp_path):
     server = Server(tmp_path, nodes=0)
-    yield Client(Access(server=server.url, namespace="", tls=None, token=lambda _: "secret-token", name="HAI"), 0.0)
+    yield client_of(server)
     server.close()
+
+
+def client_of(server):
+    return Client(Access(server=server.url, namespace="", tls=None, token=lambda _: "secret-token", name="HAI"), 0.0)
 
 
 def job(*services, **fields):
@@ -55,6 +61,20 @@ def test_what_hai_refuses_or_does_not_survive_is_refused_before(client, asked, w
     if answer:
         with pytest.raises(ApiError, match=answer):
             client.create_task(rendered(asked))
+
+
+def test_a_task_of_an_unknown_group_would_stop_the_scheduler_for_every_user(tmp_path):
+    with HaiEnvironment(tmp_path) as environment:
+        healthy, harmful = (rendered(job(name=name, queue=name)) for name in ("v100", "unknown"))
+        client = client_of(environment.server)
+        client.create_task(harmful)
+        client.create_task(healthy)
+        time.sleep(0.3)
+        assert {task.queue_status for task in environment.tasks()} == {"queued"}
+        launcher = environment.launch({"roles": {"worker": {}}, "command": ["true"], "queue": "unknown"})
+        assert launcher.wait() == 2
+        assert "Allowed: training, v100" in launcher.text()
+        assert len(environment.tasks()) == 2
 
 
 def test_options_without_effect_on_the_open_source_platform_are_warned_of():

@@ -401,7 +401,7 @@ def test_no_node_is_free(environment):
 
 @pytest.mark.parametrize(
     ("job", "words"),
-    [({"image": "registry.local/own/image:1", "queue": "small"}, ""), ({}, "超过 0")],
+    [({"image": "registry.local/own/image:1", "queue": "v100"}, ""), ({}, "超过 0")],
     ids=["image", "quota"],
 )
 def test_a_refusal_is_reported_with_the_platforms_message(environment, job, words):

@@ -23,6 +23,7 @@ _DONE = (1, 2)  # values of `success` that the platform's own client accepts
 _PAGE = 100
 _SHOWN = 300  # characters of the platform's message
 _NO_TASK = "no task of user"  # start of the platform's message for an unknown task
+_NO_MATCH = "没有符合条件的任务"  # the same of a query; any other refusal tells nothing about the task
 _NOT_FOUND, _TIMEOUT = 404, 408  # HAI itself sends neither: a proxy does, while its servers are replaced
 
 
@@ -65,6 +66,22 @@ class _Tagged(msgspec.Struct):
     result: _Page
 
 
+class _Quota(msgspec.Struct):
+    nodes: dict[str, float] | None = msgspec.field(name="node_quota", default=None)
+
+
+class _Quotas(msgspec.Struct):
+    result: _Quota
+
+
+class _UsedQuota(msgspec.Struct):
+    quota: dict[str, float]
+
+
+class _Used(msgspec.Struct):
+    result: _UsedQuota
+
+
 class _Log(msgspec.Struct):
     data: str | None = None
     last_seen: dict[str, Any] | None = None
@@ -92,8 +109,11 @@ class Client(HttpClient):
     # --- one call an endpoint
 
     def create_task(self, schema: Task) -> Task:
-        """Create a task and return it as the platform does: its tags and chain_status are not filled in yet."""
-        task = dict(self._post("/operating/task/create", {}, schema, an_answer(_Created))["task"])
+        """Create a task and return it as the platform does: its tags and chain_status are not filled in yet.
+
+        Sent once: the task may exist although the answer did not arrive.
+        """
+        task = dict(self._post_once("/operating/task/create", {}, schema, an_answer(_Created))["task"])
         requested, granted = schema.get("priority"), task.get("priority")
         if None not in (requested, granted) and granted != requested:
             why = "HAI lets external users have AUTO (-1) alone"
@@ -104,9 +124,17 @@ class Client(HttpClient):
         """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
         return self._newest_task(self._post, selector)
 
-    def query_once(self, chain_id: str) -> Task | None:
-        """Return the newest task of a chain; sent once."""
-        return self._newest_task(self._post_once, {"chain_id": chain_id})
+    def query_once(self, **selector: str) -> Task | None:
+        """Do the same; sent once."""
+        return self._newest_task(self._post_once, selector)
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups of nodes of which the user has a quota; sent once."""
+        quotas = self._post_once("/query/user/quota/list", check=an_answer(_Quotas))["result"].get("node_quota")
+        if quotas is None:  # an external user
+            quotas = self._post_once("/query/user/training_quota/get_used", check=an_answer(_Used))["result"]["quota"]
+        resources = (str(name).removeprefix("node-").rpartition("-") for name in quotas)
+        return frozenset(group for group, _, _ in resources if group)
 
     def tagged(
         self, tag: str, *, pods: bool = False, queue_status: Literal["", "queued", "scheduled"] = ""
@@ -226,5 +254,7 @@ class Client(HttpClient):
     def _newest_task(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
         try:
             return dict(ask("/query/task", selector, check=an_answer(_Queried))["result"]["task"])
-        except RefusedError:  # no such task
-            return None
+        except RefusedError as error:
+            if _NO_MATCH in str(error):
+                return None
+            raise

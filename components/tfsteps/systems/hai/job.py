@@ -16,6 +16,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import PATIENCE_SECONDS
 from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, PartialLine, Replica, State, Tick, one_line
+from tfsteps.spec import format_duration
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.departure import Departure, Leave
 from tfsteps.systems.hai.client import Client
@@ -35,6 +36,7 @@ LOG_SECONDS = (1.0, 15.0)
 
 _SLOWER = 1.5  # factor of the next pause if nothing is new
 _RANKS_AT_ONCE = 4  # number of logs polled at the shortest pause; more ranks share that rate
+_NOTICE_SECONDS = 15.0  # until it is reported that the platform does not answer
 _AWAY_SECONDS = 15.0  # the longest pause while the platform does not answer
 _GONE_SECONDS = 10.0  # the task counts as gone only after the platform reports this for so long
 _DENIED_SECONDS = dict.fromkeys(Cause, 20.0)  # how long a denied stop is retried: an ending pod has 30 seconds
@@ -118,6 +120,7 @@ class HaiJob:
         self._gone_since: float | None = None  # since when the platform reports no such task
         self._tick_due = 0.0
         self._away = 0.0  # since when the platform does not answer; 0 = it answers
+        self._notice_due = 0.0  # after how long it is reported again; 0 = it was not reported
 
     @property
     def age(self) -> float:
@@ -220,20 +223,31 @@ class HaiJob:
             if error.status == _NO_TASK and poll is not polls[0]:  # the request for the task follows, and has details
                 poll.next(news=False)
                 return
-            self._away = self._away or time.monotonic()
+            self._away, self._gone_since = self._away or time.monotonic(), None
             away = time.monotonic() - self._away
             if away > PATIENCE_SECONDS:
                 raise LaunchError(f"task {self.name} continues, but {error}", retryable=True) from error
+            yield from self._unanswered(error, away)
             for other in polls:
                 other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
         else:
-            self._away = 0.0
+            self._away = self._notice_due = 0.0
             poll.next(news=news)
             for other in polls if changed else ():  # changes often come together
                 other.soon()
 
+    def _unanswered(self, error: ApiError, away: float) -> Iterator[Event]:
+        """Yield that the task cannot be followed now: a refusal at once, and again whenever the time has doubled."""
+        if away >= (self._notice_due or (_NOTICE_SECONDS if error.unavailable else 0.0)):
+            self._notice_due = max(2 * away, _NOTICE_SECONDS)
+            limit = format_duration(PATIENCE_SECONDS)
+            message = (
+                f"The task goes on, but cannot be followed now: {error}. The launcher asks again, for {limit} in all"
+            )
+            yield self._tracker.unanswered(f"{message}.", time.time())
+
     def _look(self) -> Iterator[Event]:
-        task, now = self._client.query_once(self.uid), time.monotonic()
+        task, now = self._client.query_once(chain_id=self.uid), time.monotonic()
         self._gone_since = (self._gone_since or now) if task is None else None
         if self._gone_since and now - self._gone_since < _GONE_SECONDS:
             return  # the platform answers so after internal errors, too

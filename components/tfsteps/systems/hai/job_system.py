@@ -9,6 +9,7 @@ from typing import Any
 
 from tfsteps.answer import YES, Answer, known, unknown
 from tfsteps.kube import access as cluster
+from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
@@ -20,6 +21,7 @@ from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.hai import access, rules, schema
 from tfsteps.systems.hai.client import Client, RefusedError, Task
+from tfsteps.systems.hai.creation import Creation
 from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.hai.runs import stop_task
 from tfsteps.systems.hai.schema import PAUSED, STOPPED
@@ -28,9 +30,9 @@ from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 
 _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems
-_LOOKS = 5  # for the tags of a task that another launcher has just made
 _LOOK_SECONDS = 0.5
 _PAUSE_SECONDS = 60.0
+_GRACE_SECONDS = 25.0  # from a stop to the last question: an ending pod has 30 seconds
 
 
 class HaiSystem:
@@ -42,7 +44,8 @@ class HaiSystem:
 
     def __init__(self) -> None:
         """Send no request yet."""
-        self._given_up = StopFlag()
+        self._given_up, self._hurried = StopFlag(), StopFlag()
+        self._stopped_at = 0.0  # when `give_up` was called, of the monotonic clock
         self._find_pipeline: FindPipeline | None = None
 
     def join_pipeline(self, find: FindPipeline) -> None:
@@ -56,12 +59,16 @@ class HaiSystem:
         try:
             tagged = self._client.tagged(schema.key(run, task))
             tasks = {int(schema.labels(item)[ATTEMPT]): item for item in tagged}
+            if not tasks:
+                return 0
+            last = max(tasks)
+            state = verdict(tasks[last]).state
         except ApiError as error:
             raise LaunchError(f"earlier attempts cannot be looked for: {error}", retryable=error.unavailable) from error
-        if not tasks:
-            return 0
-        last = max(tasks)
-        state = verdict(tasks[last]).state
+        except MALFORMED as error:
+            raise LaunchError(
+                f"HAI's record of an earlier attempt is not understood: {error!r}", retryable=True
+            ) from error
         reported = state is State.CANCELLED or schema.REPORTED in schema.labels(tasks[last])
         return next_attempt(last, state, self._pipeline, reported=reported)
 
@@ -90,23 +97,51 @@ class HaiSystem:
     def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> HaiJob:
         """Create the task, or adopt the one that an earlier launcher of this attempt created.
 
+        If `give_up` is called meanwhile, the task is returned if it exists: the caller stops it, if it may.
+
         Raises:
-            LaunchError: The platform refuses it, or another task has its name.
-            StoppedError: `give_up` was called before or during the call, and the platform did not answer.
+            LaunchError: The platform refuses it, or another task has its name, or whether it exists is not known.
+            StoppedError: `give_up` was called, and this launcher created no task.
         """
-        body = schema.render(job, identity, places, self._step or identity.task)
-        if self._host and self._pipeline:
-            owner = self._pipeline.owner
-            body["options"]["tags"].append(schema.workflow_tag(self._host.namespace, owner["name"], owner["uid"]))
         try:
-            task = self._existing(body) or self._create(body)
+            body = self._rendered(job, identity, places)
+            creation = Creation(self._client, body, identity.run)
+            task = self._obtained(creation)
         except RefusedError as error:
             raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
         except ApiError as error:
             raise LaunchError(f"the task was not created: {error}", retryable=error.unavailable) from error
         except Stopped:
-            raise StoppedError(self._withdraw(body)) from None
+            raise StoppedError("Stopped before the task was created.") from None
         return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
+
+    def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> dict[str, Any]:
+        body = schema.render(job, identity, places, self._step or identity.task)
+        if self._host and self._pipeline:
+            owner = self._pipeline.owner
+            body["options"]["tags"].append(schema.workflow_tag(self._host.namespace, owner["name"], owner["uid"]))
+        return body
+
+    def _obtained(self, creation: Creation) -> Task:
+        """Return the task. Stopped if there certainly is none; of an earlier launcher's, it may exist outside of pods.
+
+        After a stop, a launcher in a pod also adopts the task of an earlier one: its pod may be evicted.
+        """
+        try:
+            return creation.obtain()
+        except ApiError as error:
+            if creation.unsettled:
+                raise creation.not_known(error) from error
+            raise
+        except Stopped:
+            if not (creation.unsettled or self._host):
+                raise
+        task = creation.after_stop(self._stopped_at + _GRACE_SECONDS, self._hurried)
+        if task is None:
+            raise Stopped
+        if not self._host and not creation.is_ours(task).yes:
+            raise creation.left(task)
+        return task
 
     def attach(self, job: TrainingJob, name: str, uid: str, created: float) -> HaiJob:
         """Return the task of that chain; no request is sent before its `events`."""
@@ -149,8 +184,12 @@ class HaiSystem:
         return stopped
 
     def give_up(self) -> None:
-        """Stop retrying requests. Once a task exists, stop the task instead."""
-        self._given_up.set()
+        """Stop retrying requests; called again, stop asking whether the task exists."""
+        if self._given_up.is_set():
+            self._hurried.set()
+        else:
+            self._stopped_at = time.monotonic()
+            self._given_up.set()
 
     # --- for people
 
@@ -170,6 +209,7 @@ class HaiSystem:
         paused = []
         for task in self._unfinished(run):
             if verdict(task).state is not State.SUSPENDED:
+                self._client.tag(task["chain_id"], schema.tag(schema.PAUSED_TASK, str(task["id"])), on=True)
                 self._client.tag(task["chain_id"], PAUSED, on=True)
                 self._client.stop(task["chain_id"])
                 paused.append(task)
@@ -190,7 +230,8 @@ class HaiSystem:
                 try:
                     self._client.resume(task["chain_id"])
                 except RefusedError as error:
-                    raise LaunchError(f"{task['nb_name']} is paused: {error}", retryable=False) from error
+                    if verdict(self._client.query(chain_id=task["chain_id"]) or task).state is State.SUSPENDED:
+                        raise LaunchError(f"{task['nb_name']} is paused: {error}", retryable=False) from error
                 self._client.tag(task["chain_id"], PAUSED, on=False)
                 resumed.append(str(task["nb_name"]))
         return resumed
@@ -213,52 +254,6 @@ class HaiSystem:
             time.sleep(_LOOK_SECONDS)
             task = self._client.query(chain_id=task["chain_id"]) or task
         return state
-
-    # --- creating
-
-    def _existing(self, body: dict[str, Any]) -> Task | None:
-        """Return the task that an earlier launcher of this attempt created; None = there is none."""
-        task = self._client.query(nb_name=body["name"])
-        if task is None:
-            return None
-        spec = next(tag for tag in body["options"]["tags"] if tag.startswith(f"{schema.SPEC_HASH}="))
-        for _ in range(_LOOKS):
-            if schema.SPEC_HASH in schema.labels(task):
-                break
-            time.sleep(_LOOK_SECONDS)  # tags appear after the task
-            task = self._client.query(nb_name=body["name"]) or task
-        if spec not in (task.get("tags") or []):
-            theirs = schema.labels(task).get(schema.SPEC_HASH, "not by tfsteps")
-            raise LaunchError(
-                f"task {body['name']} exists and was made from another job ({theirs}); stop it, or use another run id",
-                retryable=False,
-            )
-        return task
-
-    def _create(self, body: dict[str, Any]) -> Task:
-        """Create the task. If another launcher was faster, adopt its task."""
-        now = self._client.server_time() or time.time()
-        options = {**body["options"], "tags": [*body["options"]["tags"], f"{schema.CREATED}={now:.3f}"]}
-        try:
-            task = self._client.create_task({**body, "options": options})
-        except RefusedError:
-            if other := self._existing(body):
-                return other
-            raise
-        if PAUSED in options["tags"]:
-            self._client.stop(task["chain_id"])
-        return {**task, "tags": options["tags"]}
-
-    def _withdraw(self, body: dict[str, Any]) -> str:
-        """Stop the task if it was created after all; return a sentence about the outcome."""
-        urgent = Client(self._client.access, patience=0)
-        try:
-            task = urgent.query(nb_name=body["name"])
-            if task and not verdict(task).state.terminal:
-                urgent.stop(task["chain_id"])
-        except ApiError as error:
-            return f"Stopped; whether task {body['name']} was created is not known: {error}"
-        return "Stopped before the task was created."
 
     # --- looking
 

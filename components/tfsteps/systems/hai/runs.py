@@ -21,6 +21,7 @@ from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.hai.verdict import verdict
 
 _MANAGED_BY = "app.kubernetes.io/managed-by=tfsteps"
+_LONGEST_PLAN = 10_000  # ranks; a tampered record may name any number
 _POD_STATES = {
     "created": ReplicaState.PENDING,
     "building": ReplicaState.PENDING,
@@ -47,8 +48,10 @@ class Plan(msgspec.Struct, frozen=True):
     def of(cls, task: Task) -> "Plan | None":
         """Return the plan in a task's schema; None if tfsteps did not create the task."""
         try:
-            environment = task["config_json"]["schema"]["spec"]["environments"][schema.PLAN]
-            plan = json.loads(shlex.split(environment)[0])
+            plan = json.loads(shlex.split(schema.environments(task)[schema.PLAN])[0])
+            counts = [int(role["replicas"]) for role in plan["roles"].values()]
+            if min(counts, default=0) < 0 or sum(counts) > _LONGEST_PLAN:
+                return None
             ranks = [Replica(name, i) for name, role in plan["roles"].items() for i in range(role["replicas"])]
             return cls(ranks, {str(name): str(value) for name, value in plan["env"].items()})
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
