@@ -164,6 +164,38 @@ def test_a_running_run_is_refused_and_adopted_with_the_option(left):
     assert "succeeded" in out
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["succeeded", "stopped"])
+def test_an_end_that_no_launcher_reported_is_reported_by_adoption(left, stopped):
+    again = ("run", str(left.file), "--system", "hai", "--run-id", "r1", "--adopt")
+    if stopped:
+        assert left.run("stop", "r1", "--on", "hai", home="elsewhere")[0] == 0
+    else:
+        end_program(left)
+    until(left.environment.gone)
+    code, out, err = left.run(*again)
+    assert (code, len(left.environment.tasks())) == (12 if stopped else 0, 1), err
+    assert ("cancelled" if stopped else "succeeded") in out
+    if not stopped:
+        assert left.run(*again)[0] == 0
+        assert len(left.environment.tasks()) == 2, "its end was reported: another attempt"
+
+
+def test_the_list_of_this_machine_s_runs_shows_what_hai_knows(left):
+    def states():
+        _, out, err = left.run("runs", "--output", "json")
+        return [run["state"] for run in json.loads(out)], err
+
+    assert states() == (["running"], "")
+    left.environment.server.away = True
+    (state,), err = states()
+    assert (state, "the states of 1 jobs on HAI are not known" in err) == ("unknown", True)
+    left.environment.server.away = False
+    end_program(left)
+    until(left.environment.gone)
+    assert states() == (["succeeded"], "")
+    assert left.run("runs", "--output", "json", "--state", "lost")[1].strip() == "[]"
+
+
 def test_paused_and_resumed_from_another_machine(left):
     code, out, _ = left.run("pause", "r1", "--on", "hai", home="elsewhere")
     assert (code, "paused" in out) == (0, True)

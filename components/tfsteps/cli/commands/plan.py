@@ -10,6 +10,7 @@ import msgspec
 
 from tfsteps.cli.backends.find import LATEST
 from tfsteps.cli.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, on_of, open_backend
+from tfsteps.cli.backends.records import record_of
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.job_input import JobInput
 from tfsteps.console.messages import say, warn
@@ -17,6 +18,7 @@ from tfsteps.console.outputs import print_json
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.runs import store
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
+from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
 from tfsteps.spec import SpecError, TrainingJob
@@ -128,12 +130,16 @@ def _fitting(place: Place, *, dry_run: bool) -> str:
 
 
 def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
-    """Return the attempt's number: one more than all known on this machine and in `place`, or the running job's."""
+    """Return the attempt's number: one more than all known on this machine and in `place`, or that of a job to adopt.
+
+    With `adopt` that is a job that runs, or whose end has not been reported here: a new attempt would train again.
+    """
     if any(earlier.alive().yes for earlier in store.attempts(run, task)):
         raise _running_already(run, task, "")
     number = store.next_attempt(run, task)
     with open_backend(place) as backend:
-        earlier: list[Status] = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
+        jobs = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
+    earlier: list[Status] = sorted(jobs, key=lambda status: status.identity.attempt)
     if running := [status for status in earlier if not status.state.terminal]:
         if adopt and running[-1].system != system:
             other = running[-1].system
@@ -141,7 +147,15 @@ def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool
         if adopt:
             return running[-1].identity.attempt
         raise _running_already(run, task, place.options, "; if its launcher is gone, --adopt goes on with it")
+    if adopt and earlier and (newest := earlier[-1]).identity.attempt + 1 >= number and not _reported(newest):
+        return newest.identity.attempt
     return max([number, *(status.identity.attempt + 1 for status in earlier)])
+
+
+def _reported(ended: Status) -> bool:
+    """Return whether a launcher of this machine has recorded the end of a job. Of other machines that is not known."""
+    record = record_of(ended)
+    return record is not None and record.status.state.terminal and not may_continue(record.status)
 
 
 def _running_already(run: str, task: str, options: str, more: str = "") -> CommandError:

@@ -77,7 +77,9 @@ def run(
     adopt: Annotated[
         bool,
         typer.Option(
-            "--adopt", help="Follow the task's job if it is already running without a launcher. On a cluster or HAI."
+            "--adopt",
+            help="Follow the task's job if it is already running without a launcher, or report its end if it has ended "
+            "without one. On a cluster or HAI.",
         ),
     ] = False,
     detach: Detach = False,

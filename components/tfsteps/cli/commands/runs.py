@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import RunBackend
+from tfsteps.cli.backends.left_jobs import refreshed
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
 from tfsteps.cli.completion import complete_run
 from tfsteps.console.messages import warn
@@ -90,6 +92,9 @@ def runs(
     )
     with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
         entries = _entries(backend, run, labels)
+    if on is On.LOCAL:
+        statuses = refreshed([entry.status for entry in entries])
+        entries = [replace(entry, status=status) for entry, status in zip(entries, statuses, strict=True)]
     run_list.check_sort(sort, entries, metrics)
     chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
     if output is Output.JSON:

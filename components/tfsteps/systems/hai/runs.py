@@ -1,5 +1,6 @@
 """The tasks of all runs on one HAI Platform, selected by their tags."""
 
+import contextlib
 import datetime as dt
 import json
 import queue
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.kube.answers import MALFORMED
 from tfsteps.runs.events import Event, Replica, ReplicaState, State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
 from tfsteps.runs.location import Location
@@ -101,13 +103,16 @@ class HaiRuns:
     def jobs(self, run: str = "") -> list[HaiRun]:
         """Return the tasks of a run, or of all runs if it is empty, the oldest first.
 
-        Tasks with the tag of tfsteps but without a plan are skipped.
+        Tasks with the tag of tfsteps are skipped if they have no plan, or a record that is not understood.
 
         Raises:
             ApiError: The tasks cannot be listed.
         """
         tag = schema.tag(RUN_ID, label_value(run)) if run else _MANAGED_BY
-        jobs = [job for task in self.client.tagged(tag, pods=True) if (job := HaiRun.of(task))]
+        jobs = []
+        for task in self.client.tagged(tag, pods=True):
+            with contextlib.suppress(*MALFORMED):
+                jobs += [job] if (job := HaiRun.of(task)) else []
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
     def unfinished(self) -> list[Task]:
