@@ -1,6 +1,6 @@
 """The declaration of a job system by a package; docs/contribute/job-system.md shows an example."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +33,8 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
             never chosen automatically.
         hold: For `tfsteps debug --hold`: returns a job whose roles run the commands in a debug mode of the system;
             None = tfsteps replaces the commands itself.
+        missing_access: Given the names of the variables that the launcher of a step gets, returns a sentence for each
+            address or credential that it probably lacks.
     """
 
     name: str
@@ -42,3 +44,4 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     kinds: "Callable[[], list[JobKind]] | None" = None
     discovery_rank: int | None = None
     hold: Hold | None = None
+    missing_access: Callable[[Collection[str]], Sequence[str]] = lambda _names: ()

@@ -30,7 +30,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
-    sentences = []
+    sentences, settings = [], _settings(platforms)
     executors = spec.get("deploymentSpec", {}).get("executors", {})
     for name, component in spec.get("components", {}).items():
         if executor := executors.get(component.get("executorLabel")):
@@ -41,7 +41,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
             _task(call.task, call.container),
             driver_rules.problems(call),
             driver_rules.hookless(call, spec),
-            step_rules.problems(call),
+            step_rules.problems(call, settings.get(call.executor_label, {})),
         )
         sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
     return sentences + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
@@ -60,9 +60,10 @@ def local_problems(compiled: str, arguments: Mapping[str, Any] | None = None) ->
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *_ = documents(compiled)
-    rules = (driver_rules.everywhere, step_rules.problems)
     return [
-        f"task {call.name}: {sentence}" for call in calls(spec, arguments) for rule in rules for sentence in rule(call)
+        f"task {call.name}: {sentence}"
+        for call in calls(spec, arguments)
+        for sentence in (*driver_rules.everywhere(call), *step_rules.problems(call, {}))
     ]
 
 
@@ -78,11 +79,7 @@ def warnings(compiled: str) -> list[str]:
     from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
-    settings: dict[str, Node] = {}
-    for platform in platforms:
-        kubernetes = platform.get("platforms", {}).get("kubernetes", {})
-        settings |= kubernetes.get("deploymentSpec", {}).get("executors", {})
-    sentences = []
+    sentences, settings = [], _settings(platforms)
     for call in calls(spec):
         rules = (
             _cached_finalizer(call.task, call.container),
@@ -91,6 +88,15 @@ def warnings(compiled: str) -> list[str]:
         )
         sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
     return sentences
+
+
+def _settings(platforms: list[Node]) -> dict[str, Node]:
+    """Return what kfp.kubernetes set on tasks, by the label of their executor."""
+    settings: dict[str, Node] = {}
+    for platform in platforms:
+        kubernetes = platform.get("platforms", {}).get("kubernetes", {})
+        settings |= kubernetes.get("deploymentSpec", {}).get("executors", {})
+    return settings
 
 
 # --- containers

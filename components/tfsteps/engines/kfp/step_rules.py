@@ -1,11 +1,14 @@
 """Checks constant inputs of tfsteps steps with the parser of the launcher."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from tfsteps import spec
 from tfsteps.engines.kfp.executor import whole_numbers
 from tfsteps.engines.kfp.graph import UNKNOWN, Call, Node, parameters
+from tfsteps.engines.kfp.task_config import partial_job
+from tfsteps.engines.kfp.task_settings import task_config
 from tfsteps.spec import Problem, SpecError, TrainingJob
 from tfsteps.spec.step_inputs import plain_job, tensorboard_job
 from tfsteps.systems import registry
@@ -47,8 +50,13 @@ _UNREACHED = {
 }
 
 
-def problems(call: Call) -> Iterator[str]:
-    """Yield a sentence for each constant that the step refuses, and each required one that is missing."""
+def problems(call: Call, settings: Node) -> Iterator[str]:
+    """Yield a sentence for each constant that the step refuses, and each required one that is missing.
+
+    Args:
+        call: The task.
+        settings: What kfp.kubernetes set on it, of the platform settings; empty for a run on this machine.
+    """
     if not (step := call.step):
         return
     known, unknown = _inputs(call)
@@ -57,7 +65,7 @@ def problems(call: Call) -> Iterator[str]:
         if value and value not in allowed and (name, value) != ("system", "auto"):
             yield f"{name}: {value!r} is unknown. Allowed: {', '.join(allowed)}. Write one of them."
     if step in _JOBS:
-        yield from map(str, _certain(known, unknown, _of_job))
+        yield from map(str, _certain(known, unknown, functools.partial(_of_job, settings=_config(call, settings))))
     if step == "tensorboard":
         yield from map(str, _certain(known, unknown, _of_tensorboard))
     if step == "evaluate_gate" and known.get("metric") == "":
@@ -80,6 +88,10 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
     known, unknown = _inputs(call)
     if known.get("system", "auto") == "auto" and "system" not in unknown:
         yield from (f"on a cluster, {problem}" for problem in _certain(known, unknown, _of_cluster))
+    system = known.get("system", "auto")
+    if system in registry.available():
+        named = {variable["name"] for variable in task_config(call.container, settings)["env"]}
+        yield from registry.plugin(system).missing_access(named)
 
 
 def _inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
@@ -101,14 +113,22 @@ def _certain(known: Mapping[str, Any], unknown: list[str], check: Any) -> list[P
     return [problem for problem in first if all(problem in other for other in others)]
 
 
-def _job(inputs: Mapping[str, Any]) -> TrainingJob:
-    return spec.from_plain(plain_job(inputs), "inputs", registry.options())
+def _config(call: Call, settings: Node) -> dict[str, Any]:
+    """Return the settings of a task as part of its job; empty if a job description does not support one of them."""
+    try:
+        return partial_job(task_config(call.container, settings) if settings else {})
+    except SpecError:
+        return {}
 
 
-def _of_job(inputs: Mapping[str, Any]) -> list[Problem]:
+def _job(inputs: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> TrainingJob:
+    return spec.from_plain(plain_job(inputs, settings), "inputs", registry.options())
+
+
+def _of_job(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Problem]:
     """Return the problems that the launcher reports before it contacts the cluster."""
     try:
-        job = _job(inputs)
+        job = _job(inputs, settings)
     except SpecError as error:
         return error.problems
     system = inputs.get("system", "auto")

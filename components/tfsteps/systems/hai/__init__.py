@@ -1,5 +1,6 @@
 """The job system `hai`: training tasks of HAI Platform, over its REST interface."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tfsteps.systems.hai.capabilities import CAPABILITIES
@@ -17,9 +18,17 @@ def system(context: str = "", namespace: str = "") -> "HaiSystem":  # noqa: ARG0
     return HaiSystem()
 
 
+def missing_access(names: Collection[str]) -> list[str]:
+    """Return a sentence for the address and for the token of HAI if no variable of a launcher has it."""
+    from tfsteps.systems.hai import access  # noqa: PLC0415  as above
+
+    return access.missing(names)
+
+
 PLUGIN = SystemPlugin(
     name="hai",
     options=OPTIONS,
     capabilities=CAPABILITIES,
     system=system,
+    missing_access=missing_access,
 )

@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import ssl
+from collections.abc import Collection
 from typing import Any
 
 from tfsteps.kube.access import Access, AccessError, Token
@@ -36,6 +37,21 @@ def find() -> Access:
     source = _token(token or str(config.get("token") or ""))
     tls = ssl.create_default_context() if server.startswith("https://") else None
     return Access(server=server, namespace="", tls=tls, token=source, name=hidden(f"HAI at {server}"))
+
+
+def missing(names: Collection[str]) -> list[str]:
+    """Return a sentence for the address and for the token if no variable of these `names` has it.
+
+    An image of the launcher's own may have them in its environment, or in the client's file.
+    """
+    if _CONFIG in names:
+        return []
+    wanted = {"address of HAI": (LAUNCHER_SERVER, SERVER), "token for HAI": (TOKEN_FILE, LAUNCHER_TOKEN, TOKEN)}
+    return [
+        f"no variable of the launcher has the {what}: unless its image has it, set {variables[0]} on the task"
+        for what, variables in wanted.items()
+        if not set(variables) & set(names)
+    ]
 
 
 def _variable(*names: str) -> str:

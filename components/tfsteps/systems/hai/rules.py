@@ -112,7 +112,7 @@ def _environment(job: TrainingJob) -> Iterator[Problem]:
                 fix = "Remove it, or use another name"
                 if name in _ACCESS_ENV:
                     fix = f"Remove it; to set it for the launcher of a pipeline task, use {_ACCESS_ENV[name]}"
-                shown = repr(value) if isinstance(value, str) and name not in _ACCESS_ENV else None
+                shown = repr(value) if isinstance(value, str) and name not in _ACCESS_ENV else ""
                 yield problem(
                     (*level, "env", name), "is set by HAI on each rank, and the ranks need its value", fix, shown
                 )

@@ -2,6 +2,7 @@
 
 # ruff: noqa: B006, UP045  as authors of pipelines write, and kfp reads, signatures
 
+import re
 from typing import Optional
 
 import pytest
@@ -168,3 +169,58 @@ def test_arguments_of_a_run(arguments, says, tmp_path):
     for check in (problems, local_problems):
         found = check(text, arguments)
         assert [each[: len(start)] for each, start in zip(found, says, strict=True)] == says
+
+
+ON_HAI = {**GOOD, "system": "hai"}
+
+
+def reached(task):
+    """Set what a launcher needs to reach HAI on a task."""
+    kubernetes.use_secret_as_env(task, "hai", {"token": "TFSTEPS_HAI_TOKEN"})
+    return task.set_env_variable("TFSTEPS_HAI_SERVER", "http://hai.example")
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        (
+            lambda task: kubernetes.use_secret_as_env(task, "hai", {"token": "MARSV2_USER_TOKEN"}),
+            "env.MARSV2_USER_TOKEN: is set by HAI on each rank",
+        ),
+        (lambda task: task.set_env_variable("MARSV2_USER_TOKEN", "t"), "env.MARSV2_USER_TOKEN: is set by HAI"),
+        (lambda task: kubernetes.use_secret_as_env(task, "s", {"k": "PASSWORD"}), "env.PASSWORD: .*HAI has no Secrets"),
+        (lambda task: kubernetes.use_config_map_as_env(task, "c", {"k": "A"}), "env.A: .*HAI has no Secrets"),
+        (lambda task: kubernetes.use_field_path_as_env(task, "A", "metadata.name"), "env.A: .*HAI has no Secrets"),
+        (lambda task: kubernetes.mount_pvc(task, "data", "/data"), "volumes"),
+        (lambda task: kubernetes.use_secret_as_volume(task, "s", "/s"), "volumes"),
+        (lambda task: kubernetes.use_config_map_as_volume(task, "c", "/c"), "volumes"),
+    ],
+)
+def test_settings_of_a_task_that_its_job_system_refuses(setting, says, tmp_path):
+    found = problems(compiled(lambda: setting(reached(train(**ON_HAI))), tmp_path))
+    assert any(re.match(f"task train: {says}", problem) for problem in found), found
+    assert problems(compiled(lambda: setting(reached(train(**{**GOOD, "system": "kubeflow"}))), tmp_path)) == []
+
+
+def test_a_claim_whose_name_only_the_run_knows(tmp_path):
+    def pipeline(claim: str):
+        kubernetes.mount_pvc(reached(train(**ON_HAI)), claim, "/data")
+
+    assert any("volumes" in problem for problem in problems(compiled(pipeline, tmp_path)))
+
+
+def test_a_secret_of_the_launcher_is_no_problem(tmp_path):
+    def pipeline():
+        task = train(**ON_HAI).set_env_variable("TFSTEPS_HAI_SERVER", "http://hai.example")
+        kubernetes.use_secret_as_volume(task, "hai", "/hai")
+        task.set_env_variable("TFSTEPS_HAI_TOKEN_FILE", "/hai/token")
+
+    text = compiled(pipeline, tmp_path)
+    assert (problems(text), warnings(text)) == ([], [])
+
+
+def test_a_launcher_without_the_address_or_the_token_of_its_platform(tmp_path):
+    address, token = warnings(compiled(lambda: train(**ON_HAI), tmp_path))
+    assert address.startswith("task train: no variable of the launcher has the address of HAI")
+    assert "set TFSTEPS_HAI_TOKEN_FILE on the task" in token
+    assert warnings(compiled(lambda: reached(train(**ON_HAI)), tmp_path)) == []
