@@ -79,7 +79,8 @@ class _Janitor:
             counts = [jobs.run()]
             if self._platform:
                 workflows = Workflows(self._api, self._namespace)
-                tasks = hai.HaiSweep(self._platform, workflows, self._namespace, self._say, dry_run=dry_run)
+                where = self._api.access.cluster_id, self._namespace
+                tasks = hai.HaiSweep(self._platform, workflows, *where, self._say, dry_run=dry_run)
                 counts.append(tasks.run())
         except Stopped:
             return ExitCode.PLATFORM

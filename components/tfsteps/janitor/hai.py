@@ -19,19 +19,27 @@ class HaiSweep:
     """One pass. HAI keeps records of ended tasks and removes their ranks itself, so only unfinished ones are due."""
 
     def __init__(
-        self, client: Client, workflows: Workflows, namespace: str, say: Callable[[str], object], *, dry_run: bool
+        self,
+        client: Client,
+        workflows: Workflows,
+        cluster: str,
+        namespace: str,
+        say: Callable[[str], object],
+        *,
+        dry_run: bool,
     ) -> None:
         """Get ready.
 
         Args:
             client: The platform.
             workflows: The cluster's Workflows, of `namespace` or of all.
+            cluster: `cluster_id` of the cluster: tasks of other clusters' Workflows are not judged by them.
             namespace: Only tasks of its Workflows are judged by their Workflow; empty = those of every namespace.
             say: Receives a line for each action, and for each failure.
             dry_run: Only report what is due.
         """
         self._runs, self._workflows, self._namespace = HaiRuns(client), workflows, namespace
-        self._say, self._dry_run = say, dry_run
+        self._cluster, self._say, self._dry_run = cluster, say, dry_run
         self.count = Count(what="tasks on HAI", act="stops")
 
     def run(self) -> Count:
@@ -90,7 +98,8 @@ class HaiSweep:
     def _left(self, task: Task) -> str:
         """Return why no launcher of its Workflow will come for a task; empty = one may, or it is not ours to see."""
         namespace, name, uid = schema.workflow(task)
-        if not uid or self._namespace not in ("", namespace):
+        here = schema.labels(task).get(schema.CLUSTER) == self._cluster
+        if not (uid and here) or self._namespace not in ("", namespace):
             return ""
         try:
             return self._workflows.why_step_ended(namespace, name, uid, schema.launcher(task))

@@ -1,5 +1,6 @@
 """The address of a cluster and the credentials for it, from the files of a pod or from a kubeconfig."""
 
+import hashlib
 import os
 import pathlib
 import ssl
@@ -40,6 +41,15 @@ class Access(msgspec.Struct, frozen=True):
     name: str
     tls_name: str = ""
     proxy: str = ""
+
+    @property
+    def cluster_id(self) -> str:
+        """A hash that tells clusters apart: of the authorities that this one's certificate must be from.
+
+        In all pods of a cluster it is the same. Without authorities it is a hash of the address.
+        """
+        authorities = sorted(self.tls.get_ca_certs(binary_form=True)) if self.tls else []
+        return hashlib.sha256(b"".join(authorities) or self.server.encode()).hexdigest()[:16]
 
 
 def in_cluster() -> bool:

@@ -115,7 +115,7 @@ class System(Protocol):
         """Create the job, or adopt the one that an earlier launcher of this attempt created.
 
         Raises:
-            LaunchError: The job could not be created; nothing is left of it.
+            LaunchError: The job could not be created, and nothing is left of it; or the message says that it may run.
             StoppedError: `give_up` was called before or during the call, and the job system did not answer.
         """
 

@@ -118,8 +118,8 @@ class HaiSystem:
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> dict[str, Any]:
         body = schema.render(job, identity, places, self._step or identity.task)
         if self._host and self._pipeline:
-            owner = self._pipeline.owner
-            body["options"]["tags"].append(schema.workflow_tag(self._host.namespace, owner["name"], owner["uid"]))
+            owner, where = self._pipeline.owner, (cluster.find().cluster_id, self._host.namespace)
+            body["options"]["tags"] += schema.workflow_tags(*where, owner["name"], owner["uid"])
         return body
 
     def _obtained(self, creation: Creation) -> Task:

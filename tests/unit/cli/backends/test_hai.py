@@ -15,7 +15,7 @@ def task_of(*tags):
 
 def test_the_workflow_of_a_task_is_in_another_cluster(monkeypatch):
     monkeypatch.setenv("TFSTEPS_PIPELINE_URL", "https://argo.example/{namespace}/{workflow}")
-    tag = schema.workflow_tag("ml", "nightly-x7k2p", "u")
+    _, tag = schema.workflow_tags("c", "ml", "nightly-x7k2p", "u")
     around = HaiBackend(HaiRuns(None)).surroundings("r1", [task_of(tag), task_of(tag)])
     (pipeline,) = around.pipelines
     assert (pipeline.name, pipeline.detail) == ("nightly-x7k2p", "in namespace ml of another cluster")
