@@ -113,7 +113,9 @@ def system(platform, monkeypatch):
 def in_pod(system, monkeypatch):
     monkeypatch.setattr("tfsteps.kube.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
     pipeline = types.SimpleNamespace(owner={"name": "wf", "uid": "u"}, step="step", warnings=[], failure="")
-    system.__dict__["_host"] = types.SimpleNamespace(namespace="ns", pipeline=pipeline)
+    system.__dict__["_host"] = types.SimpleNamespace(
+        namespace="ns", pipeline=pipeline, warnings=[], unread="", grace_seconds=1.5
+    )
 
 
 def started(system, **fields):

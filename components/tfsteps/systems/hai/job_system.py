@@ -32,7 +32,7 @@ from tfsteps.systems.pipeline import FindPipeline, PipelineContext, next_attempt
 _NOWHERE = "/tmp/tfsteps"  # noqa: S108  in the ranks' own file systems
 _LOOK_SECONDS = 0.5
 _PAUSE_SECONDS = 60.0
-_GRACE_SECONDS = 25.0  # from a stop to the last question: an ending pod has 30 seconds
+_GRACE_SECONDS = 25.0  # from a stop to the last question, outside of pods
 
 
 class HaiSystem:
@@ -136,7 +136,8 @@ class HaiSystem:
         except Stopped:
             if not (creation.unsettled or self._host):
                 raise
-        task = creation.after_stop(self._stopped_at + _GRACE_SECONDS, self._hurried)
+        seconds = self._host.grace_seconds if self._host else _GRACE_SECONDS
+        task = creation.after_stop(self._stopped_at + seconds, self._hurried)
         if task is None:
             raise Stopped
         if not self._host and not creation.is_ours(task).yes:
