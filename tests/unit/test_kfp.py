@@ -20,7 +20,7 @@ def test_what_is_imported():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     imported = json.loads(done.stdout)
     ours = [name.split(".")[1:] for name in imported if name.startswith("tfsteps.")]
-    assert {name[0] for name in ours} == {"engines", "image", "kfp", "steps"}
+    assert {name[0] for name in ours} == {"engines", "image", "kfp", "steps", "yaml_reader"}
     assert {name[1] for name in ours if name[0] == "steps" and name[1:]} == STEPS
     assert not {name.partition(".")[0] for name in imported} & {"msgspec", "typer", "rich", "urllib3"}
 

@@ -15,6 +15,7 @@ from typing import Self
 import msgspec
 
 from tfsteps.answer import NO, YES, Answer, unknown
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.process_ref import ProcessRef
 
 DISKS = {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "tmpfs", "ramfs", "overlay"}
@@ -103,7 +104,7 @@ def _write(file: int, content: bytes) -> None:
 def _parsed(content: bytes) -> ProcessRef | None:
     try:
         return msgspec.json.decode(content, type=ProcessRef | None)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except NOT_READABLE:
         return None
 
 

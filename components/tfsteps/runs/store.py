@@ -184,7 +184,7 @@ class Attempt:
     def _end_recorded(self) -> bool:
         try:
             return msgspec.json.decode((self.folder / "status.json").read_bytes(), type=_Recorded).state.terminal
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *NOT_READABLE):
             return False
 
     def _last_written(self) -> float:

@@ -13,6 +13,7 @@ from typing import IO, Self
 
 import msgspec
 
+from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.process_ref import ProcessRef
 
 _VARIABLE = "TFSTEPS_PIPELINE"
@@ -50,7 +51,7 @@ def at_end(act: Callable[[], None]) -> None:
     """
     try:
         holder = msgspec.json.decode(os.environ.get(_VARIABLE, ""), type=_Holder)
-    except msgspec.MsgspecError:
+    except NOT_READABLE:
         return
     if holder.process.elsewhere:
         return

@@ -540,7 +540,7 @@ def test_a_dry_run_needs_no_cluster(job, home, tmp_path, monkeypatch, where):
 
 
 def test_a_task_that_goes_on_somewhere_is_not_started_beside_itself(server, job):
-    err = refused("run", job, "--run-id", "busy", *K)
+    err = refused("run", job, "--run-id", "busy", "--system", "kubeflow", *K)
     assert "task mnist is running already; `tfsteps stop busy --task mnist --on kubernetes` stops it" in err
     assert "--adopt goes on with it" in err
 
