@@ -9,7 +9,7 @@ REGISTRY ?= $(TFSTEPS_REGISTRY)
 # Without bytecode on disk each of the processes that tests start compiles all that it imports: kfp in 2 s, not in 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit check docs format golden bench lock faults mutants soak image cluster cluster-down browser clean
+.PHONY: help setup demo test test-unit check docs format golden bench lock faults mutants soak unknown image cluster cluster-down browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -66,6 +66,9 @@ bench: $(STAMP) ## measure; writes benchmarks/results.json
 faults: $(STAMP) ## the whole fault matrix, of which CI runs a part (a cluster; ten minutes); writes docs/operate/faults.md
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
 	@KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} FAULTS=all $(BIN)/pytest -q tests/faults $(ARGS)
+
+unknown: $(STAMP) ## each request of each story with each fault, of which CI runs a part (no cluster; an hour); writes docs/operate/faults-by-request.md
+	@$(BIN)/python -m tests.unknown $(ARGS)
 
 mutants: $(STAMP) ## run the rows of the fault matrix against launchers broken for them (a cluster; half an hour)
 	$(BIN)/python -m tests.faults.mutants

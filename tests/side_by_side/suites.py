@@ -34,6 +34,7 @@ SUITES = {
     "tensorboard": (170, 0.4),
     "faults": (150, 0.6),
     "janitor": (100, 0.2),
+    "unknown": (90, 0.9),
     "unit": (90, 1.0),
     "soak": (10, 0.5),
     "wire": (60, 0.3),
@@ -57,6 +58,7 @@ _WITHOUT_CLUSTER = {
     "plugin",
     "soak",
     "unit",
+    "unknown",
     "wire",
 }
 _BUSY = 0.5

@@ -1,0 +1,100 @@
+"""What must hold after each run of a story, whatever fault a request has met."""
+
+from tests.unknown.faults import OUTAGE_SECONDS
+from tests.unknown.stories import Story
+from tests.unknown.world import World
+
+_REQUESTS, _RATE = 60, 12.0  # of one launcher: to begin with, and a second
+_REFUSED = 100  # connections of all launchers in an outage
+_NOT_MADE = ("Nothing was created", "Stopped before the job was created", "Stopped before the task was created",
+             "was not created", "HAI did not take the task")  # fmt: skip
+"""What launchers say of a job that does not exist."""
+
+_STAYS = ("continues", "is not known", "still there", "is kept", "adopts it")
+"""What launchers say of a job that is, or may be, still there."""
+
+_REPORTS = ("finalizer", "user")
+"""Actors whose failure a person reads."""
+
+
+def problems(story: Story, w: World, *, transient: bool) -> list[str]:
+    """Return each thing that is wrong after a run; `transient`: its fault must have changed nothing."""
+    found = [*_healthy_jobs(w), *_asked_to_stop(w), *_owners(w)]
+    for each in w.launchers:
+        found += _words(w, each)
+    if (refused := sum(server.refused for server in w.servers)) > _REFUSED:
+        found.append(f"{refused} connections in an outage of {OUTAGE_SECONDS:.0f} s; {_REFUSED} are enough")
+    found += _codes(story, w, transient=transient)
+    return found
+
+
+def _healthy_jobs(w):
+    """Yield each job that was deleted, or stopped, though it had not ended and nobody asked for it."""
+    for actor, job in w.jobs.stopped_by():
+        if "tfsteps.dev/unfinished" in job["metadata"]["annotations"]:  # its creator takes back what it cannot finish
+            continue
+        if actor and job["metadata"]["uid"] not in w.jobs.results and w.task_of(job) not in w.asked | w.unneeded:
+            yield f"{actor} has deleted the healthy job of {w.task_of(job)}"
+    for task in {w.task_of(job) for job in w.jobs.jobs()}:
+        jobs = [job for job in w.jobs.jobs() if w.task_of(job) == task and job["metadata"]["uid"] not in w.jobs.results]
+        if len(jobs) > 1:
+            yield f"{len(jobs)} jobs of {task} run at once"
+
+
+def _asked_to_stop(w):
+    """Yield each job that was asked to stop, and is still there without a word about it."""
+    for job in w.jobs.jobs():
+        task = w.task_of(job)
+        if task not in w.asked or job["metadata"]["uid"] in w.jobs.results:
+            continue
+        if not any(map(_says_so, w.launchers)):
+            ends = ", ".join(f"{each.actor} {each.code}: {each.message[:200]}" for each in w.launchers)
+            yield f"the job of {task} was to stop and is still there, and nobody says so ({ends})"
+
+
+def _says_so(launched):
+    """Tell whether a launcher ended with the words that a job is, or may be, still there."""
+    if launched.actor in _REPORTS:
+        return launched.code in (2, 13)
+    return launched.code == 13 and any(words in launched.message for words in _STAYS)
+
+
+def _owners(w):
+    """Yield each job that nothing will remove, and nobody speaks of."""
+    said = " ".join(each.output for each in w.launchers)
+    for job in w.jobs.jobs():
+        if not w.jobs.owned(job) and "owner" not in said:
+            yield f"the job of {w.task_of(job)} has no owner"
+
+
+def _words(w, launched):
+    """Yield what a launcher says and does that is not true, or too much."""
+    said, code = launched.message, launched.code
+    if "Traceback" in launched.output:
+        yield f"{launched.actor}: {launched.output[launched.output.index('Traceback') :][-600:]}"
+    if w.task(launched) in launched.left and any(words in said for words in _NOT_MADE):
+        yield f"{launched.actor} says {said[:300]!r}, but its job exists"
+    if code == 12 and w.task(launched) not in w.asked:
+        yield f"{launched.actor} ended with 12, but nobody asked it to stop: {said[:200]}"
+    results = [w.jobs.results.get(job["metadata"]["uid"]) for job in w.jobs.ever(w.task(launched))]
+    if launched.trains:
+        if code == 0 and "succeeded" not in results:
+            yield f"{launched.actor} ended with 0, but its job has not succeeded: {said[:200]}"
+        if code in (10, 11) and "failed" not in results:
+            yield f"{launched.actor} ended with {code}, but its job has not failed: {said[:200]}"
+    sent = sum(each.actor == launched.actor for each in w.requests)
+    if sent > (most := _REQUESTS + _RATE * launched.took):
+        yield f"{launched.actor} sent {sent} requests in {launched.took:.0f} s; {most:.0f} are enough"
+
+
+def _codes(story, w, *, transient):
+    """Yield each exit code that cannot be. Who stops or sweeps may give up early if it says so."""
+    for each, wanted in zip(w.launchers, story.codes, strict=False):
+        may_fail = wanted == 12 or each.actor in (*_REPORTS, "janitor")
+        allowed = {wanted}
+        allowed |= {13} if may_fail or not transient else set()
+        allowed |= set() if transient else {2}
+        if story.play.__name__ == "_stop" and each.actor == "first":
+            allowed |= {-9}  # the command has failed
+        if wanted is not None and each.code not in allowed:
+            yield f"{each.actor} ended with {each.code}, not {wanted}: {each.message[:300]}"

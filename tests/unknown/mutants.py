@@ -1,0 +1,59 @@
+"""Launchers with a defect: what shows that the judge sees it. Each function puts one in, in the launcher's process."""
+
+from tfsteps.answer import YES
+from tfsteps.kube import backoff
+from tfsteps.kube.client import Api
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.steps import job_step
+from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.system import KubernetesSystem
+
+
+def always_green():
+    """The exit code is 0 whatever has happened."""
+    job_step.exit_code = lambda _status: ExitCode.SUCCEEDED
+
+
+def deletes():
+    """A launcher deletes the job that it begins to follow."""
+    events = KubernetesJob.events
+
+    def deleting(self):
+        self._delete(self._urgent)
+        yield from events(self)
+
+    KubernetesJob.events = deleting
+
+
+def no_owner():
+    """Jobs are created without their Workflow as owner."""
+    create = Api.create
+
+    def orphan(self, resource, namespace, body, **options):
+        body.get("metadata", {}).pop("ownerReferences", None)
+        return create(self, resource, namespace, body, **options)
+
+    Api.create = orphan
+
+
+def never_pauses():
+    """Nothing is waited for between two tries."""
+    backoff.spread = lambda *_: 0.0
+
+
+def keeps():
+    """No deletion is sent, and all are taken for done."""
+    Api.delete = lambda *_args, **_more: True
+
+
+def all_siblings():
+    """A finalizer takes all jobs of the run for those that it is to clean up."""
+    KubernetesSystem._selects = lambda *_: YES
+
+
+def breaks():
+    """An answer makes a step end with a traceback."""
+    job_step.launch_request = lambda _task: {}["job"]
+
+
+MUTANTS = {each.__name__: each for each in (always_green, deletes, no_owner, never_pauses, keeps, all_siblings, breaks)}

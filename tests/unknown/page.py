@@ -1,0 +1,60 @@
+"""The results of a whole run, as a page: how many runs of each story, and what was wrong."""
+
+from collections.abc import Iterable
+
+from tests.unknown.faults import OUTAGE_SECONDS, SLOW_SECONDS
+from tests.unknown.run import Result
+from tests.unknown.stories import ALL, STORIES
+
+_HEAD = """# A fault at each request
+
+<!-- Written by `make unknown`. -->
+
+A story is a part of a job's life. Each story runs once on each job system without a fault, and its requests are
+recorded. Then it runs again for each request with each fault. {good} of {runs} runs ended as they must.
+
+Real steps of a Workflow, the real janitor and the real `tfsteps stop` send the requests, over TLS. The API server and
+HAI Platform are small servers with a state: objects, watches, logs, an operator and the garbage collector.
+[Behaviour under faults](faults.md) has fewer faults, on a real cluster.
+
+After each run:
+
+- A healthy job that nobody asked to stop exists. Nobody has stopped it, and no second one runs beside it.
+- A job that was asked to stop is gone, or a launcher ended with exit code 13 and said that the job is still there.
+- The exit code is that of the run without a fault. After a refusal, 403 or 404, it may be 13, or 2 if there is no job.
+- No message says that nothing was created while the job exists.
+- Each job has an owner, and its end is the end of its run.
+- There is no traceback, and the requests are few.
+
+| fault | what happens to the request |
+|---|---|
+| 429 | Answered with status 429 and `Retry-After: 1`, once |
+| 500, 403, 404 | Answered with this status, once |
+| reset | The connection is reset, and nothing is done |
+| answer lost | It is done, and then the connection is reset; only for requests that change something |
+| time-out | There is no answer |
+| slow | Answered after {slow:.0f} s |
+| {{}}, log-in page | Answered with status 200, and something else than was asked for |
+| outage | From this request on, all connections are reset for {outage:.0f} s |
+
+Each cell has the number of requests and the number of runs:
+
+"""
+
+
+def page(results: Iterable[Result]) -> str:
+    """Return the page."""
+    results = list(results)
+    good = sum(not result.problems for result in results)
+    head = _HEAD.format(good=good, runs=len(results), slow=SLOW_SECONDS, outage=OUTAGE_SECONDS)
+    rows = ["| story | " + " | ".join(ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
+    for name, story in STORIES.items():
+        cells = [_cell([each for each in results if (each.case.story, each.case.system) == (name, on)]) for on in ALL]
+        rows.append(f"| {name}: {story.about} | " + " | ".join(cells) + " |")
+    return head + "\n".join(rows) + "\n"
+
+
+def _cell(results):
+    points = {each.case.point for each in results if each.case.point}
+    wrong = sum(bool(each.problems) for each in results)
+    return f"{len(points)}, {len(results)}" + (f" ({wrong} wrong)" if wrong else "") if results else ""

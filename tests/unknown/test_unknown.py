@@ -1,0 +1,65 @@
+"""A covering selection of all stories, requests and faults, and defects that the judge must see."""
+
+import asyncio
+import zlib
+
+import pytest
+
+from tests.unknown.run import Case, Runner
+from tests.unknown.server import Point
+from tests.unknown.stories import STORIES
+
+STRIDE = 37
+"""Each so manieth case is run: it and the number of faults have no common factor, so that all come at all requests."""
+
+SCENES = [(name, system) for name, story in STORIES.items() for system in story.systems]
+
+
+def _name(scene):
+    return "-".join(scene).replace(" ", "_")
+
+
+@pytest.fixture(scope="module")
+def results(request):
+    """The results of the selected tests, by story and system: all run at once, because most of the time they wait."""
+    scenes = [each.callspec.params["scene"] for each in request.session.items if each.module is request.module
+              and "scene" in each.callspec.params]  # fmt: skip
+
+    async def run():
+        runner = Runner()
+        await asyncio.gather(*(runner.story(*scene, _chosen(scene)) for scene in scenes))
+        return runner.results
+
+    found: dict = {}
+    for result in asyncio.run(run()):
+        found.setdefault((result.case.story, result.case.system), []).append(result)
+    return found
+
+
+def _chosen(scene):
+    offset = zlib.crc32(_name(scene).encode()) % STRIDE
+    return lambda number, _case: number % STRIDE == offset
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=_name)
+def test_a_fault_at_a_request(scene, results):
+    wrong = [f"{each.case}: {'; '.join(each.problems)}" for each in results[scene] if each.problems]
+    assert not wrong, "\n".join(wrong)
+
+
+DEFECTS = {
+    "always_green": (Case("fail", "kubeflow"), "but its job has not succeeded"),
+    "deletes": (Case("succeed", "kubeflow"), "has deleted the healthy job of wf.fit"),
+    "no_owner": (Case("succeed", "jobset"), "has no owner"),
+    "never_pauses": (Case("succeed", "kubeflow", Point("first", "create tfjobs", 1), "outage"), "are enough"),
+    "keeps": (Case("clean up in a dag", "kubeflow"), "was to stop and is still there, and nobody says so"),
+    "all_siblings": (Case("clean up in a dag", "jobs"), "has deleted the healthy job of wf.sibling"),
+    "breaks": (Case("succeed", "kubeflow"), "Traceback"),
+}
+
+
+@pytest.mark.parametrize("mutant", DEFECTS)
+def test_the_judge_sees_a_defect(mutant):
+    case, words = DEFECTS[mutant]
+    result = asyncio.run(Runner(mutant=mutant).case(case))
+    assert words in " ".join(result.problems)
