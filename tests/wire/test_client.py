@@ -222,18 +222,24 @@ def test_create_refuses_unknown_fields_and_delete_names_the_uid():
         assert deleted.body == {"propagationPolicy": "Background", "preconditions": {"uid": "u"}}
 
 
-@pytest.mark.parametrize(
-    "gone",
-    [
-        refusal(404, "NotFound"),
-        refusal(409, "Conflict", "the UID in the precondition (u) does not match the UID in record (v)"),
-    ],
-    ids=["nothing there", "another one there"],
-)
-def test_what_is_gone_needs_no_deletion(gone):
-    with serve([gone]) as server:
-        Api(server.access()).delete(JOBS, "ns", "a", "u")
+def test_what_is_replaced_needs_no_deletion():
+    message = "the UID in the precondition (u) does not match the UID in record (v)"
+    with serve([refusal(409, "Conflict", message)]) as server:
+        assert not Api(server.access()).delete(JOBS, "ns", "a", "u")
         assert len(server.asked) == 1
+
+
+def test_what_is_gone_needs_no_deletion():
+    with serve([refusal(404, "NotFound")]) as server:
+        assert not Api(server.access()).delete(JOBS, "ns", "a", "u")
+        assert [asked.method for asked in server.asked] == ["DELETE", "GET"]
+
+
+def test_a_deletion_that_does_not_find_what_is_there_is_repeated():
+    there = Answer(body={"metadata": {"name": "a", "uid": "u"}})
+    with serve([refusal(404, "NotFound"), there, Answer(body={})]) as server:
+        assert Api(server.access()).delete(JOBS, "ns", "a", "u")
+        assert [asked.method for asked in server.asked] == ["DELETE", "GET", "DELETE"]
 
 
 def test_a_conflict_over_something_else_is_no_deletion():

@@ -137,16 +137,27 @@ class Api(HttpClient):
         *,
         grace_seconds: int | None = None,
     ) -> bool:
-        """Delete the object of this name and uid; return False if it is already gone or was replaced."""
+        """Delete the object of this name and uid; return False if it is already gone or was replaced.
+
+        A 404 is believed only if a GET confirms it.
+        """
         body = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        send = functools.partial(self._delete, resource, namespace, name, uid, {**body, **grace})
+        return self.retry(send)
+
+    def _delete(self, resource: Resource, namespace: str, name: str, uid: str, body: Mapping[str, Any]) -> bool:
         try:
-            check = answers.a_deletion(resource, name)
-            self.request("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)
+            self.send("DELETE", resource.path(namespace, name), {}, body, answers.a_deletion(resource, name))
         except ApiError as error:
-            another = error.status == 409 and "precondition" in str(error).lower()
-            if not error.missing and not another:
+            if error.status == 409 and "precondition" in str(error).lower():
+                return False
+            if not error.missing:
                 raise
+            if not self.gone(resource, namespace, name, uid):
+                raise ApiError(
+                    f"{resource.kind} {namespace}/{name} is there, but its deletion did not find it"
+                ) from error
             return False
         return True
 

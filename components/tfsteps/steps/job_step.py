@@ -296,6 +296,7 @@ def _iso(seconds: float | None) -> str:
 
 
 def _sentence(status: Status) -> str:
-    duration = f" after {format_duration(status.ended - status.created)}" if status.ended else ""
+    # of an adopted job, the times are by the clocks of two machines
+    duration = f" after {format_duration(max(0.0, status.ended - status.created))}" if status.ended else ""
     reason = status.failure.summary if status.failure else status.message
     return f"{status.job} {status.state}{duration}" + (f": {reason}" if reason else ".")
