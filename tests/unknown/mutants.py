@@ -1,11 +1,13 @@
 """Launchers with a defect: what shows that the judge sees it. Each function puts one in, in the launcher's process."""
 
-from tfsteps.answer import YES
+from tfsteps.answer import NO, YES
 from tfsteps.kube import backoff
 from tfsteps.kube.client import Api
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.steps import job_step
+from tfsteps.systems.kubernetes.cleanup.keeper import JobOwner
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 
@@ -26,14 +28,14 @@ def deletes():
 
 
 def no_owner():
-    """Jobs are created without their Workflow as owner."""
+    """Jobs are created without their Workflow as owner, and do not get it later."""
     create = Api.create
 
     def orphan(self, resource, namespace, body, **options):
         body.get("metadata", {}).pop("ownerReferences", None)
         return create(self, resource, namespace, body, **options)
 
-    Api.create = orphan
+    Api.create, JobOwner.restore = orphan, lambda *_: ""
 
 
 def never_pauses():
@@ -51,9 +53,22 @@ def all_siblings():
     KubernetesSystem._selects = lambda *_: YES
 
 
+def folds():
+    """A pod of which it is not known whether it is being evicted is taken for one that is not."""
+    ask = LauncherPod.is_taken_away
+
+    def folded(self, api, since):
+        answer = ask(self, api, since)
+        return NO if answer.unknown else answer
+
+    LauncherPod.is_taken_away = folded
+
+
 def breaks():
-    """An answer makes a step end with a traceback."""
+    """A defect raises an error that nobody expects."""
     job_step.launch_request = lambda _task: {}["job"]
 
 
-MUTANTS = {each.__name__: each for each in (always_green, deletes, no_owner, never_pauses, keeps, all_siblings, breaks)}
+MUTANTS = {
+    each.__name__: each for each in (always_green, deletes, no_owner, never_pauses, keeps, all_siblings, folds, breaks)
+}

@@ -54,7 +54,8 @@ DEFECTS = {
     "never_pauses": (Case("succeed", "kubeflow", Point("first", "create tfjobs", 1), "outage"), "are enough"),
     "keeps": (Case("clean up in a dag", "kubeflow"), "was to stop and is still there, and nobody says so"),
     "all_siblings": (Case("clean up in a dag", "jobs"), "has deleted the healthy job of wf.sibling"),
-    "breaks": (Case("succeed", "kubeflow"), "Traceback"),
+    "folds": (Case("evict", "kubeflow", Point("first", "get pods", 2), "500"), "has deleted the healthy job of wf.fit"),
+    "breaks": (Case("succeed", "kubeflow"), "The step cannot go on: KeyError"),
 }
 
 

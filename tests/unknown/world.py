@@ -46,8 +46,8 @@ class Launcher:
         process: It.
         folder: Its files.
         trains: It is the step `train`.
-        tasks: Returns the tasks that have jobs.
-        left: Those that had jobs when it ended.
+        tasks: Returns the tasks that have jobs which have not ended.
+        left: Those whose jobs had not ended when it ended.
         began: When it was started, by the monotonic clock.
     """
 
@@ -273,7 +273,7 @@ class World:
         return job["metadata"]["annotations"]["tfsteps.dev/launcher"]
 
     def _tasks(self):
-        return {self.task_of(job) for job in self.jobs.jobs()}
+        return {self.task_of(job) for job in self.jobs.jobs() if job["metadata"]["uid"] not in self.jobs.results}
 
     def end(self, result, task=f"{WORKFLOW}.fit"):
         """Let the program of a task's job end."""

@@ -159,9 +159,9 @@ class KubernetesSystem:
             if UNFINISHED in (item["metadata"].get("annotations") or {}):
                 complete(self._api, self._kind.resource, item, rendered)
         except ApiError as error:
-            raise LaunchError(
-                f"the {self._kind.resource.kind} was not created: {error}", retryable=error.unavailable
-            ) from error
+            lost = error.missing and error.about == rendered.name  # it was created, and somebody deleted it
+            message = f"the {self._kind.resource.kind} was not created: {error}"
+            raise LaunchError(message, retryable=error.unavailable or lost) from error
         except MALFORMED as error:
             message = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
             raise LaunchError(message, retryable=True) from error
