@@ -15,7 +15,8 @@ API server. {passed} of {all} launches ended as they must.
 Each cell also checks that exactly one job object existed for the attempt (none where the cell says so), that the exit
 code is right, that no other job of the run was touched, that no pod is left that should not be, and that each line of
 the replica is in the log once and in order (unless the cell says that there is no log). Each cell was seen failing
-once: [Tests of the fault tests](fault-mutants.md).
+once: [Tests of the fault tests](fault-mutants.md). [A fault at each request](faults-by-request.md) has more situations
+and four job systems, on servers of the tests.
 """
 _LEGEND = """
 | result | meaning |

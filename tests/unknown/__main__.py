@@ -1,5 +1,7 @@
 """`python -m tests.unknown`: all stories, each request with each fault; writes docs/operate/faults-by-request.md.
 
+With --every, it writes the page of the cases that it runs.
+
 What is wrong is printed as one line for each case, with the command that runs it alone.
 """
 
@@ -76,8 +78,8 @@ def main() -> int:
 
     results = asyncio.run(run())
     say.progress()
-    if not (options.story or options.system or options.case or options.mutant or options.every > 1):
-        _PAGE.write_text(page(results), encoding="utf-8")
+    if not (options.story or options.system or options.case or options.mutant):
+        _PAGE.write_text(page(results, options.every), encoding="utf-8")
     return 1 if say.wrong else 0
 
 

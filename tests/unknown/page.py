@@ -11,7 +11,7 @@ _HEAD = """# A fault at each request
 <!-- Written by `make unknown`. -->
 
 A story is a part of a job's life. Each story runs once on each job system without a fault, and its requests are
-recorded. Then it runs again for each request with each fault. {good} of {runs} runs ended as they must.
+recorded. Then it runs again for each request with each fault. {share}{good} of {runs} runs ended as they must.
 
 Real steps of a Workflow, the real janitor and the real `tfsteps stop` send the requests, over TLS. The API server and
 HAI Platform are small servers with a state: objects, watches, logs, an operator and the garbage collector.
@@ -42,11 +42,12 @@ Each cell has the number of requests and the number of runs:
 """
 
 
-def page(results: Iterable[Result]) -> str:
-    """Return the page."""
+def page(results: Iterable[Result], every: int = 1) -> str:
+    """Return the page of a run of all cases, or of each Nth."""
     results = list(results)
     good = sum(not result.problems for result in results)
-    head = _HEAD.format(good=good, runs=len(results), slow=SLOW_SECONDS, outage=OUTAGE_SECONDS)
+    share = "" if every == 1 else f"This page is of a run of each {every}th case. "
+    head = _HEAD.format(share=share, good=good, runs=len(results), slow=SLOW_SECONDS, outage=OUTAGE_SECONDS)
     rows = ["| story | " + " | ".join(ALL) + " |", "|---" * (len(ALL) + 1) + "|"]
     for name, story in STORIES.items():
         cells = [_cell([each for each in results if (each.case.story, each.case.system) == (name, on)]) for on in ALL]
