@@ -15,6 +15,32 @@ def ignore_termination() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+class Terminated(BaseException):
+    """SIGTERM came at a time at which nothing else handles it."""
+
+
+@contextlib.contextmanager
+def raise_on_sigterm() -> Iterator[None]:
+    """Raise Terminated for a SIGTERM within the block, unless it is ignored or `on_termination` handles it.
+
+    Outside the main thread no handler can be set: nothing changes.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, handler)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is handler:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def on_termination(
     stop: Callable[[], object], came: list[int] | None = None, *, leaves: bool = False

@@ -11,6 +11,7 @@ from tfsteps.engines.base import StepTask
 from tfsteps.engines.registry import step_task
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.signals import Terminated, raise_on_sigterm
 from tfsteps.spec import Problem, SpecError
 from tfsteps.systems.base import LaunchError
 from tfsteps.text import streams
@@ -71,7 +72,8 @@ def _result(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed:
     except ValueError as error:
         return StepResult(f"Nothing was created: {error}.", ExitCode.USAGE)
     try:
-        return step(task)
+        with raise_on_sigterm():
+            return step(task)
     except SpecError as error:
         sys.stderr.write(f"{error}\n")
         return StepResult(f"Nothing was created: {_listed(error.problems)}", ExitCode.USAGE)
@@ -80,9 +82,10 @@ def _result(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed:
         return StepResult(f"{what}: {error}.", ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
     except OSError as error:
         return StepResult(f"The outputs could not be written: {error}.", ExitCode.PLATFORM)
-    except Exception as error:  # noqa: BLE001  after which it is not known whether there is a job
+    except (Terminated, Exception) as error:  # noqa: BLE001  after which it is not known whether there is a job
+        why = "it got SIGTERM" if isinstance(error, Terminated) else unexpected(error)
         rest = "If there is a job, it is left as it is, and a retry of this step finds it"
-        return StepResult(f"The step cannot go on: {unexpected(error)}. {rest}.", ExitCode.PLATFORM)
+        return StepResult(f"The step cannot go on: {why}. {rest}.", ExitCode.PLATFORM)
 
 
 def _listed(problems: Sequence[Problem]) -> str:

@@ -1,6 +1,8 @@
 """The last message of a step: what Kubernetes keeps of it, and what a person needs to read there."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -150,6 +152,26 @@ def test_a_launcher_that_may_start_no_more_threads_leaves_the_job_and_says_so(me
     assert text.startswith(
         "The job was launched, but its launcher did not follow it to its end: RuntimeError: can't start new thread"
     )
+
+
+def test_a_sigterm_that_comes_while_earlier_attempts_are_looked_for(message, monkeypatch):
+    """A job of an earlier launcher stays: nothing was found out about it."""
+
+    def script(_asked):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return refusal(503)
+
+    job = {"name": "a", "image": "i", "command": ["true"], "roles": {"worker": {}}}
+    with serve(script) as server:
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        code, text = message(launcher.main, {"spec": job, "system": "kubeflow"})
+        assert {asked.method for asked in server.asked} == {"GET"}
+    assert code == 13
+    assert text.startswith(
+        "The step cannot go on: it got SIGTERM. If there is a job, it is left as it is, and a retry of"
+    )
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def _created(asked):
