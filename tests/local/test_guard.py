@@ -71,6 +71,41 @@ def test_a_guard_that_was_killed_too_has_seen_nothing(launched):
     os.kill(child, signal.SIGKILL)
 
 
+NAMED = (
+    "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'a\\nb', 0, 0, 0)\n"
+    "open('pid.new', 'w').write(str(os.getpid())); os.rename('pid.new', 'pid'); time.sleep(600)"
+)
+"""A program with a line end in its name."""
+
+LAUNCHER = (
+    "import pathlib, subprocess, sys; from tfsteps.systems.local.guard import WRAPPER, Guard\n"
+    "with Guard(pathlib.Path.cwd() / 'proof') as guard:\n"
+    "    subprocess.Popen([*WRAPPER, *sys.argv[1:]], stdin=guard.pipe, start_new_session=True).wait()"
+)
+
+
+def test_a_program_with_a_line_end_in_its_name_is_ended_with_its_session(tmp_path):
+    replica = ["timeout", "600", sys.executable, "-c", NAMED]
+    with started([sys.executable, "-c", LAUNCHER, *replica], cwd=tmp_path) as launcher:
+        child = pid_in(tmp_path / "pid")
+        launcher.kill()
+        until((tmp_path / "proof").exists)
+        assert not alive(child)
+
+
+def test_a_program_with_a_line_end_in_its_name_is_not_ended_with_another_session(tmp_path):
+    replica = ["sh", "-c", "touch up; sleep 600"]
+    with (
+        started([sys.executable, "-c", NAMED], cwd=tmp_path, start_new_session=True) as innocent,
+        started([sys.executable, "-c", LAUNCHER, *replica], cwd=tmp_path) as launcher,
+    ):
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "up").exists())
+        launcher.kill()
+        until((tmp_path / "proof").exists)
+        assert innocent.poll() is None
+        innocent.kill()
+
+
 @pytest.mark.parametrize("end", ["kill", "exit"])
 def test_a_step_leaves_no_process_group(tmp_path, end):
     program = f"{GROUPS} & while [ ! -e pid ]; do sleep 0.05; done; [ {end} = exit ] || sleep 600"

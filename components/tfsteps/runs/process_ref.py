@@ -74,19 +74,23 @@ class ProcessRef(msgspec.Struct, frozen=True, kw_only=True):
         if self.elsewhere:
             return unknown(f"{self.name} cannot be signalled from here")
         try:
-            process = os.pidfd_open(self.pid)  # from here on, a process that gets the same id is another one
+            process = _pidfd(self.pid)
         except ProcessLookupError:
             return NO
         try:
             if _started(self.pid) != self.started:
                 return NO
-            signal.pidfd_send_signal(process, number)
+            if process is None:
+                os.kill(self.pid, number)
+            else:
+                signal.pidfd_send_signal(process, number)
         except (FileNotFoundError, ProcessLookupError):
             return NO
         except PermissionError:
             return unknown(f"{self.name} belongs to another user")
         finally:
-            os.close(process)
+            if process is not None:
+                os.close(process)
         return YES
 
 
@@ -99,6 +103,20 @@ def _boot() -> str:
 
 def _pid_namespace() -> int:
     return pathlib.Path("/proc/self/ns/pid").stat().st_ino
+
+
+def _pidfd(pid: int) -> int | None:
+    """Return a descriptor of a process, which names no other one that gets its id later.
+
+    None if there are none here: Python may be built for older kernels, and a container may forbid the call.
+    ProcessLookupError if there is no such process.
+    """
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (AttributeError, OSError):
+        return None
 
 
 def _started(pid: int) -> int:

@@ -71,6 +71,21 @@ def test_a_signal_reaches_no_other_process(child, change, answer, why):
     assert process.poll() is None
 
 
+@pytest.mark.parametrize("error", [None, PermissionError(1, "seccomp"), OSError(38, "ENOSYS")], ids=str)
+def test_without_descriptors_of_processes_a_signal_is_sent_too(child, error, monkeypatch):
+    def refused(_pid):
+        raise error
+
+    if error:
+        monkeypatch.setattr(os, "pidfd_open", refused)
+    else:
+        monkeypatch.delattr(os, "pidfd_open")
+    process, ref = child
+    assert msgspec.structs.replace(ref, started=1).send(signal.SIGKILL).no
+    assert ref.send(signal.SIGTERM).yes
+    assert process.wait(60) == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("pid", [-1, 0, 1 << 31])
 def test_a_damaged_record_names_no_process(tmp_path, pid):
     ref = msgspec.to_builtins(ProcessRef.current()) | {"pid": pid}

@@ -12,7 +12,8 @@ import pathlib
 import subprocess
 from typing import Self
 
-# In /proc/PID/stat, the state and the session are the first and the fourth word after the name in brackets.
+# In /proc/PID/stat, the state and the session are the first and the fourth word after the name in brackets, which may
+# have line ends.
 _GUARD = r"""
 umask 077
 trap '' HUP INT TERM
@@ -29,8 +30,10 @@ tries=600
 while [ "$live" ] && [ $tries -gt 0 ]; do
   left=
   for file in /proc/[0-9]*/stat; do
-    read -r line <"$file" || continue
+    line=
+    while read -r part; do line=$part; done <"$file"
     set -- ${line##*) }
+    [ "$4" ] || continue
     case $1 in Z | X) continue ;; esac
     case " $live " in *" $4 "*) pid=${file#/proc/}; kill -s KILL "${pid%/stat}"; left=1 ;; esac
   done
