@@ -48,11 +48,15 @@ def finalizer(api, node):
         return LauncherPod.of(api, {"metadata": meta}, find_pipeline)
 
 
-def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None, workflow=None, deleted=None):
+def clean_up(
+    jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None, workflow=None, deleted=None, refused=None
+):
     """Clean up what a server lists; return the removed names, the deletions (path, uid), and the label selectors.
 
     `workflow` may be a list of what is answered one after another. The deletions are put into `deleted` as well.
+    `refused` is the answer to the first list.
     """
+    first = [refused] if refused else []
     deleted = [] if deleted is None else deleted
 
     def script(asked):
@@ -64,6 +68,8 @@ def clean_up(jobs, monkeypatch, pods=(), *, scope="run", on_end=None, node=None,
             return flow if isinstance(flow, Answer) else Answer(body={"items": [flow] if flow else []})
         if isinstance(jobs, Answer):
             return jobs
+        if asked.path == JOBS and first:
+            return first.pop()
         items = {JOBS: jobs, PODS: pods}[asked.path]
         if asked.path == PODS or len(items) < 2:
             return Answer(body={"metadata": {}, "items": list(items)})
@@ -215,17 +221,28 @@ def test_without_a_workflow_siblings_share_the_folder_of_their_task(monkeypatch)
 
 
 def test_a_cluster_without_such_jobs(monkeypatch):
+    monkeypatch.setattr("tfsteps.kube.http_client._SETTLE_PAUSES", (5.0, 5.0))
     assert clean_up(refusal(404, "", "404 page not found"), monkeypatch)[0] == []
 
 
 def test_missing_permissions(monkeypatch):
+    monkeypatch.setattr("tfsteps.kube.http_client._SETTLE_PAUSES", (5.0, 5.0))
     with pytest.raises(LaunchError, match=r"needs to list and delete tfjobs\.kubeflow\.org and pods in namespace ns"):
         clean_up(refusal(403, "Forbidden"), monkeypatch)
 
 
+ONCE = {"not served": refusal(404, "", "404 page not found"), "forbidden": refusal(403, "Forbidden")}
+
+
+@pytest.mark.parametrize("refused", ONCE.values(), ids=ONCE)
+def test_one_refused_list_is_not_the_absence_of_jobs(refused, monkeypatch):
+    monkeypatch.setattr("tfsteps.kube.http_client._SETTLE_PAUSES", (0.01, 0.01))
+    assert clean_up([job("a", "Running")], monkeypatch, refused=refused)[0] == ["a"]
+
+
 def test_siblings_that_cannot_be_identified(monkeypatch):
     kept = job("a", annotations={"tfsteps.dev/kept-until": "2999-01-01T00:00:00+00:00"})
-    unread = LauncherPod("ns", "step", find_pipeline)
+    unread = LauncherPod(None, "ns", "step", find_pipeline)
     unread.unread = "you may not"
     monkeypatch.setattr(KubernetesSystem, "_host", unread)
     deleted = []

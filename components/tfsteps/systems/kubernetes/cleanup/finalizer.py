@@ -1,5 +1,6 @@
 """Cleans up the jobs of a run on a cluster, selected by labels. Needs to list and delete the job objects."""
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,9 +25,10 @@ class Finalizer:
         left: A sentence for each job that was left because it is not known whether to clean it up.
     """
 
-    def __init__(self, api: Api, kind: JobKind, namespace: str) -> None:
-        """Keep the arguments; no request is sent."""
+    def __init__(self, api: Api, kind: JobKind, namespace: str, *, optional: bool = False) -> None:
+        """Keep the arguments; no request is sent. Of an `optional` kind, the first refusal is believed."""
         self._api, self._kind, self._namespace = api, kind, namespace
+        self._optional = optional
         self.left: list[str] = []
 
     def clean_up(self, run: str, selects: Callable[[RetentionPolicy], Answer], on_end: OnEnd | None) -> list[str]:
@@ -69,13 +71,16 @@ class Finalizer:
         labels = {**MANAGED_BY, RUN_ID: label_value(run)}
         selector = ",".join([*(f"{key}={value}" for key, value in labels.items()), ATTEMPT])
         try:
-            listed = self._api.iterate(self._kind.resource, self._namespace, labelSelector=selector)
-            items = list(self._kind.group_objects(listed))
+            listed = functools.partial(self._listed, selector)
+            items = self._kind.group_objects(listed() if self._optional else self._api.settled(listed))
         except ApiError as error:
             if error.status == 404:
                 return []
             raise
         return [item for item in items if "deletionTimestamp" not in item["metadata"]]
+
+    def _listed(self, selector: str) -> list[Mapping[str, Any]]:
+        return list(self._api.iterate(self._kind.resource, self._namespace, labelSelector=selector))
 
     def _remove(self, item: Mapping[str, Any], on_end: OnEnd | None) -> bool:
         """Apply the policy to one job; tell whether something was removed."""

@@ -23,6 +23,7 @@ from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")
 _PAUSE_SECONDS = 5.0  # between two attempts to find out the owner, or to set it
+_REFUSALS = 4  # a server that restarts refuses for some seconds
 _STEM = 40  # characters of the job's name in that of its keeper, which may have 63
 _TEMPLATE = {  # no pod uses it, but policies check it
     "restartPolicy": "Never",
@@ -145,6 +146,7 @@ class JobOwner:
         self._host, self._resource = host, resource
         self._done = False
         self._due = 0.0
+        self._refusals = 0  # in a row
 
     def restore(self, api: Api, job: Mapping[str, Any]) -> str:
         """Give the job its owner, if it lacks it. Return why that is not possible, as a warning; empty = none.
@@ -167,14 +169,12 @@ class JobOwner:
         try:
             _set_owner(api, self._resource, job["metadata"], owner)
         except ApiError as error:
-            if error.unavailable:
-                self._due = time.monotonic() + _PAUSE_SECONDS
-                return ""
-            self._done = True
+            self._due = time.monotonic() + _PAUSE_SECONDS
+            self._refusals = 0 if error.unavailable else self._refusals + 1
+            self._done = self._refusals >= _REFUSALS
             held = "still belongs to its keeper, and Kubernetes deletes it at the time it was kept until"
-            return (
-                f"The job {held if kept else 'does not belong to its pipeline, whose end does not delete it'}: {error}"
-            )
+            held = held if kept else "does not belong to its pipeline, whose end does not delete it"
+            return f"The job {held}: {error}" if self._done else ""
         self._done = True
         return ""
 
