@@ -107,3 +107,28 @@ def test_the_job_object_decides_and_not_a_part_of_the_job(monkeypatch):
     assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 1, "the end was reported: a retry begins anew"
     items[1]["status"]["conditions"][0]["type"] = "Complete"
     assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [
+        (job(0, RUNNING), 0),
+        (job(0, SUCCEEDED, reported=True), None),
+        (job(0, RUNNING, deletionTimestamp="now"), None),
+    ],
+    ids=["it runs", "its success was reported", "it is being deleted"],
+)
+def test_a_step_that_cannot_read_its_own_pod_does_not_train_again(listed, chosen, monkeypatch):
+    """A retry reports the success again; whether it is one is not known."""
+    with serve([Answer(200, {"items": [listed]})]) as server:
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        system = kubeflow.system()
+        system.join_pipeline(lambda _api, _pod: None)
+        system._host = types.SimpleNamespace(pipeline=None, unread="you may not")
+        if chosen is not None:
+            assert system.attempt("r", "t") == chosen
+            return
+        with pytest.raises(LaunchError, match=r"own pod cannot be read \(you may not\)") as caught:
+            system.attempt("r", "t")
+    assert caught.value.retryable

@@ -98,11 +98,12 @@ def follower(server, *, recreated=False, terminating=False, **fields):
     return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, pod)
 
 
-def stopped(cluster, **fields):
-    """Stop a job as SIGTERM does; return its last event, or why it was left."""
+def stopped(cluster, cause=Cause.CANCELLED, *, then=(), **fields):
+    """Stop a job as a signal does, and `then` again; return its last event, or why it was left."""
     with serve(cluster) as server:
         job = follower(server, **fields)
-        job.stop(Cause.CANCELLED)
+        for each in (cause, *then):
+            job.stop(each)
         try:
             return [event for event in job.events() if isinstance(event, JobChanged)][-1]
         except LaunchError as error:
@@ -177,16 +178,36 @@ def test_a_job_of_which_it_is_not_known_whether_it_is_kept_continues(which, answ
     assert cluster.job is not None
 
 
-def test_a_second_sigterm_ends_the_questions_and_leaves_the_job():
+def test_after_a_second_sigterm_one_more_question_is_asked_and_the_job_is_left(monkeypatch):
+    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
     cluster = Cluster(keeper=[LATE] * 9)
-    with serve(cluster) as server:
-        job = follower(server)
-        job.stop(Cause.CANCELLED)
-        job.stop(Cause.CANCELLED)
-        with pytest.raises(LaunchError, match="TFJob ns/job continues"):
-            list(job.events())
-        job._api.stopping.set()
-    assert [method for method, _, _ in cluster.changes] == ["POST"]
+    left = stopped(cluster, then=[Cause.CANCELLED])
+    assert str(left).endswith("TFJob ns/job continues")
+    assert [method for method, _, _ in cluster.changes] == ["POST"] * 2
+
+
+def test_a_second_sigterm_at_once_is_no_reason_to_leave_a_job_of_a_pod_that_is_not_evicted():
+    """Engines repeat SIGTERM; in the first second nothing shows yet that it is no eviction."""
+    end = stopped(Cluster(pod=RUNS), recreated=True, then=[Cause.CANCELLED])
+    assert end.state is State.CANCELLED
+
+
+NOBODY = {"first": (Cause.INTERRUPTED, []), "after SIGTERM": (Cause.CANCELLED, [Cause.INTERRUPTED])}
+
+
+@pytest.mark.parametrize(("cause", "then"), NOBODY.values(), ids=NOBODY)
+def test_ctrl_c_ends_the_job_although_nothing_is_known_of_the_pod(cause, then):
+    cluster = Cluster(pod={"metadata": {"uid": "p"}, "status": 7})
+    assert stopped(cluster, cause, recreated=True, then=then).state is State.CANCELLED
+    assert cluster.job is None
+
+
+def test_a_job_that_ends_while_it_is_not_known_why_the_launcher_is_stopped_has_ended(monkeypatch):
+    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
+    monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.0)
+    cluster = Cluster(pod={"metadata": {"uid": "p"}, "status": 7})
+    cluster.job["status"] = tfjob("Succeeded")["status"]
+    assert stopped(cluster, recreated=True).state is State.SUCCEEDED
 
 
 DELETED = {
@@ -208,25 +229,30 @@ def test_a_job_that_another_pod_follows_needs_no_keeper():
     assert cluster.changes == []
 
 
-@pytest.mark.parametrize("patch", [None, refusal(403, "Forbidden", "not the owner")], ids=["", "refused"])
-def test_who_adopts_a_kept_job_puts_its_owner_back_before_it_deletes_the_keeper(patch):
+NOT_OWNER = refusal(403, "Forbidden", "not the owner")
+
+
+@pytest.mark.parametrize("patch", [None, [NOT_OWNER], NOT_OWNER], ids=["", "refused once", "refused"])
+def test_who_adopts_a_kept_job_puts_its_owner_back_before_it_deletes_the_keeper(patch, monkeypatch):
+    monkeypatch.setattr(keeper, "_PAUSE_SECONDS", 0.05)
+    refused = patch is NOT_OWNER
     cluster = Cluster(patch=patch)
     cluster.job["metadata"] |= {"ownerReferences": [KEEPER], "annotations": {KEPT_UNTIL: UNTIL}}
     with serve(cluster) as server:
         job = follower(server)
         events = job.events()
-        until(lambda: next(events) and len(cluster.changes) >= (1 if patch else 2))
+        until(lambda: next(events) and len(cluster.changes) >= (4 if refused else 2 + bool(patch)))
         for _ in range(5):
             next(events)
         job._api.stopping.set()
     change = {"ownerReferences": [OWNER], "annotations": {KEPT_UNTIL: None}}
     assert cluster.changes[0] == ("PATCH", "tfjobs", {"metadata": {"uid": tfjob()["metadata"]["uid"], **change}})
-    if patch:
-        assert len(cluster.changes) == 1, "asked once: it will not be allowed later"
+    if refused:
+        assert len(cluster.changes) == 4, "then it will not be allowed later"
         assert "Kubernetes deletes it at the time it was kept until" in job.warnings[0]
         assert "not the owner" in job.warnings[0]
     else:
-        method, plural, body = cluster.changes[1]
+        method, plural, body = cluster.changes[-1]
         assert (method, plural, body["preconditions"]) == ("DELETE", "jobs", {"uid": "k"})
         assert cluster.job is not None
 
@@ -245,7 +271,7 @@ def test_a_job_that_was_created_before_its_pipeline_was_known_gets_it_as_its_own
         return cluster(asked)
 
     with serve(script) as server:
-        host = LauncherPod("ns", "step", find_pipeline)
+        host = LauncherPod(Api(server.access()), "ns", "step", find_pipeline)
         job = KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), spec.from_plain(JOB), host)
         job.owner.needed = True
         events = job.events()

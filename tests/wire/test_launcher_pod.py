@@ -74,7 +74,7 @@ def test_a_refusal_of_the_own_pod_is_not_believed_at_once(refused, monkeypatch):
         api = Api(server.access())
         host = LauncherPod.find(api, find_pipeline)
         assert (host.unread, host.warnings, host.pipeline.owner["name"]) == ("", [], "wf")
-        api.stopping.set()
+        host._api.stopping.set()
 
 
 def test_a_pod_that_cannot_be_read_is_neither_evicted_nor_without_a_pipeline(monkeypatch):
@@ -87,7 +87,23 @@ def test_a_pod_that_cannot_be_read_is_neither_evicted_nor_without_a_pipeline(mon
         assert "cannot read its own pod ns/step (you may not)" in host.warnings[0]
         host.retry_read(api)
         assert (host.unread, host.pipeline.step) == ("", "")
-        api.stopping.set()
+        host._api.stopping.set()
+
+
+REFUSED_WATCH = {"refused": refusal(403, "Forbidden"), "a log-in page": Answer(body=b"<html>")}
+
+
+@pytest.mark.parametrize("refused", REFUSED_WATCH.values(), ids=REFUSED_WATCH)
+def test_a_pipeline_that_is_found_late_is_watched_as_any_other(refused, monkeypatch):
+    """A client of urgent requests, which asks for the pod then, gives up a watch at the first refusal."""
+    monkeypatch.setenv("POD_NAME", "step")
+    monkeypatch.setattr("tfsteps.kube.http_client._SETTLE_PAUSES", (5.0, 5.0))
+    answers = [refusal(403, "Forbidden"), Answer(body=POD), refused, listed(workflow(shutdown="Stop"))]
+    with serve(answers) as server:
+        host = LauncherPod.find(Api(server.access()), find_pipeline)
+        host.retry_read(Api(server.access(), patience=0))
+        until(lambda: host.pipeline.terminating.yes)
+        host._api.stopping.set()
 
 
 def test_a_pod_of_another_kind_of_workflow_has_no_workflow():

@@ -84,6 +84,19 @@ def test_a_stop_before_the_request_to_create_it(monkeypatch):
     assert server.asked == ["GET"] * 3, "an absence is believed when it is told twice"
 
 
+@pytest.mark.parametrize("job", [None, {"uid": "theirs", "namespace": "ns"}], ids=["new", "adopted"])
+def test_a_stop_while_the_own_pod_cannot_be_read(job, monkeypatch):
+    monkeypatch.setattr(access, "in_cluster", lambda: True)
+    monkeypatch.setenv("POD_NAME", "step")
+    server = Stopping(monkeypatch, GET=[refusal(429)])
+    if job:
+        assert server.start(monkeypatch, job).uid == "theirs"
+    else:
+        with pytest.raises(StoppedError, match="Stopped before the job was created"):
+            server.start(monkeypatch)
+    assert set(server.asked) == {"GET"}
+
+
 def test_a_stop_while_a_job_that_is_there_is_once_not_found(monkeypatch):
     server = Stopping(monkeypatch, GET=[refusal(503), refusal(404, "NotFound")])
     assert server.start(monkeypatch, {"uid": "theirs", "namespace": "ns"}).uid == "theirs"

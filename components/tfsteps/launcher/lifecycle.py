@@ -84,7 +84,7 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
     places = system.places(job, identity, base_dir)
     status = first_status(job, identity, system, places, "")
     stop = StopRequests(system)
-    with on_termination(stop.request):
+    with on_termination(stop.request, stop.signals):
         try:
             handle = system.start(job, identity, places)
         except StoppedError as error:

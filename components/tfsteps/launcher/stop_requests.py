@@ -62,7 +62,7 @@ class StopRequests:
         """Stop the job, or its start. Safe in a signal handler."""
         self._requests += 1
         if self._handle:
-            self._handle.stop(Cause.CANCELLED)
+            self._handle.stop(self._cause)
         else:
             self._system.give_up()
 
@@ -70,4 +70,8 @@ class StopRequests:
         """Forward to the job from now on."""
         self._handle = handle
         if self._requests:
-            handle.stop(Cause.CANCELLED)
+            handle.stop(self._cause)
+
+    @property
+    def _cause(self) -> Cause:
+        return Cause.INTERRUPTED if signal.SIGINT in self.signals else Cause.CANCELLED

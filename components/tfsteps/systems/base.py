@@ -18,9 +18,15 @@ OnEnd = Literal["keep", "delete_pods", "delete"]
 class Cause(enum.StrEnum):
     """Why a job is being stopped."""
 
-    CANCELLED = "cancelled"  # the user or the engine stops it
+    CANCELLED = "cancelled"  # the user or the engine stops it, or the launcher's pod ends
+    INTERRUPTED = "interrupted"  # a person pressed Ctrl-C: no pod ends so
     DEADLINE = "deadline"  # a deadline of tfsteps passed
     LAUNCHER = "launcher"  # the launcher failed; nothing may be left running
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal asks for it."""
+        return self in (Cause.CANCELLED, Cause.INTERRUPTED)
 
 
 class Handle(Protocol):
@@ -32,8 +38,9 @@ class Handle(Protocol):
     created: float
     """When the job was created, in seconds since the epoch."""
 
-    warnings: list[str]
-    """Warnings for the user since the start."""
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Warnings for the user since the start."""
 
     @property
     def tensorboard_url(self) -> str:

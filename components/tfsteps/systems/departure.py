@@ -52,7 +52,10 @@ class Departure:
         return self.leave
 
     def hurry(self) -> None:
-        """Ask no more: the launcher was asked to stop again. Safe in a signal handler."""
+        """Ask once more, in a second: the launcher was asked to stop again. Safe in a signal handler.
+
+        Engines repeat SIGTERM, and the first second does not show yet whether the pod is being evicted.
+        """
         self._hurried = True
 
     def settle(self, client: Any) -> Leave:
@@ -63,12 +66,13 @@ class Departure:
         """
         assert self.leave
         now = time.monotonic()
-        if self.leave.answer.unknown and now - self._asked >= _PAUSE_SECONDS and not self._hurried:
+        if self.leave.answer.unknown and now - self._asked >= _PAUSE_SECONDS:
             self.leave = self._ask(client, now - self._began)
             self._asked = time.monotonic()
         if self.leave.answer.yes:
             raise LaunchError(f"this pod is being evicted; {self.leave.sentence}", retryable=True)
-        if self.leave.answer.unknown and (self._hurried or now - self._began >= self._seconds):
+        seconds = min(self._seconds, _PAUSE_SECONDS) if self._hurried else self._seconds
+        if self.leave.answer.unknown and now - self._began >= seconds:
             why = f"whether it is being evicted, and another pod follows, is not known ({self.leave.answer.why})"
             raise LaunchError(f"this pod got SIGTERM, and {why}: {self._what} continues", retryable=True)
         return self.leave

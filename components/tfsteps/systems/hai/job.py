@@ -177,21 +177,28 @@ class HaiJob:
 
     def stop(self, cause: Cause) -> None:
         """Request the stop of the task, and return. A second call does not wait. Safe in a signal handler."""
-        self._stop.requests += cause is Cause.CANCELLED
-        if self._stop.hurried and self._departure.pending:
+        self._stop.requests += cause.requested
+        if self._leaving and cause is Cause.CANCELLED:
             self._departure.hurry()
-        elif self._stop.hurried:
+        elif self._stop.hurried and not self._leaving:
             message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
             self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
         elif self._stop.cause is None and not self._tracker.final:
-            client = self._in_handler if cause is Cause.CANCELLED else self._urgent
+            client = self._in_handler if cause.requested else self._urgent
             left = cause is Cause.CANCELLED and self._host and not self._departure.begin(self._cluster).answer.no
             if not left:
-                self._end(client, cause)
+                self._end(client, Cause.CANCELLED if cause.requested else cause)
+
+    @property
+    def _leaving(self) -> bool:
+        """Whether the launcher got SIGTERM, and it is not known yet what becomes of the task."""
+        return self._departure.pending and not self._stop.cause and not self._tracker.final
 
     def _leave(self, cluster: Api, since: float) -> Leave:
         """Return whether the task goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
         assert self._host
+        if since:  # not in the signal handler
+            self._host.retry_read(cluster)
         leaves = self._host.leaves_job(cluster, since)
         return Leave(leaves, "the task continues, and the next attempt adopts it")
 
@@ -330,8 +337,7 @@ class HaiJob:
             raise LaunchError(f"task {self.name} continues, but {self._pipeline.failure}", retryable=True)
         if self._stop.cause:
             self._stop.look_after(self._urgent)
-        elif self._departure.pending and self._host:
-            self._host.retry_read(self._cluster)
+        elif self._leaving:
             if self._departure.settle(self._cluster).answer.no:
                 self._end(self._urgent, Cause.CANCELLED)
         elif self._pipeline and self._pipeline.terminating.yes:

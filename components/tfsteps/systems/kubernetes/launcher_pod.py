@@ -16,7 +16,7 @@ from tfsteps.kube import threads
 from tfsteps.kube.access import AccessError
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
-from tfsteps.kube.errors import ApiError
+from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.identity import MANAGED_BY, STEP, Identity
 from tfsteps.systems.pipeline import FindPipeline, PipelineContext
@@ -47,13 +47,14 @@ class LauncherPod:
         grace_seconds: After SIGTERM, how long the launcher may ask for what it does not know.
     """
 
-    def __init__(self, namespace: str, name: str, find_pipeline: FindPipeline | None = None) -> None:
-        """Send no request; `find_pipeline` None = no pipeline."""
+    def __init__(self, api: Api, namespace: str, name: str, find_pipeline: FindPipeline | None = None) -> None:
+        """Send no request; `api` is for the pipeline, `find_pipeline` None = no pipeline."""
         self.namespace = namespace
         self.unread = "it was not asked for"
         self.image: LauncherImage | None = None
         self.pipeline: PipelineContext | None = None
         self.grace_seconds = float(_GRACE_SECONDS - _REPORT_SECONDS)
+        self._api = api
         self._name, self._find_pipeline = name, find_pipeline
         self.uid = ""
         self._labels: Mapping[str, str] = {}
@@ -62,16 +63,22 @@ class LauncherPod:
     def find(cls, api: Api, find_pipeline: FindPipeline | None) -> "LauncherPod":
         """Return the pod of this process, which runs in a pod.
 
-        A refusal is believed only after some seconds. Then the pod is `unread`, and the next question reads it again.
+        A refusal is believed only after some seconds. Then, and after a stop, the pod is `unread`, and the next
+        question reads it again.
 
         Raises:
             ApiError: The server does not answer.
         """
         names = [os.environ.get(name) for name in _NAMES]
         name = next((name for name in names if name), "") or _name_in(_token(api)) or socket.gethostname()
-        pod = cls(api.access.namespace, name, find_pipeline)
+        # not stopped with the start; nor a client of urgent requests, whose watch would end at the first refusal
+        pod = cls(api.copy(), api.access.namespace, name, find_pipeline)
         try:
-            pod.read(api, api.settled(functools.partial(api.get, PODS, pod.namespace, name, once=True)))
+            pod.read(api.settled(functools.partial(api.get, PODS, pod.namespace, name, once=True)))
+        except Stopped:
+            pod.unread = "the launcher was stopped before"
+        except MALFORMED as error:
+            pod.unread = f"its object is not understood: {error!r}"
         except ApiError as error:
             if error.unavailable:
                 raise
@@ -81,18 +88,18 @@ class LauncherPod:
     @classmethod
     def of(cls, api: Api, item: Mapping[str, Any], find_pipeline: FindPipeline | None = None) -> "LauncherPod":
         """Return the launcher's pod from its object."""
-        pod = cls(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]), find_pipeline)
-        pod.read(api, item)
+        pod = cls(api, str(item["metadata"]["namespace"]), str(item["metadata"]["name"]), find_pipeline)
+        pod.read(item)
         return pod
 
-    def read(self, api: Api, item: Mapping[str, Any]) -> None:
+    def read(self, item: Mapping[str, Any]) -> None:
         """Take what is needed from the pod's object, and watch its pipeline."""
         self.uid = item["metadata"]["uid"]
         self._labels = item["metadata"].get("labels") or {}
         self.image = _image(item)
         grace = (item.get("spec") or {}).get("terminationGracePeriodSeconds", _GRACE_SECONDS)
         self.grace_seconds = max(1.0, float(grace) - _REPORT_SECONDS)
-        self.pipeline = self._find_pipeline(api, item) if self._find_pipeline else None
+        self.pipeline = self._find_pipeline(self._api, item) if self._find_pipeline else None
         self.unread = ""
 
     @property
@@ -163,7 +170,7 @@ class LauncherPod:
         """Read the pod if that failed before. Not for a signal handler."""
         if self.unread:
             try:
-                self.read(api, api.get(PODS, self.namespace, self._name, once=True))
+                self.read(api.get(PODS, self.namespace, self._name, once=True))
             except (ApiError, *MALFORMED) as error:
                 self.unread = str(error)
 

@@ -16,6 +16,7 @@ from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
+from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
@@ -101,10 +102,18 @@ class KubernetesSystem:
     def _next(self, jobs: Mapping[int, Mapping[str, Any]]) -> int:
         """Return the attempt that follows from the task's jobs; `jobs` is by attempt."""
         last = max(jobs)
-        if "deletionTimestamp" in jobs[last]["metadata"]:
+        deleting = "deletionTimestamp" in jobs[last]["metadata"]
+        state, reported = self._kind.verdict(jobs[last]).state, retention_policy(jobs[last]).reported
+        unread = self._host.unread if self._host and self._find_pipeline else ""
+        if unread and (deleting or (state is State.SUCCEEDED and reported)):
+            name = jobs[last]["metadata"]["name"]
+            message = (
+                f"whether this is a retry of the step of {name} is not known: the launcher's own pod cannot be read"
+            )
+            raise LaunchError(f"{message} ({unread})", retryable=True)
+        if deleting:
             return last if self._pipeline else last + 1
-        state = self._kind.verdict(jobs[last]).state
-        return next_attempt(last, state, self._pipeline, reported=retention_policy(jobs[last]).reported)
+        return next_attempt(last, state, self._pipeline, reported=reported)
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind does not support. `start` checks the cluster itself."""
@@ -205,7 +214,8 @@ class KubernetesSystem:
             needs = f"sibling jobs cannot be determined: the launcher's own pod cannot be read ({self._host.unread})"
             raise LaunchError(f"{needs}; grant `get pods`, or clean up with scope `run`", retryable=False)
         selects = functools.partial(self._selects, identity, scope)
-        finalizers = [Finalizer(self._api, kind, self._where) for kind in (self._kind, *self._also)]
+        kinds = (self._kind, *self._also)
+        finalizers = [Finalizer(self._api, kind, self._where, optional=kind is not self._kind) for kind in kinds]
         removed = finalizers[0].clean_up(identity.run, selects, on_end)
         for finalizer in finalizers[1:]:
             try:
@@ -312,6 +322,8 @@ class KubernetesSystem:
         if self._unlisted:
             message = f"nothing was created: earlier attempts of the task could not be looked for ({self._unlisted})"
             raise LaunchError(message, retryable=True)
+        if self._given_up.is_set():
+            raise Stopped
         self._create_sent = True
         try:
             return create()
@@ -342,7 +354,10 @@ class KubernetesSystem:
 
     @functools.cached_property
     def _host(self) -> LauncherPod | None:
-        return LauncherPod.find(self._api, self._find_pipeline) if access.in_cluster() else None
+        try:
+            return LauncherPod.find(self._api, self._find_pipeline) if access.in_cluster() else None
+        except ApiError as error:
+            raise LaunchError(f"the launcher's own pod cannot be read: {error}", retryable=True) from error
 
     @property
     def _pipeline(self) -> PipelineContext | None:

@@ -76,7 +76,7 @@ class KubernetesJob:
         self._kind = kind
         self._host = host
         self._began = time.monotonic()
-        self.warnings = host.warnings if host else []
+        self._warnings: list[str] = []
         self._backoff = job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
         self._complaints = WarningEvents(
             self._urgent, self.namespace, self.name, seconds(meta.get("creationTimestamp")) or time.time()
@@ -108,6 +108,11 @@ class KubernetesJob:
         """Age of the object in seconds when following began, by the API server's clock; 0 until known."""
         created = seconds(self._tracker.item["metadata"].get("creationTimestamp"))
         return self._server_age.seconds(created, self._api.server_time())
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings for the user since the start, among them what is not known of the launcher's pod by now."""
+        return [*(self._host.warnings if self._host else []), *self._warnings]
 
     @property
     def tensorboard_url(self) -> str:
@@ -147,26 +152,33 @@ class KubernetesJob:
 
     def stop(self, cause: Cause) -> None:
         """Delete the job object and its pods, and return. A second call does not wait. Safe in a signal handler."""
-        if cause is Cause.CANCELLED:
+        if cause.requested:
             self._stop.requests += 1
             self._asked_to_stop.set()
-        if self._stop.hurried and self._departure.pending:
+        if self._leaving and cause is Cause.CANCELLED:
             self._departure.hurry()
-        elif self._stop.hurried:
+        elif self._stop.hurried and not self._leaving:
             rest = f"kubectl delete {self._kind.resource.plural} {self.name} --namespace {self.namespace}"
             message = f"its end was not waited for; if it is still there: {rest}"
             self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
         elif self._stop.cause is None and not self._tracker.final:
-            if cause is not Cause.CANCELLED:
+            if not cause.requested:
                 self._end(self._urgent, cause, Verdict(State.CANCELLED, "Stopped"))
-            elif self._host is None:
-                self._end(self._in_handler, cause, Verdict(State.CANCELLED, "Stopped"))
+            elif self._host is None or cause is Cause.INTERRUPTED:
+                self._end(self._in_handler, Cause.CANCELLED, Verdict(State.CANCELLED, "Stopped"))
             else:
                 self._end_unless_left(self._in_handler, self._departure.begin(self._in_handler))
+
+    @property
+    def _leaving(self) -> bool:
+        """Whether the launcher got SIGTERM, and it is not known yet what becomes of the job."""
+        return self._departure.pending and not self._stop.cause and not self._tracker.final
 
     def _leave(self, api: Api, since: float) -> Leave:
         """Return whether the job goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
         assert self._host
+        if since:  # not in the signal handler
+            self._host.retry_read(api)
         new = self.is_new and time.monotonic() - self._began < _NEW_SECONDS
         what = self._kind.resource, self._tracker.item, self._keep_seconds
         return leave(api, self._host, *what, since=since, new=new)
@@ -301,21 +313,20 @@ class KubernetesJob:
             self._urgent.patch(PODS, self.namespace, pod["name"], {"metadata": {"uid": pod["uid"], "labels": labels}})
         except ApiError as error:
             warning = f"The pods do not get the labels of the run: {error}"
-            if error.status not in (404, 409) and warning not in self.warnings:  # 404, 409: it is gone or replaced
-                self.warnings.append(warning)
+            if error.status not in (404, 409) and warning not in self._warnings:  # 404, 409: it is gone or replaced
+                self._warnings.append(warning)
 
     def _look_after(self) -> None:
         """Do what is due: leave, stop with the pipeline, end a job that restarts too often, delete again, warn."""
         if self._pipeline and self._pipeline.failure:
             raise LaunchError(f"{self.name} continues, but {self._pipeline.failure}", retryable=True)
-        if self._departure.pending and self._host and not self._stop.cause:
-            self._host.retry_read(self._urgent)
+        if self._leaving:
             self._end_unless_left(self._urgent, self._departure.settle(self._urgent))
             return
         if self._tracker.restarts <= self._backoff:
             self._over_since = None  # a pause was counted as a restart
         if warning := self.owner.restore(self._urgent, self._tracker.item):
-            self.warnings.append(warning)
+            self._warnings.append(warning)
         if self._stop.cause:
             self._stop.look_after(self._urgent)
         elif self._pipeline and self._pipeline.terminating.yes:
@@ -333,7 +344,7 @@ class KubernetesJob:
         """Stop waiting for the TensorBoard, which outlives the job."""
         self._tensorboard.end()
         if self._tensorboard.warning:
-            self.warnings.append(self._tensorboard.warning)
+            self._warnings.append(self._tensorboard.warning)
 
     def _conclude(self, final: JobChanged) -> None:
         """End replicas that still run after the job's end, such as parameter servers, if the operator does not."""
@@ -342,7 +353,7 @@ class KubernetesJob:
         try:
             apply(self._urgent, self._kind.stop_stragglers(self._tracker.item), self.namespace, self.uid)
         except ApiError as error:
-            self.warnings.append(f"What the ended job leaves running could not be ended: {error}")
+            self._warnings.append(f"What the ended job leaves running could not be ended: {error}")
 
     def _end(self, api: Api, cause: Cause, verdict: Verdict) -> None:
         self._tracker.stopping = verdict
@@ -372,9 +383,9 @@ class KubernetesJob:
                     drain.line_came()  # after the yield: the consumer may be slow
         if not self._stop.hurried:
             yield from self._logs.gaps(ended, drain.missing)
-        self.warnings += self._logs.warnings()
+        self._warnings += self._logs.warnings()
         if complaint := self._own_pods.complaint:
-            self.warnings.append(complaint.message)
+            self._warnings.append(complaint.message)
 
     @property
     def _more_is_coming(self) -> bool:
