@@ -78,9 +78,8 @@ class KubernetesJob:
         self._began = time.monotonic()
         self._warnings: list[str] = []
         self._backoff = job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
-        self._complaints = WarningEvents(
-            self._urgent, self.namespace, self.name, seconds(meta.get("creationTimestamp")) or time.time()
-        )
+        created = seconds(meta.get("creationTimestamp")) or time.time()
+        self._complaints = WarningEvents(self._urgent, self.namespace, self.name, created)
         self._over_since: float | None = None  # when the backoff limit was passed
         self._keep_seconds = job.on_evicted or 0.0
         self.owner = JobOwner(host, kind.resource)
@@ -112,7 +111,8 @@ class KubernetesJob:
     @property
     def warnings(self) -> list[str]:
         """Warnings for the user since the start, among them what is not known of the launcher's pod by now."""
-        return [*(self._host.warnings if self._host else []), *self._warnings]
+        of_pod = self._host.warnings if self._host else []
+        return [*of_pod, *self._warnings, *filter(None, [self._tensorboard.warning])]
 
     @property
     def tensorboard_url(self) -> str:
@@ -142,7 +142,7 @@ class KubernetesJob:
             yield from self._next()
             self._look_after()
         self._usage.end()
-        self._end_tensorboard()
+        self._tensorboard.end()  # it outlives the job
         self._conclude(final)
         yield from self._drain()
         yield from self._tracker.dismissed(time.time())
@@ -334,17 +334,9 @@ class KubernetesJob:
         elif self._tracker.restarts > self._backoff:
             self._over_since = self._over_since or time.monotonic()
             if time.monotonic() - self._over_since > _OPERATOR_SECONDS:
-                message = (
-                    f"The replicas were started again {self._tracker.restarts} times, {self._backoff} are allowed."
-                )
+                message = f"The replicas were restarted {self._tracker.restarts} times; the limit is {self._backoff}."
                 self._end(self._urgent, Cause.DEADLINE, Verdict(State.FAILED, "BackoffLimitExceeded", message))
         self._tracker.complaint = self._own_pods.complaint or self._complaints.look(self._tracker.is_short)
-
-    def _end_tensorboard(self) -> None:
-        """Stop waiting for the TensorBoard, which outlives the job."""
-        self._tensorboard.end()
-        if self._tensorboard.warning:
-            self._warnings.append(self._tensorboard.warning)
 
     def _conclude(self, final: JobChanged) -> None:
         """End replicas that still run after the job's end, such as parameter servers, if the operator does not."""
