@@ -22,6 +22,8 @@ from tfsteps.spec import TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import Handle
 from tfsteps.systems.base import System as SystemOf
+from tfsteps.systems.kubernetes.create import create
+from tfsteps.systems.kubernetes.job_kind import RenderedJob
 
 _SECRETS = Resource("v1", "secrets", "Secret")
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
@@ -129,7 +131,9 @@ def _(environment: Environment) -> None:
     handle = _start(environment, fields)
     environment.delete(environment.job())
     until(lambda: not environment.jobs())
-    new = environment.api.create(environment.system.resource, environment.namespace, plan(environment, fields)[0])
+    system = registry.get(environment.system.name, namespace=environment.namespace)
+    again = RenderedJob(plan(environment, fields)[0])
+    new = create(environment.api, environment.system.kind, _job(environment, system, fields)[0], again)
     last = _end(handle)
     handle.remove("job")
     assert (last.state, last.reason) == (State.LOST, "Replaced")

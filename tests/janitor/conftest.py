@@ -19,6 +19,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import LAUNCHER
+from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.dependents import complete
 from tfsteps.systems.kubernetes.job_kind import RenderedJob
 from tfsteps.systems.kubernetes.system import KubernetesSystem
@@ -68,7 +69,7 @@ class Stage:
             body["metadata"]["ownerReferences"] = [owner]
             body["metadata"]["annotations"][LAUNCHER] = node
         resource = registry.kinds_of(system)[0].resource
-        made = self.cluster.api.create(resource, self.namespace, body)
+        made = create(self.cluster.api, registry.kinds_of(system)[0], job, RenderedJob(body))
         if parts:
             complete(self.cluster.api, resource, made, RenderedJob(body, parts, {"spec": {"suspend": False}}))
         return {**made["metadata"], "resource": resource}

@@ -35,6 +35,7 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
             None = tfsteps replaces the commands itself.
         missing_access: Given the names of the variables that the launcher of a step gets, returns a sentence for each
             address or credential that it probably lacks.
+        plan_note: A sentence about the objects of `run --dry-run`, which asks no cluster; empty = they are as created.
     """
 
     name: str
@@ -45,3 +46,4 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     discovery_rank: int | None = None
     hold: Hold | None = None
     missing_access: Callable[[Collection[str]], Sequence[str]] = lambda _names: ()
+    plan_note: str = ""

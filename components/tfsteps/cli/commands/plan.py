@@ -169,6 +169,8 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     if all("apiVersion" in item for item in objects):
         for warning in plan.system.warnings(plan.job):
             warn(warning)
+        if note := registry.plugin(plan.system.name).plan_note:
+            say(note)
         documents = objects
     else:
         documents = [_described(plan, objects)]

@@ -160,10 +160,16 @@ class JobKind(Protocol):
         """Return a sentence for each field of `job` that has no effect in this kind."""
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
-        """Return the objects to create for `job`."""
+        """Return the objects to create for `job`, in the newest version of their API."""
 
     def explain_rejection(self, _item: Mapping[str, Any], refusal: str) -> str:
         """Return the cause of a `refusal` by the API server, and what to do; empty = the refusal is clear."""
+
+    def older(self, job: TrainingJob, manifest: Mapping[str, Any], refusal: str) -> dict[str, Any] | None:
+        """Return `manifest` of `job` for the version of its API before, if a `refusal` shows that the cluster has it.
+
+        None = the refusal shows no older version. LaunchError if that version cannot express the job.
+        """
 
     def watch_selector(self, name: str) -> dict[str, str]:
         """Return what to list and watch for the job called `name`: a field selector, or a label selector."""
@@ -232,6 +238,10 @@ class BaseJobKind:
     def explain_rejection(self, _item: Mapping[str, Any], _refusal: str) -> str:
         """Return nothing."""
         return ""
+
+    def older(self, _job: TrainingJob, _manifest: Mapping[str, Any], _refusal: str) -> dict[str, Any] | None:
+        """Return None: its API has one version."""
+        return None
 
     def watch_selector(self, name: str) -> dict[str, str]:
         """Return what to list and watch: the object of that name."""

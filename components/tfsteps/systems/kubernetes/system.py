@@ -33,6 +33,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
     detached,
     retention_policy,
 )
+from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, complete
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
@@ -318,7 +319,7 @@ class KubernetesSystem:
         if problems := findings.findings(self._api, self._kind, job, rendered):
             numbered = [f"({i}) {problem}" if problems[1:] else problem for i, problem in enumerate(problems, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
-        create = functools.partial(self._api.create, self._kind.resource, rendered.namespace, rendered.manifest)
+        send = functools.partial(create, self._api, self._kind, job, rendered)
         if self._unlisted:
             message = f"nothing was created: earlier attempts of the task could not be looked for ({self._unlisted})"
             raise LaunchError(message, retryable=True)
@@ -326,12 +327,12 @@ class KubernetesSystem:
             raise Stopped
         self._create_sent = True
         try:
-            return create()
+            return send()
         except ApiError as error:
             if error.status != 409:
                 raise
         # no such object: a conflict over something else, such as a quota
-        return self._existing(rendered, allowed=True) or create()
+        return self._existing(rendered, allowed=True) or send()
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         rendered = self._kind.render(job, identity, places, namespace)

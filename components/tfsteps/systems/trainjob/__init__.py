@@ -1,4 +1,4 @@
-"""The job system `trainjob`: TrainJob, trainer.kubeflow.org/v1alpha1, of Kubeflow Trainer 2.0."""
+"""The job system `trainjob`: TrainJob, trainer.kubeflow.org/v1alpha1, of Kubeflow Trainer 2.0 to 2.3."""
 
 from typing import TYPE_CHECKING
 
@@ -33,4 +33,5 @@ PLUGIN = SystemPlugin(
     capabilities=CAPABILITIES,
     system=system,
     kinds=kinds,
+    plan_note="The TrainJob is shown as Trainer 2.2 and newer take it; on 2.0 and 2.1 it is created with their fields.",
 )

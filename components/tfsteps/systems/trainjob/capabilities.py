@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 
 from tfsteps.systems.capabilities import Capability, done, native, refused
-from tfsteps.systems.features import fields
 from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND, NO_RESTART_ALWAYS, of_pods
 from tfsteps.systems.trainjob import checks
 
 _USE_JOBSET = "or use --system jobset"
-_RUNTIME = f"Remove it, and put it into a runtime of your own that `systems.trainjob.runtime` names, {_USE_JOBSET}"
+_RUNTIME = f"Remove it, {checks.RUNTIME}"
 
 CAPABILITIES: Mapping[str, Capability] = {
     **of_pods("trainjob"),
@@ -32,14 +31,10 @@ CAPABILITIES: Mapping[str, Capability] = {
     "success_all_workers": native("by the runtime; without parameter servers and evaluator"),
     "tf_config": done("by the runtime's command"),
     "env_sources": native("trainer.env"),
-    "volumes": native("podSpecOverrides"),
-    "placement": native("podSpecOverrides"),
-    "pod_patch": refused(f"a TrainJob overrides only {checks.OVERRIDABLE}", _RUNTIME, checks.other_patches),
-    "pod_settings": refused(
-        "a TrainJob overrides the ServiceAccount, and nothing of how images are pulled",
-        f"Put them on the ServiceAccount or remove them, {_USE_JOBSET}",
-        fields("image_pull_secrets", "image_pull_policy"),
-    ),
+    "volumes": native("runtimePatches"),
+    "placement": native("runtimePatches"),
+    "pod_patch": refused(f"a TrainJob can set only {checks.SETTABLE}", _RUNTIME, checks.other_patches),
+    "pod_settings": native("runtimePatches; pull secrets with Trainer 2.1 or newer, no pull policy"),
     "gpu": native("resourcesPerNode"),
     "queue": native("the label of Kueue"),
     "priority": refused("Kubernetes has PriorityClasses, which only a runtime can name", _RUNTIME),
@@ -47,5 +42,5 @@ CAPABILITIES: Mapping[str, Capability] = {
     "on_end": native("the controller ends what still runs; the launcher removes the rest"),
     "pause": native("spec.suspend"),
     "created_suspended": native("`systems.trainjob.suspend`"),
-    "labels": done("on the TrainJob; the launcher puts them on the pods"),
+    "labels": done("runtimePatches; the role, and all of them with Trainer 2.0, by the launcher"),
 }

@@ -1,20 +1,26 @@
-"""Features of a job that a TrainJob of Trainer 2.0 cannot express. Pure.
+"""Features of a job that a TrainJob cannot express. Pure.
 
-All replicas share one pod template, from the runtime, and a TrainJob can override only a few of its fields.
+All replicas share one pod template, from the runtime, and a TrainJob can set only a few of its fields. The checks are
+those of the newest version of Trainer, unless a version is named: which one a cluster has is known when it is asked.
 """
 
 from collections.abc import Iterator, Mapping
 
 from tfsteps.spec import Problem, TrainingJob
-from tfsteps.systems.features import Use, job_and_roles
+from tfsteps.spec.problems import shown
+from tfsteps.systems.features import Use, fields, job_and_roles
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
+from tfsteps.systems.trainjob.overrides import VERSIONS, Version
 
-SPEC = ("serviceAccountName", "nodeSelector", "tolerations", "volumes", "schedulingGates")
-"""Fields of a pod's spec that `podSpecOverrides` supports, beside those of its container."""
-
-_CONTAINER = ("name", "image", "command", "args", "workingDir", "env", "resources", "volumeMounts")
-OVERRIDABLE = f"{', '.join(SPEC)}, and of its container {', '.join(_CONTAINER[1:])}"
+_METADATA = ("labels", "annotations")
+_TRAINER = ("name", "image", "workingDir", "env", "resources")  # of the container, by `spec.trainer`
+_PROGRAM = ("command", "args")
 _SHARED = ("image", "working_dir", "resources", "volumes", "node_selector", "tolerations", "restart", "pod")
+SETTABLE = (
+    f"{' and '.join(_METADATA)}, {', '.join(VERSIONS[0].pod)}, "
+    f"and of its container {', '.join([*_TRAINER[1:], *VERSIONS[0].container])}"
+)
+RUNTIME = "put it into a runtime of your own that `systems.trainjob.runtime` names, or use --system jobset"
 
 
 def differences(job: TrainingJob) -> Iterator[Use]:
@@ -26,25 +32,47 @@ def differences(job: TrainingJob) -> Iterator[Use]:
         yield from (Use(("roles", name, field)) for name, value in values.items() if value != first)
 
 
-def other_patches(job: TrainingJob) -> Iterator[Use]:
-    """Yield the fields of pod patches that a TrainJob cannot override."""
+def other_patches(job: TrainingJob, version: Version = VERSIONS[0]) -> Iterator[Use]:
+    """Yield the fields of pod patches that a TrainJob of a version cannot set."""
     for level, part in job_and_roles(job):
-        spec = part.pod.get("spec") or {}
+        metadata, spec = part.pod.get("metadata") or {}, part.pod.get("spec") or {}
+        settable = _METADATA if version.metadata else ()
+        yield from (Use((*level, "pod", "metadata", key)) for key in metadata if key not in settable)
         path = (*level, "pod", "spec")
-        if part.pod.get("metadata"):
-            yield Use((*level, "pod", "metadata"))
-        yield from (Use((*path, key)) for key in spec if key not in (*SPEC, "containers"))
+        yield from (Use((*path, key)) for key in spec if key not in (*version.pod, "containers"))
         for container in spec.get("containers") or []:
             name = container.get("name", "") if isinstance(container, Mapping) else ""
-            keys = [key for key in container if key not in _CONTAINER] if name == CONTAINER else [name]
+            known = (*_TRAINER, *_PROGRAM, *version.container)
+            keys = [key for key in container if key not in known] if name == CONTAINER else [name]
             yield from (Use((*path, "containers", key)) for key in keys)
 
 
-def success_problems(job: TrainingJob) -> list[Problem]:
-    """Return a problem if `success: all_workers` is set and there are other roles: all replicas are one Job."""
+def unsupported(job: TrainingJob, version: Version) -> list[Use]:
+    """Return the fields of a job that a TrainJob of a version cannot set, and one of the newest version can."""
+    pull_secrets = [] if "imagePullSecrets" in version.pod else fields("image_pull_secrets")(job)
+    return [*pull_secrets, *other_patches(job, version)]
+
+
+def problems(job: TrainingJob) -> Iterator[Problem]:
+    """Yield the problems that are none of a whole feature."""
+    if job.image_pull_policy:
+        yield Problem(
+            path=("image_pull_policy",),
+            value=shown(job.image_pull_policy),
+            wrong="is not supported: a TrainJob cannot set when images are pulled",
+            fix=f"Remove it, {RUNTIME}",
+        )
+    for level, part in job_and_roles(job):
+        for container in (part.pod.get("spec") or {}).get("containers") or []:
+            for key in _PROGRAM if isinstance(container, Mapping) else ():
+                if key in container:
+                    yield Problem(
+                        path=(*level, "pod", "spec", "containers", key),
+                        wrong="would be lost: the runtime's command starts the program",
+                        fix="Write `command` and `args` of the job or of the role",
+                    )
     others = [name for name, _ in job.roles.items() if name in ("ps", "evaluator")]
-    if job.success != "all_workers" or not others:
-        return []
-    wrong = f"would also wait for the {others[0]}, because all replicas are one Job"
-    fix = "Write `success: chief`, or use --system jobset"
-    return [Problem(path=("success",), value=job.success, wrong=wrong, fix=fix)]
+    if job.success == "all_workers" and others:
+        wrong = f"would also wait for the {others[0]}, because all replicas are one Job"
+        fix = "Write `success: chief`, or use --system jobset"
+        yield Problem(path=("success",), value=job.success, wrong=wrong, fix=fix)

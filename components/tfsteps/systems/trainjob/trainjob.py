@@ -1,7 +1,7 @@
 """TrainJob: renders a job as a TrainJob, and derives its state from one. Pure.
 
 All replicas are ranks of one Indexed Job, `node` of the runtime, in the order chief, worker, ps, evaluator. Facts and
-traps: Kubeflow Trainer 2.0.0, its source and its observed behaviour on a cluster.
+traps: Kubeflow Trainer 2.0.0 to 2.3.0, their source and CRDs, and the observed behaviour of 2.0.0 on a cluster.
 """
 
 import functools
@@ -15,7 +15,8 @@ from tfsteps.kube.logs import PODS
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, RoleName, TrainingJob, options_of
+from tfsteps.spec import Problem, RoleName, TrainingJob, dotted, options_of
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
     Between,
@@ -30,7 +31,7 @@ from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX
 from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, pod_template
-from tfsteps.systems.trainjob import checks, ranks
+from tfsteps.systems.trainjob import checks, overrides, ranks
 from tfsteps.systems.trainjob.capabilities import CAPABILITIES
 from tfsteps.systems.trainjob.options import TrainJobOptions
 from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
@@ -64,20 +65,22 @@ class TrainJob(BaseJobKind):
         return [Permission("patch", PODS), Permission("list", JOBS), Permission("list", _JOBSETS)]
 
     def rules(self, job: TrainingJob) -> Iterable[Problem]:
-        """Return why not all workers can decide."""
-        return checks.success_problems(job)
+        """Return why values of the job are not possible in a TrainJob."""
+        return checks.problems(job)
 
     def differences(self, job: TrainingJob) -> list[str]:
         """Return what does not reach the pods."""
-        return ["`annotations` are put on the TrainJob and its Jobs, not on the pods."] if job.annotations else []
+        notice = "Trainer 2.0 puts `annotations` on the TrainJob and its JobSet, not on the pods."
+        return [notice] if job.annotations else []
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
-        """Return the object that is created."""
+        """Return the object that is created, as Trainer 2.2 or newer takes it."""
         options = options_of(job, self.name, TrainJobOptions)
         template = functools.partial(_template, job, identity, places, options)
         roles, arguments = ranks.arguments(job)
-        pod = template()["spec"]
-        container = pod["containers"][0]
+        shared = template()
+        shared["metadata"]["labels"].pop(ROLE_LABEL)
+        container = shared["spec"]["containers"][0]
         role_variables = [
             variable for name, role in job.roles.items() for variable in ranks.sources(name, role, template(name))
         ]
@@ -91,11 +94,8 @@ class TrainJob(BaseJobKind):
         spec: dict[str, Any] = {
             "runtimeRef": {"name": options.runtime or runtime_name(job)},
             "trainer": {key: value for key, value in trainer.items() if value},
+            **overrides.overrides(shared),
         }
-        if overrides := _overrides(pod):
-            spec["podSpecOverrides"] = [{"targetJobs": [{"name": CONTAINER}], **overrides}]
-        if job.annotations:
-            spec["annotations"] = dict(job.annotations)
         if options.suspend:
             spec["suspend"] = True
         metadata = {
@@ -109,18 +109,40 @@ class TrainJob(BaseJobKind):
 
     def explain_rejection(self, item: Mapping[str, Any], refusal: str) -> str:
         """Return the cause of a `refusal` by the API server, and what to do; empty = the refusal is clear."""
+        if unknown := overrides.unknown_fields(refusal):
+            names = ", ".join(overrides.FIELDS if overrides.FIELDS[-1] in unknown else unknown)
+            return f"its Kubeflow Trainer does not know {names}: upgrade Trainer, {checks.RUNTIME}"
         if _NO_RUNTIME not in refusal:
             return ""
         name = item["spec"]["runtimeRef"]["name"]
         fix = f"`kubectl apply -k {FOLDER}`, or name another in `systems.trainjob.runtime`"
         return f"it has no ClusterTrainingRuntime {name}: {fix}"
 
+    def older(self, job: TrainingJob, manifest: Mapping[str, Any], refusal: str) -> dict[str, Any] | None:
+        """Return the TrainJob for the Trainer before, if the cluster does not know the field for the pods' template.
+
+        Labels that this Trainer cannot put on the pods are put there by the launcher.
+        """
+        newer = manifest["spec"]
+        version = overrides.older(newer, refusal)
+        if version is None:
+            return None
+        if uses := checks.unsupported(job, version):
+            names = ", ".join(dict.fromkeys(dotted(use.path) for use in uses))
+            wrong = f"the cluster's Kubeflow Trainer, {version.trainer}, cannot set {names}"
+            raise LaunchError(f"{wrong}: upgrade Trainer, {checks.RUNTIME}", retryable=False)
+        rest = {key: value for key, value in newer.items() if key not in overrides.FIELDS}
+        annotations = {} if version.metadata or not job.annotations else {"annotations": dict(job.annotations)}
+        spec = {**rest, **annotations, **overrides.overrides(overrides.overridden(newer), version)}
+        return {**manifest, "spec": spec}
+
     # --- the job's pods
 
     def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
         """Return the roles of a TrainJob; the template is the TrainJob's part, without the runtime's."""
         trainer = item["spec"]["trainer"]
-        overrides = dict((item["spec"].get("podSpecOverrides") or [{}])[0])
+        template = overrides.overridden(item["spec"])
+        pod = dict(template.get("spec") or {})
         container: dict[str, Any] = {
             "name": CONTAINER,
             "image": trainer["image"],
@@ -128,12 +150,11 @@ class TrainJob(BaseJobKind):
             "env": trainer["env"],
             "resources": trainer.get("resourcesPerNode") or {},
         }
-        for more in overrides.pop("containers", []):
+        for more in pod.pop("containers", []):
             container |= more
-        overrides.pop("targetJobs", None)
-        template = {"metadata": {}, "spec": {**overrides, "containers": [container]}}
+        whole = {"metadata": template.get("metadata") or {}, "spec": {**pod, "containers": [container]}}
         roles_text = next(variable["value"] for variable in trainer["env"] if variable["name"] == ranks.ROLES)
-        return {name: RoleSpec(count, template) for name, count in ranks.counts(roles_text).items()}
+        return {name: RoleSpec(count, whole) for name, count in ranks.counts(roles_text).items()}
 
     def selector(self, name: str) -> str:
         """Return the label selector of the pods of the job called `name`: its JobSet has that name, too."""
@@ -194,11 +215,3 @@ def _env(container: Mapping[str, Any], roles: str) -> list[dict[str, Any]]:
     if folder := container.get("workingDir"):
         rank_variables.append({"name": ranks.WORKING_DIR, "value": folder.replace("$(", "$$(")})
     return [*(variable for variable in container["env"] if variable["name"] != "TFSTEPS_ROLE"), *rank_variables]
-
-
-def _overrides(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the overrides of the runtime's pod template."""
-    overrides = {key: pod[key] for key in checks.SPEC if key in pod}
-    if mounts := pod["containers"][0].get("volumeMounts"):
-        overrides["containers"] = [{"name": CONTAINER, "volumeMounts": mounts}]
-    return overrides

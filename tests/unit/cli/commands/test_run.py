@@ -32,6 +32,13 @@ def test_a_dry_run_and_validate_apply_overrides():
     assert error.startswith("--set roles.worker.replicas: 0 is out of range. Allowed: ")
 
 
+def test_a_dry_run_says_which_trainer_the_trainjob_is_for():
+    code, out, err = tfsteps("run", "--dry-run", "job.yaml", "--system", "trainjob", "--set", "image=a:1")
+    assert code == 0
+    assert "runtimePatches" in yaml.safe_load(out)["spec"]
+    assert "as Trainer 2.2 and newer take it" in err
+
+
 def test_a_problem_of_the_job_system_names_the_override():
     error = refused("validate", "job.yaml", "--system", "kubeflow", "--set", "image=a:1", "--set", "output_dir=here")
     assert error.startswith("--set output_dir: 'here' is relative")

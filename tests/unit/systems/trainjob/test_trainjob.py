@@ -12,6 +12,7 @@ from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX
+from tfsteps.systems.trainjob.overrides import overridden
 from tfsteps.systems.trainjob.runtimes import runtimes
 from tfsteps.systems.trainjob.trainjob import TrainJob
 
@@ -25,6 +26,18 @@ REPLICAS = [Replica("chief", 0), Replica("worker", 0), Replica("worker", 1), Rep
 def job(**fields):
     base = {"name": "mnist", "image": "acme/mnist:1", "command": ["train"], "roles": {"worker": {"replicas": 2}}}
     return spec.from_plain({**base, **fields}, "test", registry.options())
+
+
+VERSIONS = ["2.0", "2.1", "2.2"]
+
+
+def of(version, **fields):
+    """Return the TrainJob for a version of Trainer."""
+    item, described = made(**fields), job(**fields)
+    lacks = {"2.0": ["runtimePatches", "podTemplateOverrides"], "2.1": ["runtimePatches"], "2.2": []}[version]
+    for field in lacks:
+        item = KIND.older(described, item, f'strict decoding error: unknown field "spec.{field}"')
+    return item
 
 
 def made(**fields):
@@ -132,8 +145,11 @@ def test_a_rank_without_a_role_reports_it():
     assert done.stderr == "rank 2 has no role: TFSTEPS_ROLES is 'worker=2'\n"
 
 
-def test_roles_and_replicas_are_found_again():
-    item = made(roles=SERVERS, volumes=[{"pvc": "data", "mount": "/data"}], service_account="trainer")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_roles_and_replicas_are_found_again(version):
+    fields = {"roles": SERVERS, "volumes": [{"pvc": "data", "mount": "/data"}], "service_account": "trainer"}
+    item = of(version, **fields)
+    item["spec"].setdefault("runtimePatches", []).insert(0, {"manager": "kueue.x-k8s.io/manager"})
     roles = KIND.roles(item)
     assert {name: role.replicas for name, role in roles.items()} == {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
     pod = roles["ps"].template["spec"]
@@ -196,13 +212,16 @@ REFUSED = {
     "success": {"success": "all_workers", "roles": SERVERS},
     "priority": {"priority": 5},
     "gang": {"gang": {}},
-    "image_pull_secrets": {"image_pull_secrets": ["hub"]},
     "image_pull_policy": {"image_pull_policy": "Always"},
     "pod.spec.hostNetwork": {"pod": {"spec": {"hostNetwork": True}}},
     "pod.spec.containers.sidecar": {"pod": {"spec": {"containers": [{"name": "sidecar", "image": "x"}]}}},
     "pod.spec.containers.''": {"pod": {"spec": {"containers": [{"image": "x"}]}}},
     "pod.spec.containers.envFrom": {"pod": {"spec": {"containers": [{"name": "tensorflow", "envFrom": []}]}}},
-    "pod.metadata": {"pod": {"metadata": {"annotations": {"a": "b"}}}},
+    "pod.metadata.name": {"pod": {"metadata": {"name": "a"}}},
+    "pod.spec.containers.args": {"pod": {"spec": {"containers": [{"name": "tensorflow", "args": ["a"]}]}}},
+    "roles.worker.pod.spec.containers.command": {
+        "roles": {"worker": {"pod": {"spec": {"containers": [{"name": "tensorflow", "command": ["a"]}]}}}}
+    },
 }
 
 
@@ -210,7 +229,8 @@ REFUSED = {
 def test_refused(path, fields):
     [problem] = KIND.problems(job(**fields))
     assert spec.dotted(problem.path) == path
-    assert "--system jobset" in problem.fix or path in ("restart", "roles.worker.command")
+    advice = problem.fix.startswith("Write `") or path == "roles.worker.command"
+    assert "--system jobset" in problem.fix or advice
 
 
 def test_what_all_roles_have_alike_is_the_jobs():
@@ -218,7 +238,7 @@ def test_what_all_roles_have_alike_is_the_jobs():
     item = made(roles={"chief": need, "worker": need})
     assert item["spec"]["trainer"]["image"] == "acme/both:1"
     assert item["spec"]["trainer"]["resourcesPerNode"]["requests"] == {"cpu": "2"}
-    assert item["spec"]["podSpecOverrides"][0]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert overridden(item["spec"])["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
 
 
 def test_another_runtime():
@@ -235,3 +255,83 @@ def test_a_missing_runtime_is_explained():
     assert "no ClusterTrainingRuntime ours" in said
     assert "kubectl apply -k manifests/trainjob-runtimes" in said
     assert KIND.explain_rejection(made(), "exceeded quota") == ""
+
+
+# --- versions of Trainer
+
+SPEC = {
+    "serviceAccountName": "trainer",
+    "volumes": [{"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}}],
+}
+NODE = {"name": "node", "volumeMounts": [{"name": "volume-0", "mountPath": "/data"}]}
+METADATA = {
+    "labels": {
+        "team": "vision",
+        "app.kubernetes.io/managed-by": "tfsteps",
+        "tfsteps.dev/run-id": "run",
+        "tfsteps.dev/task": "task",
+        "tfsteps.dev/attempt": "0",
+    },
+    "annotations": {"sidecar.istio.io/inject": "false", "note": "x"},
+}
+TEMPLATE = {"metadata": METADATA, "spec": {**SPEC, "containers": [NODE]}}
+PATCH = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": TEMPLATE}}}]}
+FORMS = {
+    "2.0": {
+        "podSpecOverrides": [{"targetJobs": [{"name": "node"}], **SPEC, "containers": [NODE]}],
+        "annotations": {"note": "x"},
+    },
+    "2.1": {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}], **TEMPLATE}]},
+    "2.2": {
+        "runtimePatches": [{"manager": "tfsteps.dev/launcher", "trainingRuntimeSpec": {"template": {"spec": PATCH}}}]
+    },
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_each_version_of_trainer_gets(version):
+    item = of(
+        version,
+        volumes=[{"pvc": "data", "mount": "/data"}],
+        service_account="trainer",
+        labels={"team": "vision"},
+        annotations={"note": "x"},
+    )
+    common = {"runtimeRef", "trainer"}
+    assert {key: value for key, value in item["spec"].items() if key not in common} == FORMS[version]
+    assert item["metadata"]["annotations"] == {"note": "x"}
+
+
+def test_trainer_2_0_gets_nothing_for_a_job_that_overrides_nothing():
+    assert of("2.0")["spec"].keys() == {"runtimeRef", "trainer"}
+
+
+SPOKEN = "strict decoding error: unknown field"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "exceeded quota",
+        f'{SPOKEN} "spec.trainer.nonsense"',
+        f'{SPOKEN} "spec.podSpecOverrides"',
+        f'{SPOKEN} "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.nonsense"',
+    ],
+)
+def test_a_refusal_of_something_else_is_of_no_older_version(refusal):
+    assert KIND.older(job(), made(), refusal) is None
+
+
+@pytest.mark.parametrize(
+    ("refusal", "names"),
+    [
+        (f'{SPOKEN} "spec.podSpecOverrides"', "runtimePatches, podTemplateOverrides, podSpecOverrides"),
+        (f'{SPOKEN} "spec.runtimePatches[0].x.terminationGracePeriodSeconds"', "terminationGracePeriodSeconds"),
+        (f'{SPOKEN} "spec.runtimePatches[0].x.tolerations[0].nonsense"', ""),
+    ],
+)
+def test_a_field_that_trainer_lacks_is_explained(refusal, names):
+    explained = KIND.explain_rejection(made(), refusal)
+    assert (
+        explained.startswith(f"its Kubeflow Trainer does not know {names}: upgrade Trainer") if names else not explained
+    )

@@ -11,6 +11,8 @@ from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.spec import TrainingJob
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
 from tfsteps.systems.kubernetes.permissions import Permission, granting, needed
 from tfsteps.systems.kubernetes.preflight.access import denied
@@ -39,18 +41,20 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
             f"bind the Role of {granting(kind.name, forbidden)} to its ServiceAccount, or run it as another one"
         )
     if not any(permission.verb == "create" for permission in forbidden):  # else the dry run fails for that reason
-        problems += _refused(api, kind, rendered)
+        problems += _refused(api, kind, job, rendered)
     for reference in references(rendered.manifest, roles.values()):
         problems += _missing(api, namespace, reference)
     problems += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
     return problems
 
 
-def _refused(api: Api, kind: JobKind, rendered: RenderedJob) -> Iterator[str]:
+def _refused(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> Iterator[str]:
     """Yield why the API server or a webhook refuses the object, by a dry run."""
     resource, namespace = kind.resource, rendered.namespace
     try:
-        api.create(resource, namespace, rendered.manifest, dry_run=True, once=True)
+        create(api, kind, job, rendered, dry_run=True, once=True)
+    except LaunchError as error:
+        yield str(error)
     except ApiError as error:
         unsupported = "does not support dry run" in str(error)
         if error.missing:
