@@ -321,6 +321,22 @@ def test_train_and_finalize_in_a_loop_and_a_condition(tmp_path):
     assert states("r") == {"one": "succeeded", "two": "succeeded", "third": "succeeded"}
 
 
+def test_train_and_finalize_with_inputs_within_its_inputs(tmp_path):
+    program = (
+        "import os, sys; assert (sys.argv[1:], os.environ['BASE']) == (['--rate', '0.5', '--epochs=3'], '/data/a')"
+    )
+
+    @dsl.pipeline(name="inputs")
+    def inputs(rate: float, folder: str, epochs: int = 3):
+        args = ["--rate", rate, f"--epochs={epochs}"]
+        env = {"BASE": f"/data/{folder}"}
+        train_and_finalize(name="inner", command=["python", "-c", program], args=args, env=env, workers=1)
+        train(name="plain", command=["python", "-c", program], args=args, env=env, workers=1)
+
+    do(inputs, tmp_path, {"rate": 0.5, "folder": "a"}, run_id="r")
+    assert states("r") == {"inner": "succeeded", "plain": "succeeded"}
+
+
 def test_train_and_finalize_that_fails(tmp_path):
     @dsl.pipeline(name="failing")
     def failing():

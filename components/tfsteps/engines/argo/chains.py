@@ -6,7 +6,7 @@ from typing import Any
 
 from tfsteps.engines.argo import call_inputs, graphs, launchers, loops, template_rules
 from tfsteps.engines.argo.inputs import UNKNOWN
-from tfsteps.engines.argo.interface import REFERENCE
+from tfsteps.engines.unclear import REFERENCE
 
 _ANY = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _WORKFLOW = re.compile(r"\{\{\s*workflow\.parameters\.([^\s{}]+)\s*\}\}")

@@ -10,7 +10,8 @@ from typing import Any, get_args
 import msgspec
 
 from tfsteps import spec
-from tfsteps.engines.argo.interface import REFERENCE, BadValueError, Input, Interface, interfaces
+from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
+from tfsteps.engines.unclear import REFERENCE, overlaps, places
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import name_problem
 from tfsteps.spec import Problem, SpecError, TrainingJob
@@ -117,17 +118,17 @@ def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
 
 def _job(values: _Values) -> Iterator[Problem]:
     plain = plain_job(values)
-    unclear = list(_references(plain, ()))
+    unclear = list(places(plain))
     if values.get("spec") == UNKNOWN:  # a missing field may be set there
         problems = decode(Document(plain), TrainingJob)[1]
         yield from (
-            problem for problem in problems if _exists(problem.path, plain) and not _overlaps(problem.path, unclear)
+            problem for problem in problems if _exists(problem.path, plain) and not overlaps(problem.path, unclear)
         )
         return
     try:
         job = spec.from_plain(plain, options=registry.options())
     except SpecError as error:
-        yield from (problem for problem in error.problems if not _overlaps(problem.path, unclear))
+        yield from (problem for problem in error.problems if not overlaps(problem.path, unclear))
         return
     system = values.get("system") or AUTO
     if not unclear and system == AUTO:  # one of these is chosen
@@ -139,31 +140,11 @@ def _job(values: _Values) -> Iterator[Problem]:
 
 def _tensorboard(values: _Values) -> Iterator[Problem]:
     plain = plain_tensorboard(values)
-    unclear = list(_references(plain, ()))
+    unclear = list(places(plain))
     try:
         spec.from_plain(plain, options=registry.options())
     except SpecError as error:
-        yield from (problem for problem in error.problems if not _overlaps(problem.path, unclear))
-
-
-def _references(value: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths of all values that contain references, and of mappings with such keys."""
-    match value:
-        case str() if REFERENCE in value:
-            yield path
-        case Mapping():
-            if any(REFERENCE in str(key) for key in value):
-                yield path
-            for key, item in value.items():
-                yield from _references(item, (*path, key))
-        case list():
-            for i, item in enumerate(value):
-                yield from _references(item, (*path, i))
-
-
-def _overlaps(path: Path, others: Sequence[Path]) -> bool:
-    """Tell whether a path is equal to, above or below one of the others."""
-    return any(path[: len(other)] == other[: len(path)] for other in others)
+        yield from (problem for problem in error.problems if not overlaps(problem.path, unclear))
 
 
 def _exists(path: Path, plain: Any) -> bool:

@@ -11,15 +11,13 @@ from typing import Any, Literal
 import msgspec
 
 from tfsteps.engines.base import check_depth
+from tfsteps.engines.unclear import REFERENCE
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.spec import Problem
 from tfsteps.spec.problems import shown
 
 FILE = pathlib.Path(__file__).with_name("interfaces.json")
 """Generated from every `component.yaml` of the package by `make golden`."""
-
-REFERENCE = "{{"
-"""Part of a value that Argo replaces when the Workflow runs."""
 
 Kind = Literal["STRING", "NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN", "LIST", "STRUCT"]
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.engines.argo.interface import REFERENCE
 from tfsteps.engines.argo.launchers import text
+from tfsteps.engines.unclear import REFERENCE
 from tfsteps.spec.problems import shown
 
 _ITEM = re.compile(r"\{\{\s*item(?:\.([^\s{}]+))?\s*\}\}")

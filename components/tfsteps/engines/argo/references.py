@@ -7,8 +7,8 @@ from typing import Any
 
 from tfsteps.engines.argo import call_inputs, chains, graphs, launchers, loops, template_rules
 from tfsteps.engines.argo.graphs import Call
-from tfsteps.engines.argo.interface import REFERENCE
 from tfsteps.engines.argo.template_rules import twice
+from tfsteps.engines.unclear import REFERENCE
 from tfsteps.spec.problems import shown
 from tfsteps.spec.spelling import nearest
 

@@ -9,16 +9,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.engines.kfp.graph import STRING, UNKNOWN, Call, Node, kind, parameters
+from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.kfp.graph import INPUT, STRING, UNKNOWN, Call, Node, Value, filled_in, kind, parameters, short
 
 AFTER_FAILURES = "ALL_UPSTREAM_TASKS_COMPLETED"
 STUBS = frozenset({"argostub/createpvc", "argostub/deletepvc"})
 """Images of `CreatePVC` and `DeletePVC`: the driver does their work, and starts no container."""
 
+_IF_PRESENT = '{"IfPresent":'
 _LONGEST = 128 * 1024  # bytes of one argument of a process on Linux
 _TYPES = {"NUMBER_INTEGER": "NUMBER_DOUBLE", "TASK_FINAL_STATUS": "STRUCT", "TASK_CONFIG": "STRUCT"}
 _TIMES = re.compile(r"\{\{\$\.pipeline_job_(create|schedule)_time_utc\}\}")
-_PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+_BREAKING = re.compile(r'["\\\x00-\x1f]')
+_BREAKS = "a double quote, a backslash or a line break"
+_BY_FILE = "let a task write the list or mapping, and pass its output"
 
 
 def problems(call: Call) -> Iterator[str]:
@@ -26,6 +30,8 @@ def problems(call: Call) -> Iterator[str]:
     yield from _types(call)
     yield from _missing(call)
     yield from _loop(call)
+    yield from _arguments(call)
+    yield from _filled_in(call)
     yield from _container_settings(call)
     yield from _order(call)
     yield from everywhere(call)
@@ -56,6 +62,12 @@ def warnings(call: Call) -> Iterator[str]:
         constant = source.get("runtimeValue", {}).get("constant")
         if isinstance(constant, str) and _TIMES.fullmatch(constant):
             yield f"input {name!r}: {constant} stays as it is before Kubeflow Pipelines 2.16, and fails under kfp.local"
+    yield from _may_break(call)
+    if any(word.startswith(_IF_PRESENT) for word in call.container.get("args", [])):
+        yield (
+            "IfPresent reaches the program as it is before Kubeflow Pipelines 2.17; there, pass "
+            f"`{ARGUMENT} {{{{$}}}}` and read that"
+        )
     if is_finalizer(call.task) and not _spares_running(call) and len(before := predecessors(call.task)) > 1:
         yield (
             f"a finalizer of several tasks ({', '.join(before)}) runs once after each of them, while the others may "
@@ -109,9 +121,9 @@ def _left_out(call: Call) -> Iterator[str]:
     for name, value in call.inputs.items():
         if value.optional and not declared.get(name, {}).get("isOptional"):
             yield (
-                f"input {name!r} is required here and receives the optional {value.optional!r}, which has no default: "
-                f"a run that leaves it out fails; give {value.optional!r} a default. Conditions, loops and exit "
-                "handlers require every input that is used in them"
+                f"input {short(name)!r} is required here and receives the optional {value.optional!r}, which has no "
+                f"default: a run that leaves it out fails; give {value.optional!r} a default. Conditions, loops and "
+                "exit handlers require every input that is used in them"
             )
     for name, artifact in call.component.get("inputDefinitions", {}).get("artifacts", {}).items():
         if artifact.get("isOptional") and name not in call.task.get("inputs", {}).get("artifacts", {}):
@@ -125,6 +137,60 @@ def _left_out(call: Call) -> Iterator[str]:
 
 def _artifacts(task: Node) -> list[Node]:
     return list(task.get("inputs", {}).get("artifacts", {}).values())
+
+
+def _arguments(call: Call) -> Iterator[str]:
+    """Find arguments of a container that are inputs which the task leaves out: the driver fails, default or not."""
+    declared = parameters(call.component)
+    words = [*call.container.get("command", []), *call.container.get("args", [])]
+    plain = [word for word in words if not word.startswith(_IF_PRESENT)]
+    artifacts = call.component.get("inputDefinitions", {}).get("artifacts", {})
+    for name in (json.loads(word)["IfPresent"]["InputName"] for word in words if word not in plain):
+        if name in artifacts:
+            yield f"IfPresent of the artifact {name!r}: the back end takes every artifact for left out; use a parameter"
+    for name in filled_in(plain):
+        value = call.inputs.get(name)
+        if declared.get(name, {}).get("isOptional") and (value is None or value.optional):
+            yield (
+                f"it leaves out the input {name!r}, which is an argument of its container: Kubeflow Pipelines 2.17 "
+                f"fails there, with a default too; give it a value, or pass `{ARGUMENT} {{{{$}}}}` and read that"
+            )
+
+
+def _filled(call: Call) -> Iterator[tuple[str, Value, Any]]:
+    """Yield what is filled into the constants of a task: the name of the input that gets it, what, and the constant."""
+    for name, source in call.task.get("inputs", {}).get("parameters", {}).items():
+        constant = source.get("runtimeValue", {}).get("constant")
+        for inner in filled_in(constant):
+            yield name, call.inputs.get(inner, Value())._replace(origin=short(inner)), constant
+
+
+def _filled_in(call: Call) -> Iterator[str]:
+    """Check the constants with placeholders of inputs: a container's are replaced in its JSON, as text."""
+    for name, value, _ in _filled(call):
+        if not call.executor:
+            yield (
+                f"input {name!r} has {value.origin!r} within a constant, which the back end does not replace for an "
+                "inner pipeline; pass it as an input of its own, and put it into the constant there"
+            )
+        elif value.constant is not UNKNOWN and _BREAKING.search(_json(value.constant)):
+            where = f"input {name!r} has {value.origin!r} within it"
+            yield f"{where}, whose value has {_BREAKS}: the JSON breaks; {_BY_FILE}"
+
+
+def _may_break(call: Call) -> Iterator[str]:
+    """Warn of text within constants: what the run gives may break the JSON that the container reads."""
+    kinds = ("", STRING, "LIST", "STRUCT")
+    found = {value.origin for _, value, _ in _filled(call) if value.constant is UNKNOWN and value.type in kinds}
+    if call.executor and found:
+        yield (
+            f"{', '.join(sorted(found))} within a list, a mapping or text: a value with {_BREAKS} breaks the JSON of "
+            f"the inputs, and the step fails; if there may be one, {_BY_FILE}"
+        )
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _loop(call: Call) -> Iterator[str]:
@@ -147,7 +213,7 @@ def _container_settings(call: Call) -> Iterator[str]:
     container = call.container
     settings = {"image": container.get("image", ""), **container.get("resources", {})}
     for name, setting in (*settings.items(), *settings.get("accelerator", {}).items()):
-        match = _PARAMETER.search(setting) if isinstance(setting, str) else None
+        match = INPUT.search(setting) if isinstance(setting, str) else None
         value = call.inputs.get(match[1]) if match else None
         declared = parameters(call.component).get(match[1], {}).get("parameterType") if match else None
         if value and value.type not in {"", STRING} and declared != STRING:

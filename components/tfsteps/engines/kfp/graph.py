@@ -9,6 +9,9 @@ Node = Mapping[str, Any]
 PROGRAM = re.compile(r"tfsteps\.steps\.(?P<step>\w+)\.launcher")
 """Module of the program that a step's container starts."""
 
+INPUT = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+"""The placeholder of an input: a task's within its constants, a component's within the arguments of its container."""
+
 UNKNOWN = object()
 """Stands for a value that is only known at run time."""
 
@@ -21,12 +24,14 @@ class Value(NamedTuple):
     Attributes:
         type: Its type in the back end, such as STRUCT; empty = only known at run time.
         constant: Its value; UNKNOWN if it is only known at run time.
+        template: A list or mapping with placeholders in it, which the back end fills in as text; None = it has none.
         optional: The pipeline's input it comes from, if a run may leave that out and it has no default; else empty.
         origin: Where it comes from, for messages.
     """
 
     type: str = ""
     constant: Any = UNKNOWN
+    template: Any = None
     optional: str = ""
     origin: str = ""
 
@@ -88,7 +93,7 @@ def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) ->
     optional = name if left_out(declared) and value is UNKNOWN else ""
     if "[[" in str(value):  # such as [[ScheduledTime]], which the back end replaces in the arguments of recurring runs
         value = UNKNOWN
-    return Value(declared["parameterType"], value, optional, f"the pipeline's {name!r}")
+    return Value(declared["parameterType"], value, optional=optional, origin=f"the pipeline's {name!r}")
 
 
 def parameters(component: Node) -> Mapping[str, Node]:
@@ -100,6 +105,16 @@ def parameters(component: Node) -> Mapping[str, Node]:
 def left_out(declared: Node) -> bool:
     """Return whether an input can be left out and has no default then."""
     return bool(declared.get("isOptional")) and "defaultValue" not in declared
+
+
+def filled_in(constant: Any) -> list[str]:
+    """Return the names of the task's inputs whose placeholders are within a constant, at any depth."""
+    return list(dict.fromkeys(INPUT.findall(str(constant).replace("\\'", "'"))))
+
+
+def short(name: str) -> str:
+    """Return an input's name without the prefix of the compiler for what it fills into constants."""
+    return name.removeprefix("pipelinechannel--")
 
 
 def kind(value: Any) -> str:
@@ -145,8 +160,9 @@ def _value(source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node],
         case {"runtimeValue": {"constant": str(text)}} if "{{$" in text:
             return Value(STRING, origin="a placeholder")
         case {"runtimeValue": {"constant": constant}}:
-            known = UNKNOWN if "{{$" in str(constant) else constant
-            return Value(kind(constant), known, origin="a constant")
+            if "{{$" in str(constant):
+                return Value(kind(constant), template=constant, origin="a constant")
+            return Value(kind(constant), constant, origin="a constant")
         case {"componentInputParameter": name}:
             value = inputs.get(name, Value())
             # What an expression selects is JSON of a type that only the run knows.

@@ -13,7 +13,6 @@ from tfsteps.yaml_reader import documents
 _WHOLE = "{{$}}"
 _PLACEHOLDER = re.compile(r"\{\{\$\.pipeline_\w+\}\}")
 _TASK_UUID = "{{$.pipeline_task_uuid}}"
-_INPUT = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 _METADATA = re.compile(r"\{\{\$\.\w+\.artifacts\['[^']+'\]\.metadata")
 
 
@@ -34,8 +33,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     executors = spec.get("deploymentSpec", {}).get("executors", {})
     for name, component in spec.get("components", {}).items():
         if executor := executors.get(component.get("executorLabel")):
-            container, inputs = executor.get("container", {}), component.get("inputDefinitions", {})
-            sentences += [f"{name}: {sentence}" for sentence in _container(container, inputs.get("parameters", {}))]
+            sentences += [f"{name}: {sentence}" for sentence in _container(executor.get("container", {}))]
     for call in calls(spec, arguments):
         rules = (
             _task(call.task, call.container),
@@ -102,13 +100,14 @@ def _settings(platforms: list[Node]) -> dict[str, Node]:
 # --- containers
 
 
-def _container(container: Node, inputs: Node) -> Iterator[str]:
+def _container(container: Node) -> Iterator[str]:
     yield from _image(container.get("image", ""))
     for variable in container.get("env", []):
         yield from _placeholders(variable.get("value", ""))
-    words = [*container.get("command", []), *container.get("args", [])]
-    for word in words:
-        yield from _word(word, inputs)
+    for word in container.get("command", []):
+        yield from _word(word, conditions=0)
+    for word in container.get("args", []):
+        yield from _word(word, conditions=1)
     if _is_launcher(container) and container.get("args", []) != [ARGUMENT, _WHOLE]:
         yield f"a launcher reads everything from `{ARGUMENT} {_WHOLE}`; give it no other argument"
 
@@ -119,17 +118,14 @@ def _image(image: str) -> Iterator[str]:
         yield f"image {image!r} is not pinned; name a version or a digest"
 
 
-def _word(word: str, inputs: Node) -> Iterator[str]:
-    """Check one element of a command or its arguments."""
-    if '"Concat"' in word or '"IfPresent"' in word:
+def _word(word: str, *, conditions: int) -> Iterator[str]:
+    """Check one element of a command or its arguments; the back end evaluates so many IfPresent in it."""
+    if '"Concat"' in word or word.count('"IfPresent"') > conditions:
         yield f"{word!r} reaches the program as it is; {_INSTEAD}"
         return
     yield from _placeholders(word)
     if _METADATA.search(word):
         yield f"{word!r} is not replaced: placeholders of metadata never are; {_INSTEAD}"
-    for name in _INPUT.findall(word):
-        if inputs.get(name, {}).get("isOptional"):
-            yield f"argument {name!r} is an optional input: a task that leaves it out fails; {_INSTEAD}"
 
 
 _INSTEAD = f"pass `{ARGUMENT} {_WHOLE}` and read that"
@@ -148,11 +144,6 @@ def _task(task: Node, container: Node) -> Iterator[str]:
             yield f"input {name!r}: {_TASK_UUID} is the same for all tasks of a graph; leave it out"
         elif not (isinstance(constant, str) and _PLACEHOLDER.fullmatch(constant)):
             yield from _placeholders(constant)
-        if isinstance(constant, list | Mapping) and "{{$.inputs." in str(constant):
-            yield (
-                f"input {name!r}: what another task or the pipeline gives is not replaced within a list or mapping; "
-                "pass it as an input of its own"
-            )
 
 
 def _cached_finalizer(task: Node, container: Node) -> Iterator[str]:

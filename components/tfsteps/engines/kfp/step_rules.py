@@ -6,11 +6,14 @@ from typing import Any, get_args
 
 from tfsteps import spec
 from tfsteps.engines.kfp.executor import whole_numbers
-from tfsteps.engines.kfp.graph import UNKNOWN, Call, Node, parameters
+from tfsteps.engines.kfp.graph import INPUT, UNKNOWN, Call, Node, parameters, short
 from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.kfp.task_settings import task_config
-from tfsteps.spec import Problem, SpecError, TrainingJob
-from tfsteps.spec.step_inputs import plain_job, tensorboard_job
+from tfsteps.engines.unclear import places
+from tfsteps.spec import Problem, SpecError, TrainingJob, dotted
+from tfsteps.spec.decode import decode
+from tfsteps.spec.document import Document
+from tfsteps.spec.step_inputs import plain_job, plain_tensorboard, tensorboard_job
 from tfsteps.systems import registry
 from tfsteps.systems.base import OnEnd, Scope
 
@@ -20,6 +23,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "on_end": get_args(OnEnd),
     "direction": ("at_least", "at_most"),
 }
+_NOT_TEXT = {"NUMBER_INTEGER", "NUMBER_DOUBLE", "BOOLEAN"}
 _JOBS = {"train", "launch"}
 _METRICS = {"job", "metrics", "artifact"}
 # Placeholders for inputs that are only known at run time. There are two sets: a problem must occur with both.
@@ -66,8 +70,10 @@ def problems(call: Call, settings: Node) -> Iterator[str]:
             yield f"{name}: {value!r} is unknown. Allowed: {', '.join(allowed)}. Write one of them."
     if step in _JOBS:
         yield from map(str, _certain(known, unknown, functools.partial(_of_job, settings=_config(call, settings))))
+        yield from _not_text(call, plain_job(known))
     if step == "tensorboard":
         yield from map(str, _certain(known, unknown, _of_tensorboard))
+        yield from _not_text(call, plain_tensorboard(known))
     if step == "evaluate_gate" and known.get("metric") == "":
         yield "metric: is empty. Name the metric to compare."
     inputs = call.task.get("inputs", {})
@@ -95,22 +101,67 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
 
 
 def _inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
-    """Return the constants that a step gets, defaults included, and the names of the inputs that only the run knows."""
+    """Return the constants that a step gets, defaults included, and the names of the inputs that only the run knows.
+
+    Lists and mappings with placeholders in them are constants; the placeholders stay.
+    """
     defaults = {
         name: declared["defaultValue"]
         for name, declared in parameters(call.component).items()
         if "defaultValue" in declared
     }
-    values = {**defaults, **{name: value.constant for name, value in call.inputs.items()}}
+    given = {
+        name: value.constant if value.template is None or isinstance(value.template, str) else value.template
+        for name, value in call.inputs.items()
+        if short(name) == name
+    }
+    values = {**defaults, **given}
     known = {name: whole_numbers(value) for name, value in values.items() if value is not UNKNOWN}
     return known, [name for name, value in values.items() if value is UNKNOWN]
 
 
 def _certain(known: Mapping[str, Any], unknown: list[str], check: Any) -> list[Problem]:
-    """Return the problems that occur with all values of the unknown inputs: left out, or either placeholder."""
+    """Return the problems that occur with all values of what is unknown: inputs are left out, or either placeholder."""
+    unclear = [*places(plain_job(known)), *places(plain_tensorboard(known))]
     probes = [{}, *({name: any_[name] for name in unknown if name in any_} for any_ in (_ANY, _OTHER))]
-    first, *others = [check({**known, **probe}) for probe in (probes if unknown else probes[:1])]
-    return [problem for problem in first if all(problem in other for other in others)]
+    fillings = ("1", "2") if unclear else ("",)
+    first, *others = [
+        check({**_filled(known, text), **probe}) for text in fillings for probe in (probes if unknown else probes[:1])
+    ]
+    return [
+        problem
+        for problem in first
+        if all(problem in other for other in others) and not any(path == problem.path[: len(path)] for path in unclear)
+    ]
+
+
+def _filled(value: Any, text: str) -> Any:
+    """Return a value with `text` in place of each placeholder."""
+    match value:
+        case str():
+            return INPUT.sub(text, value)
+        case Mapping():
+            return {_filled(key, text): _filled(item, text) for key, item in value.items()}
+        case list():
+            return [_filled(item, text) for item in value]
+        case _:
+            return value
+
+
+def _not_text(call: Call, plain: Mapping[str, Any]) -> Iterator[str]:
+    """Find inputs that are put into a list or mapping where the job needs another type: they arrive as text."""
+    unclear = list(places(plain))
+    wrong = {problem.path: problem.wrong for problem in decode(Document(_filled(plain, "1")), TrainingJob)[1]}
+    for path in unclear:
+        value = plain
+        for part in path:
+            value = value[part]  # type: ignore[index]  # `places` has seen it
+        match = INPUT.fullmatch(value) if isinstance(value, str) else None
+        if match and path in wrong and call.inputs[match[1]].type in _NOT_TEXT:
+            yield (
+                f"{dotted(path)}: {short(match[1])!r} arrives as text within a list or mapping, and {wrong[path]} "
+                "there; pass it as an input of its own, such as `workers`"
+            )
 
 
 def _config(call: Call, settings: Node) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Patches of kfp.local: tfsteps runs its tasks, it prints nothing, and four of its faults are corrected.
+"""Patches of kfp.local: tfsteps runs its tasks, it prints nothing, and five of its faults are corrected.
 
 kfp.local selects a task handler by the exact type of the runner, and has none for containers as processes. Therefore
 the handler for subprocesses is replaced during a run.
@@ -18,6 +18,9 @@ from kfp.local import config, executor_input_utils, logging_utils, subprocess_ta
 from kfp.local.orchestrator import task_executor, task_spec_utils
 from kfp.local.orchestrator.enhanced_dag_orchestrator import ConditionEvaluator
 from kfp.local.status import Status as TaskStatus
+
+from tfsteps.engines.kfp.executor import whole_numbers
+from tfsteps.engines.kfp.graph import short
 
 _executor_input_to_dict: Any = executor_input_utils.executor_input_to_dict
 _OURS = "tfsteps."  # prefix of the modules of steps of tfsteps
@@ -50,7 +53,7 @@ def patched(
             (logging_utils, "indented_print", contextlib.nullcontext),
             (logging_utils, "print_horizontal_line", lambda: None),
             (config.LocalExecutionConfig, "instance", None),
-            (executor_input_utils, "executor_input_to_dict", _without_nulls),
+            (executor_input_utils, "executor_input_to_dict", _executor_input),
             (task_spec_utils, "get_nested_pipeline_resource_name", _folder),
             (ConditionEvaluator, "_resolve_pipeline_channel", _channel_value),
             (task_spec_utils, "create_parameter_loop_iteration_task_spec", _loop_iteration),
@@ -70,12 +73,18 @@ def patched(
         yield
 
 
-def _without_nulls(executor_input: Any, component_spec: Any) -> Any:
-    """Call kfp.local's function without the inputs that are not set: an unset integer raises a TypeError there."""
+def _executor_input(executor_input: Any, component_spec: Any) -> Any:
+    """Call kfp.local's function without the inputs that are not set: an unset integer raises a TypeError there.
+
+    Numbers that are filled into constants are written as the back end writes them: 3, not 3.0.
+    """
     values = executor_input.inputs.parameter_values
     for name in [name for name, value in values.items() if value.WhichOneof("kind") in {None, "null_value"}]:
         del values[name]
-    return _executor_input_to_dict(executor_input, component_spec)
+    result = _executor_input_to_dict(executor_input, component_spec)
+    given = result.get("inputs", {}).get("parameterValues", {})
+    given |= {name: whole_numbers(given[name]) for name in given if name != short(name)}
+    return result
 
 
 def _folder(task_name: str, pipeline_resource_name: str) -> str:

@@ -1,7 +1,8 @@
 """A `train` step followed by `cleanup`, as one component. It works in loops and conditions, and has outputs.
 
 Within a pipeline, each call makes an inner pipeline that has exactly the inputs of the call, because the Kubeflow
-Pipelines back end fails an inner pipeline if one of its optional inputs is left out.
+Pipelines back end fails an inner pipeline if one of its optional inputs is left out. What the call puts into a list, a
+mapping or text is an input of its own, because the back end fills in the constants of containers only.
 """
 
 import copy
@@ -10,8 +11,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, get_args
 
 from kfp import dsl
+from kfp.compiler.compiler_utils import additional_input_name_for_pipeline_channel, recursive_replace_placeholders
+from kfp.compiler.pipeline_spec_builder import to_protobuf_value
 from kfp.dsl.base_component import BaseComponent
-from kfp.dsl.structures import Implementation
+from kfp.dsl.pipeline_channel import PipelineChannel, extract_pipeline_channels_from_any
+from kfp.dsl.placeholders import InputValuePlaceholder
+from kfp.dsl.structures import Implementation, InputSpec
+from kfp.dsl.types.type_utils import get_parameter_type
 
 from tfsteps.engines.kfp.component import LauncherComponent
 from tfsteps.steps.cleanup.component import cleanup
@@ -21,29 +27,54 @@ from tfsteps.steps.train.component import train
 class _InnerPipeline(BaseComponent):  # type: ignore[misc]  # kfp has no types
     """A pipeline that declares only the inputs of its call."""
 
-    def __init__(self, pipeline: BaseComponent) -> None:
-        super().__init__(pipeline.component_spec)
-
     def __call__(self, **inputs: Any) -> Any:
         """Return the task of a pipeline with these inputs; an input that is None is left out."""
         values = {name: value for name, value in inputs.items() if value is not None}
-        pruned = copy.copy(self)
-        pruned.component_spec = copy.copy(self.component_spec)
-        pruned.component_spec.inputs = {
-            name: value for name, value in self.component_spec.inputs.items() if name in values
-        }
-        graph = copy.deepcopy(self.component_spec.implementation.graph)
+        spec = copy.copy(self.component_spec)
+        spec.inputs = {name: value for name, value in spec.inputs.items() if name in values}
+        graph = copy.deepcopy(spec.implementation.graph)
         for name in self.component_spec.inputs.keys() - values.keys():
             del graph.root.input_definitions.parameters[name]
-            for task in graph.root.dag.tasks.values():
-                parameters = task.inputs.parameters
-                for key in [key for key in parameters if parameters[key].component_input_parameter == name]:
-                    del parameters[key]
-        pruned.component_spec.implementation = Implementation(graph=graph)
-        return super(_InnerPipeline, pruned).__call__(**values)
+            for parameters, key in _uses(graph, name):
+                del parameters[key]
+        for name in [name for name, value in values.items() if not isinstance(value, PipelineChannel)]:
+            if channels := extract_pipeline_channels_from_any(values[name]):
+                inside = _moved_inside(graph, name, values.pop(name), channels)
+                del spec.inputs[name]
+                spec.inputs |= {key: InputSpec(type=channel.channel_type) for key, channel in inside.items()}
+                values |= inside
+        spec.implementation = Implementation(graph=graph)
+        return BaseComponent.__call__(_InnerPipeline(spec), **values)
 
     def execute(self, **_: Any) -> None:
         """Do nothing; kfp requires this method."""
+
+
+def _uses(graph: Any, name: str) -> list[tuple[Any, str]]:
+    """Return where the tasks of a graph take its input `name`: the parameters of a task, and the key in them."""
+    tasks = [task.inputs.parameters for task in graph.root.dag.tasks.values()]
+    return [
+        (parameters, key)
+        for parameters in tasks
+        for key in list(parameters)
+        if parameters[key].component_input_parameter == name
+    ]
+
+
+def _moved_inside(graph: Any, name: str, constant: Any, channels: list[PipelineChannel]) -> dict[str, PipelineChannel]:
+    """Put a constant with channels in it in place of a graph's input; return the inputs that the graph has instead."""
+    inside = {additional_input_name_for_pipeline_channel(channel): channel for channel in channels}
+    declared = graph.root.input_definitions.parameters
+    del declared[name]
+    for key, channel in inside.items():
+        declared[key].parameter_type = get_parameter_type(channel.channel_type)
+        placeholder = InputValuePlaceholder(key)._to_string()  # noqa: SLF001  kfp's compiler calls it for the same end
+        constant = recursive_replace_placeholders(constant, channel.pattern, placeholder)
+    for parameters, use in _uses(graph, name):
+        parameters[use].runtime_value.constant.CopyFrom(to_protobuf_value(constant))
+        for key in inside:
+            parameters[key].component_input_parameter = key
+    return inside
 
 
 def _parameters(component: LauncherComponent, names: Collection[str]) -> list[inspect.Parameter]:
@@ -92,4 +123,4 @@ Args:
 Returns:
 {_described(_OUTPUTS)}
 """
-train_and_finalize = _InnerPipeline(dsl.pipeline(name="train-and-finalize")(_train_and_finalize))
+train_and_finalize = _InnerPipeline(dsl.pipeline(name="train-and-finalize")(_train_and_finalize).component_spec)

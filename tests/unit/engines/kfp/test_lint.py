@@ -6,6 +6,7 @@ from kfp import compiler, dsl, kubernetes
 
 from tfsteps.engines.kfp.component import container_spec, launcher_component
 from tfsteps.engines.kfp.lint import problems, warnings
+from tfsteps.kfp import train, train_and_finalize
 
 IMAGE = "registry.example/steps:1.2"
 WHOLE = ["--executor_input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]
@@ -39,6 +40,16 @@ def defaulted(count: int = 1):
 @dsl.container_component
 def given(count: int = 1):
     return container(dsl.IfPresentPlaceholder(input_name="count", then=["--count", count]))
+
+
+@dsl.container_component
+def given_within(count: int = 1):
+    return container(dsl.IfPresentPlaceholder(input_name="count", then=[dsl.ConcatPlaceholder(["n=", count])]))
+
+
+@dsl.container_component
+def given_artifact(model: dsl.Input[dsl.Model] = None):
+    return container(dsl.IfPresentPlaceholder(input_name="model", then=["--model"]))
 
 
 @dsl.container_component
@@ -97,7 +108,7 @@ def launcher(text: str):
 
 
 @pytest.mark.parametrize(
-    "component", [good, required, embedded, by_digest, launcher], ids=lambda component: component.name
+    "component", [good, required, defaulted, embedded, by_digest, launcher], ids=lambda component: component.name
 )
 def test_no_trap(component, tmp_path):
     assert problems(compiled(component, tmp_path)) == []
@@ -106,8 +117,8 @@ def test_no_trap(component, tmp_path):
 @pytest.mark.parametrize(
     ("component", "says"),
     [
-        (defaulted, "'count' is an optional input"),
-        (given, "reaches the program as it is"),
+        (given_within, "reaches the program as it is"),
+        (given_artifact, "takes every artifact for left out"),
         (concat, "reaches the program as it is"),
         (run_in_text, "{{$.pipeline_job_uuid}} in"),
         (run_alone, "{{$.pipeline_job_uuid}} in"),
@@ -163,18 +174,128 @@ def test_placeholder_within_a_list_or_dict(tmp_path):
     assert len(found) == 2, found
 
 
-def test_an_output_within_a_list_or_dict(tmp_path):
-    @dsl.container_component
-    def nested(env: dict, args: list, text: str):
-        return container(*WHOLE)
+@dsl.component(base_image="python:3.11")
+def produce() -> str:
+    return "x"
 
-    @dsl.pipeline(name="nested")
+
+@dsl.pipeline(name="inputs")
+def of_the_pipeline(rate: float = 0.1, epochs: int = 3):
+    args = ["--rate", rate, f"--epochs={epochs}"]
+    train(name="a", image="a:1", command=["a"], args=args, env={"RATE": rate}, workers=2)
+
+
+@dsl.pipeline(name="finalized")
+def of_two_steps(rate: float = 0.1, epochs: int = 3, name: str = "a"):
+    args = ["--rate", rate, f"--epochs={epochs}"]
+    train_and_finalize(name=f"{name}-{epochs}", image="a:1", command=["a"], args=args, env={"RATE": rate}, workers=2)
+
+
+@dsl.pipeline(name="claim")
+def of_a_claim(claim: str):
+    train(name="a", image="a:1", workers=2, spec={"volumes": [{"pvc": claim, "mount": "/data"}]})
+
+
+@dsl.pipeline(name="loop")
+def of_a_loop():
+    with dsl.ParallelFor([0.1, 0.2]) as rate:
+        train(name="a", image="a:1", command=["a"], args=["--rate", rate], workers=2)
+
+
+@dsl.pipeline(name="output")
+def of_a_task():
+    made = produce()
+    train(name=f"a-{made.output}", image="a:1", command=["a"], env={"DATA": f"/data/{made.output}"}, workers=2)
+
+
+@dsl.pipeline(name="condition")
+def of_a_condition(rate: float = 0.1):
+    with dsl.If(rate > 0):
+        train(name="a", image="a:1", command=["a"], args=["--rate", rate], workers=2)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "risky"),
+    [
+        (of_the_pipeline, ""),
+        (of_two_steps, "name"),
+        (of_a_claim, "claim"),
+        (of_a_loop, ""),
+        (of_a_task, "produce-Output"),
+        (of_a_condition, ""),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_an_input_within_a_list_a_mapping_or_text(pipeline, risky, tmp_path):
+    text = compiled(pipeline, tmp_path)
+    assert problems(text) == []
+    found = [warning for warning in warnings(text) if "breaks the JSON" in warning]
+    assert [risky] * len(found) == [warning.split(": ")[1].partition(" within")[0] for warning in found]
+    assert bool(found) == bool(risky)
+
+
+@pytest.mark.parametrize(
+    ("bucket", "breaks"), [("gs://b", False), ('say "b"', True), ("C:\\new", True), ("a\nb", True)]
+)
+def test_an_argument_of_a_run_within_a_list(bucket, breaks, tmp_path):
+    @dsl.pipeline(name="bucket")
+    def pipeline(bucket: str):
+        train(name="a", image="a:1", command=["a"], args=["--bucket", bucket], workers=2)
+
+    found = problems(compiled(pipeline, tmp_path), {"bucket": bucket})
+    assert ["the JSON breaks" in problem for problem in found] == [True] * breaks
+
+
+def test_a_number_within_a_mapping_arrives_as_text(tmp_path):
+    @dsl.pipeline(name="numbers")
+    def pipeline(count: int, fast: bool, name: str):
+        roles = {"worker": {"replicas": count}}
+        train(name="a", image="a:1", spec={"roles": roles, "labels": {"team": name}, "deadlines": {"total": count}})
+
+    [problem] = problems(compiled(pipeline, tmp_path))
+    assert problem.startswith("task train: roles.worker.replicas: 'count' arrives as text")
+
+
+@pytest.mark.parametrize(
+    ("given", "where"), [({"args": ["--epochs 3"]}, "args[0]"), ({"spec": {"rolls": {}}}, "rolls"), ({}, "")]
+)
+def test_what_is_known_of_a_mapping_with_an_input_is_checked(given, where, tmp_path):
+    @dsl.pipeline(name="known")
     def pipeline(rate: float):
-        nested(env={"RATE": rate}, args=["--rate", rate], text=f"rate {rate}")
+        spec = {"env": {"RATE": rate}, "args": ["--rate", rate]}
+        train(name="a", image="a:1", command=["a"], workers=2, **{**given, "spec": {**spec, **given.get("spec", {})}})
+
+    found = [problem.split(": ")[1] for problem in problems(compiled(pipeline, tmp_path))]
+    assert found == [where] * bool(where)
+
+
+def test_an_inner_pipeline_gets_no_constants_with_inputs(tmp_path):
+    @dsl.pipeline(name="inner")
+    def inner(text: str):
+        good(text=text)
+
+    @dsl.pipeline(name="outer")
+    def outer(rate: float):
+        inner(text=f"rate {rate}")
+
+    [problem] = problems(compiled(outer, tmp_path))
+    assert "'rate' within a constant" in problem
+
+
+@pytest.mark.parametrize(("inputs", "count"), [({}, 1), ({"count": 2}, 0)])
+def test_an_optional_input_as_an_argument_must_not_be_left_out(inputs, count, tmp_path):
+    @dsl.pipeline(name="left-out")
+    def pipeline():
+        defaulted(**inputs)
 
     found = problems(compiled(pipeline, tmp_path))
-    assert [each.partition(":")[0] for each in found] == ["task nested"] * 2
-    assert all("within a list or mapping" in each for each in found), found
+    assert ["it leaves out the input 'count'" in problem for problem in found] == [True] * count
+
+
+def test_a_condition_in_arguments_needs_a_new_back_end(tmp_path):
+    text = compiled(given, tmp_path)
+    assert problems(text) == []
+    assert [warning.partition(" reaches")[0] for warning in warnings(text)] == ["task given: IfPresent"]
 
 
 def test_placeholder_in_a_variable(tmp_path):
