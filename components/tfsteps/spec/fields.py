@@ -10,8 +10,15 @@ from msgspec import Meta
 
 
 def _suggest_name(text: str) -> str:
-    """Return a valid name for text such as `My Job_1`; empty if no character can be kept."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-0123456789")[:63].rstrip("-")
+    """Return a valid name with the letters and digits of text such as `My Job_1`; empty if some cannot be kept."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].rstrip("-")
+    return name if text.isascii() and name[:1].isalpha() else ""
+
+
+def _suggest_variable(text: str) -> str:
+    """Return a valid name for text such as `my-var`; empty if there is none with all its letters and digits."""
+    name = re.sub(r"[-.\s]+", "_", text.strip())
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else ""
 
 
 Name = Annotated[
@@ -113,6 +120,7 @@ EnvName = Annotated[
     Meta(
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         description="letters, digits and '_', no digit first",
+        extra={"suggest": _suggest_variable},
         examples=["BATCH_SIZE"],
     ),
 ]

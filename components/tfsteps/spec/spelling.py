@@ -4,7 +4,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-_CLOSE = 0.7  # below, `gpu` would be taken for `cpu`
+_SHORT = 3  # characters: one other letter makes another word, as in `gpu` and `cpu`
+_LONG = 6  # characters: a shorter word with two other letters is another word
+
+_MANY = 3
+_MOST = 0.7
 
 _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes, TFJob, Docker and the like -> ours
     "master": "chief",
@@ -34,6 +38,7 @@ _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes,
     "environment": "env",
     "workdir": "working_dir",
     "cwd": "working_dir",
+    "volumemounts": "volumes",
     "claimname": "pvc",
     "persistentvolumeclaim": "pvc",
     "secretname": "secret",
@@ -42,6 +47,8 @@ _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes,
     "fieldref": "field",
     "fieldpath": "field",
     "path": "mount",
+    "mountpath": "mount",
+    "failure": "failed",
     "tolerationseconds": "seconds",
     "mem": "memory",
     "ram": "memory",
@@ -57,6 +64,7 @@ _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes,
     "podspec": "pod",
     "ps": "parameter_server",
     "mirrored": "single",
+    "multiworker": "multi_worker_mirrored",
     "webhook": "notify",
     "webhooks": "notify",
     "notifications": "notify",
@@ -67,6 +75,7 @@ _ELSEWHERE = {  # spelled without case and separators: names used by Kubernetes,
 }
 
 _ADVICE = {
+    "envfrom": "Write each variable below `env:`, as `NAME: {secret: <name>, key: <key>}`",
     "apiversion": "Remove it: this is a job file, not a Kubernetes object; `name` and `roles` are top-level fields",
     "requests": "Write cpu and memory one level up: they are the requests",
     "valuefrom": "Write {secret: <name>, key: <key>}, or {field: <path>}",
@@ -98,15 +107,49 @@ _MISPLACED = {  # advice for names that are fields elsewhere
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
-    """Return the one of `allowed` that was probably intended by `word`, or None."""
-    import difflib  # noqa: PLC0415  not needed for a valid job
+    """Return the one of `allowed` that was probably intended by `word`; None rather than a word of another meaning.
 
+    Another spelling, a name in another system, a long word with a part missing or added at its end, or one slip of the
+    hand, in long words two. Digits are no slips: `exp2` is not `exp3`.
+    """
     names = {_bare(name): name for name in allowed}
     bare = _bare(word)
     if (known := _ELSEWHERE.get(bare)) in names.values() and bare not in names:
         return known
-    close = difflib.get_close_matches(bare[:100], names, n=1, cutoff=_CLOSE)
-    return names[close[0]] if close else None
+    parts = [name for name in names if min(len(name), len(bare)) >= _LONG and _begins(name, bare)]
+    if len(parts) == 1:
+        return names[parts[0]]
+    slips = {name: edits(bare, name) for name in names if _digits(name) == _digits(bare)}
+    fewest = min(slips.values(), default=_MANY)
+    close = [name for name, count in slips.items() if count == fewest]
+    if len(close) != 1 or fewest > (1 if len(bare) < _LONG else 2):
+        return None
+    return names[close[0]] if len(bare) > _SHORT or len(bare) != len(close[0]) else None
+
+
+def edits(one: str, other: str) -> int:
+    """Return how many letters are missing, added, replaced or swapped with the next; 3 = three or more."""
+    if abs(len(one) - len(other)) >= _MANY:
+        return _MANY
+    rows = [[0] * (len(other) + 1), list(range(len(other) + 1))]
+    for i, letter in enumerate(one, 1):
+        row = [i]
+        for j, wanted in enumerate(other, 1):
+            row.append(min(rows[-1][j] + 1, row[j - 1] + 1, rows[-1][j - 1] + (letter != wanted)))
+            if i > 1 < j and (letter, one[i - 2]) == (other[j - 2], wanted):
+                row[j] = min(row[j], rows[-2][j - 2] + 1)
+        rows.append(row)
+    return min(rows[-1][-1], _MANY)
+
+
+def _begins(one: str, other: str) -> bool:
+    """Tell whether the shorter of two words is the beginning of the other, and most of it."""
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and len(short) > _MOST * len(long) and _digits(short) == _digits(long)
+
+
+def _digits(word: str) -> str:
+    return re.sub(r"\D", "", word)
 
 
 def advice(word: str, allowed: Iterable[str]) -> tuple[str, str | None]:

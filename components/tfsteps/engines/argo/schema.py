@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.spec.problems import Path, dotted, shown
+from tfsteps.spec.spelling import nearest
 
 FILE = pathlib.Path(__file__).with_name("fields.json")
 """Made from the JSON schema of Argo Workflows 3.7.3 by tests/argo/fields.py, which describes its format."""
@@ -70,10 +71,8 @@ def _object(value: Mapping[str, Any], fields: Mapping[str, str], path: Path) -> 
 
 
 def _suggestion(key: str, fields: Mapping[str, str]) -> str:
-    import difflib  # noqa: PLC0415  needed only for a problem
-
-    close = difflib.get_close_matches(key, [field.rstrip("!") for field in fields], n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    guess = nearest(key, [field.rstrip("!") for field in fields])
+    return f"; did you mean {guess}?" if guess else ""
 
 
 def _type_name(kind: str) -> str:
