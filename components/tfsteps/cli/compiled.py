@@ -60,10 +60,12 @@ class Compiled(msgspec.Struct, frozen=True):
         Args:
             engine: The engine that runs it; None = the engine of the pipeline. LOCAL has no warnings, which are about
                 clusters.
-            parameters: Arguments that replace those of a manifest, by name.
+            parameters: Arguments that replace those of a manifest, by name; None = it is not submitted now: the missing
+                ones are warned of, too.
         """
         engine = engine or self.engine
-        for warning in self.warnings(engine):
+        missing = self.missing_arguments() if parameters is None else []
+        for warning in [*self.warnings(engine), *missing]:
             warn(f"{self.source}: {warning}")
         filled = authoring(engine).with_arguments(self.documents, parameters or {})
         if problems := self.problems(engine, filled):
@@ -139,7 +141,7 @@ def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
     if documents and all(isinstance(document, dict) for document in documents):
         for engine in Engine:
             if authoring(engine).reads(documents):
-                return Compiled(source, text, documents, engine, pipeline)
+                return Compiled(source, text, authoring(engine).expanded(documents), engine, pipeline)
     raise CommandError(f"{source} is not {_KINDS}; `tfsteps compile PIPELINE.py` writes one")
 
 

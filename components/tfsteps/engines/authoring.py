@@ -20,6 +20,10 @@ class Authoring(abc.ABC):
         """Tell whether documents are compiled pipelines of this engine."""
         return False
 
+    def expanded(self, documents: Sequence[Document]) -> list[Any]:
+        """Return the documents that a file of this engine has, the first the one that it is named after."""
+        return list(documents)
+
     def title(self, document: Document) -> str:  # noqa: ARG002
         """Return the name of a compiled pipeline."""
         return "pipeline"
@@ -41,7 +45,7 @@ class Authoring(abc.ABC):
 
         Args:
             documents: The compiled pipelines.
-            arguments: Those that replace arguments in them; any other that has no value counts as empty.
+            arguments: Those that replace arguments in them.
         """
         return None
 

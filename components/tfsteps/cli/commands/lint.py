@@ -75,5 +75,7 @@ def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
             yield from references.missing(runs.api, place.namespace or references.KFP_NAMESPACE, named)
             return
         for manifest in compiled.documents:
+            if not str(manifest.get("apiVersion", "")).startswith("argoproj.io/"):
+                continue
             namespace = place.namespace or manifest["metadata"].get("namespace") or runs.namespace
             yield from references.missing(runs.api, namespace, references.of_argo(manifest))

@@ -121,7 +121,7 @@ def _refuse(problems: list[Any]) -> None:
 def _check(submission: Submission) -> None:
     """Check the Workflow with all of its arguments. LintError if it has problems or warnings."""
     text = yaml.safe_dump(_manifest(submission))
-    if problems := [*lint.problems(text), *lint.warnings(text)]:
+    if problems := [*lint.problems(text), *lint.missing_arguments(text)]:
         raise LintError(submission.compiled.source, problems)
 
 

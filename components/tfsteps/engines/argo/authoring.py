@@ -24,8 +24,14 @@ class ArgoAuthoring(Authoring):
         return {name: (value, value.to_yaml) for name, value in vars(module).items() if isinstance(value, Workflow)}
 
     def reads(self, documents: Sequence[Document]) -> bool:
-        """Tell whether all documents are Argo objects."""
-        return all(str(document.get("apiVersion", "")).startswith("argoproj.io/") for document in documents)
+        """Tell whether one of the documents is an Argo object, such as a Workflow beside its ConfigMap."""
+        return any(_is_argos(document) for document in self.expanded(documents))
+
+    def expanded(self, documents: Sequence[Document]) -> list[Any]:
+        """Return the manifests, those in a `kind: List` too; Argo's first."""
+        from tfsteps.engines.argo import lint  # noqa: PLC0415  one engine is enough
+
+        return sorted(lint.manifests(documents), key=lambda document: not _is_argos(document))
 
     def title(self, document: Document) -> str:
         """Return the manifest's name; a generated name without the suffix that Argo appends."""
@@ -38,14 +44,20 @@ class ArgoAuthoring(Authoring):
 
         return lint.problems(text)
 
+    def warnings(self, text: str) -> list[str]:
+        """Return what fails on some versions of Argo."""
+        from tfsteps.engines.argo import lint  # noqa: PLC0415
+
+        return lint.cautions(text)
+
     def missing_arguments(self, text: str) -> list[str]:
         """Return a sentence for each input that must be set when a Workflow is submitted."""
         from tfsteps.engines.argo import lint  # noqa: PLC0415
 
-        return lint.warnings(text)
+        return lint.missing_arguments(text)
 
     def with_arguments(self, documents: list[Any], arguments: Mapping[str, str]) -> str:
-        """Return manifests with these arguments, and with a value for every other argument."""
+        """Return manifests with these arguments."""
         filled = copy.deepcopy(documents)
         with contextlib.suppress(AttributeError, KeyError, TypeError):  # another shape: `problems` reports it
             for document in filled:
@@ -54,9 +66,11 @@ class ArgoAuthoring(Authoring):
                     if parameter["name"] in arguments:
                         parameter.pop("valueFrom", None)
                         parameter["value"] = arguments[parameter["name"]]
-                    elif not {"value", "valueFrom", "default"} & set(parameter):
-                        parameter["value"] = ""
         return yaml.safe_dump_all(filled)
+
+
+def _is_argos(document: Any) -> bool:
+    return isinstance(document, dict) and str(document.get("apiVersion", "")).startswith("argoproj.io/")
 
 
 AUTHORING = ArgoAuthoring()

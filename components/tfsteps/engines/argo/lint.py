@@ -1,6 +1,6 @@
 """Finds, in an Argo manifest, what Argo refuses, drops without a message, or fails at run time."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tfsteps.engines.argo import launchers
@@ -8,10 +8,11 @@ from tfsteps.engines.argo.cron import cron_problem, zone_problem
 from tfsteps.engines.argo.references import Workflow
 from tfsteps.engines.argo.schema import kinds, violations
 from tfsteps.spec.problems import shown
+from tfsteps.spec.spelling import nearest
 from tfsteps.yaml_reader import documents
 
 API = "argoproj.io/"
-_OTHER_KINDS = {"WorkflowEventBinding"}
+_LIST = "List"
 _CHOICES = {
     "retryPolicy": ("Always", "OnFailure", "OnError", "OnTransientError"),
     "concurrencyPolicy": ("Allow", "Forbid", "Replace"),
@@ -32,15 +33,15 @@ def problems(compiled: str) -> list[str]:
     Raises:
         YamlError: It is neither YAML nor JSON.
     """
-    manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest)]
-    if not manifests:
+    checked = _checked(compiled)
+    if not checked:
         return [f"there is no manifest with apiVersion: {API}v1alpha1 in it"]
-    others = _others(manifests)
-    return [f"{_name(manifest)}: {sentence}" for manifest in manifests for sentence in _manifest(manifest, others)]
+    others = _others(checked)
+    return [f"{_name(manifest)}: {sentence}" for manifest in checked for sentence in _manifest(manifest, others)]
 
 
 def warnings(compiled: str) -> list[str]:
-    """Return a sentence for each input that must be set when a Workflow is submitted.
+    """Return a sentence for each thing that fails on some versions of Argo, and for each input that must still be set.
 
     Args:
         compiled: As for `problems`. Manifests with unknown fields or other types have no warnings.
@@ -48,22 +49,56 @@ def warnings(compiled: str) -> list[str]:
     Raises:
         YamlError: It is neither YAML nor JSON.
     """
-    manifests = [manifest for manifest in documents(compiled) if _is_argos(manifest) and _is_shaped(manifest)]
-    others = _others(manifests)
+    return [*cautions(compiled), *missing_arguments(compiled)]
+
+
+def cautions(compiled: str) -> list[str]:
+    """Return the warnings that are not about inputs to be set; arguments and errors as for `warnings`."""
+    found = []
+    for manifest in manifests(documents(compiled)):
+        if _is_argos(manifest) and not _is_known(manifest):
+            found.append(f"{_name(manifest)}: this kind is not checked")
+        elif _is_argos(manifest) and _is_shaped(manifest) and manifest["spec"].get("schedule"):
+            reason = "spec.schedule: Argo 4 has no such field, and starts nothing; write schedules: [...]"
+            found.append(f"{_name(manifest)}: {reason}")
+    return found
+
+
+def missing_arguments(compiled: str) -> list[str]:
+    """Return the warnings about inputs that must be set at submission; arguments and errors as for `warnings`."""
+    checked = [manifest for manifest in _checked(compiled) if _is_shaped(manifest)]
+    others = _others(checked)
     return [
-        f"{_name(manifest)}: {sentence}"
-        for manifest in manifests
-        for sentence in _workflow(manifest, others).warnings()
+        f"{_name(manifest)}: {sentence}" for manifest in checked for sentence in _workflow(manifest, others).warnings()
     ]
+
+
+def manifests(read: Iterable[Any]) -> Iterator[Any]:
+    """Yield the manifests of a file, those in a `kind: List` too."""
+    for document in read:
+        if isinstance(document, dict) and document.get("kind") == _LIST and isinstance(document.get("items"), list):
+            yield from manifests(document["items"])
+        else:
+            yield document
+
+
+def _checked(compiled: str) -> list[Any]:
+    return [each for each in manifests(documents(compiled)) if _is_argos(each) and _is_known(each)]
+
+
+def _is_known(manifest: _Node) -> bool:
+    """Tell whether the kind of a manifest is checked, or a misspelled one of those; Argo ignores any other."""
+    kind = manifest.get("kind")
+    return not isinstance(kind, str) or kind in kinds() or nearest(kind, kinds()) is not None
 
 
 def _is_shaped(manifest: _Node) -> bool:
     return manifest.get("kind") in kinds() and not any(violations(manifest))
 
 
-def _others(manifests: list[Any]) -> dict[str, _Node]:
+def _others(checked: list[Any]) -> dict[str, _Node]:
     """Return the specs of the known WorkflowTemplates, by name: the shipped one, and those in the same file."""
-    templates = [manifest for manifest in manifests if "Template" in str(manifest.get("kind")) and _is_shaped(manifest)]
+    templates = [manifest for manifest in checked if "Template" in str(manifest.get("kind")) and _is_shaped(manifest)]
     named = {template["metadata"].get("name", ""): template["spec"] for template in templates}
     return {launchers.NAME: launchers.shipped(), **named}
 
@@ -75,9 +110,7 @@ def _workflow(manifest: _Node, others: Mapping[str, _Node]) -> Workflow:
 
 
 def _is_argos(manifest: Any) -> bool:
-    if not isinstance(manifest, dict) or not str(manifest.get("apiVersion", "")).startswith(API):
-        return False
-    return manifest.get("kind") not in _OTHER_KINDS
+    return isinstance(manifest, dict) and str(manifest.get("apiVersion", "")).startswith(API)
 
 
 def _name(manifest: _Node) -> str:
@@ -104,7 +137,7 @@ def _manifest(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
 
 
 def _metadata(kind: str, meta: _Node) -> Iterator[str]:
-    if not meta.get("name") and not (meta.get("generateName") and "Template" not in kind):
+    if not meta.get("name") and not meta.get("generateName"):
         yield "metadata.name: it is missing"
     if kind == "ClusterWorkflowTemplate" and meta.get("namespace"):
         yield "metadata.namespace: a ClusterWorkflowTemplate is in no namespace"
@@ -113,8 +146,6 @@ def _metadata(kind: str, meta: _Node) -> Iterator[str]:
 
 
 def _schedules(spec: _Node) -> Iterator[str]:
-    if spec.get("schedule"):
-        yield "spec.schedule: removed in Argo 4; write schedules: [...]"
     schedules = spec.get("schedules") or ([spec["schedule"]] if spec.get("schedule") else [])
     if not schedules:
         yield "spec.schedules: it is missing"

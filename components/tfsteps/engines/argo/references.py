@@ -78,7 +78,7 @@ class Workflow:
         if self._template_ref and spec.get("templates"):
             yield "spec.templates: not allowed beside workflowTemplateRef"
         yield from twice([template.get("name") for template in spec.get("templates") or []], "spec.templates")
-        yield from self._values(spec.get("arguments") or {}, "spec.arguments", empty=self._is_template)
+        yield from self._values(spec.get("arguments") or {}, "spec.arguments", empty=True)
         for field in _STARTS if not (self._is_template or self._template_ref) else ():
             if target := self._templates.get(spec.get(field)):
                 yield from self._missing_arguments(target, spec.get("arguments") or {}, f"spec.{field}")
@@ -91,6 +91,9 @@ class Workflow:
         """Yield a sentence for each input that must be set when the Workflow is submitted."""
         if not self._is_template:
             known = list(self.problems())
+            for parameter in self._parameters(self._spec):
+                if is_empty(parameter):
+                    yield f"spec.arguments: parameter {parameter['name']} has no value; set it at submission"
             yield from (sentence for sentence in self._start_inputs(complete=True) if sentence not in known)
             yield from self._chain_problems(self._arguments(), known, complete=True)
 
@@ -140,7 +143,10 @@ class Workflow:
         yield from twice([parameter["name"] for parameter in parameters], f"{where}.parameters")
         for parameter in parameters:
             yield from template_rules.name_problem(parameter["name"], where, underscore=True)
-            yield from _check_value(parameter, f"{where}: parameter {parameter['name']}", empty=empty)
+            here = f"{where}: parameter {parameter['name']}"
+            if is_empty(parameter) and not empty:
+                yield f"{here} has no value"
+            yield from _check_value(parameter, here)
         for artifact in arguments.get("artifacts") or []:
             yield from template_rules.name_problem(artifact["name"], where, underscore=True)
             if not artifact.keys() - _NO_SOURCE:
@@ -267,7 +273,11 @@ class Workflow:
             declared = [item["name"] for item in (template.get("inputs") or {}).get(kind) or []]
             if which and which.partition(".")[0] not in declared:
                 return f"is no input of template {template.get('name')}: {', '.join(declared) or 'none'}"
-        elif name.startswith("workflow.parameters.") and not (self._is_template or self._template_ref):
+        elif (
+            name.startswith("workflow.parameters.")
+            and name != "workflow.parameters.json"
+            and not (self._is_template or self._template_ref)
+        ):
             declared = [parameter["name"] for parameter in (self._spec.get("arguments") or {}).get("parameters") or []]
             if name.removeprefix("workflow.parameters.") not in declared:
                 return f"is no parameter of the Workflow: {', '.join(declared) or 'none'}"
@@ -312,11 +322,14 @@ def _ignored(name: str, allowed: Sequence[str]) -> str:
     return f"Argo drops it without a message. {f'Write `{guess}`' if guess else 'Correct or remove it'}"
 
 
-def _check_value(parameter: _Node, where: str, *, empty: bool) -> Iterator[str]:
+def is_empty(parameter: _Node) -> bool:
+    """Tell whether an argument has no value yet."""
+    return parameter.get("value") is None and not parameter.get("valueFrom")
+
+
+def _check_value(parameter: _Node, where: str) -> Iterator[str]:
     """Check the source of an argument's value."""
     value, source = parameter.get("value"), parameter.get("valueFrom") or {}
-    if value is None and not source and not empty:
-        yield f"{where} has no value"
     if unfit := sorted(source.keys() - _SOURCES):
         yield f"{where} takes no {', '.join(unfit)} in valueFrom; give {', '.join(sorted(_SOURCES))}, or a value"
     allowed = [str(choice) for choice in parameter.get("enum") or []]

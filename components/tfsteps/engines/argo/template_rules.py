@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from tfsteps.spec.problems import shown
 
 _GRAPHS = ("steps", "dag")
@@ -12,6 +14,14 @@ _NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]*")
 _UNDERSCORED = re.compile(r"[-a-zA-Z0-9_]+")
 _SOURCES = ("path", "parameter", "expression", "jsonPath", "jqFilter", "event", "supplied", "configMapKeyRef")
 _LONGEST = 128
+_REFERENCE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_KEY = r"(?:[-a-z0-9.]+/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?"
+_REQUIREMENT = (
+    rf"\s*(?:!?\s*{_KEY}|{_KEY}\s*(?:==?|!=)\s*{_VALUE}|{_KEY}\s*[<>]\s*\d+"
+    rf"|{_KEY}\s+(?:not)?in\s*\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\))\s*"
+)
+_SELECTOR = re.compile(rf"{_REQUIREMENT}(?:,{_REQUIREMENT})*")
 
 _Node = Mapping[str, Any]
 
@@ -37,6 +47,23 @@ def problems(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
                 yield from name_problem(name, f"{where}.{side}.{kind}", underscore=True)
     yield from _outputs(template, where)
     yield from _graph(template, where) if is_graph(template) else _pod(template, where, defaults)
+
+
+def _resource(resource: _Node, where: str) -> Iterator[str]:
+    """Check what a `resource` template creates, and the conditions that it waits for: label selectors of Kubernetes."""
+    manifest = _REFERENCE.sub("reference", resource.get("manifest") or "")
+    try:
+        all(yaml.parse(manifest, Loader=yaml.CSafeLoader))
+    except yaml.YAMLError as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
+        yield f"{where}.resource.manifest, line {line}: is not YAML"
+    for field in ("successCondition", "failureCondition"):
+        condition = _REFERENCE.sub("reference", resource.get(field) or "").strip()
+        if condition and not _SELECTOR.fullmatch(condition):
+            yield (
+                f"{where}.resource.{field}: {shown(resource[field])} is not a condition that Argo can read. Write a "
+                "path and a value without quotes, such as status.succeeded > 0; several are separated by commas"
+            )
 
 
 def is_graph(template: _Node) -> bool:
@@ -87,6 +114,7 @@ def _pod(template: _Node, where: str, defaults: _Node) -> Iterator[str]:
     deadline = template.get("activeDeadlineSeconds")
     if isinstance(deadline, int) and deadline < 0:
         yield f"{where}.activeDeadlineSeconds: {deadline} is less than 0"
+    yield from _resource(template.get("resource") or {}, where)
     for kind in ("container", "script"):
         if template.get(kind) is not None and not {**(defaults.get(kind) or {}), **template[kind]}.get("image"):
             yield f"{where}.{kind}.image: it is missing"

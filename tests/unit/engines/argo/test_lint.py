@@ -1,5 +1,6 @@
 """What Argo would refuse, drop or trip over is found; what it takes is not."""
 
+import json
 import pathlib
 import re
 
@@ -9,7 +10,7 @@ import yaml
 from tests.unit.engines.argo.manifest import arguments
 from tests.unit.engines.argo.manifest import changed as changed_in
 from tfsteps.engines.argo.cron import cron_problem
-from tfsteps.engines.argo.lint import problems
+from tfsteps.engines.argo.lint import problems, warnings
 
 GOOD = """
 apiVersion: argoproj.io/v1alpha1
@@ -150,7 +151,6 @@ spec:
         (("timezone",), "+03:00", "Write `Etc/GMT-3`"),
         (("timezone",), "IST", "or `Etc/GMT-3` for +03:00"),
         (("schedules",), [], "spec.schedules: it is missing"),
-        (("schedule",), "0 3 * * *", "spec.schedule: removed in Argo 4"),
         (("workflowSpec",), {"templates": []}, "spec.entrypoint: it is missing"),
     ],
 )
@@ -162,7 +162,19 @@ def test_a_problem_of_a_cron_workflow(path, value, says):
 
 @pytest.mark.parametrize(
     "schedule",
-    ["0 3 * * *", "*/5 * * * *", "0-30/10,45 1 1 jan-mar MON", "@daily", "@every 1h30m", "TZ=Europe/Rome 0 3 ? * 0"],
+    [
+        "0 3 * * *",
+        "0 3 29 feb *",
+        "0 3 30 2 1",
+        "0 3 31 */6 *",
+        "0 3 28-31 2 *",
+        "5/20 * * * *",
+        "*/5 * * * *",
+        "0-30/10,45 1 1 jan-mar MON",
+        "@daily",
+        "@every 1h30m",
+        "TZ=Europe/Rome 0 3 ? * 0",
+    ],
 )
 def test_a_schedule(schedule):
     assert cron_problem(schedule) == ""
@@ -173,6 +185,8 @@ def test_a_schedule(schedule):
     [
         ("0 0 3 * * *", "has 6 fields"),
         ("60 * * * *", "has no minute from 0 to 59 in '60'"),
+        ("0 3 30 2 *", "never fires"),
+        ("0 3 31 4,6-9/5 *", "never fires"),
         ("0 3 * * 7", "has no day of week from 0 to 6 in '7'"),
         ("0 3 0 * *", "has no day of month from 1 to 31 in '0'"),
         ("30-10 * * * *", "has no minute"),
@@ -185,6 +199,87 @@ def test_a_schedule(schedule):
 )
 def test_a_schedule_that_argo_refuses(schedule, says):
     assert says in cron_problem(schedule)
+
+
+def test_a_schedule_that_argo_4_does_not_know():
+    text = changed(("schedules",), None, CRON)
+    text = changed(("schedule",), "0 3 * * *", text)
+    assert problems(text) == []
+    assert warnings(text)[0].startswith("CronWorkflow nightly: spec.schedule: Argo 4 has no such field")
+
+
+SMALL = """
+apiVersion: argoproj.io/v1alpha1
+kind: {kind}
+metadata: {{generateName: small-}}
+spec:
+  entrypoint: main
+  arguments: {{parameters: [{{name: bucket}}]}}
+  templates:
+  - name: main
+    container: {{image: "a:1", command: [echo, "{{{{workflow.parameters.bucket}}}} {{{{workflow.parameters.json}}}}"]}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "count"), [("Workflow", 1), ("WorkflowTemplate", 0), ("ClusterWorkflowTemplate", 0)])
+def test_an_argument_without_a_value(kind, count):
+    text = SMALL.format(kind=kind)
+    assert problems(text) == []
+    said = f"{kind} small-: spec.arguments: parameter bucket has no value; set it at submission"
+    assert warnings(text) == [said] * count
+
+
+@pytest.mark.parametrize("kind", ["EventSource", "Application", "WorkflowTaskResult", 5, None])
+def test_another_kind_beside_a_workflow(kind):
+    other = json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": kind, "metadata": {"name": "b"}, "spec": {}})
+    text = f"{SMALL.format(kind='WorkflowTemplate')}---\n{other}"
+    is_kind = isinstance(kind, str)
+    assert (problems(text) == []) == is_kind
+    assert warnings(text) == [f"{kind} b: this kind is not checked"] * is_kind
+
+
+def test_manifests_in_a_list_and_beside_a_config_map():
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"a": "b"}}
+    workflow = yaml.safe_load(changed(("entrypoint",), "man", SMALL.format(kind="WorkflowTemplate")))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [config, workflow]})
+    [problem] = problems(text)
+    assert problem.startswith("WorkflowTemplate small-: spec.entrypoint: there is no template 'man'")
+
+
+RESOURCE = """
+apiVersion: argoproj.io/v1alpha1
+kind: WorkflowTemplate
+metadata: {name: one}
+spec:
+  templates:
+  - name: main
+    inputs: {parameters: [{name: size}]}
+    resource:
+      action: create
+      successCondition: status.succeeded > 0
+      manifest: |
+        kind: Job
+        spec: {parallelism: {{inputs.parameters.size}}}
+"""
+MADE = ("templates", 0, "resource")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ((*MADE, "manifest"), "kind: Job\n metadata: {}", "resource.manifest, line 2: is not YAML"),
+        ((*MADE, "successCondition"), 'status.conditions.#(type=="Ok").status == "True"', "that Argo can read"),
+        ((*MADE, "failureCondition"), "status.failed >", "that Argo can read"),
+        ((*MADE, "manifest"), "{{inputs.parameters.size}}", ""),
+        ((*MADE, "successCondition"), "status.phase in (Ok, Done), status.failed != 1", ""),
+        ((*MADE, "successCondition"), "status.succeeded >= 1", "that Argo can read"),
+        ((*MADE, "successCondition"), "status.ready,!status.failed, status.n = {{inputs.parameters.size}}", ""),
+    ],
+)
+def test_a_resource_template(path, value, says):
+    assert problems(RESOURCE) == []
+    found = problems(changed(path, value, RESOURCE))
+    assert [says in problem for problem in found] == [True] * bool(says)
 
 
 LAUNCHER = """
