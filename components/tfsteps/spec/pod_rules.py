@@ -18,6 +18,9 @@ _VALUE_ALLOWED = "up to 63 letters, digits, '-', '_', '.', a letter or digit fir
 _OPTION = re.compile(r"(--[A-Za-z][-\w]*)\s+(\S.*)", re.DOTALL)
 _UNEXPANDED = re.compile(r"(--[-\w]+=)?\$(\w+|\{\w+\})(/.*)?")
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
+_FIELDS_OF_JOB = {"command": "command", "args": "args", "workingDir": "working_dir"}
+CONTAINER = "tensorflow"
+"""The container of a replica that runs the program."""
 _VOLUME_SOURCES = ("pvc", "secret", "config_map", "host_path", "nfs", "empty_dir")
 
 
@@ -203,6 +206,32 @@ def patches(job: TrainingJob) -> Iterator[Problem]:
                 yield problem(here, "is not a mapping", "Write `key: value` lines below it")
             else:
                 yield from _patched(here, value)
+                yield from _containers(here, value)
+
+
+def _containers(path: Path, fields: dict[str, object]) -> Iterator[Problem]:
+    """Check the containers of a patch: `tensorflow`, which tfsteps starts, and others, which need an image."""
+    for kind in ("containers", "initContainers"):
+        listed = fields.get(kind)
+        for i, container in enumerate(listed if isinstance(listed, list) else ()):
+            if not isinstance(container, dict):
+                continue
+            here = (*path, kind, i)
+            if kind == "containers" and container.get("name") == CONTAINER:
+                yield from _our_container(here, container)
+            elif not container.get("image"):
+                yield problem(here, "has no image", f"Add `image: <name>`, or name the container {CONTAINER}")
+
+
+def _our_container(path: Path, container: dict[str, object]) -> Iterator[Problem]:
+    for key, field in _FIELDS_OF_JOB.items():
+        if key in container:
+            yield problem((*path, key), f"is set by `{field}`", f"Remove it, and set {field}")
+    env = container.get("env")
+    for i, variable in enumerate(env if isinstance(env, list) else ()):
+        name = variable.get("name") if isinstance(variable, dict) else None
+        if isinstance(name, str) and _RESERVED_ENV.fullmatch(name):
+            yield problem((*path, "env", i, "name"), "is set by tfsteps", "Use another name", shown(name))
 
 
 def _patched(path: Path, fields: dict[str, object]) -> Iterator[Problem]:

@@ -125,9 +125,8 @@ def _certain(known: Mapping[str, Any], unknown: list[str], check: Any) -> list[P
     unclear = [*places(plain_job(known)), *places(plain_tensorboard(known))]
     probes = [{}, *({name: any_[name] for name in unknown if name in any_} for any_ in (_ANY, _OTHER))]
     fillings = ("1", "2") if unclear else ("",)
-    first, *others = [
-        check({**_filled(known, text), **probe}) for text in fillings for probe in (probes if unknown else probes[:1])
-    ]
+    checks = [check({**_filled(known, text), **probe}) for text in fillings for probe in (probes if unknown else [{}])]
+    first, *others = [found for found in checks if found is not None] or [[]]
     return [
         problem
         for problem in first
@@ -195,11 +194,14 @@ def _of_tensorboard(inputs: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
-def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem]:
-    """Return the problems that every job system on Kubernetes reports: `auto` selects one of them in a pod."""
+def _of_cluster(inputs: Mapping[str, Any]) -> list[Problem] | None:
+    """Return the problems that every job system on Kubernetes reports: `auto` selects one of them in a pod.
+
+    None = the inputs make no job.
+    """
     try:
         job = _job(inputs)
     except SpecError:
-        return []  # `problems` reports them
+        return None  # no such job is made: `problems` reports them, or the run sets what is missing
     first, *others = [registry.get(name).problems(job) for name in registry.on_kubernetes()]
     return [problem for problem in first if all(problem in other for other in others)]

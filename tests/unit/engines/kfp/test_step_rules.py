@@ -53,6 +53,21 @@ def test_a_constant_that_the_launcher_refuses(step, inputs, says, tmp_path):
     assert any(problem.startswith(f"task {task}: {says}") for problem in found), found
 
 
+@pytest.mark.parametrize("field", ["workers", "args", "chief"])
+def test_a_job_without_an_image_whose_other_inputs_the_run_sets(field, tmp_path):
+    types = {"workers": int, "args": list, "chief": int}
+
+    def pipeline(value):
+        train(**{**without("image"), field: value})
+
+    pipeline.__annotations__ = {"value": types[field]}
+    text = compiled(pipeline, tmp_path)
+    assert problems(text) == []
+    [warning] = warnings(text)
+    assert "on a cluster, roles." in warning
+    assert "image: is missing" in warning
+
+
 def test_every_problem_is_reported(tmp_path):
     found = problems(compiled(lambda: train(**{**without("name"), "cpu": "two", "restart": "nope"}), tmp_path))
     assert len(found) == 3, found

@@ -10,11 +10,11 @@ import msgspec
 
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob
+from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob, pod_rules
 from tfsteps.spec.fields import ResourceName
 from tfsteps.spec.pod import Toleration, Volume
 
-CONTAINER = "tensorflow"
+CONTAINER = pod_rules.CONTAINER
 PORT = 2222
 """The port of TensorFlow's servers."""
 
