@@ -27,7 +27,7 @@ class System:
     name: str
     away: operators.Away
     refused: tuple[Mapping[str, Any], str] | None = (
-        {"pod": {"spec": {"containers": [{"name": "sidecar"}]}}},
+        {"pod": {"spec": {"containers": [{"name": "tensorflow", "image": ""}]}}},
         "image",
     )
     install: Callable[[], None] = lambda: None
