@@ -72,6 +72,8 @@ SYSTEMS = [
         refused=({"systems": {"trainjob": {"runtime": "none"}}}, "kubectl apply -k manifests/trainjob-runtimes"),
     ),
     System("jobs", operators.component("controller-manager")),
-    _controller("t9k", ({"pod": {"spec": {"containers": [{"name": "sidecar", "ports": [{}]}]}}}, "containerPort")),
+    _controller(
+        "t9k", ({"pod": {"spec": {"containers": [{"name": "sidecar", "image": "x", "ports": [{}]}]}}}, "containerPort")
+    ),
     _controller("tfjob-v1alpha1", None),  # its API server accepts anything
 ]

@@ -82,7 +82,7 @@ def test_an_operator_that_is_started_again_fails_ended_jobs_and_we_go_by_their_s
 
 def test_an_invalid_pod_template_ends_the_job(environment):
     launcher = environment.launch(
-        {"roles": {"chief": {}}, **sh("true"), "pod": {"spec": {"containers": [{"name": "side"}]}}}
+        {"roles": {"chief": {}}, **sh("true"), "pod": {"spec": {"containers": [{"name": "tensorflow", "image": ""}]}}}
     )
     launcher.ends(10, State.FAILED, "SetupFailed")
     assert "image" in launcher.status.message

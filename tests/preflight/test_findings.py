@@ -61,7 +61,10 @@ FINDINGS = {
     "account": ({"service_account": "bob"}, "ServiceAccount {}/bob is missing: create it, or correct its name"),
     "priority": (patched(priorityClassName="high"), "PriorityClass high is missing: create it"),
     "unknown field": (patched(bogus=1), 'refuses the TFJob: .*unknown field "spec.tfReplicaSpecs.Worker.template'),
-    "webhook": (patched(containers=[{"name": "sidecar"}]), "refuses the TFJob: admission webhook .*image"),
+    "webhook": (
+        patched(containers=[{"name": "tensorflow", "image": ""}]),
+        "refuses the TFJob: admission webhook .*image",
+    ),
     "quota": ({"roles": {"worker": {"replicas": 4}}}, "ResourceQuota team: all replicas together need 4 pods, 3 is"),
     "limit range": ({"resources": {"cpu": 3}}, "LimitRange team: a container may have at most 2 cpu, not 3"),
 }
