@@ -20,6 +20,7 @@ NOT_FOUND = {
     "invalidRealtimeMetricGauge",
     "nestedTemplateRefWithError",
     "undefinedTemplateRef",
+    "unsuppliedArgValue",  # a warning: the value may come at submission
     "workflowStatusNotOnExit",
 }
 

@@ -25,7 +25,11 @@ mkdir -p "$TFSTEPS_LOG_DIR" "$TFSTEPS_MODEL_DIR"
 cp /events/* "$TFSTEPS_LOG_DIR"
 echo "$@" > "$TFSTEPS_MODEL_DIR/arguments"
 """
-RUN = {"mnist-": (["fit", "gate", "more"], ["", "--start-from"]), "notified-": (["fit"], []), "stays-": (["fit"], [])}
+RUN = {
+    "mnist-": (["fit", "gate", "more"], ["--lr", "--start-from"]),
+    "notified-": (["fit"], []),
+    "stays-": (["fit"], []),
+}
 """The Workflows that run, by the beginning of their names: the steps that succeed, and what the trainings that wrote to
 the claim were called with, each up to its first blank."""
 CANNOT_RUN: dict[str, str] = {}
