@@ -319,8 +319,8 @@ MUTANTS = (
         (
             Edit(
                 _API,
-                '            self.request("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)\n',
-                '            self.send("DELETE", resource.path(namespace, name), {}, {**body, **grace}, check)\n',
+                "        return self.retry(send)\n\n    def _delete(",
+                "        return send()\n\n    def _delete(",
             ),
             _CLEAN_UP_RAISES,
             _HASTY,
@@ -355,11 +355,7 @@ MUTANTS = (
     ),
     Mutant(
         "holds a task's files beyond its death",
-        (
-            Edit(
-                "runs/store.py", 'open_private(self.folder / "lock", "ab")', 'open_private(self.folder / "lock", "xb")'
-            ),
-        ),
+        (Edit("runs/lock.py", "os.O_RDWR | os.O_CREAT | os.O_CLOEXEC", "os.O_RDWR | os.O_CREAT | os.O_EXCL"),),
         {"before create": "killed"},
     ),
     Mutant(
@@ -380,7 +376,11 @@ MUTANTS = (
     ),
     Mutant(
         "takes its pod's eviction for a stop",
-        (Edit(_JOB, "            elif self._host is None:\n", "            elif True:\n"),),
+        (
+            Edit(
+                _JOB, "            elif self._host is None or cause is Cause.INTERRUPTED:\n", "            elif True:\n"
+            ),
+        ),
         {
             "before create": "SIGTERM, pod evicted",
             "created, not told": "SIGTERM, pod evicted",

@@ -180,8 +180,9 @@ def test_parameter_servers_of_plain_jobs_end_with_a_chief_that_has_succeeded(sta
         return sorted(pod["status"]["phase"] for pod in found if "deletionTimestamp" not in pod["metadata"])
 
     def succeeded():
-        found = stage.cluster.api.get(job["resource"], stage.namespace, job["name"])
-        return IndexedJobs().verdict(found).state is State.SUCCEEDED
+        listed = stage.cluster.api.list(job["resource"], stage.namespace)["items"]
+        jobs = {item["metadata"]["name"]: item for item in IndexedJobs().group_objects(listed)}
+        return IndexedJobs().verdict(jobs[job["name"]]).state is State.SUCCEEDED
 
     until(lambda: phases() == ["Running", "Running", "Succeeded"] and succeeded())
     until(lambda: stage.sweep("--once")[0] == 0 and not phases())

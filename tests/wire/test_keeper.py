@@ -12,6 +12,7 @@ from tfsteps.answer import NO, known
 from tfsteps.engines.argo import pipeline
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube.client import Api
+from tfsteps.kube.watch import Listed
 from tfsteps.runs.events import JobChanged, State
 from tfsteps.systems import departure
 from tfsteps.systems.base import Cause, LaunchError
@@ -203,11 +204,15 @@ def test_ctrl_c_ends_the_job_although_nothing_is_known_of_the_pod(cause, then):
 
 
 def test_a_job_that_ends_while_it_is_not_known_why_the_launcher_is_stopped_has_ended(monkeypatch):
-    monkeypatch.setattr(departure, "_PAUSE_SECONDS", 0.05)
     monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.0)
-    cluster = Cluster(pod={"metadata": {"uid": "p"}, "status": 7})
-    cluster.job["status"] = tfjob("Succeeded")["status"]
-    assert stopped(cluster, recreated=True).state is State.SUCCEEDED
+    with serve(Cluster(pod={"metadata": {"uid": "p"}, "status": 7})) as server:
+        job = follower(server, recreated=True)
+        job.stop(Cause.CANCELLED)
+        with pytest.raises(LaunchError, match="continues"):
+            job._look_after()
+        list(job._tracker.job(Listed([tfjob("Succeeded")]), 0.0))
+        job._look_after()
+        job._api.stopping.set()
 
 
 DELETED = {
