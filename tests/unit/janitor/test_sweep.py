@@ -73,6 +73,8 @@ def cluster(*, jobs=(), pods=(), steps=(), workflow=ENDED, refused=None):
             return refused.get("delete") or Answer(body={"status": "Success"})
         if asked.path.endswith("/workflows/wf"):
             return workflow
+        if "limit" not in asked.query:  # a deletion that found nothing is confirmed
+            return refusal(404, "NotFound")
         kind = COLLECTION.fullmatch(asked.path)[1]
         if kind != "pods" and not asked.path.startswith("/apis/kubeflow.org/v1/"):
             return refusal(404)

@@ -122,23 +122,6 @@ BAD_FIELDS: list[BadSpec] = [
     ("strategy: ps", "strategy", "Write `parameter_server`"),
     ("strategy: 5", "strategy", "is not one of the choices"),
     ("success: {}", "success", "is not one of the choices"),
-    ("pod: {spec: {containers: [{name: side}]}}", "pod.spec.containers[0]", "Add `image: <name>`"),
-    ("pod: {spec: {initContainers: [{name: a, command: [b]}]}}", "pod.spec.initContainers[0]", "has no image"),
-    (
-        "pod: {spec: {containers: [{name: tensorflow, command: [a]}]}}",
-        "pod.spec.containers[0].command",
-        "is set by `command`",
-    ),
-    (
-        "pod: {spec: {containers: [{name: tensorflow, env: [{name: TFSTEPS_HOME, value: a}]}]}}",
-        "pod.spec.containers[0].env[0].name",
-        "is set by tfsteps",
-    ),
-    (
-        "roles: {worker: {pod: {spec: {containers: [{name: tensorflow, env: [{name: TF_CONFIG}]}]}}}}",
-        "roles.worker.pod.spec.containers[0].env[0].name",
-        "is set by tfsteps",
-    ),
     ("success: worker", "success", "Choose one of these"),
     ("success: AllWorkers", "success", "Write `all_workers`"),
     ("success: all", "success", "is not one of the choices"),

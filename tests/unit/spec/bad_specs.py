@@ -73,6 +73,23 @@ BAD_TEXTS: list[BadSpec] = [
 
 # Pieces whose fault only the parser sees, not a schema: keys given twice, tags, and what fields say together.
 BAD_TOGETHER: list[BadSpec] = [
+    ("pod: {spec: {containers: [{name: side}]}}", "pod.spec.containers[0]", "Add `image: <name>`"),
+    ("pod: {spec: {initContainers: [{name: a, command: [b]}]}}", "pod.spec.initContainers[0]", "has no image"),
+    (
+        "pod: {spec: {containers: [{name: tensorflow, command: [a]}]}}",
+        "pod.spec.containers[0].command",
+        "is set by `command`",
+    ),
+    (
+        "pod: {spec: {containers: [{name: tensorflow, env: [{name: TFSTEPS_HOME, value: a}]}]}}",
+        "pod.spec.containers[0].env[0].name",
+        "is set by tfsteps",
+    ),
+    (
+        "roles: {worker: {pod: {spec: {containers: [{name: tensorflow, env: [{name: TF_CONFIG}]}]}}}}",
+        "roles.worker.pod.spec.containers[0].env[0].name",
+        "is set by tfsteps",
+    ),
     ("image: !secret x", "image", "is not a known tag"),
     ('command: ["python train.py"]', "command[0]", "Write [python, train.py]"),
     ('command: [""]', "command[0]", "is empty"),

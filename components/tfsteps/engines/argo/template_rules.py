@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
+from tfsteps import yaml_reader
 from tfsteps.spec.problems import shown
 
 _GRAPHS = ("steps", "dag")
@@ -53,10 +52,9 @@ def _resource(resource: _Node, where: str) -> Iterator[str]:
     """Check what a `resource` template creates, and the conditions that it waits for: label selectors of Kubernetes."""
     manifest = _REFERENCE.sub("reference", resource.get("manifest") or "")
     try:
-        all(yaml.parse(manifest, Loader=yaml.CSafeLoader))
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
-        yield f"{where}.resource.manifest, line {line}: is not YAML"
+        yaml_reader.documents(manifest)
+    except yaml_reader.YamlError as error:
+        yield f"{where}.resource.manifest, line {error.line}: {error.wrong}. {error.fix}"
     for field in ("successCondition", "failureCondition"):
         condition = _REFERENCE.sub("reference", resource.get(field) or "").strip()
         if condition and not _SELECTOR.fullmatch(condition):

@@ -62,15 +62,6 @@ def problems(job: TrainingJob) -> Iterator[Problem]:
             wrong="is not supported: a TrainJob cannot set when images are pulled",
             fix=f"Remove it, {RUNTIME}",
         )
-    for level, part in job_and_roles(job):
-        for container in (part.pod.get("spec") or {}).get("containers") or []:
-            for key in _PROGRAM if isinstance(container, Mapping) else ():
-                if key in container:
-                    yield Problem(
-                        path=(*level, "pod", "spec", "containers", key),
-                        wrong="would be lost: the runtime's command starts the program",
-                        fix="Write `command` and `args` of the job or of the role",
-                    )
     others = [name for name, _ in job.roles.items() if name in ("ps", "evaluator")]
     if job.success == "all_workers" and others:
         wrong = f"would also wait for the {others[0]}, because all replicas are one Job"

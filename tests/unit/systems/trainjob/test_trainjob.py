@@ -218,10 +218,6 @@ REFUSED = {
     "pod.spec.containers.''": {"pod": {"spec": {"containers": [{"image": "x"}]}}},
     "pod.spec.containers.envFrom": {"pod": {"spec": {"containers": [{"name": "tensorflow", "envFrom": []}]}}},
     "pod.metadata.name": {"pod": {"metadata": {"name": "a"}}},
-    "pod.spec.containers.args": {"pod": {"spec": {"containers": [{"name": "tensorflow", "args": ["a"]}]}}},
-    "roles.worker.pod.spec.containers.command": {
-        "roles": {"worker": {"pod": {"spec": {"containers": [{"name": "tensorflow", "command": ["a"]}]}}}}
-    },
 }
 
 
