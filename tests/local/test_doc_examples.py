@@ -35,6 +35,7 @@ RUN = {
     "nightly": ["train-and-finalize/train", "train-and-finalize/cleanup", "evaluate-gate", "promote"],
     "notified": ["train", "notify"],
     "stays": ["train"],
+    "tuned": ["train"],
 }
 """The pipelines that run, by name, and their steps in the order in which these end."""
 CANNOT_RUN: dict[str, str] = {}

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.systems.trainjob.runtimes import CONTAINER
+CONTAINER = "node"
+"""Trainer looks for a container of this name, in a replicated job of this name."""
 
 MANAGER = "tfsteps.dev/launcher"
 """The manager of the patch of tfsteps among `runtimePatches`: Kueue adds its own."""

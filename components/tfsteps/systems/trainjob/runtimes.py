@@ -10,10 +10,10 @@ from typing import Any
 from tfsteps.kube.client import Resource
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.kubernetes.render.indexed_job import exit_code_policy
+from tfsteps.systems.trainjob.overrides import CONTAINER
 
 RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime")
 FOLDER = "manifests/trainjob-runtimes"
-CONTAINER = "node"  # Trainer looks for a container of this name, in a replicated job of this name
 _LABEL = "trainer.kubeflow.org/"
 _MIRRORED, _SERVERS = "tensorflow-multi-worker-mirrored", "tensorflow-parameter-server"
 _RESTARTS = ("never", "on_failure", "exit_code")

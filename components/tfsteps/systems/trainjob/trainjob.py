@@ -34,7 +34,8 @@ from tfsteps.systems.kubernetes.render.pod_template import ROLE_LABEL, pod_templ
 from tfsteps.systems.trainjob import checks, overrides, ranks
 from tfsteps.systems.trainjob.capabilities import CAPABILITIES
 from tfsteps.systems.trainjob.options import TrainJobOptions
-from tfsteps.systems.trainjob.runtimes import CONTAINER, FOLDER, runtime_name
+from tfsteps.systems.trainjob.overrides import CONTAINER
+from tfsteps.systems.trainjob.runtimes import FOLDER, runtime_name
 
 _JOBSETS = Resource("jobset.x-k8s.io/v1alpha2", "jobsets", "JobSet")
 _OWN = "jobset.sigs.k8s.io/jobset-name"  # a label of the Jobs and pods of the TrainJob's JobSet, which has its name
