@@ -85,7 +85,7 @@ def test_64_replicas_are_all_there(show):
     assert len(page.all(".graph .node")) == len(page.all("details.replica")) == 65
     assert not page.one("#worker-0").is_displayed()
     summary = page.one("details.role > summary").text
-    assert summary.split("\n") == ["worker", "64 replicas", "64 stopped", "1 restart"]
+    assert summary.split("\n") == ["worker", "64 replicas", "64 unknown", "1 restart"]
     page.one(".graph a[href='#worker-63']").click()
     assert page.one("#worker-63 pre").text.endswith("loss 0.0040")
     names = page.browser.execute_script(
