@@ -207,11 +207,16 @@ def test_one_refusal_of_the_workflow_is_asked_again(monkeypatch):
 
 def test_a_job_that_waits_for_its_wait_step_is_left_by_the_hook_of_its_launch_step(monkeypatch):
     jobs = launched("inner.launch", detached=["inner.launch"])
-    for node, removed in (("inner.launch", []), ("inner", ["inner.launch"])):
-        hook = f"wf.root.{node}.onExit.cleanup.executor"
-        assert clean_up(jobs, monkeypatch, scope="siblings", node=hook)[0] == removed
-    hook, flow = "wf.root.inner.launch.onExit.cleanup.executor", phases()
-    flow["spec"] = {"shutdown": "Terminate"}
+    waiting = phases(inner="Running")
+    runs = {"name": "container", "value": '{"command":["python","-m","tfsteps.steps.wait.launcher"]}'}
+    wait = {"name": "wait-driver", "arguments": {"parameters": [runs]}}
+    waiting["spec"] = {"templates": [{"name": "t", "dag": {"tasks": [wait]}}]}
+    for flow, removed in ((waiting, []), (phases(inner="Running"), ["inner.launch"])):
+        for node in ("inner.launch", "inner"):
+            hook = f"wf.root.{node}.onExit.cleanup.executor"
+            assert clean_up(jobs, monkeypatch, scope="siblings", node=hook, workflow=flow)[0] == removed
+    hook, flow = "wf.root.inner.launch.onExit.cleanup.executor", waiting
+    flow["spec"]["shutdown"] = "Terminate"
     assert clean_up(jobs, monkeypatch, scope="siblings", node=hook, workflow=flow)[0] == ["inner.launch"]
 
 

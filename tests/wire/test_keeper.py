@@ -8,7 +8,7 @@ from tests.support.waiting import until
 from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
-from tfsteps.answer import NO, known
+from tfsteps.answer import NO, YES, known, unknown
 from tfsteps.engines.argo import pipeline
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube.client import Api
@@ -87,13 +87,13 @@ class Cluster:
         return self.job
 
 
-def follower(server, *, recreated=False, terminating=False, **fields):
+def follower(server, *, recreated=NO, terminating=False, **fields):
     """Return a followed job, whose launcher is a step of a Workflow that is not watched."""
     meta = {"name": "step", "namespace": "ns", "uid": "p", "ownerReferences": [{**FLOW, "controller": True}]}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pipeline, "Watch", lambda *_, **__: None)
         pod = LauncherPod.of(Api(server.access(), patience=0), {"metadata": meta}, find_pipeline)
-    pod.pipeline.recreates_pod, pod.pipeline.terminating = known(recreated), known(terminating)
+    pod.pipeline.recreates_pod, pod.pipeline.terminating = recreated, known(terminating)
     pod.pipeline.pending, pod.grace_seconds = NO, GRACE_SECONDS
     job = spec.from_plain({**JOB, **fields})
     return KubernetesJob(Api(server.access()), TFJob(), tfjob("Running"), job, pod)
@@ -189,7 +189,7 @@ def test_after_a_second_sigterm_one_more_question_is_asked_and_the_job_is_left(m
 
 def test_a_second_sigterm_at_once_is_no_reason_to_leave_a_job_of_a_pod_that_is_not_evicted():
     """Engines repeat SIGTERM; in the first second nothing shows yet that it is no eviction."""
-    end = stopped(Cluster(pod=RUNS), recreated=True, then=[Cause.CANCELLED])
+    end = stopped(Cluster(pod=RUNS), recreated=YES, then=[Cause.CANCELLED])
     assert end.state is State.CANCELLED
 
 
@@ -199,14 +199,14 @@ NOBODY = {"first": (Cause.INTERRUPTED, []), "after SIGTERM": (Cause.CANCELLED, [
 @pytest.mark.parametrize(("cause", "then"), NOBODY.values(), ids=NOBODY)
 def test_ctrl_c_ends_the_job_although_nothing_is_known_of_the_pod(cause, then):
     cluster = Cluster(pod={"metadata": {"uid": "p"}, "status": 7})
-    assert stopped(cluster, cause, recreated=True, then=then).state is State.CANCELLED
+    assert stopped(cluster, cause, recreated=YES, then=then).state is State.CANCELLED
     assert cluster.job is None
 
 
 def test_a_job_that_ends_while_it_is_not_known_why_the_launcher_is_stopped_has_ended(monkeypatch):
     monkeypatch.setitem(globals(), "GRACE_SECONDS", 0.0)
     with serve(Cluster(pod={"metadata": {"uid": "p"}, "status": 7})) as server:
-        job = follower(server, recreated=True)
+        job = follower(server, recreated=YES)
         job.stop(Cause.CANCELLED)
         with pytest.raises(LaunchError, match="continues"):
             job._look_after()
@@ -230,8 +230,28 @@ def test_who_is_not_evicted_deletes_the_job_and_makes_nothing(cluster, fields):
 
 def test_a_job_that_another_pod_follows_needs_no_keeper():
     cluster = Cluster()
-    assert "the next attempt adopts it" in str(stopped(cluster, recreated=True))
+    assert "the next attempt adopts it" in str(stopped(cluster, recreated=YES))
     assert cluster.changes == []
+
+
+MAYBE = unknown("the retryPolicy is OnError")
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [("stop", 600), ("29.5m", 1770)])
+def test_a_job_that_another_pod_may_follow_is_kept_for_it(asked, seconds):
+    cluster = Cluster()
+    left = stopped(cluster, recreated=MAYBE, on_evicted=asked)
+    assert str(left).endswith("for another try of the step")
+    assert cluster.changes[0][2]["spec"]["activeDeadlineSeconds"] == seconds
+    assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
+
+
+def test_a_job_that_another_pod_may_follow_continues_if_it_cannot_be_kept(monkeypatch):
+    monkeypatch.setattr(keeper, "SETTLE_SECONDS", 0.0)
+    cluster = Cluster(keeper=refusal(403, "Forbidden", "you may not make jobs"))
+    left = stopped(cluster, recreated=MAYBE)
+    assert "another try of the step may adopt it (the retryPolicy is OnError)" in str(left)
+    assert cluster.job
 
 
 NOT_OWNER = refusal(403, "Forbidden", "not the owner")

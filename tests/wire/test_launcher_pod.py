@@ -9,6 +9,7 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.answer import known, unknown
 from tfsteps.cli.commands import plan
+from tfsteps.engines.argo.node_names import tries
 from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access
@@ -52,13 +53,13 @@ EVICTED = {
 def test_evicted(answer, evicted):
     with serve([answer]) as server:
         api = Api(server.access(), patience=0)
-        assert LauncherPod.of(api, LONE).leaves_job(api, SINCE).value == evicted
+        assert LauncherPod.of(api, LONE).is_taken_away(api, SINCE).value == evicted
 
 
 def test_the_kubelet_sends_sigterm_before_the_eviction_shows():
     with serve([pod(phase="Running")]) as server:
         api = Api(server.access(), patience=0)
-        assert [LauncherPod.of(api, LONE).leaves_job(api, since).value for since in (0.0, 0.9, 1.0)] == [
+        assert [LauncherPod.of(api, LONE).is_taken_away(api, since).value for since in (0.0, 0.9, 1.0)] == [
             *["unknown"] * 2,
             "no",
         ]
@@ -83,7 +84,7 @@ def test_a_pod_that_cannot_be_read_is_neither_evicted_nor_without_a_pipeline(mon
     with serve([refusal(403, "Forbidden", "you may not"), Answer(body=POD), listed(workflow())]) as server:
         api = Api(server.access(), patience=0)
         host = LauncherPod.find(api, find_pipeline)
-        assert (host.leaves_job(api, SINCE), host.is_taken_away(api, SINCE)) == (unknown("you may not"),) * 2
+        assert (host.followed(), host.is_taken_away(api, SINCE)) == (unknown("you may not"),) * 2
         assert "cannot read its own pod ns/step (you may not)" in host.warnings[0]
         host.retry_read(api)
         assert (host.unread, host.pipeline.step) == ("", "")
@@ -199,67 +200,59 @@ def test_terminated_later():
         api.stopping.set()
 
 
-def test_a_pod_of_a_terminating_workflow_is_not_evicted():
+def test_no_pod_follows_in_a_terminating_workflow():
     with serve(lambda asked: pod() if asked.path.endswith("/step") else of_workflow(listed())(asked)) as server:
         api = Api(server.access())
         host = LauncherPod.of(api, POD, find_pipeline)
         until(lambda: host.pipeline.terminating.yes)
-        before = len([asked for asked in server.asked if asked.path.endswith("/step")])
-        assert host.leaves_job(api, SINCE).no
-        assert before == 0
+        assert host.followed().no
         assert not [asked for asked in server.asked if asked.path.endswith("/step")], "there is no time to ask"
         api.stopping.set()
 
 
 KUBEFLOW = {"pipelines.kubeflow.org/v2_component": "true"}
-NO_SUCCESSOR = {
-    "Kubeflow Pipelines": ("Running", KUBEFLOW, "wf.root.fit.executor"),
-    "Kubeflow Pipelines with set_retry": ("Running", KUBEFLOW, "wf.root.fit.executor(0)"),
-    "Argo without a retryStrategy": ("Running", {}, "wf.fit"),
-    "a new job, and a Pending node, which Argo may have seen run by now": ("Pending", {}, "wf.fit"),
-    "a new job, and a Pending node of Kubeflow Pipelines": ("Pending", KUBEFLOW, "wf.root.fit.executor"),
-}
-SUCCESSOR = {
-    "a step that Argo tries again": ("Running", {}, "wf.fit(0)"),
+ALWAYS, ON_ERROR = {"retryPolicy": "Always"}, {"limit": "2", "retryPolicy": "OnError"}
+FOLLOWED = {  # what Argo sees of the node, labels, node, strategy: whether another pod follows, and that for a new job
+    "Kubeflow Pipelines 2.15": ("Running", KUBEFLOW, "wf.root.fit.executor", None, ("no", "no")),
+    "and set_retry": ("Running", KUBEFLOW, "wf.root.fit.executor(0)", {"limit": "2"}, ("unknown", "unknown")),
+    "and Pending": ("Pending", KUBEFLOW, "wf.root.fit.executor", None, ("unknown", "no")),
+    "Kubeflow Pipelines 2.17": (
+        "Running",
+        KUBEFLOW,
+        "wf(0).root(0).fit(0).executor(0)",
+        ON_ERROR,
+        ("unknown", "unknown"),
+    ),
+    "Argo without a retryStrategy": ("Running", {}, "wf.fit", None, ("no", "no")),
+    "and Pending, which it may have seen run by now": ("Pending", {}, "wf.fit", None, ("unknown", "no")),
+    "Argo tries again": ("Running", {}, "wf.fit(0)", ALWAYS, ("yes", "yes")),
 }
 
 
-@pytest.mark.parametrize(
-    ("phase", "labels", "node", "leaves"),
-    [*((*each, False) for each in NO_SUCCESSOR.values()), *((*each, True) for each in SUCCESSOR.values())],
-    ids=[*NO_SUCCESSOR, *SUCCESSOR],
-)
-def test_a_pod_that_nothing_follows_does_not_leave_its_job(phase, labels, node, leaves):
+@pytest.mark.parametrize(("phase", "labels", "node", "strategy", "expected"), FOLLOWED.values(), ids=FOLLOWED)
+def test_whether_another_pod_follows(phase, labels, node, strategy, expected):
     annotations = {"workflows.argoproj.io/node-name": node, "workflows.argoproj.io/node-id": "wf-1"}
     own = {"metadata": {**POD["metadata"], "labels": labels, "annotations": annotations}}
-    flow = workflow(templates=[{"name": "fit", "retryStrategy": {"retryPolicy": "Always"}}])
-    flow["status"] = {"nodes": {"wf-1": {"name": node, "phase": phase, "templateName": "fit"}}}
-    deleted = Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}})
-
-    def script(asked):
-        return deleted if asked.path.endswith("/pods/step") else of_workflow(listed(flow))(asked)
-
-    with serve(script) as server:
+    levels = {each.node: {"name": each.node, "phase": phase, "templateName": "fit"} for each in tries(node)}
+    flow = workflow(templates=[{"name": "fit", **({"retryStrategy": strategy} if strategy else {})}])
+    flow["status"] = {"nodes": {**levels, "wf-1": {"name": node, "phase": phase, "templateName": "fit"}}}
+    with serve(of_workflow(listed(flow))) as server:
         api = Api(server.access())
         host = LauncherPod.of(api, own, find_pipeline)
         until(lambda: any("watch" in asked.query for asked in server.asked))
-        assert host.leaves_job(api, SINCE, new=True) == known(leaves)
-        looks = [asked for asked in server.asked if asked.path.endswith("/pods/step")]
-        assert bool(looks) is leaves, "where no pod follows there is no time to ask"
-        assert host.leaves_job(api, SINCE) == known(leaves or phase == "Pending")
+        assert (host.followed().value, host.followed(new=True).value) == expected
+        assert not [asked for asked in server.asked if "/pods" in asked.path], "there is no time to ask"
         api.stopping.set()
 
 
-@pytest.mark.parametrize(("labels", "leaves"), [(KUBEFLOW, False), ({}, True)], ids=["Kubeflow Pipelines", "Argo"])
-def test_a_pod_is_evicted_before_its_workflow_was_seen(labels, leaves):
-    """Under Kubeflow Pipelines no pod follows, whatever the Workflow says. A job with progress is left for a chance."""
+@pytest.mark.parametrize("labels", [KUBEFLOW, {}], ids=["Kubeflow Pipelines", "Argo"])
+def test_a_workflow_that_was_not_seen_yet_may_try_again(labels):
     own = {"metadata": {**POD["metadata"], "labels": labels}}
-    deleted = Answer(body={"metadata": {"uid": "p", "deletionTimestamp": "2026-11-21T09:30:24Z"}})
-    with serve(lambda asked: deleted if asked.path.endswith("/pods/step") else refusal(503)) as server:
+    with serve(lambda _asked: refusal(503)) as server:
         api = Api(server.access())
         host = LauncherPod.of(api, own, find_pipeline)
-        assert host.leaves_job(api, SINCE, new=True).no is not leaves
-        assert host.leaves_job(api, SINCE).unknown
+        assert host.followed().unknown
+        assert host.followed(new=True).unknown
         api.stopping.set()
 
 

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import re
 import secrets
+from typing import Any
 
 import msgspec
 
@@ -102,9 +103,9 @@ def label_value(text: str) -> str:
     return f"{clean}-{short_hash(text)}".lstrip("-")
 
 
-def spec_hash(rendered: bytes) -> str:
+def spec_hash(rendered: Any) -> str:
     """Return a short hash of a rendered job; it tells a launcher whether an object of the same name is its own."""
-    return hashlib.sha256(rendered).hexdigest()[:16]
+    return hashlib.sha256(msgspec.json.encode(rendered, order="deterministic")).hexdigest()[:16]
 
 
 def short_hash(*parts: str) -> str:

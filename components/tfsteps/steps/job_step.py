@@ -24,6 +24,7 @@ from tfsteps.runs.store import Attempt
 from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
 from tfsteps.spec.step_inputs import plain_job, with_data
+from tfsteps.spec.step_variables import with_step_variables
 from tfsteps.steps.program import StepResult
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, Note, System
@@ -134,6 +135,7 @@ def launch_request(task: StepTask) -> LaunchRequest:
     inputs = task.parameters
     job = spec.from_plain(plain_job(inputs, partial_job(inputs.get("task_config"))), SOURCE, registry.options())
     job = with_data(job, inputs.get("data") or "")  # after validation, which forbids TFSTEPS_ variables in a job
+    job = with_step_variables(job, os.environ)
     system = find_system(inputs.get("system") or "auto")
     identity = task.identity()
     attempt = system.attempt(identity.run, identity.task)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import yaml
 
 from tfsteps.cli.backends.place import On, Place
@@ -189,7 +188,7 @@ def _marked(item: dict[str, Any]) -> dict[str, Any]:
     if item["kind"] == WORKFLOWS.kind:
         return item
     metadata = item["metadata"]
-    mark = {SPEC_HASH: spec_hash(msgspec.json.encode(item, order="deterministic"))}
+    mark = {SPEC_HASH: spec_hash(item)}
     return {**item, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **mark}}}
 
 

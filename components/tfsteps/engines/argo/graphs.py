@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.engines.argo import workflow
 from tfsteps.engines.argo.template_rules import twice
 from tfsteps.spec.problems import shown
 
-LOOPS = ("withItems", "withParam", "withSequence")
 _RESULTS = {"Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed"}
 _DEPENDS = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_]*)(?:\.([A-Za-z]+))?")
 
@@ -55,7 +55,7 @@ def problems(template: _Node) -> Iterator[str]:
 
 def loops(call: _Node) -> list[str]:
     """Return the names of the loops of a task or step; more than one is a problem."""
-    return [loop for loop in LOOPS if call.get(loop) is not None]
+    return [loop for loop in workflow.LOOPS if call.get(loop) is not None]
 
 
 def _dag(dag: _Node) -> Iterator[str]:

@@ -1,25 +1,55 @@
-"""Which steps of a Workflow a finalizer cleans up after, by the names of their nodes. Pure.
+"""The names of a Workflow's nodes: the step that a pod is of, its tries, and what contains it. Pure.
 
 Argo names a node by its path in the Workflow: `wf.main.fit(0:a)`. For a lifecycle hook or an exit handler, `.onExit` is
-appended to the name of the node whose end it follows.
+appended to the name of the node whose end it follows. With a retryStrategy, a node X has the tries X(0), X(1) and so
+on, and the nodes below are named by their try: `wf(0).main(1).fit(0)`, if each level has one. The name of a step has no
+tries: it is the same over all of them.
 """
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 _HOOK = "onExit"
-_LEVELS = re.compile(r"(\[\d+\]|\(\d+\))+$")  # of groups of steps, of tries
-_TRY = re.compile(r"\(\d+\)$")
+_GROUPS = re.compile(r"(\[\d+\])+$")  # of parallel steps
+_TRY = re.compile(r"\((?P<number>\d+)\)(?P<groups>(\[\d+\])*)$")
 
 
-def without_try(node: str) -> str:
-    """Return the name of a pod's node without the number of the try."""
-    return _TRY.sub("", node)
+class Try(NamedTuple):
+    """A try of a node with a retryStrategy.
+
+    Attributes:
+        node: The name of the try.
+        number: From 0.
+    """
+
+    node: str
+    number: int
 
 
-def hooked(node: str) -> str:
-    """Return the ended node whose hook or exit handler runs `node`; empty = it is not in a hook or exit handler."""
+def step_name(node: str) -> str:
+    """Return the name of a node without the numbers of tries, at every level."""
+    return ".".join(_TRY.sub(r"\g<groups>", part) for part in split(node))
+
+
+def without_groups(step: str) -> str:
+    """Return the name of a step without the numbers of groups of parallel steps."""
+    return ".".join(_GROUPS.sub("", part) for part in split(step))
+
+
+def tries(node: str) -> Iterator[Try]:
+    """Yield the tries that a node is of, or is below, the innermost first."""
     parts = split(node)
-    hooks = [i for i, part in enumerate(parts) if _LEVELS.sub("", part) == _HOOK]
+    for level in range(len(parts), 0, -1):
+        name = _GROUPS.sub("", ".".join(parts[:level]))
+        if found := _TRY.search(name):
+            yield Try(name, int(found["number"]))
+
+
+def hooked(step: str) -> str:
+    """Return the ended node whose hook or exit handler runs `step`; empty = it is not in a hook or exit handler."""
+    parts = split(step)
+    hooks = [i for i, part in enumerate(parts) if _GROUPS.sub("", part) == _HOOK]
     return ".".join(parts[: hooks[-1]]) if hooks else ""
 
 
@@ -28,15 +58,12 @@ def lies_within(step: str, node: str) -> bool:
     return step == node or step.startswith((f"{node}.", f"{node}[", f"{node}("))
 
 
-def scope(node: str) -> str:
-    """Return the node that contains a step's node: equal for the steps of one DAG or loop iteration.
+def scope(step: str) -> str:
+    """Return the node that contains a step, such as `wf.main(0:a).train`: equal for the steps of one DAG or iteration.
 
-    Groups of parallel steps and tries of a whole DAG are not separate scopes.
-
-    Args:
-        node: Such as `wf.main(0:a).train`, without the number of the try.
+    Groups of parallel steps are not separate scopes.
     """
-    return _LEVELS.sub("", ".".join(split(node)[:-1]))
+    return _GROUPS.sub("", ".".join(split(step)[:-1]))
 
 
 def split(node: str) -> list[str]:

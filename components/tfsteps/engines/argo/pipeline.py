@@ -1,11 +1,12 @@
 """The Workflow of a launcher's pod, watched: whether the step is to end, and whether another pod follows."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo import node_names
+from tfsteps.engines.argo.pending_waits import FindWait, awaited, find_wait
 from tfsteps.engines.argo.workflow import (
     WORKFLOWS,
     controller,
@@ -44,12 +45,15 @@ class WorkflowContext:
         """Return whether a finalizer cleans up the jobs of another step of its Workflow.
 
         In a lifecycle hook or an exit handler, it cleans up jobs launched below the node that has ended; elsewhere,
-        jobs of the ended steps in the same scope.
+        jobs of the ended steps in the same scope. A job that a step of the Workflow will still wait for is left.
         """
         if node := node_names.hooked(self.step):
-            awaited = detached and self._is_step(step, node) and not self.ends().yes
-            return known(node_names.lies_within(step, node) and not awaited)
-        return self._has_ended(step) if self._scope(step) == self._scope(self.step) else NO
+            cleaned = known(node_names.lies_within(step, node))
+        else:
+            cleaned = self._ask(has_ended, step) if self._scope(step) == self._scope(self.step) else NO
+        if not detached or cleaned.no or self.ends().yes:
+            return cleaned
+        return cleaned & ~self._ask(awaited, step, self._find_wait)
 
     def ends(self) -> Answer:
         """Return whether the Workflow is ending; read it if the watch has not reported it yet."""
@@ -59,9 +63,7 @@ class WorkflowContext:
 
     # --- overridden by engines that compile to Workflows
 
-    def _is_step(self, step: str, node: str) -> bool:
-        """Tell whether a node is the step itself, not a node that contains the step."""
-        return step == node
+    _find_wait: FindWait = staticmethod(find_wait)
 
     def _scope(self, step: str) -> str:
         """Return the node that contains a step: equal for the steps of one DAG or loop iteration."""
@@ -71,15 +73,16 @@ class WorkflowContext:
         """Return whether another pod replaces this one if it is lost; `workflow` None = it was not observed yet."""
         if workflow is None:
             return unknown("the Workflow was not read yet")
-        return retries_lost_pod(workflow, self._node_id, self._node)
+        return retries_lost_pod(workflow, self._node)
 
     # --- state
 
-    def _has_ended(self, step: str) -> Answer:
+    def _ask(self, question: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Ask the Workflow as it was at a finalizer's first request."""
         if isinstance(self._listed, Answer):
             return self._listed
         item = self._item()
-        return has_ended(item, step) if item else unknown(f"Workflow {self.owner['name']} is not there")
+        return question(item, *arguments) if item else unknown(f"Workflow {self.owner['name']} is not there")
 
     def _item(self) -> Mapping[str, Any] | None:
         """Return the Workflow as it was at a finalizer's first request; None = it was not there, or not read."""

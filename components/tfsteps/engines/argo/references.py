@@ -8,6 +8,7 @@ from typing import Any
 from tfsteps.engines.argo import call_inputs, chains, graphs, launchers, loops, template_rules
 from tfsteps.engines.argo.graphs import Call
 from tfsteps.engines.argo.template_rules import twice
+from tfsteps.engines.argo.workflow import LOOPS
 from tfsteps.engines.unclear import REFERENCE
 from tfsteps.spec.problems import shown
 from tfsteps.spec.spelling import nearest
@@ -262,7 +263,7 @@ class Workflow:
             if reason := self._variable(name, template, before, calls):
                 yield f"{where}: {{{{{name}}}}} {reason}"
             elif re.match(r"item(\.|$)", name) and not graphs.loops(node) and node.keys() != {"hooks"}:
-                yield f"{where}: {{{{{name}}}}} is defined only in a loop: {', '.join(graphs.LOOPS)}"
+                yield f"{where}: {{{{{name}}}}} is defined only in a loop: {', '.join(LOOPS)}"
             elif name.startswith("item.") and (reason := loops.missing(name, node)):
                 yield f"{where}: {{{{{name}}}}} {reason}"
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.engines.argo import workflow as workflows
-from tfsteps.engines.argo.node_names import without_try
+from tfsteps.engines.argo.node_names import step_name
 from tfsteps.runs.graph import Node, NodeKind
 
 _PREFIX_LENGTH = 242  # of a pod's name: 253 characters less the hash and its hyphen
@@ -35,7 +35,7 @@ def steps(workflow: Mapping[str, Any]) -> list[Step]:
     tries: dict[str, list[Mapping[str, Any]]] = {}
     for node in workflows.nodes(workflow).values():
         if node.get("type") == "Pod":
-            tries.setdefault(without_try(str(node.get("name", ""))), []).append(node)
+            tries.setdefault(step_name(str(node.get("name", ""))), []).append(node)
     name = str(workflow["metadata"]["name"])
     result = [_step(name, path, sorted(listed, key=_started)) for path, listed in tries.items()]
     return sorted(result, key=lambda step: (step.node.started is None, step.node.started or 0.0))
@@ -91,7 +91,7 @@ def _step(workflow: str, path: str, tries: list[Mapping[str, Any]]) -> Step:
     template = str(last.get("templateName") or (last.get("templateRef") or {}).get("template") or "")
     node = Node(
         kind=NodeKind.STEP,
-        name=without_try(str(last.get("displayName") or path)),
+        name=step_name(str(last.get("displayName") or path)),
         state=str(last.get("phase") or "Pending").lower(),
         started=_seconds(tries[0].get("startedAt")),
         ended=_seconds(last.get("finishedAt")),

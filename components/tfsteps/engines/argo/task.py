@@ -10,7 +10,7 @@ import msgspec
 
 from tfsteps.engines.argo.engine import ARGUMENT
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
-from tfsteps.engines.argo.node_names import without_try
+from tfsteps.engines.argo.node_names import step_name
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.spec import Problem, SpecError
@@ -129,7 +129,7 @@ class ArgoTask:
         env = self._environment
         return Identity.checked(
             run=self._texts.get("run_id") or env.get(RUN_ID) or new_run_id(),
-            task=without_try(env.get(NODE_NAME, "")) or self._interface.name,
+            task=step_name(env.get(NODE_NAME, "")) or self._interface.name,
             pipeline=pipeline_name(env.get(WORKFLOW, "")),
         )
 

@@ -1,11 +1,10 @@
 """The state of a Workflow and its pods: is it ending, which steps have ended, which pods are re-created. Pure.
 
-Source: Argo Workflows 3.7, `workflow/controller/operator.go` (`podReconciliation`, `processNodeRetries`).
+Source: Argo Workflows 3.7 and 4.0, `workflow/controller/operator.go` (`podReconciliation`, `processNodeRetries`).
 """
 
 import base64
 import gzip
-import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,18 +12,21 @@ from typing import Any
 import msgspec
 
 from tfsteps.answer import NO, YES, Answer, known, unknown
-from tfsteps.engines.argo.node_names import without_try
+from tfsteps.engines.argo.node_names import Try, step_name, tries
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.client import Resource
+from tfsteps.spec.step_inputs import merged
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")
 POD_LABEL = "workflows.argoproj.io/workflow"
 """Label of the pods of a Workflow: its name."""
 
 _NODE_NAME, _NODE_ID = "workflows.argoproj.io/node-name", "workflows.argoproj.io/node-id"
-_NO_NODES = "the Workflow object does not contain the state of this step"
+LOOPS = ("withItems", "withParam", "withSequence")
+"""The fields of a task or step that make it a loop."""
+
+NO_NODES = "the Workflow object does not contain the state of this step"
 _ENDED = {"Succeeded", "Failed", "Error", "Skipped", "Omitted"}
-_TRY = re.compile(r"\((\d+)\)$")
 
 
 def name_in(owners: Sequence[Mapping[str, Any]]) -> str:
@@ -52,8 +54,8 @@ def _is_workflow(owner: Mapping[str, Any]) -> bool:
 
 
 def step_of(pod: Mapping[str, Any]) -> str:
-    """Return the name of a pod's node in its Workflow, without the number of the try; empty = it has no node."""
-    return without_try(node_name(pod))
+    """Return the name of the step that a pod is of, the same over its tries; empty = it has no node."""
+    return step_name(node_name(pod))
 
 
 def node_name(pod: Mapping[str, Any]) -> str:
@@ -104,60 +106,90 @@ def nodes(workflow: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def has_ended(workflow: Mapping[str, Any], step: str) -> Answer:
-    """Return whether a step will have no further pod.
+    """Return whether a step, or a group of steps, will have no further pod."""
+    if not nodes(workflow):
+        return unknown(NO_NODES)
+    ended = [ended for name, _, ended in ended_steps(workflow) if name == step]
+    return known(bool(ended) and all(ended))
 
-    Args:
-        workflow: Its Workflow.
-        step: The name of its node, without the number of the try.
-    """
-    all_nodes = nodes(workflow)
-    if not all_nodes:
-        return unknown(_NO_NODES)
-    return known(any(node.get("name") == step and node.get("phase") in _ENDED for node in all_nodes.values()))
+
+def ended_steps(workflow: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """Yield the name of each step and group of steps, a node of it, and whether that has ended: no try of another."""
+    for node in nodes(workflow).values():
+        name = str(node.get("name", ""))
+        if not any(each.node == name for each in tries(name)):
+            yield step_name(name), node, node.get("phase") in _ENDED
 
 
 def is_pending(workflow: Mapping[str, Any], node_id: str) -> Answer:
     """Return whether the controller has not seen this node's pod run yet: it may create a lost pod again."""
     phase = nodes(workflow).get(node_id, {}).get("phase")
-    return known(phase == "Pending") if phase else unknown(_NO_NODES)
+    return known(phase == "Pending") if phase else unknown(NO_NODES)
 
 
-def retries_lost_pod(workflow: Mapping[str, Any], node_id: str, node_name: str) -> Answer:
+def retries_lost_pod(workflow: Mapping[str, Any], node_name: str) -> Answer:
     """Return whether Argo creates another pod for a step whose pod is evicted or deleted.
 
-    It does so with the policy Always, while tries are left. What an expression of that strategy decides is not known.
-    Depending on timing, Argo sees such a pod as failed with the launcher's exit code, as Error, or, while its node is
-    Pending, creates it again; the other policies, or none, cover only some of these cases.
+    It does so while the pod's own node, or one above it, has tries left and the policy Always. With another policy that
+    depends on timing: Argo sees such a pod as Error, or as failed with the launcher's exit code.
 
     Args:
         workflow: The step's Workflow.
-        node_id: The id of the pod's node.
-        node_name: Its name; with a retryStrategy, the number of the try is appended.
+        node_name: The name of the pod's node.
     """
-    tries = _TRY.search(node_name)
-    if not tries:
-        return NO
-    strategy = next(_strategies(workflow, nodes(workflow).get(node_id, {})), None)
-    if strategy is None:  # there is one
+    by_name = {str(node.get("name", "")): node for node in nodes(workflow).values()}
+    answer = NO
+    for each in tries(node_name):
+        answer |= _retries(workflow, each, by_name.get(each.node))
+    return answer
+
+
+def _retries(workflow: Mapping[str, Any], current: Try, node: Mapping[str, Any] | None) -> Answer:
+    """Return whether Argo tries a node again that has ended because its pod, or one below it, was lost."""
+    if node is None:
+        return unknown(NO_NODES)
+    strategy = _strategy(workflow, node)
+    if not strategy:  # there is one
         return unknown("the Workflow does not contain the retryStrategy of this step")
     policy = strategy.get("retryPolicy") or ("Always" if strategy.get("expression") else "OnFailure")
     limit = str(strategy.get("limit", ""))
-    if policy != "Always" or (limit.isdigit() and int(tries[1]) >= int(limit)):
+    if limit.isdigit() and current.number >= int(limit):
         return NO
     if strategy.get("expression") or (limit and not limit.isdigit()):
         return unknown("the retryStrategy of this step has an expression")
-    return YES
+    return YES if policy == "Always" else unknown(f"with the retryPolicy {policy}, that depends on timing")
 
 
-def _strategies(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the retryStrategies that may apply to a node's template, the most likely first."""
-    spec, status = workflow.get("spec") or {}, workflow.get("status") or {}
-    stored = status.get("storedWorkflowTemplateSpec") or {}
-    name = (node.get("templateRef") or {}).get("template") or node.get("templateName")
-    templates = [*(spec.get("templates") or []), *(stored.get("templates") or [])]
-    for template in [*templates, *(status.get("storedTemplates") or {}).values()]:
-        if template.get("name") == name and template.get("retryStrategy"):
-            yield template["retryStrategy"]
-    for workflow_spec in (spec, stored):
-        if strategy := (workflow_spec.get("templateDefaults") or {}).get("retryStrategy"):
-            yield strategy
+def _strategy(workflow: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the retryStrategy of a node's template, with the defaults of templates; empty = it is not there."""
+    defaults: Mapping[str, Any] = {}
+    for spec in _specs(workflow):
+        defaults = defaults or (spec.get("templateDefaults") or {}).get("retryStrategy") or {}
+    named = [template for template in templates(workflow) if template.get("name") == template_name(node)]
+    own: Mapping[str, Any] = next(
+        (template["retryStrategy"] for template in named if template.get("retryStrategy")), {}
+    )
+    strategy: Mapping[str, Any] = merged(defaults, own)
+    return strategy
+
+
+def template_name(node: Mapping[str, Any]) -> str:
+    """Return the name of a node's template; empty = it has none."""
+    return str((node.get("templateRef") or {}).get("template") or node.get("templateName") or "")
+
+
+def templates(workflow: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the templates of a Workflow, its own before those that it refers to."""
+    for spec in _specs(workflow):
+        yield from spec.get("templates") or []
+    yield from ((workflow.get("status") or {}).get("storedTemplates") or {}).values()
+
+
+def entrypoint(workflow: Mapping[str, Any]) -> str:
+    """Return the name of the template that a Workflow starts with; empty = it does not say."""
+    return next((str(spec["entrypoint"]) for spec in _specs(workflow) if spec.get("entrypoint")), "")
+
+
+def _specs(workflow: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    stored = (workflow.get("status") or {}).get("storedWorkflowTemplateSpec") or {}
+    return workflow.get("spec") or {}, stored

@@ -1,7 +1,8 @@
-"""The names that Kubeflow Pipelines gives the nodes of its Workflows (observed on 2.15). Pure.
+"""The names that Kubeflow Pipelines gives the nodes of its Workflows (observed on 2.15 and 2.17). Pure.
 
 Each task is a DAG of one node, `executor`, below the node `root`. A task with `ignore_upstream_failure` becomes a hook
-of each of its dependencies, and `dsl.ExitHandler` one of the handler's node.
+of each of its dependencies, and `dsl.ExitHandler` one of the handler's node. All names here are those of steps, without
+tries, which 2.17 numbers at every level.
 """
 
 import re
@@ -9,12 +10,7 @@ import re
 from tfsteps.engines.argo.node_names import split
 
 _ROOT, _LEAF = "root", "executor"
-_LEVELS = re.compile(r"(\.condition(-branches)?-\d+|\(\d+\))+$")
-
-
-def is_task(step: str, node: str) -> bool:
-    """Tell whether a step is the task with the DAG `node`."""
-    return step == f"{node}.{_LEAF}"
+_CONDITIONS = re.compile(r"(\.condition(-branches)?-\d+)+$")
 
 
 def task_name(step: str) -> str:
@@ -33,15 +29,15 @@ def is_driver(template: str) -> bool:
     return template.startswith("system-") and template.endswith("-driver")
 
 
-def scope(node: str) -> str:
+def scope(step: str) -> str:
     """Return the node that a task lies in: equal for the tasks of one pipeline or loop iteration.
 
-    Conditions and tries of a whole DAG are no scopes of their own.
+    Conditions are no scopes of their own.
 
     Args:
-        node: Such as `mnist-x2k4.root.for-loop-1.iteration-item(0:0).train.executor`, without the number of the try.
+        step: Such as `mnist-x2k4.root.for-loop-1.iteration-item(0:0).train.executor`.
     """
-    parts = split(node)
+    parts = split(step)
     if len(parts) > 1 and parts[-1] == _LEAF:
         del parts[-1]
-    return _LEVELS.sub("", ".".join(parts[:-1]))
+    return _CONDITIONS.sub("", ".".join(parts[:-1]))

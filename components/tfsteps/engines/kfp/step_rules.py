@@ -10,7 +10,7 @@ from tfsteps.engines.kfp.graph import INPUT, UNKNOWN, Call, Node, parameters, sh
 from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.kfp.task_settings import task_config
 from tfsteps.engines.unclear import places
-from tfsteps.spec import Problem, SpecError, TrainingJob, dotted
+from tfsteps.spec import Problem, SpecError, TrainingJob, dotted, format_duration
 from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
 from tfsteps.spec.step_inputs import plain_job, plain_tensorboard, tensorboard_job
@@ -44,6 +44,12 @@ _ANY = {
     "backoff_limit": 1,
 }
 _OTHER = {**_ANY, "chief": 0, "workers": 2, "ps": 0, "evaluator": 0, "gpu": 0, "restart": "on_failure"}
+_RUN_SECONDS = 3600.0
+"""How long the back end 2.17 keeps the Workflow of a run after its end, and with it what the run owns."""
+_RETRIES = (
+    "set_retry: the back end 2.17 repeats a step only if its pod is lost, not if it fails; `restart` and "
+    "`backoff_limit` of the job restart its replicas on every version"
+)
 _UNREACHED = {
     "emptyDirMounts": "empty_dir_mount reaches the launcher, not the replicas; use resources.shared_memory for "
     "/dev/shm, or a volume with empty_dir, in `spec`",
@@ -88,6 +94,8 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
         call: The task.
         settings: What kfp.kubernetes set on it, of the platform settings.
     """
+    if call.step and call.task.get("retryPolicy"):
+        yield _RETRIES
     if call.step not in _JOBS:
         return
     yield from (sentence for name, sentence in _UNREACHED.items() if settings.get(name))
@@ -98,6 +106,7 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
     if system in registry.available():
         named = {variable["name"] for variable in task_config(call.container, settings)["env"]}
         yield from registry.plugin(system).missing_access(named)
+    yield from map(str, _certain(known, unknown, _of_run))
 
 
 def _inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
@@ -183,6 +192,22 @@ def _of_job(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Prob
         return error.problems
     system = inputs.get("system", "auto")
     return registry.get(system).problems(job) if system in registry.available() else []
+
+
+def _of_run(inputs: Mapping[str, Any]) -> list[Problem] | None:
+    """Return the problems of what is to outlive the Workflow of the run; None = the inputs make no job."""
+    try:
+        job = _job(inputs)
+    except SpecError:
+        return None
+    owned = inputs.get("system", "auto") in ("auto", *registry.on_kubernetes())
+    if not (owned and job.keep_for and job.keep_for > _RUN_SECONDS):
+        return []
+    wrong = (
+        "is too long for the back end 2.17, which deletes the Workflow of a run, and its jobs, an hour after its end"
+    )
+    fix = "Write at most 1h, and keep event files and models on a volume"
+    return [Problem(path=("keep_for",), value=format_duration(job.keep_for), wrong=wrong, fix=fix)]
 
 
 def _of_tensorboard(inputs: Mapping[str, Any]) -> list[Problem]:

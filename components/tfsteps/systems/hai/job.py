@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tfsteps.answer import NO
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
@@ -199,8 +200,9 @@ class HaiJob:
         assert self._host
         if since:  # not in the signal handler
             self._host.retry_read(cluster)
-        leaves = self._host.leaves_job(cluster, since)
-        return Leave(leaves, "the task continues, and the next attempt adopts it")
+        if self._host.followed().no:
+            return Leave(NO)
+        return Leave(self._host.is_taken_away(cluster, since), "the task continues, and the next attempt adopts it")
 
     def read_folder(self, folder: str, program: Sequence[str]) -> None:
         """Do nothing: a launcher can read only what it mounts of the shared file system."""

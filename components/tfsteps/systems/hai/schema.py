@@ -19,6 +19,7 @@ from tfsteps.runs.events import replicas_of
 from tfsteps.runs.identity import PREFIX, Identity, short_hash, spec_hash
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import RoleName, TrainingJob, options_of
+from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems import restart_policy
 from tfsteps.systems.hai import ranks
 from tfsteps.systems.hai.options import HaiOptions
@@ -95,8 +96,18 @@ def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str)
 
     Its tags hold a hash of the rest, by which a launcher recognizes its task.
     """
+    options, body = options_for(job), _untagged(job, identity, places)
+    digest = spec_hash(shown(_untagged(without_step_variables(job), identity, places)))  # without the agent's version
+    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: digest})
+    body["options"]["tags"] += [launcher_tag(step), tag(DEADLINE, f"{job.deadlines.total:g}")]
+    if options.suspend:
+        body["options"]["tags"].append(PAUSED)
+    return body
+
+
+def _untagged(job: TrainingJob, identity: Identity, places: OutputPaths) -> dict[str, Any]:
     options = options_for(job)
-    body: dict[str, Any] = {
+    return {
         "version": 2,
         "name": job_name(job, identity),
         "task_type": "training",
@@ -117,12 +128,6 @@ def render(job: TrainingJob, identity: Identity, places: OutputPaths, step: str)
         "options": _options(job, options),
         "services": msgspec.to_builtins(options.services),
     }
-    content = msgspec.json.encode(shown(body), order="deterministic")  # without the agent's version
-    body["options"]["tags"] = tags({**_labels(job, identity), SPEC_HASH: spec_hash(content)})
-    body["options"]["tags"] += [launcher_tag(step), tag(DEADLINE, f"{job.deadlines.total:g}")]
-    if options.suspend:
-        body["options"]["tags"].append(PAUSED)
-    return body
 
 
 def shown(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -132,26 +132,20 @@ class LauncherPod:
         path, body = PODS.path(self.namespace, self._name), {"metadata": {"uid": self.uid, "labels": missing}}
         return threads.start("label", lambda: api.send("PATCH", path, body=body), lambda _error: None)
 
-    def leaves_job(self, api: Api, since: float, *, new: bool = False) -> Answer:
-        """Return whether SIGTERM came because this pod is being evicted, and another pod will continue its job.
+    def followed(self, *, new: bool = False) -> Answer:
+        """Return whether another pod will continue the job of this one if this one is being evicted. Sends no request.
 
         If the engine still sees this pod as pending, it may create the pod again, but not if it has just seen it run.
-        A job with progress is left running for that chance; a new job is not. Without a successor no request is sent:
-        under Kubeflow Pipelines there is a tenth of a second to delete the job.
-
-        Args:
-            api: The cluster.
-            since: Seconds since the signal.
-            new: This launcher has just created the job.
+        A job with progress is left running for that chance; a `new` job, which this launcher has just created, is not.
         """
         if self.unread:
             return unknown(self.unread)
-        follows = YES
-        if self.pipeline:
-            if self.pipeline.terminating.yes:
-                return NO
-            follows = self.pipeline.recreates_pod | (NO if new else self.pipeline.pending)
-        return NO if follows.no else self.is_taken_away(api, since) & follows
+        if self.pipeline is None:
+            return YES
+        if self.pipeline.terminating.yes:
+            return NO
+        pending = NO if new or self.pipeline.pending.no else unknown("the engine may create this pod again")
+        return self.pipeline.recreates_pod | pending
 
     def is_taken_away(self, api: Api, since: float) -> Answer:
         """Return whether this pod is being evicted or deleted, or is gone; no only from a second after SIGTERM on."""

@@ -21,6 +21,7 @@ from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths, unread_metrics
 from tfsteps.spec import Problem, TrainingJob, is_uri
+from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
@@ -336,7 +337,7 @@ class KubernetesSystem:
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         rendered = self._kind.render(job, identity, places, namespace)
-        digest = spec_hash(msgspec.json.encode(rendered.content, order="deterministic"))
+        digest = spec_hash(self._kind.render(without_step_variables(job), identity, places, namespace).content)
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
         rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})
         if job.tensorboard and self._kind.capabilities["tensorboard"].level is Level.DONE:

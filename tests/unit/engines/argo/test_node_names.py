@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.engines.argo.node_names import hooked, lies_within, scope
+from tfsteps.engines.argo.node_names import hooked, lies_within, scope, step_name, tries, without_groups
 
 IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item"
 
@@ -36,7 +36,7 @@ def test_what_does_not_belong_together():
         (f"{IN_KUBEFLOW}.train.onExit.cleanup.executor", f"{IN_KUBEFLOW}.train"),
         ("ok.root.exit-handler-1.onExit.tidy.cleanup.executor", "ok.root.exit-handler-1"),
         ("wf.onExit", "wf"),
-        ("wf.onExit(0).cleanup", "wf"),
+        ("wf[1].onExit.cleanup", "wf[1]"),
         ("wf.main.fit(0:a.onExit.b).onExit", "wf.main.fit(0:a.onExit.b)"),
         ("wf[0].inner.onExit", "wf[0].inner"),
         ("ok.root.cleanup.executor", ""),
@@ -63,3 +63,21 @@ def test_the_node_whose_end_a_finalizer_waited_for(finalizer, expected):
 )
 def test_what_lies_below_a_node(step, node, expected):
     assert lies_within(step, node) is expected
+
+
+TRIES = {
+    "wf": [],
+    "wf.fit(0:a)": [],
+    "wf.fit(12)": [("wf.fit(12)", 12)],
+    "wf(0)[1].fit(3)": [("wf(0)[1].fit(3)", 3), ("wf(0)", 0)],
+    "wf(0).each(0:0)(1).fit": [("wf(0).each(0:0)(1)", 1), ("wf(0)", 0)],
+}
+
+
+@pytest.mark.parametrize(("node", "expected"), TRIES.items())
+def test_the_tries_that_a_node_is_of(node, expected):
+    assert [*tries(node)] == expected
+
+
+def test_a_name_without_tries_and_groups():
+    assert without_groups(step_name("wf(0)[1].inner(2)[0].fit(0:a)(3)")) == "wf.inner.fit(0:a)"

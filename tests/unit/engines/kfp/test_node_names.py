@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.engines.kfp.node_names import is_task, scope, task_name
+from tfsteps.engines.kfp.node_names import scope, task_name
 
 IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item"
 
@@ -18,11 +18,6 @@ IN_KUBEFLOW = "ok-fkfq7.root.for-loop-2.iteration-iterations(0:0).iteration-item
 )
 def test_the_tasks_of_one_scope(job, finalizer, expected):
     assert scope(job) == scope(finalizer) == expected
-
-
-def test_a_task_is_a_dag_of_one_node():
-    assert is_task("ok.root.launch.executor", "ok.root.launch")
-    assert not is_task("ok.root.inner.launch.executor", "ok.root.inner")
 
 
 @pytest.mark.parametrize(

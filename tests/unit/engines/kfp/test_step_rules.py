@@ -53,6 +53,30 @@ def test_a_constant_that_the_launcher_refuses(step, inputs, says, tmp_path):
     assert any(problem.startswith(f"task {task}: {says}") for problem in found), found
 
 
+@pytest.mark.parametrize(
+    ("spec", "warned"),
+    [({"keep_for": "61m"}, True), ({"keep_for": "1h"}, False), ({}, False), ({"deadlines": {"total": "2h"}}, False)],
+)
+def test_a_job_does_not_outlive_the_workflow_of_its_run(spec, warned, tmp_path):
+    found = warnings(compiled(lambda: train(**GOOD, spec=spec), tmp_path))
+    assert bool(found) is warned
+    assert not warned or "keep_for: 1h01m is too long for the back end 2.17," in found[0], found
+    elsewhere = {"system": "hai", "spec": {**spec, "working_dir": "/shared/ada/mnist"}}
+    assert not any("keep_for" in each for each in warnings(compiled(lambda: train(**GOOD, **elsewhere), tmp_path)))
+
+
+def test_a_retry_that_newer_back_ends_do_not_make(tmp_path):
+    def retried():
+        trained = train(**GOOD).set_retry(num_retries=2)
+        wait(job=trained.outputs["job"]).set_retry(num_retries=2)
+
+    found = warnings(compiled(retried, tmp_path))
+    assert [each.partition(": the back end 2.17")[0] for each in found] == [
+        "task train: set_retry",
+        "task wait: set_retry",
+    ]
+
+
 @pytest.mark.parametrize("field", ["workers", "args", "chief"])
 def test_a_job_without_an_image_whose_other_inputs_the_run_sets(field, tmp_path):
     types = {"workers": int, "args": list, "chief": int}

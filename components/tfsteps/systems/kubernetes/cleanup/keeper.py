@@ -24,6 +24,8 @@ from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 KEEPERS = Resource("batch/v1", "jobs", "Job")
 _PAUSE_SECONDS = 5.0  # between two attempts to find out the owner, or to set it
 _REFUSALS = 4  # a server that restarts refuses for some seconds
+_CHANCE_SECONDS = 600.0
+"""How long a job is kept for another try of its step that may not come."""
 _STEM = 40  # characters of the job's name in that of its keeper, which may have 63
 _TEMPLATE = {  # no pod uses it, but policies check it
     "restartPolicy": "Never",
@@ -51,7 +53,8 @@ def leave(
 ) -> Leave:
     """Return whether a job goes on whose launcher's pod is ending.
 
-    If the pipeline is ending, no request is sent: only a tenth of a second is left.
+    If another pod may follow or not, the job is kept for that long. Where none follows, or the pipeline is ending, no
+    request is sent: under Kubeflow Pipelines there is a tenth of a second to delete the job.
 
     Args:
         api: The cluster.
@@ -62,22 +65,24 @@ def leave(
         since: Seconds since the signal.
         new: This launcher has just created it.
     """
-    leaves = host.leaves_job(api, since, new=new)
-    if not leaves.no:
-        return Leave(leaves, "the job continues, and the next attempt adopts it")
-    pipeline = host.pipeline
-    if not (seconds and pipeline) or pipeline.terminating.yes or not pipeline.recreates_pod.no:
+    pipeline, followed = host.pipeline, host.followed(new=new)
+    if followed.no and (not seconds or pipeline is None or pipeline.terminating.yes):
         return Leave(NO)
     taken_away = host.is_taken_away(api, since)
     if not taken_away.yes:
         return Leave(taken_away)
+    if followed.yes or pipeline is None:
+        return Leave(YES, "the job continues, and the next attempt adopts it")
     try:
-        until = keep(api, resource, job, pipeline.owner, seconds, launcher=host.uid)
+        until = keep(api, resource, job, pipeline.owner, seconds or _CHANCE_SECONDS, launcher=host.uid)
     except (ApiError, *MALFORMED) as error:
         refused = isinstance(error, ApiError) and not error.unavailable and since >= SETTLE_SECONDS
+        if refused and followed.unknown:  # then a try, or the end of the run, finds it as it is
+            return Leave(YES, f"the job continues: another try of the step may adopt it ({followed.why})")
         message = f"This pod is being evicted, and the job could not be kept for a retry: {error}"
         return Leave(NO if refused else unknown(f"the job could not be kept for a retry: {error}"), message)
-    return Leave(YES, f"the job is kept until {until} for a retry of the run")
+    what = "a retry of the run" if followed.no else "another try of the step"
+    return Leave(YES, f"the job is kept until {until} for {what}")
 
 
 def keep(
