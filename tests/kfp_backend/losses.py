@@ -87,7 +87,9 @@ class LossCase:
         took = time.time() - began
         state = self.backend.ended(self.run)
         over = time.time() - began
-        others = sorted(self.backend.jobs(self.run).keys() - before.keys())
+        uids = {job["metadata"]["uid"] for job in before.values()}
+        after = self.backend.jobs(self.run).items()
+        others = sorted(name for name, job in after if job["metadata"]["uid"] not in uids)
         again = f"; ANOTHER JOB: {', '.join(others)}" if others else ""
         return f"node {phase_before}: job {fate} after {took:.1f} s, run {state} after {over:.0f} s{again}"
 

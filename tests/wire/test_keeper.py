@@ -1,6 +1,7 @@
 """A job that is kept for a retry of its run: what the launcher of an evicted pod asks, and the one that comes after."""
 
 import hashlib
+import pathlib
 
 import pytest
 
@@ -11,16 +12,20 @@ from tfsteps import spec
 from tfsteps.answer import NO, YES, known, unknown
 from tfsteps.engines.argo import pipeline
 from tfsteps.engines.registry import find_pipeline
+from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.watch import Listed
 from tfsteps.runs.events import JobChanged, State
+from tfsteps.runs.identity import Identity
 from tfsteps.systems import departure
 from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
+from tfsteps.systems.kubernetes import system
 from tfsteps.systems.kubernetes.cleanup import keeper
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.kubernetes.system import KubernetesSystem
 
 JOB = {"name": "job", "image": "trainer:1", "roles": {"worker": {}}, "on_evicted": "29.5m"}
 FLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf", "uid": "w"}
@@ -30,6 +35,7 @@ KEEPER = {"apiVersion": "batch/v1", "kind": "Job", "name": NAME, "uid": "k", "bl
 UNTIL = "2026-11-24T03:29:30+00:00"
 EVICTED = {"metadata": {"uid": "p", "deletionTimestamp": "2026-11-24T03:00:00Z"}, "status": {}}
 GRACE_SECONDS = 20.0
+WHO = Identity(run="r", task="t")
 RUNS = {"metadata": {"uid": "p"}, "status": {"phase": "Running"}}
 
 
@@ -56,11 +62,13 @@ class Cluster:
         self.changes = []
 
     def __call__(self, asked):
+        if "/events" in asked.path:
+            return Answer(body={"metadata": {"resourceVersion": "1"}, "items": []})
         plural = next(plural for plural in ("tfjobs", "jobs", "pods", "workflows") if f"/{plural}" in asked.path)
         if asked.method != "GET":
             self.changes.append((asked.method, plural, asked.body))
             return self.change(asked, plural)
-        if asked.path.endswith(("/pods/step", "/tfjobs/job")):
+        if asked.path.endswith("/pods/step") or "/tfjobs/" in asked.path:
             item = self.pod if plural == "pods" else self.job
             return Answer(body=item) if item else refusal(404, "NotFound", about="job")
         if "watch" in asked.query:
@@ -75,7 +83,8 @@ class Cluster:
         if asked.method == "POST":
             return made() if isinstance(self.keeper, list) else self.keeper
         if asked.method == "PATCH":
-            return self.patch or Answer(body=self.changed(asked.body["metadata"]))
+            of_pod = Answer(body={}) if plural == "pods" else None  # its label
+            return of_pod or self.patch or Answer(body=self.changed(asked.body["metadata"]))
         self.job = None if plural == "tfjobs" else self.job
         return Answer(body={})
 
@@ -213,6 +222,25 @@ def test_a_job_that_ends_while_it_is_not_known_why_the_launcher_is_stopped_has_e
         list(job._tracker.job(Listed([tfjob("Succeeded")]), 0.0))
         job._look_after()
         job._api.stopping.set()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_launch_step_gives_an_adopted_job_its_owner_back(refused, monkeypatch):
+    """It does not follow the job, which its keeper would delete before a wait step comes."""
+    cluster = Cluster(patch=refusal(503) if refused else None)
+    with serve(cluster) as server:
+        monkeypatch.setattr(access, "find", lambda _context: server.access())
+        monkeypatch.setattr(system, "REPORT_SECONDS", 0.5)
+        launching = KubernetesSystem(TFJob())
+        launching._host = follower(server)._host
+        job, places = spec.from_plain(JOB), launching.places(spec.from_plain(JOB), WHO, pathlib.Path())
+        made = launching._rendered(job, WHO, places, "ns").manifest["metadata"]
+        noted = {**made["annotations"], KEPT_UNTIL: UNTIL}
+        cluster.job["metadata"] |= {"name": made["name"], "annotations": noted, "ownerReferences": [KEEPER]}
+        started = launching.start(job, WHO, places)
+        assert (cluster.job["metadata"]["ownerReferences"] == [OWNER]) is not refused
+        assert started.warnings == []
+        launching._api.stopping.set()
 
 
 DELETED = {

@@ -182,6 +182,7 @@ class KubernetesSystem:
         started = KubernetesJob(self._api.copy(), self._kind, item, job, self._host)
         started.is_new = (item["metadata"].get("annotations") or {}).get(CREATOR) == self._creator
         started.owner.needed = True
+        started.owner.restore(self._api.copy(REPORT_SECONDS), item)  # a launch step does not follow it
         if self._host:
             self._host.label(self._api, identity)
         return started

@@ -143,34 +143,36 @@ class JobOwner:
 
     Attributes:
         needed: Whether a job without an owner gets one: the launcher of the pipeline has created or adopted it.
+        warning: Why it has not got its owner, and will not; empty = nothing to say.
     """
 
     def __init__(self, host: LauncherPod | None, resource: Resource) -> None:
         """Send no request; `host` is the launcher's pod, None = not in a pod."""
         self.needed = False
+        self.warning = ""
         self._host, self._resource = host, resource
         self._done = False
         self._due = 0.0
         self._refusals = 0  # in a row
 
-    def restore(self, api: Api, job: Mapping[str, Any]) -> str:
-        """Give the job its owner, if it lacks it. Return why that is not possible, as a warning; empty = none.
+    def restore(self, api: Api, job: Mapping[str, Any]) -> None:
+        """Give the job its owner, if it lacks it; what fails is tried again when this is called again.
 
         Args:
             api: The cluster.
             job: The last known job object.
         """
         if self._done or time.monotonic() < self._due:
-            return ""
+            return
         if self._host and self._host.unread:
             self._due = time.monotonic() + _PAUSE_SECONDS
             self._host.retry_read(api)
-            return ""
+            return
         owner = self._host.pipeline.owner if self._host and self._host.pipeline else None
         kept = KEPT_UNTIL in (job["metadata"].get("annotations") or {})
         alone = self.needed and owner is not None and not job["metadata"].get("ownerReferences")
         if not (kept or alone):
-            return ""
+            return
         try:
             _set_owner(api, self._resource, job["metadata"], owner)
         except ApiError as error:
@@ -179,9 +181,9 @@ class JobOwner:
             self._done = self._refusals >= _REFUSALS
             held = "still belongs to its keeper, and Kubernetes deletes it at the time it was kept until"
             held = held if kept else "does not belong to its pipeline, whose end does not delete it"
-            return f"The job {held}: {error}" if self._done else ""
-        self._done = True
-        return ""
+            self.warning = f"The job {held}: {error}" if self._done else ""
+        else:
+            self._done = True
 
 
 def _set_owner(api: Api, resource: Resource, meta: Mapping[str, Any], owner: Mapping[str, Any] | None) -> None:

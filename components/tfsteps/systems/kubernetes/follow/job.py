@@ -112,7 +112,7 @@ class KubernetesJob:
     def warnings(self) -> list[str]:
         """Warnings for the user since the start, among them what is not known of the launcher's pod by now."""
         of_pod = self._host.warnings if self._host else []
-        return [*of_pod, *self._warnings, *filter(None, [self._tensorboard.warning])]
+        return [*of_pod, *self._warnings, *filter(None, [self._tensorboard.warning, self.owner.warning])]
 
     @property
     def tensorboard_url(self) -> str:
@@ -325,8 +325,7 @@ class KubernetesJob:
             return
         if self._tracker.restarts <= self._backoff:
             self._over_since = None  # a pause was counted as a restart
-        if warning := self.owner.restore(self._urgent, self._tracker.item):
-            self._warnings.append(warning)
+        self.owner.restore(self._urgent, self._tracker.item)
         if self._stop.cause:
             self._stop.look_after(self._urgent)
         elif self._pipeline and self._pipeline.terminating.yes:
