@@ -4,6 +4,7 @@ However Argo decides, no job is left that nobody comes for, and no two trainings
 """
 
 import itertools
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ class Cell:
         phase: When.
         outcome: What became of Workflow, tries and jobs; empty = not known yet.
         seconds: From the loss to the end of the Workflow, or of the job if that was later.
+        since: When the launcher was lost, by the clock `monotonic`.
     """
 
     policy: str
@@ -86,6 +88,7 @@ class Cell:
     phase: str
     outcome: str = ""
     seconds: float = 0.0
+    since: float = 0.0
     left: list = field(default_factory=list)
 
     @property
@@ -99,7 +102,7 @@ class Cell:
         keeping = {"on_evicted": f"{CHANCE_SECONDS}s"} if self.policy in DEPENDS else {}
         submit(environment, self.name, self.policy, script, finalizer=killed, **keeping)
         pod = running(environment, self.name, replica=self.phase == "replica running")
-        since = time.monotonic()
+        self.since = time.monotonic()
         lose(environment, self.loss, pod)
         phase = released(environment, self.name)
         tries = sum(
@@ -107,7 +110,7 @@ class Cell:
         )
         left = {"Succeeded", "gone"} if phase == "Succeeded" else {"gone"}
         states = until(lambda: settled(trainings.of(environment.flows[self.name]["uid"]), left), CHANCE_SECONDS + 60)
-        self.seconds = round(time.monotonic() - since, 1)
+        self.seconds = round(time.monotonic() - self.since, 1)
         self.outcome = f"{phase}, {tries} tries"
         self.left = states
 
@@ -263,7 +266,8 @@ def test_a_lost_launcher(name, table, environment, trainings):
     if not cell.outcome.startswith("Succeeded"):
         assert set(trainings.of(run)) <= {"gone"}, f"nobody comes for a job that was left: {environment.why(cell.name)}"
     if cell.policy in DEPENDS and cell.loss != "killed" and cell.outcome.startswith("Succeeded"):
-        assert "gone" not in trainings.of(run), "the next pod adopts the job"
+        kept = trainings.gone.get(run, math.inf) - cell.since
+        assert kept > CHANCE_SECONDS - 3, "it is kept for the next pod, which comes later only on a busy machine"
     if cell.policy == "Always":
         assert cell.outcome.startswith("Succeeded"), environment.why(cell.name)
         assert trainings.of(run) == ["Succeeded"], "the next pod adopts the job"
