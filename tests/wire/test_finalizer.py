@@ -117,7 +117,7 @@ def test_what_is_removed_of_a_job(item, on_end, gone, monkeypatch):
 def test_a_job_that_is_kept_for_a_retry_is_removed_only_if_the_run_is_terminated(terminated, removed, monkeypatch):
     """The finalizer reads the Workflow, which its watch may not have reported yet."""
     kept = {"tfsteps.dev/kept-until": "2999-01-01T00:00:00+00:00"}
-    jobs = [job("a", annotations=kept), job("b")]
+    jobs = [job("a", annotations=kept), job("b", annotations={**kept, "tfsteps.dev/kept-for-try": "true"})]
     monkeypatch.setattr("tfsteps.kube.http_client.SETTLE_SECONDS", 0.0)
     flow = {"metadata": {"name": "wf", "uid": "w"}, "spec": {"shutdown": "Terminate"} if terminated else {}}
     workflow = refusal(403, "Forbidden") if terminated is None else flow

@@ -22,7 +22,7 @@ from tfsteps.systems.base import Cause, LaunchError
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes import system
 from tfsteps.systems.kubernetes.cleanup import keeper
-from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL, retention_policy
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 from tfsteps.systems.kubernetes.system import KubernetesSystem
@@ -272,6 +272,7 @@ def test_a_job_that_another_pod_may_follow_is_kept_for_it(asked, seconds):
     assert str(left).endswith("for another try of the step")
     assert cluster.changes[0][2]["spec"]["activeDeadlineSeconds"] == seconds
     assert cluster.job["metadata"]["ownerReferences"] == [KEEPER]
+    assert retention_policy(cluster.job).kept_for_try is (asked == "stop"), "it is for the run what the user asked for"
 
 
 def test_a_job_that_another_pod_may_follow_continues_if_it_cannot_be_kept(monkeypatch):
@@ -298,7 +299,7 @@ def test_who_adopts_a_kept_job_puts_its_owner_back_before_it_deletes_the_keeper(
         for _ in range(5):
             next(events)
         job._api.stopping.set()
-    change = {"ownerReferences": [OWNER], "annotations": {KEPT_UNTIL: None}}
+    change = {"ownerReferences": [OWNER], "annotations": {KEPT_UNTIL: None, KEPT_FOR_TRY: None}}
     assert cluster.changes[0] == ("PATCH", "tfjobs", {"metadata": {"uid": tfjob()["metadata"]["uid"], **change}})
     if refused:
         assert len(cluster.changes) == 4, "then it will not be allowed later"

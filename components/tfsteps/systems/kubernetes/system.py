@@ -235,7 +235,8 @@ class KubernetesSystem:
 
         A job that is kept for a retry of the run is skipped, unless the run is being stopped.
         """
-        if job.kept_until is not None and self._host and not (self._pipeline and self._pipeline.ends().yes):
+        kept_for_run = job.kept_until is not None and not job.kept_for_try
+        if kept_for_run and self._host and not (self._pipeline and self._pipeline.ends().yes):
             return NO
         if scope == "run":
             return YES

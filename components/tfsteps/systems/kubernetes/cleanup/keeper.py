@@ -18,7 +18,7 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import SETTLE_SECONDS
 from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.departure import Leave
-from tfsteps.systems.kubernetes.cleanup.retention import KEPT_UNTIL
+from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
 
 KEEPERS = Resource("batch/v1", "jobs", "Job")
@@ -74,7 +74,8 @@ def leave(
     if followed.yes or pipeline is None:
         return Leave(YES, "the job continues, and the next attempt adopts it")
     try:
-        until = keep(api, resource, job, pipeline.owner, seconds or _CHANCE_SECONDS, launcher=host.uid)
+        kept_for = seconds or _CHANCE_SECONDS
+        until = keep(api, resource, job, pipeline.owner, kept_for, launcher=host.uid, for_try=not seconds)
     except (ApiError, *MALFORMED) as error:
         refused = isinstance(error, ApiError) and not error.unavailable and since >= SETTLE_SECONDS
         if refused and followed.unknown:  # then a try, or the end of the run, finds it as it is
@@ -86,7 +87,14 @@ def leave(
 
 
 def keep(
-    api: Api, resource: Resource, job: Mapping[str, Any], owner: Mapping[str, Any], seconds: float, *, launcher: str
+    api: Api,
+    resource: Resource,
+    job: Mapping[str, Any],
+    owner: Mapping[str, Any],
+    seconds: float,
+    *,
+    launcher: str,
+    for_try: bool = False,
 ) -> str:
     """Make a keeper the owner of a job, and return the end of the keeping, as ISO 8601 by the server's clock.
 
@@ -100,6 +108,7 @@ def keep(
         owner: The ownerReference to the run of the pipeline: its deletion also deletes the keeper, and then the job.
         seconds: How long to keep it; rounded up to whole seconds.
         launcher: The uid of the launcher's pod.
+        for_try: Whether it is kept for another try of its step alone, not for a retry of the run.
 
     Raises:
         ApiError: The job cannot be kept.
@@ -132,7 +141,7 @@ def keep(
     change = {
         "uid": meta["uid"],
         "ownerReferences": [{"apiVersion": KEEPERS.api, "kind": KEEPERS.kind, **keeper, "blockOwnerDeletion": False}],
-        "annotations": {KEPT_UNTIL: until},
+        "annotations": {KEPT_UNTIL: until, **({KEPT_FOR_TRY: "true"} if for_try else {})},
     }
     api.patch(resource, meta["namespace"], meta["name"], {"metadata": change})
     return until
@@ -201,7 +210,7 @@ def _set_owner(api: Api, resource: Resource, meta: Mapping[str, Any], owner: Map
     change = {
         "uid": meta["uid"],
         "ownerReferences": [owner] if owner else None,
-        "annotations": {KEPT_UNTIL: None},
+        "annotations": {KEPT_UNTIL: None, KEPT_FOR_TRY: None},
     }
     api.patch(resource, meta["namespace"], meta["name"], {"metadata": change})
     for reference in meta.get("ownerReferences") or []:

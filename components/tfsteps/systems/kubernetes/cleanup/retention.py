@@ -12,7 +12,7 @@ from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import OnEnd
 
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
-KEPT_UNTIL = f"{PREFIX}kept-until"
+KEPT_UNTIL, KEPT_FOR_TRY = f"{PREFIX}kept-until", f"{PREFIX}kept-for-try"
 JOB = f"{PREFIX}job"
 """Annotation of a job that was left running outside of a pipeline: the job with its defaults, as JSON."""
 
@@ -33,6 +33,8 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
         on_end: What is removed once it has ended; None = the pods if it succeeded.
         kept_until: Its launcher was evicted, and Kubernetes deletes it at this time, in seconds since the epoch; None =
             it is not kept.
+        kept_for_try: It is kept for another try of its step, not for a retry of the run: a finalizer after the step
+            finds that none has come.
     """
 
     launcher: str = ""
@@ -42,6 +44,7 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     keep_for: float | None = None
     on_end: OnEnd | None = None
     kept_until: float | None = None
+    kept_for_try: bool = False
 
 
 def annotations(job: TrainingJob) -> dict[str, str]:
@@ -73,6 +76,7 @@ def retention_policy(item: Mapping[str, Any]) -> RetentionPolicy:
         keep_for=_seconds(noted.get(_KEEP_FOR)),
         on_end=on_end,
         kept_until=_time(noted.get(KEPT_UNTIL)),
+        kept_for_try=KEPT_FOR_TRY in noted,
     )
 
 
