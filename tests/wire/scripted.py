@@ -166,6 +166,7 @@ _KINDS = {
     "resourcequotas": "ResourceQuota",
     "secrets": "Secret",
     "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+    "selfsubjectreviews": "SelfSubjectReview",
     "selfsubjectrulesreviews": "SelfSubjectRulesReview",
     "serviceaccounts": "ServiceAccount",
     "services": "Service",

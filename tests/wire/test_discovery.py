@@ -1,5 +1,7 @@
 """Which job system is chosen where none is named: the requests, and what follows from the answers."""
 
+import types
+
 import pytest
 
 from tests.unit.cli.command import tfsteps
@@ -10,6 +12,7 @@ from tfsteps.kube.access import AccessError
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.identity import Identity
 from tfsteps.steps import job_step
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
@@ -26,10 +29,33 @@ OLD = {"tensorflow.org/v1alpha1": ["tfjobs"]}
 NOTHING_ELSE = "none of tfjobs.kubeflow.org, tensorflowtrainingjobs.batch.tensorstack.dev, jobsets.jobset.x-k8s.io"
 
 
-def cluster(served, broken=()):
-    """Return a script that answers as a cluster that serves `served`: resources by group and version."""
+ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+KUBEFLOW_26_03 = BATCH | JOBSET | TRAINJOB | {"kubeflow.org/v1": ["notebooks"]}
+TASK = Identity(run="r", task="t").selector()
+
+
+def cluster(served, broken=types.MappingProxyType({}), denied=(), holders=()):
+    """Return a script that answers as a cluster that serves `served`: resources by group and version.
+
+    Objects of the resources `denied` may not be created; those of `holders` have a job of the task.
+    """
+
+    def permitted(asked):
+        attributes = asked.body["spec"]["resourceAttributes"]
+        assert (attributes["verb"], attributes["namespace"]) == ("create", "ns")
+        return broken.get(ACCESS) or Answer(201, {"status": {"allowed": attributes["resource"] not in denied}})
+
+    def jobs(asked):
+        assert asked.query == {"labelSelector": ",".join(f"{key}={value}" for key, value in TASK.items())}
+        plural = asked.path.rpartition("/")[2]
+        items = [{"metadata": {"name": "a", "uid": "u"}}] if plural in holders else []
+        return broken.get(plural) or Answer(200, {"metadata": {}, "items": items})
 
     def script(asked):
+        if asked.path == ACCESS:
+            return permitted(asked)
+        if "/namespaces/ns/" in asked.path:
+            return jobs(asked)
         path = asked.path.removeprefix("/apis").lstrip("/")
         if path in broken:
             return broken[path]
@@ -46,11 +72,10 @@ def cluster(served, broken=()):
     return script
 
 
-def chosen(served, names=CANDIDATES, broken=()):
+def chosen(served, names=CANDIDATES, broken=types.MappingProxyType({}), task=None, **permissions):
     """Return what is chosen, and the paths that were asked for."""
-    with serve(cluster(served, broken)) as server:
-        choice = choose(Api(server.access(), patience=0), {name: CANDIDATES[name] for name in names})
-        assert {asked.method for asked in server.asked} == {"GET"}
+    with serve(cluster(served, broken, **permissions)) as server:
+        choice = choose(Api(server.access(), patience=0), "ns", {name: CANDIDATES[name] for name in names}, task)
         return choice, [asked.path for asked in server.asked]
 
 
@@ -78,9 +103,96 @@ def test_only_kinds_of_this_version_are_chosen():
     )
 
 
-def test_discovery_needs_two_requests():
-    assert chosen(BATCH | KUBEFLOW | JOBSET)[1] == ["/apis", "/apis/kubeflow.org/v1"]
-    assert chosen(BATCH | NOTEBOOKS | JOBSET)[1] == ["/apis", "/apis/kubeflow.org/v1", "/apis/jobset.x-k8s.io/v1alpha2"]
+def test_discovery_needs_few_requests():
+    assert chosen(BATCH | KUBEFLOW | JOBSET)[1] == ["/apis", "/apis/kubeflow.org/v1", ACCESS]
+    resources = ["/apis/kubeflow.org/v1", "/apis/jobset.x-k8s.io/v1alpha2"]
+    assert chosen(BATCH | NOTEBOOKS | JOBSET)[1] == ["/apis", *resources, ACCESS]
+
+
+# --- what the launcher may create
+
+NEITHER = "none of tfjobs.kubeflow.org, tensorflowtrainingjobs.batch.tensorstack.dev, tfjobs.tensorflow.org"
+NOT_PERMITTED = "it is not permitted to create {} (`tfsteps role {}` prints a Role for it)"
+
+
+@pytest.mark.parametrize(
+    ("served", "denied", "expected", "because"),
+    [
+        (KUBEFLOW_26_03, (), "jobset", "the cluster serves jobsets.jobset.x-k8s.io"),
+        (
+            KUBEFLOW_26_03,
+            ("jobsets",),
+            "jobs",
+            f"the cluster serves jobs.batch and {NEITHER}; {NOT_PERMITTED.format('jobsets.jobset.x-k8s.io', 'jobset')}",
+        ),
+        (
+            KUBEFLOW_26_03 | KUBEFLOW,
+            ("tfjobs",),
+            "jobset",
+            f"the cluster serves jobsets.jobset.x-k8s.io; {NOT_PERMITTED.format('tfjobs.kubeflow.org', 'kubeflow')}",
+        ),
+        (
+            KUBEFLOW_26_03,
+            ("jobsets", "jobs"),
+            "jobset",
+            "the cluster serves jobsets.jobset.x-k8s.io, jobs.batch, and none may be created in namespace ns",
+        ),
+    ],
+)
+def test_the_best_that_may_be_created(served, denied, expected, because):
+    assert chosen(served, denied=denied)[0] == Choice(expected, because)
+
+
+@pytest.mark.parametrize(
+    ("review", "why"),
+    [
+        (refusal(403, "Forbidden", "you may not ask"), "you may not ask"),
+        (refusal(503, "ServiceUnavailable", "half"), "half"),
+        (Answer(201, {"status": {"allowed": False, "evaluationError": "a webhook is down"}}), "a webhook is down"),
+        (Answer(201, {"status": {"allowed": "no"}}), "the review has no answer"),
+    ],
+)
+def test_a_permission_that_is_not_known_is_not_denied(review, why):
+    choice, _ = chosen(KUBEFLOW_26_03, broken={ACCESS: review})
+    sentence = f"the cluster serves jobsets.jobset.x-k8s.io; whether it may be created is not known ({why})"
+    assert choice == Choice("jobset", sentence)
+
+
+def test_a_permission_is_asked_for_again():
+    answers = [refusal(503, "ServiceUnavailable", "half")]
+
+    def script(asked):
+        return answers.pop() if answers and asked.path == ACCESS else cluster(KUBEFLOW_26_03, denied=["jobsets"])(asked)
+
+    with serve(script) as server:
+        assert choose(Api(server.access()), "ns", CANDIDATES).system == "jobs"
+    assert not answers
+
+
+# --- a launcher that was restarted
+
+
+@pytest.mark.parametrize(
+    ("holders", "expected"),
+    [((), "jobset"), (("jobs",), "jobs"), (("jobsets",), "jobset"), (("jobs", "jobsets"), "jobset")],
+)
+def test_a_task_stays_on_the_system_that_has_its_job(holders, expected):
+    """The permission for JobSets was granted after the first launcher had chosen Jobs."""
+    choice, paths = chosen(KUBEFLOW_26_03, task=TASK, holders=holders)
+    assert choice.system == expected
+    if expected == "jobs":
+        assert choice.reason == "jobs.batch has a job of this task"
+    assert "/apis/batch/v1/namespaces/ns/jobs" in paths
+
+
+@pytest.mark.parametrize("invisible", [refusal(403, "Forbidden"), Answer(404, b"404 page not found")])
+def test_a_system_that_may_not_be_listed_has_no_job(invisible):
+    assert chosen(KUBEFLOW_26_03, task=TASK, broken={"jobs": invisible})[0].system == "jobset"
+
+
+def test_whether_there_is_a_job_must_be_known():
+    with pytest.raises(ApiError, match=r"has a job on another job system is not known \(half\); name a job system"):
+        chosen(KUBEFLOW_26_03, task=TASK, broken={"jobs": refusal(503, "", "half")})
 
 
 @pytest.mark.parametrize(
@@ -120,7 +232,7 @@ def test_one_refusal_changes_no_choice(path, refused):
         return first or cluster(BATCH | KUBEFLOW)(asked)
 
     with serve(script) as server:
-        assert choose(Api(server.access()), CANDIDATES).system == "kubeflow"
+        assert choose(Api(server.access()), "ns", CANDIDATES).system == "kubeflow"
     assert not answers
 
 
@@ -190,6 +302,8 @@ def run(monkeypatch, tmp_path):
 
     def go(served, *options, tfjobs=()):
         def script(asked):
+            if asked.path == ACCESS:
+                return Answer(201, {"status": {"allowed": True}})
             if asked.method == "GET" and "kubeflow.org/v1/" in asked.path and asked.path.endswith("/tfjobs"):
                 return Answer(200, {"metadata": {}, "items": list(tfjobs)})
             if asked.method == "GET" and "namespaces" in asked.path:
@@ -201,7 +315,12 @@ def run(monkeypatch, tmp_path):
             monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
             monkeypatch.setattr(access, "find", lambda _context="": server.access())
             code, out, err = tfsteps("run", "-", *options, input=JOB)
-            return code, out, err, [asked.path for asked in server.asked if asked.method == "POST"]
+            return (
+                code,
+                out,
+                err,
+                [asked.path for asked in server.asked if asked.method == "POST" and asked.path != ACCESS],
+            )
 
     return go
 

@@ -14,6 +14,7 @@ from tfsteps.systems.base import LaunchError
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
 RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+USER = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 NOT_FOUND, UNKNOWN_KIND = refusal(404, "NotFound"), Answer(404, b"404 page not found\n")
 
@@ -38,7 +39,10 @@ class Cluster:
         if asked.path == RULES:
             return Answer(201, {"status": {"resourceRules": self.rules, "incomplete": False}})
         if asked.path == ACCESS:
-            return Answer(201, {"status": {"allowed": False}})
+            return self.answers.get("access", Answer(201, {"status": {"allowed": False}}))
+        if asked.path == USER:
+            assert "spec" not in asked.body
+            return self.answers.get("user", Answer(201, {"status": {"userInfo": {"username": "alice"}}}))
         if "dryRun" in asked.query:
             return self.answers.get("dry run", Answer(201, asked.body))
         self.created = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}}
@@ -167,24 +171,40 @@ def test_missing_permissions(rules, lacking, monkeypatch):
 PODS_ALLOWED = (rule(["*"], "", ["pods", "pods/log"]),)
 
 
+def user(name):
+    return Answer(201, {"status": {"userInfo": {"username": name}}})
+
+
+@pytest.mark.parametrize("system", ["kubeflow", "jobset"])
 @pytest.mark.parametrize(
-    ("system", "rules", "folders"),
+    ("answer", "how"),
     [
-        ("kubeflow", PODS_ALLOWED, "manifests/base"),
-        ("jobset", PODS_ALLOWED, "manifests/systems/jobset"),
         (
-            "jobset",
-            (rule(["*"], "jobset.x-k8s.io", ["jobsets"]), rule(["list"], "batch", ["jobs"])),
-            "manifests/base",
+            user("system:serviceaccount:ns:default-editor"),
+            "grant it: `tfsteps role {0} --namespace ns --service-account default-editor | kubectl apply -f -`",
         ),
-        ("jobset", (), "manifests/base and of manifests/systems/jobset"),
+        (user("alice"), "bind the Role that `tfsteps role {0} --namespace ns` prints to the user alice"),
+        (
+            user("system:serviceaccount:other:default-editor"),
+            "bind the Role that `tfsteps role {0} --namespace ns` prints to the user system:serviceaccount:other:",
+        ),
+        (user(None), "bind the Role that `tfsteps role {0} --namespace ns` prints to its ServiceAccount"),
+        (
+            refusal(403, "Forbidden"),
+            "bind the Role that `tfsteps role {0} --namespace ns` prints to its ServiceAccount",
+        ),
+        (Answer(201, {"status": {}}), "bind the Role that `tfsteps role {0} --namespace ns` prints to its Service"),
     ],
 )
-def test_the_manifests_that_grant_what_is_lacking_are_named(system, rules, folders, monkeypatch):
-    said = findings(Cluster(rules), monkeypatch, system=system)
-    assert f"bind the Role of {folders} (or what `tfsteps role {system}` prints) to its ServiceAccount" in said
-    for folder in folders.split(" and of "):
-        assert (pathlib.Path(__file__).parents[2] / folder / "kustomization.yaml").exists()
+def test_the_command_that_grants_what_is_lacking_is_named(system, answer, how, monkeypatch):
+    said = findings(Cluster(PODS_ALLOWED, user=answer), monkeypatch, system=system)
+    assert said.startswith(f"nothing was created: job system {system}: in namespace ns this launcher may not: get ")
+    assert f"; {how.format(system)}" in said
+
+
+def test_an_authorizer_that_fails_denies_nothing(monkeypatch):
+    failed = Answer(201, {"status": {"allowed": False, "evaluationError": "a webhook is down"}})
+    assert findings(Cluster(PODS_ALLOWED, access=failed), monkeypatch) == ""
 
 
 def test_a_creation_that_is_not_allowed_is_not_tried(monkeypatch):

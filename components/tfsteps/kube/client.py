@@ -118,8 +118,13 @@ class Api(HttpClient):
         return send("POST", resource.path(namespace), query, body, check)
 
     def review(self, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the status of a review, which the server answers at once and does not store. Sent once."""
-        body = {"apiVersion": resource.api, "kind": resource.kind, "spec": spec}
+        """Return the status of a review, which the server answers at once and does not store. Sent once.
+
+        Args:
+            resource: Its kind.
+            spec: What is asked; empty = the kind has no spec.
+        """
+        body = {"apiVersion": resource.api, "kind": resource.kind, **({"spec": spec} if spec else {})}
         status: Mapping[str, Any] = self.send("POST", resource.path(""), {}, body, answers.a_review(resource))["status"]
         return status
 

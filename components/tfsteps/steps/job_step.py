@@ -4,7 +4,7 @@ import contextlib
 import datetime as dt
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -136,8 +136,8 @@ def launch_request(task: StepTask) -> LaunchRequest:
     job = spec.from_plain(plain_job(inputs, partial_job(inputs.get("task_config"))), SOURCE, registry.options())
     job = with_data(job, inputs.get("data") or "")  # after validation, which forbids TFSTEPS_ variables in a job
     job = with_step_variables(job, os.environ)
-    system = find_system(inputs.get("system") or "auto")
     identity = task.identity()
+    system = find_system(inputs.get("system") or "auto", task=identity)
     attempt = system.attempt(identity.run, identity.task)
     return LaunchRequest(job, system, msgspec.structs.replace(identity, attempt=attempt))
 
@@ -168,14 +168,20 @@ def _label_pod(task: StepTask, step: str) -> None:
             sending.join(_LABEL_SECONDS)
 
 
-def find_system(name: str, **where: str) -> System:
-    """Return the job system called `name`; `auto` = in a pod the system that the cluster serves, else local.
+def find_system(name: str, where: Mapping[str, str] = {}, *, task: Identity | None = None) -> System:
+    """Return the job system called `name`; `auto` = in a pod one that the cluster serves and permits, else local.
+
+    Args:
+        name: Its name, or `auto`.
+        where: `context` and `namespace`; empty = the configured one.
+        task: With `auto`, the task whose earlier jobs are continued; None = do not look for any.
 
     Raises:
         SpecError: There is no job system of this name.
+        LaunchError: None can be chosen.
     """
     if name == "auto":
-        name = _fitting() if _IN_POD in os.environ else "local"
+        name = _fitting(task) if _IN_POD in os.environ else "local"
     if name in registry.available():
         return registry.get(name, find_pipeline, **where)
     allowed = ", ".join(registry.available())
@@ -199,14 +205,16 @@ def find_finalizer(name: str) -> System:
     return system
 
 
-def _fitting() -> str:
-    """Return the name of the job system that this pod's cluster serves; print the name and the reason."""
+def _fitting(task: Identity | None = None) -> str:
+    """Return the name of a job system that this pod's cluster serves and permits; print the name and the reason."""
     from tfsteps.kube import access, client  # noqa: PLC0415  most steps set the job system
     from tfsteps.kube.errors import ApiError  # noqa: PLC0415
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
     try:
-        choice = discovery.choose(client.Api(access.find()), registry.discoverable())
+        api = client.Api(access.find())
+        labels = task.selector() if task else None
+        choice = discovery.choose(api, api.access.namespace, registry.discoverable(), labels)
     except access.AccessError as error:
         raise LaunchError(f"no job system was chosen: {error}", retryable=False) from error
     except ApiError as error:

@@ -124,7 +124,8 @@ def _fitting(place: Place, *, dry_run: bool) -> str:
         choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
     else:
         with cluster(place) as runs:
-            choice = discovery.choose(runs.api, registry.discoverable())
+            namespace = place.namespace or runs.api.access.namespace
+            choice = discovery.choose(runs.api, namespace, registry.discoverable())
     say(f"job system {choice.sentence('--system NAME')}")
     return choice.system
 

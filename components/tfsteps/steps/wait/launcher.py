@@ -29,7 +29,7 @@ def _wait(task: StepTask) -> StepResult:
     launched, job = _launched(task)
     printer = job_step.printer(job)
     where = {"namespace": launched.namespace} if launched.namespace else {}
-    system = job_step.find_system(launched.system, **where)
+    system = job_step.find_system(launched.system, where)
     status = _ended(launched, job, system, printer)
     ignore_termination()
     job_step.warn(printer, status.warnings)

@@ -60,14 +60,3 @@ def optional(job: TrainingJob) -> list[Permission]:
         permissions += [Permission(verb, JOBS) for verb in ("get", "create", "patch", "delete")]
         permissions += [Permission(verb, what) for what in (SERVICES, TENSORBOARDS) for verb in ("get", "create")]
     return permissions
-
-
-_BASE = "manifests/base"
-_ROLES = {"kubeflow": _BASE}  # folders that are not `manifests/systems/<name>`
-
-
-def granting(system: str, permissions: Iterable[Permission]) -> str:
-    """Return whose Roles grant `permissions` to launchers on a job system."""
-    folder = _ROLES.get(system, f"manifests/systems/{system}")
-    folders = sorted({_BASE if permission.resource == PODS else folder for permission in permissions})
-    return f"{' and of '.join(folders)} (or what `tfsteps role {system}` prints)"

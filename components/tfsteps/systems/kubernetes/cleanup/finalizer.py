@@ -15,7 +15,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, retent
 from tfsteps.systems.kubernetes.dependents import apply
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
-from tfsteps.systems.kubernetes.permissions import Permission, granting
+from tfsteps.systems.kubernetes.preflight.access import how_to_grant
 
 
 class Finalizer:
@@ -49,11 +49,9 @@ class Finalizer:
             where = f"in namespace {self._namespace}"
             if error.status == 403:
                 what = f"{self._kind.resource.plural}.{self._kind.resource.api.partition('/')[0]}"
-                folders = granting(
-                    self._kind.name, [Permission("list", self._kind.resource), Permission("delete", PODS)]
-                )
-                needs = f"this step needs to list and delete {what} and pods {where}: bind the Role of {folders}"
-                raise LaunchError(f"{needs} to its ServiceAccount ({error})", retryable=False) from error
+                how = "" if self._optional else how_to_grant(self._api, self._kind.name, self._namespace)
+                needs = f"this step needs to list and delete {what} and pods {where}: {how}"
+                raise LaunchError(f"{needs} ({error})", retryable=False) from error
             raise LaunchError(f"what is left {where} is not known: {error}", retryable=error.unavailable) from error
 
     def _is_selected(self, item: Mapping[str, Any], selects: Callable[[RetentionPolicy], Answer]) -> bool:

@@ -14,8 +14,8 @@ from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.job_kind import JobKind, RenderedJob
-from tfsteps.systems.kubernetes.permissions import Permission, granting, needed
-from tfsteps.systems.kubernetes.preflight.access import denied
+from tfsteps.systems.kubernetes.permissions import Permission, needed
+from tfsteps.systems.kubernetes.preflight.access import denied, how_to_grant
 from tfsteps.systems.kubernetes.preflight.quotas import quota_violations
 from tfsteps.systems.kubernetes.preflight.references import Reference, references
 
@@ -36,10 +36,8 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
     problems = []
     if forbidden:
         what = ", ".join(map(str, forbidden))
-        problems.append(
-            f"in namespace {namespace} this launcher may not: {what}; "
-            f"bind the Role of {granting(kind.name, forbidden)} to its ServiceAccount, or run it as another one"
-        )
+        how = how_to_grant(api, kind.name, namespace)
+        problems.append(f"job system {kind.name}: in namespace {namespace} this launcher may not: {what}; {how}")
     if not any(permission.verb == "create" for permission in forbidden):  # else the dry run fails for that reason
         problems += _refused(api, kind, job, rendered)
     for reference in references(rendered.manifest, roles.values()):
