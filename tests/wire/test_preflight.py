@@ -202,6 +202,58 @@ def test_the_command_that_grants_what_is_lacking_is_named(system, answer, how, m
     assert f"; {how.format(system)}" in said
 
 
+QUEUE = "/apis/kueue.x-k8s.io/{}/namespaces/ns/localqueues/research"
+FOUND = Answer(200, {"metadata": {"name": "research", "uid": "q"}})
+NO_QUEUE = "nothing was created: LocalQueue ns/research is missing: create it, or correct its name"
+
+
+@pytest.mark.parametrize(
+    ("newer", "older", "said"),
+    [
+        (FOUND, UNKNOWN_KIND, ""),
+        (UNKNOWN_KIND, FOUND, ""),
+        (UNKNOWN_KIND, UNKNOWN_KIND, ""),
+        (NOT_FOUND, FOUND, NO_QUEUE),
+        (UNKNOWN_KIND, NOT_FOUND, NO_QUEUE),
+        (refusal(403, "Forbidden"), NOT_FOUND, ""),
+    ],
+)
+def test_a_queue_is_looked_for_in_the_version_that_is_served(newer, older, said, monkeypatch):
+    answers = {QUEUE.format("v1beta2"): newer, QUEUE.format("v1beta1"): older}
+    assert findings(Cluster(**answers), monkeypatch, queue="research") == said
+
+
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+@pytest.mark.parametrize(
+    ("system", "spec", "refused"),
+    [
+        ("jobset", {"managedBy": MULTIKUEUE}, True),
+        ("kubeflow", {"runPolicy": {"managedBy": MULTIKUEUE}}, True),
+        ("jobs", {"managedBy": MULTIKUEUE}, True),
+        ("jobset", {"managedBy": "jobset.sigs.k8s.io/jobset-controller"}, False),
+        ("kubeflow", {"runPolicy": {"managedBy": "kubeflow.org/training-operator"}}, False),
+    ],
+)
+def test_a_job_that_runs_on_another_cluster_is_refused(system, spec, refused, monkeypatch):
+    """Kueue's webhook sets the field for a queue with MultiKueue, in a dry run as well."""
+    cluster = Cluster()
+
+    def script(asked):
+        if asked.method == "POST" and "dryRun" in asked.query:
+            return Answer(201, {**asked.body, "spec": {**asked.body["spec"], **spec}})
+        return cluster(asked)
+
+    with serve(script) as server:
+        if refused:
+            with pytest.raises(LaunchError, match=f"gives the .* to {MULTIKUEUE} .*: name a `queue` whose jobs stay"):
+                start(server, monkeypatch, system)
+        else:
+            start(server, monkeypatch, system)
+    assert (cluster.created is None) == refused
+
+
 def test_an_authorizer_that_fails_denies_nothing(monkeypatch):
     failed = Answer(201, {"status": {"allowed": False, "evaluationError": "a webhook is down"}})
     assert findings(Cluster(PODS_ALLOWED, access=failed), monkeypatch) == ""

@@ -21,6 +21,12 @@ from tfsteps.systems.kubernetes.preflight.references import Reference, reference
 
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
 _RANGES = Resource("v1", "limitranges", "LimitRange")
+_OPERATORS = {  # values of `managedBy` that mean the operator of this cluster
+    "jobset.sigs.k8s.io/jobset-controller",
+    "kubeflow.org/training-operator",
+    "kubernetes.io/job-controller",
+    "trainer.kubeflow.org/trainjob-controller",
+}
 _UNDECIDED = {401, 409}  # 409: it exists already, which `create` handles
 
 
@@ -47,10 +53,15 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
 
 
 def _refused(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -> Iterator[str]:
-    """Yield why the API server or a webhook refuses the object, by a dry run."""
+    """Yield why the API server or a webhook refuses the object, or gives it to another cluster, by a dry run."""
     resource, namespace = kind.resource, rendered.namespace
     try:
-        create(api, kind, job, rendered, dry_run=True, once=True)
+        manager = _other_manager(create(api, kind, job, rendered, dry_run=True, once=True))
+        if manager:
+            yield (
+                f"a webhook of the cluster gives the {resource.kind} to {manager} (field `managedBy`), which runs it "
+                f"on another cluster; launchers follow the pods of this one only: name a `queue` whose jobs stay here"
+            )
     except LaunchError as error:
         yield str(error)
     except ApiError as error:
@@ -62,11 +73,18 @@ def _refused(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
             yield f"the cluster refuses the {resource.kind}: {why}"
 
 
+def _other_manager(item: Mapping[str, Any]) -> str:
+    """Return the controller that manages an object in place of its operator, as MultiKueue does; empty = none."""
+    spec = item.get("spec") or {}
+    manager = spec.get("managedBy") or (spec.get("runPolicy") or {}).get("managedBy")
+    return "" if manager is None or manager in _OPERATORS else str(manager)
+
+
 def _missing(api: Api, namespace: str, reference: Reference) -> Iterator[str]:
     kind = reference.resource.kind
     where = f"{kind} {reference.name}" if reference.everywhere else f"{kind} {namespace}/{reference.name}"
     try:
-        item = api.get(reference.resource, "" if reference.everywhere else namespace, reference.name, once=True)
+        item = _get(api, namespace, reference)
     except ApiError as error:
         if error.missing:
             yield f"{where} is missing: create it, or correct its name"
@@ -74,6 +92,19 @@ def _missing(api: Api, namespace: str, reference: Reference) -> Iterator[str]:
     keys = {**(item.get("data") or {}), **(item.get("binaryData") or {})}
     if reference.key and reference.key not in keys:
         yield f"{where} has no key {reference.key!r}: it has {', '.join(sorted(keys)) or 'none'}"
+
+
+def _get(api: Api, namespace: str, reference: Reference) -> dict[str, Any]:
+    """Return the object, in the newest version of its API that the cluster serves. ApiError if it cannot be read."""
+    *newer, last = (reference.resource, *reference.older)
+    where = "" if reference.everywhere else namespace
+    for resource in newer:
+        try:
+            return api.get(resource, where, reference.name, once=True)
+        except ApiError as error:
+            if error.status != 404 or error.missing:  # else this version is not served
+                raise
+    return api.get(last, where, reference.name, once=True)
 
 
 def _listed(api: Api, resource: Resource, namespace: str) -> Sequence[Mapping[str, Any]]:

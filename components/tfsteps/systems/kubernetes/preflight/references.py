@@ -13,7 +13,9 @@ CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 CLAIMS = Resource("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")
 _PRIORITIES = Resource("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass")
-_QUEUES = Resource("kueue.x-k8s.io/v1beta1", "localqueues", "LocalQueue")
+_QUEUES, _OLDER_QUEUES = (
+    Resource(f"kueue.x-k8s.io/{version}", "localqueues", "LocalQueue") for version in ("v1beta2", "v1beta1")
+)
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -21,16 +23,18 @@ class Reference(msgspec.Struct, frozen=True):
     """An object that must exist.
 
     Attributes:
-        resource: Its kind.
+        resource: Its kind, in the newest version of its API.
         name: Its name.
         key: What a Secret or ConfigMap must hold; empty = anything.
         everywhere: Whether it is cluster-scoped.
+        older: The kind in the versions before, the newest first.
     """
 
     resource: Resource
     name: str
     key: str = ""
     everywhere: bool = False
+    older: tuple[Resource, ...] = ()
 
 
 def references(item: Mapping[str, Any], roles: Iterable[RoleSpec]) -> list[Reference]:
@@ -56,7 +60,7 @@ def _of_job(item: Mapping[str, Any]) -> Iterator[Reference]:
     if priority := scheduling.get("priorityClass"):
         yield Reference(_PRIORITIES, priority, everywhere=True)
     if queue := item["metadata"].get("labels", {}).get(QUEUE_LABEL):
-        yield Reference(_QUEUES, queue)
+        yield Reference(_QUEUES, queue, older=(_OLDER_QUEUES,))
 
 
 def of_volume(volume: Mapping[str, Any]) -> Iterator[Reference]:
