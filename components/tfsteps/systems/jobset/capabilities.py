@@ -12,7 +12,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "ps": native("a replicated job; ended with the deciding one"),
     "evaluator": native("a replicated job, outside TF_CONFIG's cluster"),
     "restart_never": native("backoffLimit 0"),
-    "restart_on_failure": native("the pods' restartPolicy"),
+    "restart_on_failure": native("the pods' restartPolicy; all replicas together by `systems.jobset.restart_together`"),
     "restart_always": NO_RESTART_ALWAYS,
     "restart_exit_code": native("podFailurePolicy: codes 1 to 127 end the Job"),
     "backoff_limit": native("each Job's backoffLimit; tfsteps counts over all of them"),

@@ -6,8 +6,10 @@ source and its observed behaviour on a cluster.
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from tfsteps.kube.client import Resource
 from tfsteps.runs.events import Replica, State
@@ -32,8 +34,9 @@ from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, cluster_ho
 from tfsteps.systems.kubernetes.times import age_at
 
 _OWN = "jobset.sigs.k8s.io/jobset-name"  # a label that the controller puts on Jobs and pods
+_TRAINERS = ("chief", "worker")
 _NAME = 63  # of a pod, whose name ends with five random characters
-_FAILED_JOBS = "FailedJobs"
+_FAILED_JOBS, _BY_RULE = "FailedJobs", "FailJobSetFailurePolicyAction"
 _LIMIT = "BackoffLimitExceeded"  # the reason of a Job; a JobSet only reports which of its rules applied
 
 
@@ -59,9 +62,9 @@ class JobSet(BaseJobKind):
         return [Permission("list", JOBS), *(gang.permissions(job) if job.gang else [])]
 
     def rules(self, job: TrainingJob) -> list[Problem]:
-        """Return what is wrong with a gang, and with restarts of the whole JobSet."""
+        """Return what is wrong with a gang, and with restarts of all replicas together."""
         options = options_of(job, self.name, JobSetOptions)
-        return [*gang.problems(job), *_too_many_restarts(job, options.max_restarts)]
+        return [*gang.problems(job), *(_not_together(job) if options.restart_together else [])]
 
     def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         """Return the object that is created, with a PodGroup where the job has a gang."""
@@ -75,7 +78,8 @@ class JobSet(BaseJobKind):
         for role_name, role in job.resolved_roles().items():
             env = [dict(indexed_job.INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(role_name, hosts)}]
             pod = gang.gang_pod(template(role_name, role, more_env=env), job, name)
-            jobs.append(_replicated_job(job, role_name, role, _prioritized(pod, options)))
+            own = _without_restarts(role) if role_name in _together(job, options) else role
+            jobs.append(_replicated_job(job, role_name, own, _prioritized(pod, options)))
         manifest: dict[str, Any] = {
             "apiVersion": self.resource.api,
             "kind": self.resource.kind,
@@ -109,6 +113,12 @@ class JobSet(BaseJobKind):
         """Return which replica a pod is by its role and its index in its Job; None = it is not a replica."""
         return indexed_job.replica_of(meta)
 
+    def restart_limit(self, job: TrainingJob) -> int:
+        """Return how many restarts of replicas are possible; of those together, the JobSet counts one for all."""
+        options = options_of(job, self.name, JobSetOptions)
+        together = job.effective_backoff_limit * sum(role.replicas for _, role in job.roles.items())
+        return super().restart_limit(job) + (together if _together(job, options) else 0)
+
     # --- pause
 
     def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
@@ -129,6 +139,8 @@ class JobSet(BaseJobKind):
         if item["spec"].get("suspend") or "Suspended" in true:
             queued = QUEUE_LABEL in (item["metadata"].get("labels") or {})
             return _verdict_of(true.get("Suspended", {}), State.QUEUED if queued else State.SUSPENDED)
+        if "RestartingJobSet" in true:  # from 0.11 on, until all pods are ready again
+            return _verdict_of(true["RestartingJobSet"], State.RESTARTING)
         return Verdict(State.PENDING, "Created" if status.get("replicatedJobsStatus") else "")
 
 
@@ -146,7 +158,7 @@ def _prioritized(pod: Mapping[str, Any], options: JobSetOptions) -> dict[str, An
 
 def _policies(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
     """Return the policies of the JobSet. The success of the target Jobs ends all others."""
-    trainers = [name for name, _ in job.roles.items() if name in ("chief", "worker")]
+    trainers = [name for name, _ in job.roles.items() if name in _TRAINERS]
     deciding = trainers if job.success == "all_workers" else [job.decisive_replica[0]]
     policies: dict[str, Any] = {"successPolicy": {"operator": "All", "targetReplicatedJobs": deciding}}
     if failure := _failure_policy(job, options):
@@ -158,27 +170,43 @@ def _policies(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
     return policies
 
 
+def _together(job: TrainingJob, options: JobSetOptions) -> list[RoleName]:
+    """Return the roles of which a failed replica restarts all replicas; empty = each restarts alone."""
+    if not options.restart_together:
+        return []
+    return [name for name, role in job.resolved_roles().items() if name in _TRAINERS and role.restart != "never"]
+
+
+def _without_restarts(role: ResolvedRole) -> ResolvedRole:
+    """Return the role with a Job that fails with its first pod; only its exit codes still matter."""
+    restart = "exit_code" if role.restart == "exit_code" else "never"
+    return msgspec.structs.replace(role, restart=restart, backoff_limit=0)
+
+
 def _failure_policy(job: TrainingJob, options: JobSetOptions) -> dict[str, Any]:
     """Return what follows if one of the Jobs has failed for good; empty = the JobSet fails.
 
-    The rules also distinguish an exceeded limit from other failures; the JobSet's own reason does not.
+    The rules also distinguish an exceeded limit from other failures; the JobSet's own reason does not. A failure
+    without a rule restarts the JobSet. It waits for the end of all pods first: a new replica must not join old ones.
     """
     restarts = {name: role.restart for name, role in job.resolved_roles().items()}
-    if options.max_restarts:
-        permanent = [name for name, restart in restarts.items() if restart == "exit_code"]
-        rules = [_fail(permanent, "PodFailurePolicy")] if permanent else []
-        return {"maxRestarts": options.max_restarts, "restartStrategy": "BlockingRecreate", "rules": rules}
+    if together := _together(job, options):
+        permanent = [name for name in together if restarts[name] == "exit_code"]
+        alone = [name for name in restarts if name not in together]
+        rules = [
+            _fail("DeadlineExceeded", list(restarts), "DeadlineExceeded"),
+            *([_fail("PodFailurePolicy", permanent, "PodFailurePolicy")] if permanent else []),
+            *([_fail("RestartedAlone", alone)] if alone else []),
+        ]
+        return {"maxRestarts": job.effective_backoff_limit, "restartStrategy": "BlockingRecreate", "rules": rules}
     limited = [name for name, restart in restarts.items() if restart != "never"]
-    return {"maxRestarts": 0, "rules": [_fail(limited, _LIMIT)]} if limited else {}
+    return {"maxRestarts": 0, "rules": [_fail(_LIMIT, limited, _LIMIT)]} if limited else {}
 
 
-def _fail(roles: Sequence[str], reason: str) -> dict[str, Any]:
-    return {
-        "name": reason,
-        "action": "FailJobSet",
-        "onJobFailureReasons": [reason],
-        "targetReplicatedJobs": list(roles),
-    }
+def _fail(name: str, roles: Sequence[str], *reasons: str) -> dict[str, Any]:
+    """Return a rule by which the JobSet fails with a Job of `roles`; no `reasons` = whatever its reason is."""
+    matched = {"onJobFailureReasons": list(reasons)} if reasons else {}
+    return {"name": name, "action": "FailJobSet", **matched, "targetReplicatedJobs": list(roles)}
 
 
 def _failed(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
@@ -187,7 +215,7 @@ def _failed(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
     limit = min(
         job["template"]["spec"].get("activeDeadlineSeconds", math.inf) for job in item["spec"]["replicatedJobs"]
     )
-    if reason == _FAILED_JOBS and age_at(item, condition) >= limit:
+    if reason in (_FAILED_JOBS, _BY_RULE) and age_at(item, condition) >= limit:
         message = f"A Job was active for longer than its activeDeadlineSeconds, {format_duration(limit)}."
         return Verdict(State.FAILED, "DeadlineExceeded", message)
     return Verdict(State.FAILED, reason, message)
@@ -199,17 +227,20 @@ def _failure(item: Mapping[str, Any], reason: str) -> str:
     on_limit = any(_LIMIT in (rule.get("onJobFailureReasons") or []) for rule in policy.get("rules") or [])
     if reason == "ReachedMaxRestarts":
         return _LIMIT if policy.get("maxRestarts") else _FAILED_JOBS
-    return _LIMIT if reason == "FailJobSetFailurePolicyAction" and on_limit else reason
+    return _LIMIT if reason == _BY_RULE and on_limit else reason
 
 
-def _too_many_restarts(job: TrainingJob, restarts: int) -> list[Problem]:
-    """Return a problem if the backoff limit would end the job before its last restart as a whole."""
-    needed = restarts * sum(role.replicas for _, role in job.roles.items())
-    if needed <= job.effective_backoff_limit:
-        return []
-    wrong = f"restarts of all replicas are {needed} restarts, and `backoff_limit` allows {job.effective_backoff_limit}"
-    path = ("systems", "jobset", "max_restarts")
-    return [Problem(path=path, value=str(restarts), wrong=wrong, fix=f"Write `backoff_limit: {needed}`")]
+def _not_together(job: TrainingJob) -> Iterator[Problem]:
+    """Yield what contradicts restarts of all replicas together."""
+    trainers = {name: role for name, role in job.resolved_roles().items() if name in _TRAINERS}
+    if all(role.restart == "never" for role in trainers.values()):
+        wrong, fix = "restarts nothing: `restart` is `never`", "Write `restart: on_failure`, or remove it"
+        yield Problem(path=("systems", "jobset", "restart_together"), value="true", wrong=wrong, fix=fix)
+    for name, role in trainers.items():
+        if role.backoff_limit is not None:
+            wrong = "counts restarts of this role alone, and `restart_together` restarts all roles"
+            fix = "Write `backoff_limit` at the top of the job"
+            yield Problem(path=("roles", name, "backoff_limit"), value=str(role.backoff_limit), wrong=wrong, fix=fix)
 
 
 def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:

@@ -194,6 +194,9 @@ class JobKind(Protocol):
             replicas: All replicas of the job, by role and index, for kinds that number them consecutively.
         """
 
+    def restart_limit(self, job: TrainingJob) -> int:
+        """Return how many restarts all replicas together may have; the launcher ends a job that has more."""
+
     def pod_labels(self, item: Mapping[str, Any], replica: Replica) -> dict[str, str]:
         """Return the labels that the launcher adds to a replica's pod if the operator does not copy them."""
 
@@ -250,6 +253,10 @@ class BaseJobKind:
     def group_objects(self, items: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
         """Return the items as they are."""
         return items
+
+    def restart_limit(self, job: TrainingJob) -> int:
+        """Return the job's limit and those of its roles."""
+        return job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
 
     def pod_labels(self, _item: Mapping[str, Any], _replica: Replica) -> dict[str, str]:
         """Return nothing: pods have the labels of their template."""

@@ -68,6 +68,17 @@ VERDICTS = {
     "nobody has looked at it": (jobset(), State.PENDING, ""),
     "its Jobs are counted": (jobset(replicatedJobsStatus=COUNTS), State.PENDING, "Created"),
     "suspended before anybody looked": (jobset(suspend=True), State.SUSPENDED, ""),
+    "restarts all": (
+        jobset(said("RestartingJobSet", "DefaultFailurePolicy")),
+        State.RESTARTING,
+        "DefaultFailurePolicy",
+    ),
+    "restarted all": (jobset(said("RestartingJobSet", "JobsReady", "False")), State.PENDING, ""),
+    "suspended while it restarts": (
+        jobset(said("RestartingJobSet", "DefaultFailurePolicy"), suspend=True),
+        State.SUSPENDED,
+        "",
+    ),
     "suspended": (jobset(said("Suspended", "SuspendedJobs"), suspend=True), State.SUSPENDED, "SuspendedJobs"),
     "in a queue": (jobset(said("Suspended", "SuspendedJobs"), labels=QUEUE), State.QUEUED, "SuspendedJobs"),
     "resumed": (
@@ -149,24 +160,74 @@ def test_restarts(fields, pods, limit, permanent):
     assert codes == ([list(range(1, 128))] if permanent else [])
 
 
-def test_restarts_of_all_replicas_together():
-    options = {"jobset": {"max_restarts": 2}}
-    fields = {"restart": "exit_code", "systems": options}
-    assert made(**fields, backoff_limit=4)["spec"]["failurePolicy"] == {
-        "maxRestarts": 2,
-        "restartStrategy": "BlockingRecreate",
-        "rules": [
-            {
-                "name": "PodFailurePolicy",
-                "action": "FailJobSet",
-                "onJobFailureReasons": ["PodFailurePolicy"],
-                "targetReplicatedJobs": ["worker"],
-            }
-        ],
-    }
-    [problem] = KIND.problems(job(**fields, backoff_limit=3))
-    assert problem.path == ("systems", "jobset", "max_restarts")
-    assert "`backoff_limit: 4`" in problem.fix
+TOGETHER = {"systems": {"jobset": {"restart_together": True}}}
+ON_DEADLINE = {"name": "DeadlineExceeded", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "rules", "pods"),
+    [
+        (
+            {"restart": "on_failure"},
+            [{**ON_DEADLINE, "targetReplicatedJobs": ["worker"]}],
+            {"worker": ("Never", 0)},
+        ),
+        (
+            {"restart": "exit_code"},
+            [
+                {**ON_DEADLINE, "targetReplicatedJobs": ["worker"]},
+                {
+                    "name": "PodFailurePolicy",
+                    "action": "FailJobSet",
+                    "onJobFailureReasons": ["PodFailurePolicy"],
+                    "targetReplicatedJobs": ["worker"],
+                },
+            ],
+            {"worker": ("Never", 0)},
+        ),
+        (
+            {"restart": "on_failure", "roles": {"chief": {}, "worker": {}, "evaluator": {"backoff_limit": 5}}},
+            [
+                {**ON_DEADLINE, "targetReplicatedJobs": ["chief", "worker", "evaluator"]},
+                {"name": "RestartedAlone", "action": "FailJobSet", "targetReplicatedJobs": ["evaluator"]},
+            ],
+            {"chief": ("Never", 0), "worker": ("Never", 0), "evaluator": ("OnFailure", 6)},
+        ),
+    ],
+)
+def test_restarts_of_all_replicas_together(fields, rules, pods):
+    item = made(**fields, **TOGETHER, backoff_limit=2)
+    strategy = {"maxRestarts": 2, "restartStrategy": "BlockingRecreate"}
+    assert item["spec"]["failurePolicy"] == {**strategy, "rules": rules}
+    specs = jobs_of(item)
+    assert {
+        name: (each["template"]["spec"]["restartPolicy"], each["backoffLimit"]) for name, each in specs.items()
+    } == pods
+    assert ("podFailurePolicy" in specs["worker"]) == (fields["restart"] == "exit_code")
+
+
+def test_restarts_together_count_once():
+    two_workers = job(restart="on_failure", backoff_limit=3, **TOGETHER)
+    assert KIND.restart_limit(two_workers) == 3 + 3 * 2
+    assert KIND.restart_limit(job(restart="on_failure", backoff_limit=3)) == 3
+    assert made(restart="on_failure", **TOGETHER)["spec"]["failurePolicy"]["maxRestarts"] == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "fix"),
+    [
+        ({}, ("systems", "jobset", "restart_together"), "Write `restart: on_failure`"),
+        (
+            {"restart": "on_failure", "roles": {"worker": {"backoff_limit": 2}}},
+            ("roles", "worker", "backoff_limit"),
+            "Write `backoff_limit` at the top of the job",
+        ),
+    ],
+)
+def test_what_contradicts_restarts_together(fields, path, fix):
+    [problem] = KIND.problems(job(**fields, **TOGETHER))
+    assert problem.path == path
+    assert problem.fix.startswith(fix)
 
 
 def test_always_is_refused_once_for_the_job_and_once_for_each_role_that_sets_it():

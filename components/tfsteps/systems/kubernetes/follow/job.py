@@ -77,7 +77,7 @@ class KubernetesJob:
         self._host = host
         self._began = time.monotonic()
         self._warnings: list[str] = []
-        self._backoff = job.effective_backoff_limit + sum(role.backoff_limit or 0 for _, role in job.roles.items())
+        self._backoff = kind.restart_limit(job)
         created = seconds(meta.get("creationTimestamp")) or time.time()
         self._complaints = WarningEvents(self._urgent, self.namespace, self.name, created)
         self._over_since: float | None = None  # when the backoff limit was passed
