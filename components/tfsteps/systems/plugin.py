@@ -29,8 +29,8 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
         system: Returns the job system. Kubernetes systems take `context` and `namespace`; empty = the configured one.
         kinds: Returns the kinds of its job objects on Kubernetes; None = its jobs are not Kubernetes objects. The
             janitor, the commands `runs`, `stop` and `pause`, and the manifests of permissions use them.
-        discovery_rank: If no job system is named, the lowest rank whose first kind the cluster serves is chosen; None =
-            never chosen automatically.
+        discovery_rank: If no job system is named, the lowest rank is chosen whose first kind the cluster serves and
+            permits to create; None = never chosen automatically.
         hold: For `tfsteps debug --hold`: returns a job whose roles run the commands in a debug mode of the system;
             None = tfsteps replaces the commands itself.
         missing_access: Given the names of the variables that the launcher of a step gets, returns a sentence for each
