@@ -341,9 +341,9 @@ class Tracker:
         verdict = self._verdict
         if self.complaint and self.is_short():
             return self._before_running(), self.complaint.reason, self.complaint.message
-        if verdict.state not in (State.PENDING, State.RUNNING):
+        if verdict.state not in (State.PENDING, State.RUNNING, State.RESTARTING):
             return verdict.state, verdict.reason, verdict.message
-        if self._have_started():
+        if verdict.state is not State.RESTARTING and self._have_started():
             return (State.RUNNING, *((verdict.reason, verdict.message) if verdict.state is State.RUNNING else ("", "")))
         stuck = [
             (r, p)
@@ -357,7 +357,8 @@ class Tracker:
         if not self.pods and verdict.reason == "" and now - self._created > _UNSEEN_SECONDS:
             message = f"No controller has looked at the job for {_UNSEEN_SECONDS:.0f} s. Is the operator running?"
             return State.UNKNOWN, "NotReconciled", message
-        return self._before_running(), "", ""
+        restarting = verdict.state is State.RESTARTING
+        return (self._before_running(), *((verdict.reason, verdict.message) if restarting else ("", "")))
 
     def is_short(self) -> bool:
         """Tell whether replicas have no pod although the job is neither suspended nor queued."""
@@ -381,4 +382,4 @@ class Tracker:
 
     def _before_running(self) -> State:
         running = self._last_state is not None and self._last_state[0] in (State.RUNNING, State.RESTARTING)
-        return State.RESTARTING if running else State.PENDING
+        return State.RESTARTING if running or self._verdict.state is State.RESTARTING else State.PENDING

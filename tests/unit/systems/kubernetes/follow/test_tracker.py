@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.systems.kubernetes.objects import pod, tfjob
+from tests.unit.systems.kubernetes.objects import condition, pod, tfjob
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused
 from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, State
 from tfsteps.systems.base import LaunchError
@@ -115,6 +115,17 @@ def test_a_pod_that_is_stuck_after_the_job_ran_is_a_restart():
     scenario.pods(Changed(pod("unschedulable", "worker-1", "p2")))
     assert scenario.states == ["pending", "running", "restarting", "restarting"]
     assert scenario.said[-1].reason == "Unschedulable"
+
+
+def test_why_a_pod_does_not_start_is_told_while_the_operator_reports_a_restart():
+    restarting = tfjob(condition("Restarting", reason="TFJobRestarting"))
+    scenario = Scenario().job(Changed(restarting)).pods(running("worker-0", "p0"))
+    assert (scenario.states, scenario.said[0].reason) == (["restarting"], "TFJobRestarting")
+    scenario.pods(Changed(pod("unschedulable", "worker-1", "p2")))
+    assert (scenario.states, scenario.said[-1].reason) == (["restarting", "restarting"], "Unschedulable")
+    scenario.pods(running("worker-1", "p2"))
+    assert scenario.states == ["restarting"] * 3
+    assert scenario.said[-1].reason == "TFJobRestarting"
 
 
 def short(scenario):
