@@ -1,6 +1,7 @@
 """The first jobs of a user of Kubeflow 26.03: steps run as `default-editor`, and no manifest of ours is applied."""
 
 import contextlib
+import itertools
 import re
 
 import pytest
@@ -10,6 +11,8 @@ from tests.preflight.stage import Stage
 from tests.support.shell import printing
 from tests.unit.cli.command import tfsteps
 from tfsteps.kube.client import Resource
+from tfsteps.systems import registry, roles
+from tfsteps.systems.kubernetes.permissions import needed
 
 pytestmark = pytest.mark.cluster
 
@@ -80,3 +83,22 @@ def test_the_first_jobs_of_a_profile(stage):
     assert "job system jobset: the cluster serves jobsets.jobset.x-k8s.io" in said
     refused = [request for request in stage.launchers[-1].requests() if request[0] in (401, 403)]
     assert set(refused) <= {(403, "list", "kubeflow.org", "tfjobs")}  # where the cluster serves more than 26.03
+
+
+@pytest.mark.parametrize(
+    ("system", "lacking"),
+    [
+        ("jobs", set()),
+        ("trainjob", {"list jobsets.jobset.x-k8s.io"}),
+        (
+            "jobset",
+            {f"{verb} jobsets.jobset.x-k8s.io" for verb in ("create", "delete", "get", "list", "patch", "watch")},
+        ),
+    ],
+)
+def test_what_a_profile_lacks_is_what_the_page_of_permissions_says(system, lacking):
+    [kind, *_] = registry.kinds_of(system)
+    job = roles.example_job(system, None)
+    granted = {(verb, *rule) for verbs, *rules in KUBEFLOW_EDIT for verb in verbs for rule in itertools.product(*rules)}
+    required = needed(kind.resource, job, kind.permissions(job))
+    assert {str(each) for each in required if (each.verb, each.group, each.plural) not in granted} == lacking
