@@ -93,6 +93,16 @@ def test_every_rank_gets_the_same_cluster_and_a_place_of_its_own(start):
     assert len(set(ports)) == 4
     tasks = [config["task"] for config in configs]
     assert tasks == [{"type": "chief", "index": 0}, {"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
+    assert {config["environment"] for config in configs} == {"cloud"}
+
+
+def test_references_are_expanded_as_on_kubernetes(start):
+    env = {"BASE": "/$(TFSTEPS_TASK)", "MODEL": "$(BASE)/m"}
+    worker = {"env": {"OF_ROLE": "$(MODEL)/$(TFSTEPS_ROLE)"}}
+    command = ["sh", "-c", 'echo "$@ $OF_ROLE"', "x", "$(OF_ROLE)", "$(TFSTEPS_INDEX)", "$$5", "$(PATH)"]
+    codes, said, _ = ends(start(env=env, roles={"worker": worker}, command=command)[0])
+    assert codes == [0]
+    assert "/task/m/worker 0 $5 $(PATH) /task/m/worker" in said[0].splitlines()
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def launched(tmp_path, monkeypatch):
     """Start `tfsteps run` of a job with a child in another process group; return the launcher and the child's id."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(
-        f'name: groups\ncommand: [sh, -c, "{GROUPS}; echo done"]\nroles: {{worker: {{}}}}\n'
+        f'name: groups\ncommand: [sh, -c, "{GROUPS.replace("$", "$$")}; echo done"]\nroles: {{worker: {{}}}}\n'
     )
     with started([COMMAND, "run", "job.yaml", "--run-id", "r"], stdout=subprocess.DEVNULL) as launcher:
         yield launcher, pid_in(tmp_path / "pid")

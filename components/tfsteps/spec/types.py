@@ -216,7 +216,8 @@ class TrainingJob(_Base, frozen=True):
             runs.
         args: Arguments that follow `command`.
         working_dir: Working directory. Empty = the image's; in local runs, the job file's folder.
-        env: Environment variables. A value is text, or comes from a Secret, ConfigMap or pod field.
+        env: Environment variables. A value is text, or comes from a Secret, ConfigMap or pod field. In `command`,
+            `args` and text, `$(NAME)` is the value of a variable, and `$$` is `$`, as on Kubernetes.
         resources: Resources of each replica, for every role that has no `resources`.
         volumes: Volumes of every role.
         node_selector: Labels that a node must have.

@@ -20,7 +20,7 @@ from tfsteps.runs.identity import PREFIX, Identity, short_hash, spec_hash
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import RoleName, TrainingJob, options_of
 from tfsteps.spec.step_variables import without_step_variables
-from tfsteps.systems import restart_policy
+from tfsteps.systems import expansion, restart_policy
 from tfsteps.systems.hai import ranks
 from tfsteps.systems.hai.options import HaiOptions
 
@@ -60,12 +60,13 @@ _BOOTSTRAP = (
     f'zipfile.ZipFile(io.BytesIO(base64.b64decode(os.environ["{_AGENT}"]))).extractall(here);'
     "sys.path.insert(0,here);"
     "from tfsteps_ranks.agent import main;"
+    "from tfsteps_ranks.expansion import expand_program;"
     "from tfsteps_ranks.restart_policy import RestartPolicy;"
-    "sys.exit(main(here,RestartPolicy))"
+    "sys.exit(main(here,RestartPolicy,expand_program))"
 )
 _FOR_PROGRAMS = "tfsteps_suspend.py"  # they import it under this name
 _TO_SHOW = {
-    _AGENT: "(systems/hai/ranks and systems/restart_policy.py of tfsteps, zipped)",
+    _AGENT: "(systems/hai/ranks, expansion.py and restart_policy.py of tfsteps, zipped)",
     SECRET: "(random, another one for each task)",
 }
 _READ_ONLY = ("UID", "EUID", "PPID", "BASHOPTS", "SHELLOPTS", "BASH_VERSINFO")  # in the shell of HAI's scripts
@@ -291,7 +292,8 @@ def _agent_text() -> str:
     """Return what runs on the ranks, as a zip file in text."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in [*sorted(pathlib.Path(ranks.__file__).parent.glob("*.py")), pathlib.Path(restart_policy.__file__)]:
+        own = sorted(pathlib.Path(ranks.__file__).parent.glob("*.py"))
+        for path in [*own, pathlib.Path(expansion.__file__), pathlib.Path(restart_policy.__file__)]:
             named = [f"tfsteps_ranks/{path.name}", *([path.name] if path.name == _FOR_PROGRAMS else [])]
             for name in named:
                 file.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED, 9)

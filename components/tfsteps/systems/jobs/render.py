@@ -15,7 +15,14 @@ from tfsteps.systems.kubernetes.job_kind import RenderedJob
 from tfsteps.systems.kubernetes.preflight.references import QUEUE_LABEL
 from tfsteps.systems.kubernetes.render import gang
 from tfsteps.systems.kubernetes.render.indexed_job import INDEX_ENV, indexed_job_spec
-from tfsteps.systems.kubernetes.render.pod_template import PORT, ROLE_LABEL, cluster_hosts, pod_template, tf_config
+from tfsteps.systems.kubernetes.render.pod_template import (
+    PORT,
+    ROLE_LABEL,
+    cluster_hosts,
+    is_alone,
+    pod_template,
+    tf_config,
+)
 
 JOBS = Resource("batch/v1", "jobs", "Job")
 SERVICES = Resource("v1", "services", "Service")
@@ -85,23 +92,17 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
         return {"apiVersion": JOBS.api, "kind": JOBS.kind, "metadata": metadata, "spec": spec}
 
     def _template(self, name: RoleName, role: ResolvedRole) -> dict[str, Any]:
-        env = [dict(INDEX_ENV)]
-        if self._distributed:
-            env.append({"name": "TF_CONFIG", "value": tf_config(name, self._hosts)})
+        env = [dict(INDEX_ENV), {"name": "TF_CONFIG", "value": tf_config(name, self._hosts)}]
         label = self.options.gpu_label
         template = pod_template(
             self.job, name, role, identity=self.identity, places=self.places, gpu_label=label, more_env=env
         )
         template["metadata"]["labels"][JOB] = self._name
-        if self._distributed:
+        if not is_alone(self.job):
             template["spec"]["subdomain"] = self._name
         if self.options.priority_class:
             template["spec"]["priorityClassName"] = self.options.priority_class
         return gang.gang_pod(template, self.job, self._name)
-
-    @property
-    def _distributed(self) -> bool:
-        return sum(role.replicas for _, role in self.job.roles.items()) > 1
 
     @property
     def _hosts(self) -> dict[RoleName, list[str]]:
@@ -113,7 +114,7 @@ class Rendering(msgspec.Struct, frozen=True, dict=True):
 
     def _service(self) -> Iterator[dict[str, Any]]:
         """Yield the headless Service that gives the pods host names, before they are ready."""
-        if not self._distributed:
+        if is_alone(self.job):
             return
         metadata = {"name": self._name, "namespace": self.namespace, "labels": self._labels}
         spec = {

@@ -19,7 +19,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "role_backoff_limit": refused("a TFJob has one limit for all roles", "Set `backoff_limit` of the job"),
     "success_chief": native("successPolicy, left empty"),
     "success_all_workers": native("successPolicy AllWorkers"),
-    "tf_config": native("set by the operator, if there is more than one replica"),
+    "tf_config": native("set by the operator; by tfsteps for a single replica"),
     "queue": native("the label of Kueue; runPolicy.schedulingPolicy.queue by `systems.kubeflow.queue_in`"),
     "priority": priority_by_class("kubeflow"),
     "gang": done("a PodGroup, and the scheduler that looks at it; with the operator's own gangs, too"),

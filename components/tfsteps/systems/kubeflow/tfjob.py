@@ -29,6 +29,7 @@ from tfsteps.systems.kubernetes.render.command_wrapper import needs_correction, 
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     cluster_hosts,
+    is_alone,
     pod_template,
     restart_policy,
     tf_config,
@@ -182,10 +183,14 @@ def _replica_spec(job: TrainingJob, name: str, role: ResolvedRole, template: dic
 
 
 def _env(job: TrainingJob, name: RoleName, hosts: dict[RoleName, list[str]]) -> list[dict[str, Any]]:
-    """Return the variables that differ between a role's replicas."""
+    """Return the variables that differ between a role's replicas.
+
+    The operator sets no TF_CONFIG if there is only one replica.
+    """
     field = f"metadata.labels['{_LABEL}replica-index']"
     index = {"name": "TFSTEPS_INDEX", "valueFrom": {"fieldRef": {"fieldPath": field}}}
-    return [index, {"name": _CORRECTED, "value": tf_config(name, hosts)}] if needs_correction(job) else [index]
+    ours = "TF_CONFIG" if is_alone(job) else _CORRECTED if needs_correction(job) else ""
+    return [index, {"name": ours, "value": tf_config(name, hosts)}] if ours else [index]
 
 
 def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:

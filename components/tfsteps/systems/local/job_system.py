@@ -16,6 +16,7 @@ from tfsteps.spec.notify import WEBHOOK_PREFIX
 from tfsteps.systems import capabilities
 from tfsteps.systems.base import LaunchError, Note, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability
+from tfsteps.systems.expansion import escaped, expand_program
 from tfsteps.systems.features import Use, job_and_roles
 from tfsteps.systems.local import finalizer, ports
 from tfsteps.systems.local.capabilities import CAPABILITIES
@@ -100,10 +101,11 @@ class LocalSystem:
         for replica in replicas:
             role = roles[replica.role]
             ours = {"TF_CONFIG": tf_config(cluster, replica), **_variables(identity, replica, places)}
+            argv, variables = expand_program(role.program, ours, _declared(role))
             commands[replica] = Command(
                 replica=replica,
-                argv=role.program,
-                env=_environment(role, ours),
+                argv=argv,
+                env=_environment(role, variables),
                 cwd=_working_dir(role.working_dir, places.base_dir),
                 memory_limit=role.resources.memory_limit,
                 port=port_of.get(replica),
@@ -148,8 +150,17 @@ def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dic
     }
 
 
-def _environment(role: ResolvedRole, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's environment, overridden by the variables of a local run, the job, the role and tfsteps.
+def _declared(role: ResolvedRole) -> dict[str, str]:
+    """Return the variables of job and role; those with a source in the cluster have this process's value, if any."""
+    return {
+        name: value if isinstance(value, str) else escaped(os.environ[name])
+        for name, value in role.env.items()
+        if isinstance(value, str) or name in os.environ
+    }
+
+
+def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the caller's environment, overridden by the variables of a local run, and by `variables`.
 
     The URLs of webhooks are left out: they are secrets of the launcher.
     """
@@ -158,10 +169,10 @@ def _environment(role: ResolvedRole, ours: Mapping[str, str]) -> dict[str, str]:
     env.setdefault("PYTHONUNBUFFERED", "1")
     if not role.resources.gpu:
         env.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-    env |= {key: value for key, value in role.env.items() if isinstance(value, str)}
+    env |= variables
     for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang, even to 127.0.0.1
         env[key] = ",".join(filter(None, [env.get(key), _LOOPBACK]))
-    return {**env, **ours}
+    return env
 
 
 def _working_dir(path: str | None, base_dir: pathlib.Path) -> pathlib.Path:

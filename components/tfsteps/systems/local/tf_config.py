@@ -15,4 +15,5 @@ def tf_config(cluster: Mapping[str, Sequence[str]], replica: Replica) -> str:
         cluster: The `host:port` addresses of each role, by index; without the evaluator.
         replica: The replica.
     """
-    return json.dumps({"cluster": dict(cluster), "task": {"type": replica.role, "index": replica.index}})
+    task = {"type": replica.role, "index": replica.index}
+    return json.dumps({"cluster": dict(cluster), "task": task, "environment": "cloud"})

@@ -24,7 +24,7 @@ CAPABILITIES: Mapping[str, Capability] = {
         "chief 0, or worker 0, alone decides on a TensorFlowTrainingJob",
         "Write `success: chief`, and let the deciding replica wait for the others",
     ),
-    "tf_config": native("set by the platform"),
+    "tf_config": native("set by the platform; for a single replica this is not documented"),
     "queue": native("scheduler.t9kScheduler.queue"),
     "priority": native("scheduler.t9kScheduler.priority, in a queue"),
     "gang": native("in a queue the platform's PodGroup of all replicas; without one, a PodGroup of scheduler-plugins"),

@@ -23,7 +23,7 @@ from tfsteps.systems.kubernetes.job_kind import (
 )
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.render import gang
-from tfsteps.systems.kubernetes.render.command_wrapper import container_of, uncorrected
+from tfsteps.systems.kubernetes.render.command_wrapper import container_of, uncorrected, unexpanded
 from tfsteps.systems.kubernetes.render.pod_template import (
     CONTAINER,
     ROLE_LABEL,
@@ -66,11 +66,13 @@ class TensorFlowTrainingJob(BaseJobKind):
     def rules(self, job: TrainingJob) -> list[Problem]:
         """Return which values and combinations a TensorFlowTrainingJob cannot have."""
         options = options_of(job, self.name, T9kOptions)
+        by_shell = {"TFSTEPS_INDEX"} if any(role.replicas > 1 for _, role in job.roles.items()) else ()
         return [
             *_scheduling(job),
             *tensorboard_link.problems(job, options),
             *run_mode.problems(job, options),
             *uncorrected(job),
+            *unexpanded(job, by_shell),
         ]
 
     def differences(self, job: TrainingJob) -> list[str]:

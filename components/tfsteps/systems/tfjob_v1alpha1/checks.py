@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from tfsteps.spec import Problem, TrainingJob, is_uri
+from tfsteps.systems.kubernetes.render.command_wrapper import unexpanded
 from tfsteps.systems.tfjob_v1alpha1.options import TfJobOptions
 
 _PATH = ("systems", "tfjob-v1alpha1")
@@ -11,7 +12,8 @@ _JOB_LIMIT = 6  # restarts of one replica: the default of a Kubernetes Job, whic
 
 def problems(job: TrainingJob, options: TfJobOptions) -> list[Problem]:
     """Return a problem for each value and combination that a TfJob cannot have."""
-    return [*_default_ps(job, options), *_tensorboard(job, options), *_scheduler(options)]
+    by_shell = unexpanded(job, {"TF_CONFIG", "TFSTEPS_INDEX"})
+    return [*_default_ps(job, options), *_tensorboard(job, options), *_scheduler(options), *by_shell]
 
 
 def warnings(job: TrainingJob, options: TfJobOptions) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.problems import shown
 from tfsteps.systems.features import Use, fields, job_and_roles
+from tfsteps.systems.kubernetes.render.command_wrapper import unexpanded
 from tfsteps.systems.kubernetes.render.pod_template import CONTAINER
 from tfsteps.systems.trainjob.overrides import VERSIONS, Version
 
@@ -55,6 +56,8 @@ def unsupported(job: TrainingJob, version: Version) -> list[Use]:
 
 def problems(job: TrainingJob) -> Iterator[Problem]:
     """Yield the problems that are none of a whole feature."""
+    of_roles = {name for _, role in job.roles.items() for name in role.env}
+    yield from unexpanded(job, {"TF_CONFIG", "TFSTEPS_ROLE", "TFSTEPS_INDEX"} | of_roles - set(job.env))
     if job.image_pull_policy:
         yield Problem(
             path=("image_pull_policy",),

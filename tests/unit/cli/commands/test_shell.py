@@ -64,7 +64,8 @@ def test_an_ended_replica_has_its_folder_and_environment_with_the_ports_that_it_
     assert done.returncode == 7
     cluster = '{"chief": ["127.0.0.1:4000"], "worker": ["127.0.0.1:4001", "127.0.0.1:4002"]}'
     task = '{"type": "worker", "index": 1}'
-    assert done.stdout == f'{{"cluster": {cluster}, "task": {task}}} 1 /out/model {tmp_path}\n'
+    config = f'{{"cluster": {cluster}, "task": {task}, "environment": "cloud"}}'
+    assert done.stdout == f"{config} 1 /out/model {tmp_path}\n"
     assert done.stderr == f"worker-1 is succeeded; this is the environment it would start with, in {tmp_path}\n"
 
 

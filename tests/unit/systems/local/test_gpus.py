@@ -105,7 +105,7 @@ def test_a_job_that_requests_gpus_has_them_in_its_samples(nvidia_smi, monkeypatc
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", "1s")
     pid = tmp_path / "pid"
     nvidia_smi(f"echo '# gpu pid sm fb'; echo \"0 $(cat {pid}) 40 100\"")
-    status = run_job(JOB.replace("[sleep, '3']", f"[sh, -c, 'echo $$ > {pid}; exec sleep 3']")).status
+    status = run_job(JOB.replace("[sleep, '3']", f"[sh, -c, 'echo $$$$ > {pid}; exec sleep 3']")).status
     assert status.usage["worker"].gpu_peak == 0.4
     assert status.usage["worker"].gpu_memory_peak == 100 * MIB
 

@@ -33,14 +33,18 @@ _LONGEST = 1 << 20  # bytes of a line from the coordinator: the addresses of 10,
 _REQUIRED = ("TFSTEPS_PLAN", "TFSTEPS_SECRET", "MASTER_ADDR", "MASTER_PORT")
 _USAGE = 2  # ExitCode.USAGE: only this folder is on a rank
 _OURS = ("TFSTEPS_AGENT", "TFSTEPS_PLAN", "TFSTEPS_SECRET")
+_RESERVED = "TFSTEPS_"  # prefix of the variables that a job cannot declare
 
 
 class Agent:
     """The program of one rank, and the connection to the coordinator."""
 
-    def __init__(self, plan: dict[str, Any], rank: int, folder: str) -> None:
+    def __init__(
+        self, plan: dict[str, Any], rank: int, folder: str, expand_program: Callable[..., tuple[list[str], Any]]
+    ) -> None:
         """Determine the replica of this rank. `folder` belongs to this rank and contains the program's modules."""
         self._plan = plan
+        self._expand_program = expand_program
         self._rank = rank
         self._role, self._index = replicas(plan)[rank]
         self._name = f"{self._role}-{self._index}"
@@ -134,16 +138,17 @@ class Agent:
     def _start(self, cluster: dict[str, list[str]]) -> None:
         role = self._plan["roles"][self._role]
         self._stop_asked = False
+        command, variables = self._expand_program(role["command"], *self._variables(role, cluster))
         try:
             self._program = subprocess.Popen(
-                role["command"],
-                env=self._environment(role, cluster),
+                command,
+                env=self._environment(variables, cluster),
                 cwd=role["dir"] or None,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
         except OSError as error:
-            print(f"{role['command'][0]} could not be started: {error}", file=sys.stderr, flush=True)  # noqa: T201
+            print(f"{command[0]} could not be started: {error}", file=sys.stderr, flush=True)  # noqa: T201
             self._program = subprocess.Popen(["sh", "-c", "exit 127"])
         threading.Thread(target=self._wait, args=(self._program.pid,), daemon=True).start()
         say(event="started", replica=self._name, pid=self._program.pid)
@@ -154,19 +159,29 @@ class Agent:
         self._ends.append((status, usage))
         os.write(self._wake, b"!")
 
-    def _environment(self, role: dict[str, Any], cluster: dict[str, list[str]]) -> dict[str, str]:
+    def _variables(self, role: dict[str, Any], cluster: dict[str, list[str]]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the variables of tfsteps, and those that job and role declare."""
+        task = {"type": self._role, "index": self._index}
+        ours = {
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"}),
+            "TFSTEPS_ROLE": self._role,
+            "TFSTEPS_INDEX": str(self._index),
+            "TFSTEPS_SUSPEND_FILE": str(self._notice),
+            "TFSTEPS_REMEMBER_FILE": str(self._remember_file),
+        }
+        declared: dict[str, str] = {}
+        for name, value in {**self._plan["env"], **role["env"]}.items():
+            (ours if name.startswith(_RESERVED) else declared)[name] = value
+        return ours, declared
+
+    def _environment(self, variables: dict[str, str], cluster: dict[str, list[str]]) -> dict[str, str]:
         env = {key: value for key, value in os.environ.items() if key not in _OURS}
         env.setdefault("PYTHONUNBUFFERED", "1")
-        env.update(self._plan["env"])
-        env.update(role["env"])
+        env.update(variables)
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [self._folder, env.get("PYTHONPATH")]))
         hosts = {member.rpartition(":")[0].strip("[]") for group in cluster.values() for member in group}
         for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang
             env[key] = ",".join(filter(None, [env.get(key), *sorted(hosts)]))
-        task = {"type": self._role, "index": self._index}
-        env["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task})
-        env["TFSTEPS_ROLE"], env["TFSTEPS_INDEX"] = self._role, str(self._index)
-        env["TFSTEPS_SUSPEND_FILE"], env["TFSTEPS_REMEMBER_FILE"] = str(self._notice), str(self._remember_file)
         return env
 
     def _tell_end(self, line: Line, status: int, usage: Any) -> None:
@@ -212,7 +227,11 @@ class Agent:
         return 128 + signal.SIGTERM
 
 
-def main(folder: str, restart_policy: Callable[[dict[str, Any]], Any]) -> int:
+def main(
+    folder: str,
+    restart_policy: Callable[[dict[str, Any]], Any],
+    expand_program: Callable[..., tuple[list[str], Any]],
+) -> int:
     """Run one rank, and on rank 0 the coordinator too; return the exit code.
 
     Environment: TFSTEPS_PLAN and TFSTEPS_SECRET, of `schema.py`; the platform's MASTER_ADDR, MASTER_PORT, RANK,
@@ -221,6 +240,7 @@ def main(folder: str, restart_policy: Callable[[dict[str, Any]], Any]) -> int:
     Args:
         folder: The folder of this rank, in which this package was unpacked. It is removed.
         restart_policy: The class in `restart_policy.py`, which is in the same zip file.
+        expand_program: The function in `expansion.py`, likewise.
     """
     rank_variable = "RANK" if os.environ.get("RANK") else "MARSV2_RANK"
     try:
@@ -232,6 +252,6 @@ def main(folder: str, restart_policy: Callable[[dict[str, Any]], Any]) -> int:
         plan, rank = json.loads(os.environ["TFSTEPS_PLAN"]), int(os.environ[rank_variable])
         if rank == 0:
             threading.Thread(target=Coordinator(plan, restart_policy).run, daemon=True).start()
-        return Agent(plan, rank, folder).run()
+        return Agent(plan, rank, folder, expand_program).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

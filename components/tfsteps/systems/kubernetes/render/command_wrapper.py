@@ -1,10 +1,12 @@
 """Variables of a replica that Kubernetes cannot compute: a shell sets them before the program. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.spec import Problem, TrainingJob
-from tfsteps.systems.features import no_commands
+from tfsteps.spec.problems import Path
+from tfsteps.systems.expansion import references
+from tfsteps.systems.features import job_and_roles, no_commands
 from tfsteps.systems.kubernetes.capabilities import ADD_COMMAND
 
 _OF_THE_PROGRAM = r"""$(tr '\0' '\n' </proc/1/environ | sed -n "s/^$name=//p")"""
@@ -27,6 +29,21 @@ def uncorrected(job: TrainingJob) -> list[Problem]:
     hangs = "the operator's TF_CONFIG lists the evaluator, which hangs the chief of parameter servers"
     wrong = f"is missing: {hangs}, and only a command can correct it"
     return [Problem(path=use.path, wrong=wrong, fix=ADD_COMMAND) for use in no_commands(job)]
+
+
+def unexpanded(job: TrainingJob, names: Iterable[str]) -> Iterator[Problem]:
+    """Yield the fields with a reference `$(NAME)` to one of `names`, which a shell sets after Kubernetes' expansion."""
+    for path, part in job_and_roles(job):
+        texts: list[tuple[Path, str]] = [
+            (("command",), " ".join(part.command or ())),
+            (("args",), " ".join(part.args or ())),
+            *((("env", name), value) for name, value in part.env.items() if isinstance(value, str)),
+        ]
+        for field, text in texts:
+            for name in sorted(references(text) & set(names)):
+                wrong = f"would stay as it is: a shell sets {name}, after Kubernetes has expanded references"
+                fix = f"Read {name} in the program, or run it with `sh -c` and write ${name}"
+                yield Problem(path=(*path, *field), value=f"$({name})", wrong=wrong, fix=fix)
 
 
 def exporting(command: list[str], variables: Mapping[str, str]) -> list[str]:

@@ -13,6 +13,7 @@ from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import EnvSource, Problem, ResolvedRole, Resources, RoleName, TrainingJob, pod_rules
 from tfsteps.spec.fields import ResourceName
 from tfsteps.spec.pod import Toleration, Volume
+from tfsteps.systems.expansion import escaped
 
 CONTAINER = pod_rules.CONTAINER
 PORT = 2222
@@ -131,10 +132,19 @@ def tf_config(name: RoleName, hosts: Mapping[RoleName, Sequence[str]]) -> str:
     return json.dumps(config).replace('"INDEX"', "$(TFSTEPS_INDEX)")
 
 
+def is_alone(job: TrainingJob) -> bool:
+    """Tell whether a job has a single replica, the evaluator counted."""
+    return sum(role.replicas for _, role in job.roles.items()) == 1
+
+
 def cluster_hosts(job: TrainingJob, host: Callable[[RoleName, int], str]) -> dict[RoleName, list[str]]:
-    """Return `host:port` of each replica in TF_CONFIG's cluster: all but the evaluator."""
+    """Return `host:port` of each replica in TF_CONFIG's cluster: all but the evaluator.
+
+    The only replica of a job has no peer, and is at localhost: it needs neither a Service nor its name in the DNS.
+    """
+    alone = is_alone(job)
     return {
-        name: [f"{host(name, index)}:{PORT}" for index in range(role.replicas)]
+        name: [f"{'localhost' if alone else host(name, index)}:{PORT}" for index in range(role.replicas)]
         for name, role in job.roles.items()
         if name != "evaluator"
     }
@@ -185,7 +195,7 @@ def _tfsteps_env(role: RoleName, identity: Identity, places: OutputPaths) -> Ite
         "PYTHONUNBUFFERED": "1",
     }
     for name, value in values.items():
-        yield {"name": name, "value": value.replace("$(", "$$(")}
+        yield {"name": name, "value": escaped(value)}
 
 
 def _env(variables: Mapping[str, str | EnvSource]) -> Iterator[dict[str, Any]]:

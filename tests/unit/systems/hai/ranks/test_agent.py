@@ -15,7 +15,7 @@ def test_a_missing_variable_is_one_line_and_exit_code_2(name, tmp_path, monkeypa
     monkeypatch.delenv(name)
     folder = tmp_path / "rank"
     folder.mkdir()
-    assert agent.main(str(folder), lambda _: None) == 2
+    assert agent.main(str(folder), lambda _: None, lambda *_: ([], {})) == 2
     text = f"tfsteps: this rank cannot start, because the platform has not set {name}\n"
     assert capsys.readouterr() == ("", text)
     assert not folder.exists()
