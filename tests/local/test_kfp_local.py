@@ -109,6 +109,48 @@ def test_condition_on_an_output_of_any_name(limit, taken, tmp_path):
     assert [line.split()[0] for line in lines] == ["yes" if taken else "no"], lines
 
 
+@dsl.container_component
+def plain(  # noqa: PLR0917
+    word: str,
+    rows: int,
+    rate: float,
+    words: list,
+    total: dsl.OutputPath(int),
+    text: dsl.OutputPath(str),
+    data: dsl.Output[dsl.Dataset],
+    more: str = "def",
+):
+    program = """
+import json, os, sys
+total, text, data = sys.argv[1:4]
+open(total, "w").write("7"); open(text, "w").write(" ".join(sys.argv[4:])); open(data, "w").write("a,b")
+"""
+    return dsl.ContainerSpec(
+        image=IMAGE,
+        command=["python", "-c", program],
+        args=[total, text, data.path, word, "--rows", rows, "--rate", rate, words, more, "$HOME"],
+    )
+
+
+@dsl.container_component
+def show(data: dsl.Input[dsl.Dataset], text: str, total: int):
+    return dsl.ContainerSpec(
+        image=IMAGE, command=["sh", "-c", 'cat "$0"; echo " $1 $2"'], args=[data.path, text, total]
+    )
+
+
+def test_container_components_with_plain_arguments(tmp_path):
+    @dsl.pipeline(name="plain")
+    def pipeline(rows: int = 3):
+        with dsl.ParallelFor(["a", "b"]) as item:
+            out = plain(word=item, rows=rows, rate=0.5, words=["x", 1])
+            show(data=out.outputs["data"], text=out.outputs["text"], total=out.outputs["total"])
+
+    steps, lines = do(pipeline, tmp_path)
+    assert len({name for name, _ in steps}) == 4
+    assert sorted(lines) == [f'a,b {item} --rows 3 --rate 0.5 ["x", 1] def $HOME 7' for item in "ab"]
+
+
 def test_inputs_that_are_left_out(tmp_path):
     @dsl.pipeline(name="optional")
     def pipeline() -> list:
@@ -219,12 +261,12 @@ def other_image():
     return other, r"step other: image 'python:3.13' cannot run without containers; use tfsteps/launcher:"
 
 
-def no_argument():
+def no_command():
     @dsl.container_component
     def bare():
-        return dsl.ContainerSpec(image=IMAGE, command=["true"])
+        return dsl.ContainerSpec(image=IMAGE, args=["--verbose"])
 
-    return bare, "step bare: has no argument --executor_input"
+    return bare, "step bare: has no command, and the program of its image is not known here"
 
 
 def no_value():
@@ -238,7 +280,7 @@ def no_value():
     return make, r"\{\{\$.pipeline_job_resource_name\}\} has no value in local runs"
 
 
-@pytest.mark.parametrize("make", [other_image, no_argument, no_value], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [other_image, no_command, no_value], ids=lambda make: make.__name__)
 def test_what_cannot_run_here_is_refused_before_anything_runs(make, tmp_path):
     component, says = make()
 

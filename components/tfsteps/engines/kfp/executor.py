@@ -58,8 +58,13 @@ class _Inputs(msgspec.Struct, rename="camel"):
     artifacts: dict[str, _Artifacts] = {}
 
 
+class _OutputFile(msgspec.Struct, rename="camel"):
+    output_file: str
+
+
 class _Outputs(msgspec.Struct, rename="camel"):
     output_file: str
+    parameters: dict[str, _OutputFile] = {}
     artifacts: dict[str, _Artifacts] = {}
 
 
@@ -103,6 +108,13 @@ class ExecutorInput(msgspec.Struct):
     def output(self, name: str) -> Artifact | None:
         """Return an output artifact; None if the task does not declare it."""
         return self.outputs.artifacts.get(name, _Artifacts()).first
+
+    def make_folders(self) -> None:
+        """Create the folders of the output files, as the back end does. OSError if the disk does not take them."""
+        artifacts = [artifact.path for listed in self.outputs.artifacts.values() for artifact in listed.artifacts]
+        parameters = [pathlib.Path(file.output_file) for file in self.outputs.parameters.values()]
+        for path in (*artifacts, *parameters, pathlib.Path(self.outputs.output_file)):
+            path.parent.mkdir(parents=True, exist_ok=True)
 
     def preserve(self, names: Sequence[str]) -> tuple[list[str], str]:
         """Upload output artifacts: the back end does not upload those of a step that fails.

@@ -12,7 +12,6 @@ import msgspec
 from kfp import dsl
 from kfp.local import utils
 
-from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
 from tfsteps.engines.local.sdk_patches import patched
 from tfsteps.engines.local.step import Follower, Process
@@ -156,9 +155,10 @@ class _Steps:
         self._stopped = False
         self._lock = threading.Lock()  # the iterations of a loop run in threads
 
-    def run(self, command: list[str], env: Mapping[str, str]) -> int:
+    def run(self, command: list[str], env: Mapping[str, str], executor_input: Mapping[str, Any]) -> int:
         """Run one step to its end and return its exit code."""
-        task = ExecutorInput.from_arguments(command)
+        task = msgspec.convert(executor_input, ExecutorInput)
+        task.make_folders()
         started, began = time.time(), time.monotonic()
         with self._process(command, {**self._env, **env}) as process:
             follower = self._follower(task)
@@ -166,10 +166,13 @@ class _Steps:
                 with self._lock:
                     follower.see(lines)
             code = process.wait()
+        output_file = pathlib.Path(task.outputs.output_file)
+        if code == 0 and not output_file.exists():
+            task.write({}, {})  # a program that writes its outputs alone: kfp.local would have no artifacts
         with self._lock:
             follower.see([])
-        folder = pathlib.Path(task.outputs.output_file).parent
-        self.ended.append(Step(task.identity().task, code, started, time.monotonic() - began, folder))
+        seconds = time.monotonic() - began
+        self.ended.append(Step(task.identity().task, code, started, seconds, output_file.parent))
         if self._stopped:
             raise _Stopped
         return code
@@ -247,9 +250,6 @@ def check(pipeline: Any, images: Collection[str]) -> None:
                 "programs are installed on this machine, or run the pipeline on a cluster",
                 ExitCode.USAGE,
             )
-        if container.image and ARGUMENT not in container.args:
-            raise PipelineError(
-                f"step {step}: has no argument {ARGUMENT}; write "
-                f"`args=[{ARGUMENT!r}, dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER]`",
-                ExitCode.USAGE,
-            )
+        if container.image and not container.command:
+            wrong = "has no command, and the program of its image is not known here; add `command=[...]`"
+            raise PipelineError(f"step {step}: {wrong}", ExitCode.USAGE)

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,8 +21,8 @@ from kfp.local.orchestrator.enhanced_dag_orchestrator import ConditionEvaluator
 from kfp.local.status import Status as TaskStatus
 
 from tfsteps.engines.kfp.executor import whole_numbers
-from tfsteps.engines.kfp.graph import short
 
+_CURRENT = threading.local()  # `executor_input` of the task that this thread starts: its handler does not get it
 _executor_input_to_dict: Any = executor_input_utils.executor_input_to_dict
 _OURS = "tfsteps."  # prefix of the modules of steps of tfsteps
 _GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")  # groups that are not inner pipelines
@@ -33,18 +34,26 @@ _resolve_channel: Any = ConditionEvaluator._resolve_pipeline_channel  # noqa: SL
 
 @contextlib.contextmanager
 def patched(
-    run_step: Callable[[list[str], Mapping[str, str]], int], pipeline_root: pathlib.Path, say: Callable[[str], None]
+    run_step: Callable[[list[str], Mapping[str, str], Mapping[str, Any]], int],
+    pipeline_root: pathlib.Path,
+    say: Callable[[str], None],
 ) -> Iterator[None]:
-    """Make kfp.local run its tasks with `run_step`, and print nothing."""
+    """Make kfp.local run its tasks with `run_step`, and print nothing.
+
+    Args:
+        run_step: Takes the command of a task, its variables and its executor input; returns the exit code.
+        pipeline_root: Folder for the outputs.
+        say: Receives the warnings of kfp.local.
+    """
 
     class Handler:
         """Replaces the handler that kfp.local creates for each task."""
 
         def __init__(self, full_command: list[str], env_vars: Mapping[str, str] | None = None, **_: Any) -> None:
-            self._command, self._env = full_command, env_vars or {}
+            self._command, self._env, self._task = full_command, env_vars or {}, _CURRENT.executor_input
 
         def run(self) -> TaskStatus:
-            return TaskStatus.FAILURE if run_step(self._command, self._env) else TaskStatus.SUCCESS
+            return TaskStatus.FAILURE if run_step(self._command, self._env, self._task) else TaskStatus.SUCCESS
 
     with contextlib.ExitStack() as stack:
         for owner, name, value in (
@@ -76,14 +85,15 @@ def patched(
 def _executor_input(executor_input: Any, component_spec: Any) -> Any:
     """Call kfp.local's function without the inputs that are not set: an unset integer raises a TypeError there.
 
-    Numbers that are filled into constants are written as the back end writes them: 3, not 3.0.
+    Numbers are written as the back end writes them: 3, not 3.0.
     """
     values = executor_input.inputs.parameter_values
     for name in [name for name, value in values.items() if value.WhichOneof("kind") in {None, "null_value"}]:
         del values[name]
     result = _executor_input_to_dict(executor_input, component_spec)
     given = result.get("inputs", {}).get("parameterValues", {})
-    given |= {name: whole_numbers(given[name]) for name in given if name != short(name)}
+    given |= {name: whole_numbers(value) for name, value in given.items()}
+    _CURRENT.executor_input = result
     return result
 
 
