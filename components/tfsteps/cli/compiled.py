@@ -4,6 +4,7 @@ import contextlib
 import enum
 import importlib.util
 import pathlib
+import shlex
 import sys
 import traceback
 import types
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps.cli import pipelines_1
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.authoring import authoring
@@ -123,6 +125,10 @@ def obtain(file: str, name: str | None) -> Compiled:
 
 def read(file: str) -> Compiled:
     """Return the compiled pipeline in `file`, `-` for standard input. CommandError if there is none."""
+    if (path := pathlib.Path(file)).suffix == ".py":
+        target = shlex.quote(str(path.with_suffix(".yaml")))
+        command = f"tfsteps compile {shlex.quote(file)} --output {target}"
+        raise CommandError(f"{file} is a program; compile it with `{command}`, which makes the same checks")
     try:
         text = read_input() if file == "-" else pathlib.Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -205,5 +211,6 @@ def _failure(file: pathlib.Path, error: BaseException) -> str:
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     where = f", line {line}" if line else ""
     extra = {"kfp": "kfp", "hera": "argo"}.get(getattr(error, "name", None) or "")
-    fix = f"install tfsteps[{extra}]" if isinstance(error, ImportError) and extra else "correct the program"
+    install = f"install tfsteps[{extra}]" if isinstance(error, ModuleNotFoundError) and extra else ""
+    fix = pipelines_1.fix(error) or install or "correct the program"
     return f"{file}{where}: {type(error).__name__}: {error}; {fix}"

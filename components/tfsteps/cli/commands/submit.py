@@ -10,7 +10,9 @@ from tfsteps.cli.commands.compile import PipelineName
 from tfsteps.cli.compiled import Engine, obtain
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.schedule_options import CronText, Interval, ScheduleFile, Timezone, chosen
+from tfsteps.cli.submitters import macros
 from tfsteps.cli.submitters.submission import Scheduler, Submission
+from tfsteps.console.messages import warn
 from tfsteps.image import IMAGE
 
 
@@ -88,6 +90,8 @@ def submit(
         raise CommandError("--wait is for one run, a schedule never ends; leave it out")
     parameters = _parameters(params or [])
     compiled.check(chosen_engine, parameters)
+    for warning in macros.warnings(parameters, chosen_engine):
+        warn(warning)
     submission = Submission(
         compiled=compiled,
         parameters=parameters,

@@ -176,6 +176,39 @@ def test_programs_that_are_none(write, text):
     assert PROGRAMS[text] in refused("compile", write("program.py", text))
 
 
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("from kfp import dsl\n@dsl.pipeline\ndef p():\n    dsl.ContainerOp(name='a', image='b')\n", "ContainerOp"),
+        ("from kfp import dsl\n@dsl.pipeline\ndef p():\n    dsl.ResourceOp(name='a')\n", "ResourceOp"),
+        ("from kfp.components import func_to_container_op\n", "func_to_container_op"),
+        ("from kfp import onprem\n", "onprem"),
+        (
+            "from kfp import dsl\n@dsl.component(base_image='a:1')\ndef s(): ...\n@dsl.pipeline\ndef p():\n    s().add_env_variable(1)\n",
+            "add_env_variable",
+        ),
+    ],
+)
+def test_a_program_for_version_1_of_kubeflow_pipelines(write, program, name):
+    text = refused("compile", write("old.py", program))
+    assert f"{name} is of KFP 1, and kfp 2 does not have it: launch jobs with tfsteps.kfp.train" in text
+
+
+def test_another_wrong_name_is_corrected_in_the_program(write):
+    text = refused("compile", write("new.py", "from kfp import dsl\ndsl.Contain\n"))
+    assert text.rstrip().endswith("'Contain'; correct the program")
+
+
+def test_lint_of_a_program_says_to_compile_it(nightly):
+    target = nightly.with_suffix(".yaml")
+    assert f"compile it with `tfsteps compile {nightly} --output {target}`" in refused("lint", nightly)
+
+
+def test_a_macro_in_an_input_is_warned_of(nightly):
+    _, _, errors = tfsteps("submit", nightly, "--dry-run", "-p", "n=1", "-p", "mode=[[ScheduledTime]]")
+    assert "warning: --param mode: the program may get [[ScheduledTime]] as it is" in errors
+
+
 def test_a_program_that_is_not_there(tmp_path):
     assert "does not exist; give a program that defines a pipeline" in refused("compile", tmp_path / "none.py")
 
