@@ -1,6 +1,9 @@
 """The bundle's own image. It holds this package and nothing that trains."""
 
 import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tfsteps import __version__
 
@@ -16,3 +19,29 @@ TENSORBOARD_IMAGE = f"{REGISTRY}/tfsteps/tensorboard:{__version__}".removeprefix
 REQUESTS = {"cpu": "50m", "memory": "64Mi"}
 LIMITS = {"cpu": "1", "memory": "512Mi"}
 """What the container of a step is given unless its author says otherwise; a ResourceQuota may demand each of them."""
+
+_NO_REGISTRY = re.compile(r"tfsteps/(launcher|tensorboard)[:@].*")
+
+
+def warnings(compiled: Any) -> list[str]:
+    """Return a sentence for each image of this bundle in a compiled pipeline that names no registry."""
+    images = dict.fromkeys(image for image in _images(compiled) if _NO_REGISTRY.fullmatch(image))
+    return [
+        f"image {image} names no registry: nodes that do not have it ask docker.io, which does not, either. Push it to "
+        "your registry, and set TFSTEPS_REGISTRY=registry.example/ml where you compile; docker.io/tfsteps/... is not "
+        "warned of"
+        for image in images
+    ]
+
+
+def _images(node: Any) -> Iterator[str]:
+    """Yield the images of the containers in a tree of mappings and lists."""
+    match node:
+        case Mapping():
+            if isinstance(image := node.get("image"), str):
+                yield image
+            for value in node.values():
+                yield from _images(value)
+        case list():
+            for value in node:
+                yield from _images(value)

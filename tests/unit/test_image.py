@@ -6,7 +6,7 @@ from kfp import compiler, dsl
 
 from tfsteps import kfp as steps
 from tfsteps.argo import train
-from tfsteps.image import LIMITS, REQUESTS
+from tfsteps.image import LIMITS, REQUESTS, warnings
 
 
 def executors(pipeline, folder):
@@ -41,3 +41,18 @@ def test_steps_of_argo(settings):
     said = resources if isinstance(resources, dict) else resources.model_dump(exclude_none=True)
     plain = {kind: {name: str(getattr(each, "root", each)) for name, each in of.items()} for kind, of in said.items()}
     assert plain == settings.get("resources", {"requests": REQUESTS, "limits": LIMITS})
+
+
+@pytest.mark.parametrize(
+    ("image", "count"),
+    [
+        ("tfsteps/launcher:0.1.0", 1),
+        ("tfsteps/tensorboard@sha256:00", 1),
+        ("docker.io/tfsteps/launcher:0.1.0", 0),
+        ("registry.example/ml/tfsteps/launcher:0.1.0", 0),
+        ("tfsteps/digits:0.1.0", 0),
+    ],
+)
+def test_an_image_of_tfsteps_without_a_registry_is_warned_of_once(image, count):
+    found = warnings([{"a": [{"image": image}, {"image": image}]}, {"image": {"image": 1}}])
+    assert [warning.split()[1] for warning in found] == [image] * count

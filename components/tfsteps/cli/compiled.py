@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tfsteps import image
 from tfsteps.cli import pipelines_1
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
@@ -89,8 +90,9 @@ class Compiled(msgspec.Struct, frozen=True):
 
     def warnings(self, engine: Engine | None = None) -> list[str]:
         """Return a sentence for everything that may be a mistake, or fails only on some versions of the engine."""
+        on_cluster = [] if engine is Engine.LOCAL else image.warnings(self.documents)
         try:
-            return authoring(engine or self.engine).warnings(self.text)
+            return [*authoring(engine or self.engine).warnings(self.text), *on_cluster]
         except (AttributeError, KeyError, TypeError, ValueError):
             return []  # `problems` reports that it does not have the shape of a compiled pipeline
 

@@ -146,6 +146,8 @@ def test_a_warning_is_printed_and_refuses_nothing(write, tmp_path):
     code, out, err = tfsteps("lint", file)
     assert (code, out) == (0, f"{file}: warned for kfp is fine\n")
     assert err.startswith(f"warning: {file}: {missing}")
+    assert f"warning: {file}: image tfsteps/launcher:" in err
+    assert "names no registry" in err
 
 
 def test_which_one_of_several(write):
@@ -176,6 +178,18 @@ def test_programs_that_are_none(write, text):
     assert PROGRAMS[text] in refused("compile", write("program.py", text))
 
 
+TASK_OF_1 = """
+from kfp import dsl
+
+@dsl.component(base_image="a:1")
+def step(): ...
+
+@dsl.pipeline
+def p():
+    step().add_env_variable(1)
+"""
+
+
 @pytest.mark.parametrize(
     ("program", "name"),
     [
@@ -183,10 +197,7 @@ def test_programs_that_are_none(write, text):
         ("from kfp import dsl\n@dsl.pipeline\ndef p():\n    dsl.ResourceOp(name='a')\n", "ResourceOp"),
         ("from kfp.components import func_to_container_op\n", "func_to_container_op"),
         ("from kfp import onprem\n", "onprem"),
-        (
-            "from kfp import dsl\n@dsl.component(base_image='a:1')\ndef s(): ...\n@dsl.pipeline\ndef p():\n    s().add_env_variable(1)\n",
-            "add_env_variable",
-        ),
+        (TASK_OF_1, "add_env_variable"),
     ],
 )
 def test_a_program_for_version_1_of_kubeflow_pipelines(write, program, name):
