@@ -91,7 +91,7 @@ def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) ->
     """Return what the pipeline's own input receives."""
     value = UNKNOWN if arguments is None else arguments.get(name, declared.get("defaultValue", UNKNOWN))
     optional = name if left_out(declared) and value is UNKNOWN else ""
-    if "[[" in str(value):  # such as [[ScheduledTime]], which the back end replaces in the arguments of recurring runs
+    if "[[" in str(value):  # such as [[ScheduledTime]], which back ends replace in the arguments of some runs
         value = UNKNOWN
     return Value(declared["parameterType"], value, optional=optional, origin=f"the pipeline's {name!r}")
 

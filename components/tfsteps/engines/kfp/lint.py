@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.engines.kfp import driver_rules
+from tfsteps.engines.kfp import caching, driver_rules
 from tfsteps.engines.kfp.argument import ARGUMENT
-from tfsteps.engines.kfp.driver_rules import STUBS, is_finalizer
+from tfsteps.engines.kfp.driver_rules import STUBS
 from tfsteps.engines.kfp.graph import PROGRAM, Node, calls
 from tfsteps.yaml_reader import documents
 
@@ -36,9 +36,10 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
             sentences += [f"{name}: {sentence}" for sentence in _container(executor.get("container", {}))]
     for call in calls(spec, arguments):
         rules = (
-            _task(call.task, call.container),
+            _task(call.task),
             driver_rules.problems(call),
             driver_rules.hookless(call, spec),
+            caching.problems(call, *step_rules.step_inputs(call)),
             step_rules.problems(call, settings.get(call.executor_label, {})),
         )
         sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
@@ -80,7 +81,7 @@ def warnings(compiled: str) -> list[str]:
     sentences, settings = [], _settings(platforms)
     for call in calls(spec):
         rules = (
-            _cached_finalizer(call.task, call.container),
+            caching.warnings(call),
             driver_rules.warnings(call),
             step_rules.warnings(call, settings.get(call.executor_label, {})),
         )
@@ -134,22 +135,13 @@ _INSTEAD = f"pass `{ARGUMENT} {_WHOLE}` and read that"
 # --- tasks
 
 
-def _task(task: Node, container: Node) -> Iterator[str]:
-    cached = task.get("cachingOptions", {}).get("enableCache")
-    if cached and _is_launcher(container):
-        yield "a launcher taken from the cache runs no job; call set_caching_options(False)"
+def _task(task: Node) -> Iterator[str]:
     for name, value in task.get("inputs", {}).get("parameters", {}).items():
         constant = value.get("runtimeValue", {}).get("constant")
         if constant == _TASK_UUID:
             yield f"input {name!r}: {_TASK_UUID} is the same for all tasks of a graph; leave it out"
         elif not (isinstance(constant, str) and _PLACEHOLDER.fullmatch(constant)):
             yield from _placeholders(constant)
-
-
-def _cached_finalizer(task: Node, container: Node) -> Iterator[str]:
-    """Find finalizers of the author's own that may be taken from the cache; of ours that is a problem."""
-    if task.get("cachingOptions", {}).get("enableCache") and is_finalizer(task) and not _is_launcher(container):
-        yield "a finalizer taken from the cache does nothing; call set_caching_options(False), unless that is meant"
 
 
 def _is_launcher(container: Node) -> bool:

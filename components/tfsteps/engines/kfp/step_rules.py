@@ -69,7 +69,7 @@ def problems(call: Call, settings: Node) -> Iterator[str]:
     """
     if not (step := call.step):
         return
-    known, unknown = _inputs(call)
+    known, unknown = step_inputs(call)
     for name, allowed in _CHOICES.items():
         value = known.get(name)
         if value and value not in allowed and (name, value) != ("system", "auto"):
@@ -99,7 +99,7 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
     if call.step not in _JOBS:
         return
     yield from (sentence for name, sentence in _UNREACHED.items() if settings.get(name))
-    known, unknown = _inputs(call)
+    known, unknown = step_inputs(call)
     if known.get("system", "auto") == "auto" and "system" not in unknown:
         yield from (f"on a cluster, {problem}" for problem in _certain(known, unknown, _of_cluster))
     system = known.get("system", "auto")
@@ -109,7 +109,7 @@ def warnings(call: Call, settings: Node) -> Iterator[str]:
     yield from map(str, _certain(known, unknown, _of_run))
 
 
-def _inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
+def step_inputs(call: Call) -> tuple[dict[str, Any], list[str]]:
     """Return the constants that a step gets, defaults included, and the names of the inputs that only the run knows.
 
     Lists and mappings with placeholders in them are constants; the placeholders stay.

@@ -126,7 +126,7 @@ def test_no_trap(component, tmp_path):
         (latest, "name a version or a digest"),
         (untagged, "name a version or a digest"),
         (talkative_launcher, "give it no other argument"),
-        (cached_launcher, "a launcher taken from the cache"),
+        (cached_launcher, "a training step taken from the cache"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
