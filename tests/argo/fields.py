@@ -32,6 +32,19 @@ def table(schema):
     return {name: dict(sorted(fields.items())) for name, fields in sorted(types.items())}
 
 
+def merged(table, other):
+    """Return the fields of two versions of Argo; a field is required if both versions require it."""
+    return {name: _of_both(table.get(name), other.get(name)) for name in sorted({*table, *other})}
+
+
+def _of_both(one, other):
+    if one is None or other is None:
+        return one or other
+    kinds = {key.rstrip("!"): kind for fields in (one, other) for key, kind in fields.items()}
+    required = {key.rstrip("!") for key in one if key.endswith("!") and key in other}
+    return dict(sorted((f"{name}!" if name in required else name, kind) for name, kind in kinds.items()))
+
+
 class _Reader:
     def __init__(self, definitions):
         self.definitions, self.types, self.names = definitions, {}, {}

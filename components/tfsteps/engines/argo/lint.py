@@ -33,9 +33,9 @@ def problems(compiled: str) -> list[str]:
     Raises:
         YamlError: It is neither YAML nor JSON.
     """
-    checked = _checked(compiled)
-    if not checked:
+    if not any(map(_is_argos, manifests(documents(compiled)))):
         return [f"there is no manifest with apiVersion: {API}v1alpha1 in it"]
+    checked = _checked(compiled)
     others = _others(checked)
     return [f"{_name(manifest)}: {sentence}" for manifest in checked for sentence in _manifest(manifest, others)]
 
@@ -54,14 +54,18 @@ def warnings(compiled: str) -> list[str]:
 
 def cautions(compiled: str) -> list[str]:
     """Return the warnings that are not about inputs to be set; arguments and errors as for `warnings`."""
-    found = []
-    for manifest in manifests(documents(compiled)):
-        if _is_argos(manifest) and not _is_known(manifest):
-            found.append(f"{_name(manifest)}: this kind is not checked")
-        elif _is_argos(manifest) and _is_shaped(manifest) and manifest["spec"].get("schedule"):
-            reason = "spec.schedule: Argo 4 has no such field, and starts nothing; write schedules: [...]"
-            found.append(f"{_name(manifest)}: {reason}")
-    return found
+    argos = [manifest for manifest in manifests(documents(compiled)) if _is_argos(manifest)]
+    others = _others([manifest for manifest in argos if _is_known(manifest)])
+    return [f"{_name(manifest)}: {sentence}" for manifest in argos for sentence in _cautions(manifest, others)]
+
+
+def _cautions(manifest: _Node, others: Mapping[str, _Node]) -> Iterator[str]:
+    if not _is_known(manifest):
+        yield "this kind is not checked"
+    elif _is_shaped(manifest):
+        if manifest["spec"].get("schedule"):
+            yield "spec.schedule: Argo 4 has no such field, and starts nothing; write schedules: [...]"
+        yield from _workflow(manifest, others).cautions()
 
 
 def missing_arguments(compiled: str) -> list[str]:

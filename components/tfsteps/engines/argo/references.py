@@ -44,6 +44,7 @@ class Workflow:
         self._base_unknown = base is None
         self._base = {**(base or {}), **{field: spec[field] for field in _STARTS if spec.get(field)}}
         self._templates = call_inputs.by_name(base or {})
+        self._dropped: dict[str, None] = {}  # arguments of calls that the last check found without an effect
 
     def problems(self) -> Iterator[str]:
         """Yield a sentence for each reference to something that does not exist, and for each wrong step input."""
@@ -87,6 +88,11 @@ class Workflow:
         yield from self._start_inputs(complete=False)
         for template in spec.get("templates") or []:
             yield from self._template_problems(template, f"template {template.get('name') or 'without a name'}")
+
+    def cautions(self) -> list[str]:
+        """Return a sentence for each argument of a call that Argo drops, and runs the Workflow."""
+        list(self.problems())
+        return list(self._dropped)
 
     def warnings(self) -> Iterator[str]:
         """Yield a sentence for each input that must be set when the Workflow is submitted."""
@@ -204,12 +210,11 @@ class Workflow:
         if not (target := templates.get((ref or node).get("template"))):
             return
         arguments = node.get("arguments") or {}
-        for kind in ("parameters", "artifacts"):
-            declared = [item["name"] for item in (target.get("inputs") or {}).get(kind) or []]
-            for argument in arguments.get(kind) or []:
-                if argument["name"] not in declared:
-                    reason = f"has no input {shown(argument['name'])} in its {kind}: {', '.join(declared) or 'none'}"
-                    yield f"{where}: template {target['name']} {reason}; {_ignored(argument['name'], declared)}"
+        dropped = [f"{where}: {sentence}" for sentence in _undeclared(target, arguments)]
+        if launchers.is_launcher(launchers.inner(target, {}, templates)[0]):
+            yield from dropped
+        else:
+            self._dropped |= dict.fromkeys(dropped)
         yield from self._missing_arguments(target, arguments, where)
         yield from self._inputs(node, target, where, calls)
 
@@ -316,6 +321,16 @@ def _reference(ref: _Node, templates: Mapping[Any, _Node], where: str) -> Iterat
         fix = f"Write `{guess}`" if guess else "Correct it"
         allowed = ", ".join(templates)
         yield f"{where}.templateRef.template: {ref['name']} has no template {shown(name)}. Allowed: {allowed}. {fix}"
+
+
+def _undeclared(target: _Node, arguments: _Node) -> Iterator[str]:
+    """Yield a sentence for each argument that a template has no input for."""
+    for kind in ("parameters", "artifacts"):
+        declared = [item["name"] for item in (target.get("inputs") or {}).get(kind) or []]
+        for name in [argument["name"] for argument in arguments.get(kind) or []]:
+            if name not in declared:
+                reason = f"has no input {shown(name)} in its {kind}: {', '.join(declared) or 'none'}"
+                yield f"template {target['name']} {reason}; {_ignored(name, declared)}"
 
 
 def _ignored(name: str, allowed: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from tfsteps.spec.problems import Path, dotted, shown
 from tfsteps.spec.spelling import nearest
 
 FILE = pathlib.Path(__file__).with_name("fields.json")
-"""Made from the JSON schema of Argo Workflows 3.7.3 by tests/argo/fields.py, which describes its format."""
+"""Made from the JSON schemas of Argo Workflows 3.7.3 to 4.1.2 by tests/argo/fields.py, which describes its format."""
 
 _PLAIN: Mapping[str, tuple[type, ...]] = {
     "string": (str,),

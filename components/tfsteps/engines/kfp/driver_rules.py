@@ -63,7 +63,8 @@ def warnings(call: Call) -> Iterator[str]:
         if isinstance(constant, str) and _TIMES.fullmatch(constant):
             yield f"input {name!r}: {constant} stays as it is before Kubeflow Pipelines 2.16, and fails under kfp.local"
     yield from _may_break(call)
-    if any(word.startswith(_IF_PRESENT) for word in call.container.get("args", [])):
+    words = [*call.container.get("command", []), *call.container.get("args", [])]
+    if any(word.startswith(_IF_PRESENT) for word in words):
         yield (
             "IfPresent reaches the program as it is before Kubeflow Pipelines 2.17; there, pass "
             f"`{ARGUMENT} {{{{$}}}}` and read that"

@@ -81,6 +81,8 @@ def warnings(compiled: str) -> list[str]:
     sentences, settings = [], _settings(platforms)
     for call in calls(spec):
         rules = (
+            _image(call.container.get("image", "")),
+            _task_uuid(call.task),
             caching.warnings(call),
             driver_rules.warnings(call),
             step_rules.warnings(call, settings.get(call.executor_label, {})),
@@ -102,13 +104,10 @@ def _settings(platforms: list[Node]) -> dict[str, Node]:
 
 
 def _container(container: Node) -> Iterator[str]:
-    yield from _image(container.get("image", ""))
     for variable in container.get("env", []):
         yield from _placeholders(variable.get("value", ""))
-    for word in container.get("command", []):
-        yield from _word(word, conditions=0)
-    for word in container.get("args", []):
-        yield from _word(word, conditions=1)
+    for word in [*container.get("command", []), *container.get("args", [])]:
+        yield from _word(word)
     if _is_launcher(container) and container.get("args", []) != [ARGUMENT, _WHOLE]:
         yield f"a launcher reads everything from `{ARGUMENT} {_WHOLE}`; give it no other argument"
 
@@ -119,9 +118,10 @@ def _image(image: str) -> Iterator[str]:
         yield f"image {image!r} is not pinned; name a version or a digest"
 
 
-def _word(word: str, *, conditions: int) -> Iterator[str]:
-    """Check one element of a command or its arguments; the back end evaluates so many IfPresent in it."""
-    if '"Concat"' in word or word.count('"IfPresent"') > conditions:
+def _word(word: str) -> Iterator[str]:
+    """Check one element of a command or its arguments; the back end evaluates one IfPresent of inputs in it."""
+    conditions = word.count('"IfPresent"')
+    if '"Concat"' in word or conditions > 1 or (conditions and "$.outputs" in word):
         yield f"{word!r} reaches the program as it is; {_INSTEAD}"
         return
     yield from _placeholders(word)
@@ -136,16 +136,20 @@ _INSTEAD = f"pass `{ARGUMENT} {_WHOLE}` and read that"
 
 
 def _task(task: Node) -> Iterator[str]:
-    for name, value in task.get("inputs", {}).get("parameters", {}).items():
+    for value in task.get("inputs", {}).get("parameters", {}).values():
         constant = value.get("runtimeValue", {}).get("constant")
-        if constant == _TASK_UUID:
-            yield f"input {name!r}: {_TASK_UUID} is the same for all tasks of a graph; leave it out"
-        elif not (isinstance(constant, str) and _PLACEHOLDER.fullmatch(constant)):
+        if not (isinstance(constant, str) and _PLACEHOLDER.fullmatch(constant)):
             yield from _placeholders(constant)
 
 
 def _is_launcher(container: Node) -> bool:
     return any(PROGRAM.fullmatch(word) for word in container.get("command", []))
+
+
+def _task_uuid(task: Node) -> Iterator[str]:
+    for name, value in task.get("inputs", {}).get("parameters", {}).items():
+        if value.get("runtimeValue", {}).get("constant") == _TASK_UUID:
+            yield f"input {name!r}: {_TASK_UUID} is the same for all tasks of a graph"
 
 
 def _placeholders(value: Any) -> Iterator[str]:

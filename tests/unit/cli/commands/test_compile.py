@@ -121,10 +121,10 @@ def test_manifests_of_others_beside_a_workflow(flow, write, tmp_path):
 
 def test_a_pipeline_with_a_problem_is_not_written(write, tmp_path):
     write("other.py", OTHER)
-    program = write("nightly.py", KFP.format(image="busybox"))
+    program = write("nightly.py", WARNED.replace("workers=1", "workers=1, restart='sometimes'"))
     code, out, err = tfsteps("compile", program, "-o", tmp_path / "nightly.yaml")
     assert (code, out) == (2, "")
-    assert "image 'busybox' is not pinned" in err
+    assert "restart: 'sometimes' is not one of the choices" in err
     assert not (tmp_path / "nightly.yaml").exists()
 
 

@@ -48,6 +48,17 @@ def given_within(count: int = 1):
 
 
 @dsl.container_component
+def given_in_command(count: int = 1):
+    condition = dsl.IfPresentPlaceholder(input_name="count", then=["--count", count])
+    return dsl.ContainerSpec(image="steps:1", command=["run", condition])
+
+
+@dsl.container_component
+def given_output(file: dsl.OutputPath(str), count: int = 1):
+    return container(dsl.IfPresentPlaceholder(input_name="count", then=["--file", file]))
+
+
+@dsl.container_component
 def given_artifact(model: dsl.Input[dsl.Model] = None):
     return container(dsl.IfPresentPlaceholder(input_name="model", then=["--model"]))
 
@@ -118,13 +129,12 @@ def test_no_trap(component, tmp_path):
     ("component", "says"),
     [
         (given_within, "reaches the program as it is"),
+        (given_output, "reaches the program as it is"),
         (given_artifact, "takes every artifact for left out"),
         (concat, "reaches the program as it is"),
         (run_in_text, "{{$.pipeline_job_uuid}} in"),
         (run_alone, "{{$.pipeline_job_uuid}} in"),
         (metadata, "placeholders of metadata never are"),
-        (latest, "name a version or a digest"),
-        (untagged, "name a version or a digest"),
         (talkative_launcher, "give it no other argument"),
         (cached_launcher, "a training step taken from the cache"),
     ],
@@ -148,17 +158,22 @@ def test_the_whole_of_an_input_may_be_a_placeholder(tmp_path):
     assert problems(compiled(constant(dsl.PIPELINE_JOB_ID_PLACEHOLDER), tmp_path)) == []
 
 
-@pytest.mark.parametrize(
-    ("value", "says"),
-    [
-        (f"tf-{dsl.PIPELINE_JOB_ID_PLACEHOLDER}", "{{$.pipeline_job_uuid}} in"),
-        (dsl.PIPELINE_TASK_ID_PLACEHOLDER, "the same for all tasks"),
-    ],
-)
-def test_trap_of_an_input(value, says, tmp_path):
-    [problem] = problems(compiled(constant(value), tmp_path))
-    assert problem.startswith("task good: ")
-    assert says in problem
+def test_trap_of_an_input(tmp_path):
+    [problem] = problems(compiled(constant(f"tf-{dsl.PIPELINE_JOB_ID_PLACEHOLDER}"), tmp_path))
+    assert problem.startswith("task good: {{$.pipeline_job_uuid}} in")
+
+
+def test_the_id_of_a_task_is_accepted_with_a_warning(tmp_path):
+    text = compiled(constant(dsl.PIPELINE_TASK_ID_PLACEHOLDER), tmp_path)
+    assert problems(text) == []
+    assert any("the same for all tasks" in warning for warning in warnings(text))
+
+
+@pytest.mark.parametrize("component", [latest, untagged], ids=lambda component: component.name)
+def test_an_image_that_is_not_pinned_is_accepted_with_a_warning(component, tmp_path):
+    text = compiled(component, tmp_path)
+    assert problems(text) == []
+    assert any("name a version or a digest" in warning for warning in warnings(text))
 
 
 def test_placeholder_within_a_list_or_dict(tmp_path):
@@ -292,10 +307,11 @@ def test_an_optional_input_as_an_argument_must_not_be_left_out(inputs, count, tm
     assert ["it leaves out the input 'count'" in problem for problem in found] == [True] * count
 
 
-def test_a_condition_in_arguments_needs_a_new_back_end(tmp_path):
-    text = compiled(given, tmp_path)
+@pytest.mark.parametrize("component", [given, given_in_command], ids=lambda component: component.name)
+def test_a_condition_needs_a_new_back_end(component, tmp_path):
+    text = compiled(component, tmp_path)
     assert problems(text) == []
-    assert [warning.partition(" reaches")[0] for warning in warnings(text)] == ["task given: IfPresent"]
+    assert [warning.partition(" reaches")[0] for warning in warnings(text)] == [f"task {component.name}: IfPresent"]
 
 
 def test_placeholder_in_a_variable(tmp_path):
