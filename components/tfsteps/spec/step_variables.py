@@ -25,7 +25,8 @@ STEP_VARIABLES = (
 
 def with_step_variables(job: TrainingJob, environment: Mapping[str, str]) -> TrainingJob:
     """Return a job whose replicas get the variables of its step; those that the job sets stay as they are."""
-    given = {name: environment[name] for name in STEP_VARIABLES if environment.get(name)}
+    values = {name: environment[name] for name in STEP_VARIABLES if environment.get(name)}
+    given = {name: value.replace("$", "$$") for name, value in values.items()}  # `env` would expand `$(NAME)`
     return msgspec.structs.replace(job, env={**given, **job.env}) if given else job
 
 

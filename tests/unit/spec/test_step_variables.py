@@ -25,6 +25,10 @@ def test_replicas_get_the_run_and_the_trace_of_their_step_but_no_credentials():
     assert job({**given, "HOME": "/root"}).env == {"MLFLOW_RUN_ID": "1", "TRACEPARENT": "00-a-b-01"}
 
 
+def test_values_are_not_expanded():
+    assert job({"BAGGAGE": "a=$(HOME),b=$$"}).env == {"BAGGAGE": "a=$$(HOME),b=$$$$"}
+
+
 def test_a_variable_of_the_job_stays():
     assert job({"MLFLOW_RUN_ID": "1"}, MLFLOW_RUN_ID="mine", A="b").env == {"MLFLOW_RUN_ID": "mine", "A": "b"}
 
