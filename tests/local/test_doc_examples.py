@@ -27,8 +27,9 @@ import json, os, sys
 job = json.loads(sys.argv[2])["inputs"]["parameterValues"]["job"]
 assert os.listdir(job["model"]) == ["saved_model.pb"]
 """
-IMAGE = "ghcr.io/acme/mnist:1.4"
+IMAGES = ["ghcr.io/acme/mnist:1.4", "debian:12-slim"]
 RUN = {
+    "cached": ["fingerprint", "train"],
     "curves": ["tensorboard"],
     "first": ["train"],
     "mnist": ["train"],
@@ -59,7 +60,7 @@ def test_an_example_runs_to_its_end(example, tmp_path, capfd):
     for pipeline in example.pipelines():
         if pipeline.name in CANNOT_RUN:
             continue
-        assert run_here(pipeline, {}, images=[IMAGE], cwd=folder) == 0, capfd.readouterr().out
+        assert run_here(pipeline, {}, images=IMAGES, cwd=folder) == 0, capfd.readouterr().out
         out = capfd.readouterr().out
         assert f"{pipeline.name} succeeded after" in out
         steps = [line.split()[0] for line in out.splitlines() if " exit 0 " in line]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.engines.kfp import caching, driver_rules
+from tfsteps.engines.kfp import driver_rules
 from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.engines.kfp.driver_rules import STUBS
 from tfsteps.engines.kfp.graph import PROGRAM, Node, calls
@@ -26,7 +26,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     Raises:
         YamlError: It is neither.
     """
-    from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
+    from tfsteps.engines.kfp import caching, step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
     sentences, settings = [], _settings(platforms)
@@ -75,7 +75,7 @@ def warnings(compiled: str) -> list[str]:
     Raises:
         YamlError: It is neither.
     """
-    from tfsteps.engines.kfp import step_rules  # noqa: PLC0415  who writes pipelines imports this module
+    from tfsteps.engines.kfp import caching, step_rules  # noqa: PLC0415  who writes pipelines imports this module
 
     spec, *platforms = documents(compiled)
     sentences, settings = [], _settings(platforms)
