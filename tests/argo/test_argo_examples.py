@@ -1,17 +1,17 @@
 """What Argo's own examples and tests take is taken; what its validation refuses is found, bar what it cannot know."""
 
-import pathlib
 import re
 
 import pytest
 import yaml
 
 from tests.cluster.build import module_folder
+from tests.cluster.platforms import PLATFORMS
 from tfsteps.engines.argo.lint import problems
 
 pytestmark = pytest.mark.cluster  # needs Argo's Go module, as the cluster does
 
-NONE = "there is no manifest"
+NONE = ("there is no manifest", "Workflow without a name: metadata.name: it is missing")  # Kubernetes refuses both
 # Of other manifests, of metrics, and of when a variable is known.
 NOT_FOUND = {
     "dagTargetMissingInputParam",
@@ -21,12 +21,13 @@ NOT_FOUND = {
     "undefinedTemplateRef",
     "unsuppliedArgValue",  # a warning: the value may come at submission
     "workflowStatusNotOnExit",
+    "workflowWithoutParameterizedArtifacts",  # of the outputs that templates make known by a globalName
 }
 
 
-@pytest.fixture(scope="module")
-def argo():
-    return pathlib.Path(module_folder("argo", "github.com/argoproj/argo-workflows/v3"))
+@pytest.fixture(scope="module", params=PLATFORMS.values(), ids=PLATFORMS)
+def argo(request):
+    return module_folder("argo", request.param)
 
 
 def test_examples(argo):
@@ -41,7 +42,7 @@ def refused(argo):
     for file in sorted((argo / "workflow/validate").glob("*_test.go")):
         code = file.read_text()
         texts = dict(re.findall(r"^(?:var|const)\s+(\w+)\s*=\s*`(.*?)`", code, re.DOTALL | re.MULTILINE))
-        calls = re.findall(r"err :?= validate(?:WorkflowTemplate)?\((\w+)[^)]*\)\n(.*)", code)
+        calls = re.findall(r"err :?= validate(?:WorkflowTemplate)?\((?:[\w.()]+, )?(\w+)[^)]*\)\n(.*)", code)
         errors = {name for name, check in calls if re.search(r"(?<!No)Error(Contains)?\(", check)}
         taken = {name for name, check in calls if "NoError(" in check}
         yield from ((name, texts[name]) for name in sorted(errors - taken) if name in texts)
@@ -56,5 +57,5 @@ def test_refused(argo):
             (found if problems(yaml.safe_dump(named)) else missed).add(name)
         except yaml.YAMLError:
             found.add(name)
-    assert missed == NOT_FOUND
+    assert missed == NOT_FOUND & (missed | found)  # Argo 3.7 tests less than Argo 4.0 does
     assert len(found) > 45

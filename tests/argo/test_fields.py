@@ -1,4 +1,4 @@
-"""The table that the lint goes by has all fields of the Argo whose controller runs in the test cluster.
+"""The table that the lint goes by has all fields of each Argo that the test cluster can run.
 
 It also has those of other supported versions: what is valid on one of them is not refused.
 """
@@ -9,15 +9,17 @@ import pytest
 
 from tests.argo.fields import merged, table
 from tests.cluster.build import module_folder
+from tests.cluster.platforms import PLATFORMS
 from tfsteps.engines.argo.schema import FILE
 
 pytestmark = pytest.mark.cluster  # needs Go and Argo's module, as the cluster does
 
 
 def test_fields(golden):
-    folder = module_folder("argo", "github.com/argoproj/argo-workflows/v3")
     known = json.loads(FILE.read_text())
-    lines = [f"{json.dumps(name)}: {json.dumps(of)}" for name, of in merged(known, table(schema(folder))).items()]
+    for versions in PLATFORMS.values():
+        known = merged(known, table(schema(module_folder("argo", versions))))
+    lines = [f"{json.dumps(name)}: {json.dumps(fields)}" for name, fields in known.items()]
     golden(FILE, "{\n" + ",\n".join(lines) + "\n}\n")
 
 

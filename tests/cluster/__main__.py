@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import images, install, node
+from . import images, install, node, platforms
 from .build import build
 from .paths import CACHE, KUBECONFIG, STATE
 
@@ -57,21 +57,23 @@ def install_packages() -> None:
         )
 
 
-def up(wanted: list[str]) -> None:
+def up(wanted: list[str], platform: str | None = None) -> None:
     """Start what does not run yet, install the operators, wait until all is ready, and print the kubeconfig's path."""
     if os.geteuid():
         raise SystemExit("cluster: starting a node needs root; set KUBECONFIG to use another cluster")
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:  # somebody else may be at it
         fcntl.flock(lock, fcntl.LOCK_EX)
+        platform = platforms.check(platform)
         install_packages()
-        _start(wanted, build(wanted))
+        _start(wanted, platform, build(wanted, platforms.PLATFORMS[platform]))
     print(KUBECONFIG)
 
 
-def _start(wanted: list[str], programs: dict[str, Path]) -> None:
+def _start(wanted: list[str], platform: str, programs: dict[str, Path]) -> None:
     begin = time.monotonic()
     node.prepare()
+    platforms.mark(platform)
     for component in node.components(programs):
         node.start(component)
         if component.name == "containerd":
@@ -124,13 +126,15 @@ def _parser() -> argparse.ArgumentParser:
         "build": "build what the cluster needs, without starting it",
         "up": "start the cluster and install the operators",
     }.items():
-        commands.add_parser(name, help=text).add_argument(
+        command = commands.add_parser(name, help=text)
+        command.add_argument(
             "--only",
             nargs="*",
             choices=sorted(install.OPERATORS),
             default=sorted(install.OPERATORS),
             help="just these operators (none: Kubernetes alone)",
         )
+        command.add_argument("--platform", choices=platforms.PLATFORMS, help="newest (the default), or previous")
     for name, text in {
         "down": "stop it and remove every trace",
         "status": "what runs",
@@ -156,9 +160,9 @@ def main(argv: list[str] | None = None) -> int:
     match args.command:
         case "build":
             install_packages()
-            build(args.only)
+            build(args.only, platforms.PLATFORMS[args.platform or platforms.started()])
         case "up":
-            up(args.only)
+            up(args.only, args.platform)
         case "down":
             node.remove(build() if STATE.exists() else {})
         case "status":

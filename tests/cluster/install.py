@@ -1,22 +1,23 @@
 """Argo Workflows and the job operators, installed as real pods from the manifests in their own modules."""
 
 import shutil
+import string
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import images
-from .build import ARGO, module_folder
+from . import images, platforms
+from .build import module_folder
 from .paths import CACHE, HERE, KUBECONFIG
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image that holds one of the built programs."""
+    """An image that holds one of the built programs; its tag is the version of its operator."""
 
-    reference: str
+    name: str
     program: str
     path: str
     user: int = 65532
@@ -26,7 +27,6 @@ class Image:
 class Operator:
     """What `operators/<name>/kustomization.yaml` builds on, its images, and the Deployments that must come up."""
 
-    module: str
     manifests: str
     namespace: str
     deployments: tuple[str, ...]
@@ -35,44 +35,39 @@ class Operator:
 
 OPERATORS = {
     "argo": Operator(
-        "github.com/argoproj/argo-workflows/v3",
         "manifests",
         "argo",
         ("workflow-controller",),
         [
-            Image(f"quay.io/argoproj/workflow-controller:{ARGO}", "workflow-controller", "bin/workflow-controller"),
-            Image(f"quay.io/argoproj/argoexec:{ARGO}", "argoexec", "bin/argoexec", user=0),
+            Image("quay.io/argoproj/workflow-controller", "workflow-controller", "bin/workflow-controller"),
+            Image("quay.io/argoproj/argoexec", "argoexec", "bin/argoexec", user=0),
         ],
     ),
     "training-operator": Operator(
-        "github.com/kubeflow/training-operator",
         "manifests",
         "kubeflow",
         ("training-operator",),
-        [Image("docker.io/kubeflow/training-operator:v1.8.1", "training-operator", "manager")],
+        [Image("docker.io/kubeflow/training-operator", "training-operator", "manager")],
     ),
     "jobset": Operator(
-        "sigs.k8s.io/jobset",
         "config",
         "jobset-system",
         ("jobset-controller-manager",),
-        [Image("registry.k8s.io/jobset/jobset:v0.10.1", "jobset-controller", "manager")],
+        [Image("registry.k8s.io/jobset/jobset", "jobset-controller", "manager")],
     ),
     "trainer": Operator(
-        "github.com/kubeflow/trainer/v2",
         "manifests",
         "kubeflow-system",
         ("kubeflow-trainer-controller-manager",),
-        [Image("ghcr.io/kubeflow/trainer/trainer-controller-manager:v2.0.0", "trainer-controller-manager", "manager")],
+        [Image("ghcr.io/kubeflow/trainer/trainer-controller-manager", "trainer-controller-manager", "manager")],
     ),
     "scheduler-plugins": Operator(
-        "sigs.k8s.io/scheduler-plugins",
         "manifests",
         "scheduler-plugins",
         ("scheduler-plugins-scheduler", "scheduler-plugins-controller"),
         [
-            Image("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.28.9", "gang-scheduler", "bin/kube-scheduler"),
-            Image("registry.k8s.io/scheduler-plugins/controller:v0.28.9", "gang-controller", "bin/controller"),
+            Image("registry.k8s.io/scheduler-plugins/kube-scheduler", "gang-scheduler", "bin/kube-scheduler"),
+            Image("registry.k8s.io/scheduler-plugins/controller", "gang-controller", "bin/controller"),
         ],
     ),
 }
@@ -92,15 +87,14 @@ def kubectl(programs: Mapping[str, Path], *args: str, text: str | None = None) -
 
 
 def _render(name: str, programs: Mapping[str, Path]) -> str:
-    operator = OPERATORS[name]
+    operator, version = OPERATORS[name], platforms.versions()[name]
     work = CACHE / "work" / f"{name}-manifests"
     shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(HERE / "operators" / name, work)
     shutil.copytree(
-        module_folder(name, operator.module) / operator.manifests,
-        work / "upstream" / operator.manifests,
-        copy_function=shutil.copyfile,
+        module_folder(name) / operator.manifests, work / "upstream" / operator.manifests, copy_function=shutil.copyfile
     )
+    for file in (HERE / "operators" / name).iterdir():
+        (work / file.name).write_text(string.Template(file.read_text()).substitute(VERSION=f"v{version}"))
     return kubectl(programs, "kustomize", str(work))
 
 
@@ -108,15 +102,18 @@ def install(names: Sequence[str], programs: Mapping[str, Path]) -> None:
     """Load operators' images and apply their manifests; `wait` tells when one is ready."""
     with ThreadPoolExecutor() as pool:
         rendered = [pool.submit(_render, name, programs) for name in names]
-        loaded = [pool.submit(_load, image, programs) for name in names for image in OPERATORS[name].images]
+        loaded = [pool.submit(_load, name, image, programs) for name in names for image in OPERATORS[name].images]
         for future in loaded:
             future.result()
     for name, manifests in zip(names, rendered, strict=True):
         _apply(name, manifests.result(), programs)  # in order: Trainer looks for the APIs of the others as it starts
 
 
-def _load(image: Image, programs: Mapping[str, Path]) -> None:
-    images.load_programs(image.reference, {image.path: programs[image.program]}, [f"/{image.path}"], image.user)
+def _load(operator: str, image: Image, programs: Mapping[str, Path]) -> None:
+    reference = f"{image.name}:v{platforms.versions()[operator]}"
+    images.load_programs(
+        reference, {image.path: programs[image.program]}, [f"/{image.path}"], image.user, entrypoint=True
+    )
 
 
 def _apply(name: str, manifests: str, programs: Mapping[str, Path]) -> None:
