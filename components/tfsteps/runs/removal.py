@@ -136,7 +136,7 @@ def _sweep(parent: pathlib.Path) -> None:
 
 
 def _delete(folder: pathlib.Path) -> None:
-    """Delete a renamed folder. The first error is raised after all else has been deleted."""
+    """Delete a renamed folder. After all else has been deleted, raise the first error; it names a file that is left."""
     if folder.is_symlink():
         folder.unlink(missing_ok=True)
         return
@@ -144,6 +144,6 @@ def _delete(folder: pathlib.Path) -> None:
         shutil.rmtree(folder)
     except FileNotFoundError:  # another removal deletes it, too
         shutil.rmtree(folder, ignore_errors=True)
-    except OSError:
+    except OSError as error:  # which path it has depends on the version of Python
         shutil.rmtree(folder, ignore_errors=True)
-        raise
+        raise OSError(error.errno, error.strerror, os.fspath(next(_files(folder), folder))) from error
