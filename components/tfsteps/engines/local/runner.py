@@ -13,7 +13,7 @@ from kfp import dsl
 from kfp.local import utils
 
 from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
-from tfsteps.engines.local.sdk_patches import patched
+from tfsteps.engines.local.sdk_patches import patched, problem
 from tfsteps.engines.local.step import Follower, Process
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
@@ -235,6 +235,8 @@ class _Steps:
 
 def check(pipeline: Any, images: Collection[str]) -> None:
     """Raise PipelineError if a step of the pipeline cannot run on this machine, before any step runs."""
+    if sentence := problem(pipeline):
+        raise PipelineError(sentence, ExitCode.USAGE)
     spec = pipeline.pipeline_spec
     text = str(spec)
     for placeholder in _NOT_LOCAL:
