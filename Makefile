@@ -9,7 +9,12 @@ REGISTRY ?= $(TFSTEPS_REGISTRY)
 # Without bytecode on disk each of the processes that tests start compiles all that it imports: kfp in 2 s, not in 0.5.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-unit check docs format golden bench lock faults mutants soak unknown image cluster cluster-down browser clean
+# What `make python-versions` tests with: an interpreter, or a version that uv finds or downloads.
+PYTHONS ?= $(or $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python),3.12 3.13)
+# The suites that the versions of the platform touch.
+COMPAT := conformance job_crds gang preflight argo kfp_pods pipelines schedule
+
+.PHONY: help setup demo test test-unit check docs format golden bench lock faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -19,7 +24,9 @@ setup: $(STAMP) ## the virtual environment .venv, from requirements.lock
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo 'tfsteps needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)'; exit 1; }
+	  { echo 'tfsteps needs Python 3.11, 3.12 or 3.13: make PYTHON=python3.12 $(MAKECMDGOALS)'; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || \
+	  { echo 'TensorFlow has no wheel for Python 3.14, and local runs need it: make PYTHON=python3.13 $(MAKECMDGOALS)'; exit 1; }
 	@echo 'Setting up .venv: about 130 packages, TensorFlow among them; a minute or two the first time.'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv==$$(sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements.lock)"
@@ -90,11 +97,24 @@ image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher 
 	  build="$$(command -v docker || command -v podman || echo docker) build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
 	  $$build --tag $$2 --file images/launcher/Dockerfile dist && $$build --tag $$3 --file images/tensorboard/Dockerfile dist
 
-cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour
-	@$(PYTHON) -m tests.cluster up
+cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour; PLATFORM=previous: the versions before
+	@$(PYTHON) -m tests.cluster up $(if $(PLATFORM),--platform $(PLATFORM))
 
 cluster-down: ## stop it and remove every trace
 	@$(PYTHON) -m tests.cluster down
+
+compat: $(STAMP) ## on the previous platform, the suites that its versions touch (root; 40 minutes, and the build the first time)
+	@$(PYTHON) -m tests.cluster up --platform previous
+	@status=0; FAULTS=covering KUBECONFIG=$$($(PYTHON) -m tests.cluster kubeconfig) \
+	  $(BIN)/python -m tests.side_by_side --cluster $(addprefix --suite ,$(COMPAT)) $(ARGS) || status=$$?; \
+	  $(PYTHON) -m tests.cluster status | head -1; exit $$status
+
+python-versions: $(STAMP) ## the unit and golden tests on the other versions of Python: PYTHONS
+	@for python in $(PYTHONS); do folder=build/python/$$(echo $$python | tr / _); \
+	  $(BIN)/uv venv --quiet --clear --python $$python $$folder && export VIRTUAL_ENV=$$folder && \
+	  $(BIN)/uv pip install --quiet --no-deps --require-hashes -r requirements.lock && \
+	  $(BIN)/uv pip install --quiet --no-deps --no-build-isolation -e . && \
+	  $$folder/bin/python --version && $$folder/bin/python -m pytest -q -n auto tests/unit tests/golden || exit 1; done
 
 browser: # headless Chromium for the report's tests: installed where that is possible, else those tests say that they are skipped
 	@{ command -v chromium && command -v chromedriver; } >/dev/null 2>&1 || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \

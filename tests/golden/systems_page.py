@@ -1,10 +1,14 @@
 """docs/systems/features.md: what each job system can do, from the capabilities by which jobs are refused and warned."""
 
+from tests.cluster.platforms import NEWEST, PREVIOUS
 from tfsteps.systems import registry
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
 
-INTRO = """# Features of each job system
+OPERATOR, JOBSET, TRAINER, KUBERNETES = (
+    f"{NEWEST[part]} and {PREVIOUS[part]}" for part in ("training-operator", "jobset", "trainer", "kubernetes")
+)
+INTRO = f"""# Features of each job system
 
 <!-- Written by `make golden` from components/tfsteps/systems/*/capabilities.py. -->
 
@@ -25,10 +29,10 @@ queues and priorities on a cluster only the acceptance is tested. Each refused c
 | system | what it is | tested with |
 |---|---|---|
 | `local` | processes of this machine | itself |
-| `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | the operator 1.8.1 |
-| `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | JobSet 0.10.1 |
-| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | Trainer 2.0.0; the CRDs of 2.1 to 2.3 |
-| `jobs` | plain Kubernetes Jobs, no operator | Kubernetes 1.34 |
+| `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | the operator {OPERATOR} |
+| `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | JobSet {JOBSET} |
+| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | Trainer {TRAINER}; CRDs of 2.1, 2.2 |
+| `jobs` | plain Kubernetes Jobs, no operator | Kubernetes {KUBERNETES} |
 | `t9k` | TensorFlowTrainingJob `batch.tensorstack.dev/v1beta1` | a test controller [1] |
 | `tfjob-v1alpha1` | TfJob `tensorflow.org/v1alpha1`, or `kubeflow.org/v1alpha1` of v0.1.0 | a test controller [2] |
 | `hai` | HAI Platform, by its REST interface | a test server written from its protocol; ranks are real processes |
