@@ -107,7 +107,7 @@ compat: $(STAMP) ## on the previous platform, the suites that its versions touch
 	@$(PYTHON) -m tests.cluster up --platform previous
 	@status=0; FAULTS=covering KUBECONFIG=$$($(PYTHON) -m tests.cluster kubeconfig) \
 	  $(BIN)/python -m tests.side_by_side --cluster $(addprefix --suite ,$(COMPAT)) $(ARGS) || status=$$?; \
-	  $(PYTHON) -m tests.cluster status | head -1; exit $$status
+	  $(PYTHON) -m tests.cluster status | sed -n 1p; exit $$status
 
 python-versions: $(STAMP) ## the unit and golden tests on the other versions of Python: PYTHONS
 	@for python in $(PYTHONS); do folder=build/python/$$(echo $$python | tr / _); \

@@ -306,6 +306,8 @@ def remove(programs: Mapping[str, Path]) -> None:
             send(name, signal.SIGCONT)
         stop(name)
     if not _answers("ctr", "-a", str(CONTAINERD), "version") and (STATE / "containerd.toml").exists():
+        for folder in (LOGS, PIDS):  # an interrupted removal may have left containerd.toml alone
+            folder.mkdir(parents=True, exist_ok=True)
         start(components(programs)[0])  # pods of a cluster whose containerd died must still be found
     if (STATE / "containerd.toml").exists():
         _remove_pods()
