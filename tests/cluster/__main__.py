@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
             default=sorted(install.OPERATORS),
             help="just these operators (none: Kubernetes alone)",
         )
-        command.add_argument("--platform", choices=platforms.PLATFORMS, help="newest (the default), or previous")
+        command.add_argument("--platform", choices=platforms.PLATFORMS, help=f"default: {platforms.DEFAULT}")
     for name, text in {
         "down": "stop it and remove every trace",
         "status": "what runs",
