@@ -31,7 +31,7 @@ queues and priorities on a cluster only the acceptance is tested. Each refused c
 | `local` | processes of this machine | itself |
 | `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | the operator {OPERATOR} |
 | `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | JobSet {JOBSET} |
-| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | Trainer {TRAINER}; the CRDs of 2.1 to 2.3 |
+| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | Trainer {TRAINER}; CRDs of 2.1 to 2.3 |
 | `jobs` | plain Kubernetes Jobs, no operator | Kubernetes {KUBERNETES} |
 | `t9k` | TensorFlowTrainingJob `batch.tensorstack.dev/v1beta1` | a test controller [1] |
 | `tfjob-v1alpha1` | TfJob `tensorflow.org/v1alpha1`, or `kubeflow.org/v1alpha1` of v0.1.0 | a test controller [2] |
