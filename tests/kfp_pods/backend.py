@@ -24,14 +24,25 @@ PROCESS_ONE = pathlib.Path(__file__).with_name("process_one.py").read_text()
 ASLEEP = "echo up; trap 'exit 0' TERM; sleep 600 & wait"
 _OF_NO_CONTROLLER = {"workflows.argoproj.io/controller-instanceid": "none"}
 """Argo's controller reconciles suspended Workflows, too: in its own time it marks a node that has none of its pods."""
+_CONTAINER = {"name": "container", "value": '{"command":["python","-m","tfsteps.steps.wait.launcher"]}'}
+_DRIVER = {"name": "wait-driver", "template": "a", "arguments": {"parameters": [_CONTAINER]}}
+WAITS = {"name": "root", "dag": {"tasks": [_DRIVER]}}
+"""A template with the driver of a `wait` task, as the back end compiles it."""
 _SCRATCH = ("minio", "gcs", "s3", "tmp")
 
 
 @dataclass
 class Run:
-    """A pipeline run: its Workflow, which Argo's controller leaves alone, and its id: not the Workflow's uid."""
+    """A pipeline run: its Workflow, which Argo's controller leaves alone, and its id: not the Workflow's uid.
+
+    Attributes:
+        workflow: The object.
+        tries: Whether each level of its nodes has tries, as since 2.17.
+        id: Of the run.
+    """
 
     workflow: dict
+    tries: bool = False
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @property
@@ -76,7 +87,9 @@ class Step:
 
     def node_name(self, attempt):
         """Return the name of its pod's node."""
-        return f"{self.run.name}.root.{self.node}.executor" + (f"({attempt})" if attempt is not None else "")
+        levels = [self.run.name, "root", self.node]
+        path = ".".join(f"{level}(0)" if self.run.tries else level for level in levels)
+        return f"{path}.executor" + (f"({attempt})" if attempt is not None else "")
 
     def executor_input(self):
         """Return what the driver resolved, with the defaults that the launcher fills in."""
@@ -128,10 +141,12 @@ class Backend:
 
     # --- runs and their pods
 
-    def run(self, name):
-        """Make a run."""
-        spec = {"entrypoint": "a", "templates": [{"name": "a", "container": {"image": "none"}}]}
-        run = Run({"metadata": {"name": name}})
+    def run(self, name, *, waits=False, tries=False):
+        """Make a run; `waits`: with a task `wait` in its Workflow; `tries`: as the back end 2.17 makes it."""
+        templates = [{"name": "a", "container": {"image": "none"}}, *([WAITS] if waits else [])]
+        retried = {"templateDefaults": {"retryStrategy": {"limit": "2", "retryPolicy": "OnError"}}} if tries else {}
+        spec = {"entrypoint": "a", "templates": templates, **retried}
+        run = Run({"metadata": {"name": name}}, tries)
         body = {
             "apiVersion": WORKFLOWS.api,
             "kind": WORKFLOWS.kind,
@@ -161,9 +176,9 @@ class Backend:
         name, _ = self.start(step, attempt)
         return self.ended(name)
 
-    def go_on(self, step, stem):
+    def go_on(self, step, stem, attempt=None):
         """Make a step's pod again while the job of `stem` is HELD; once it follows that one, let both end."""
-        name, _ = self.start(step)
+        name, _ = self.start(step, attempt)
         self.until_said(name, "[worker-0] up")
         (held,) = self.jobs(stem)
         release(self.cluster, self.namespace, held)
@@ -282,6 +297,10 @@ for each in target:
         """Remove a step's pod, as a retry of the run does."""
         meta = self.api.get(PODS, self.namespace, step.pod_name(attempt))["metadata"]
         self.api.delete(PODS, self.namespace, meta["name"], meta["uid"], grace_seconds=0)
+
+    def owners(self, name):
+        """Return the ownerReferences of a job."""
+        return self.api.get(JOBS, self.namespace, name)["metadata"]["ownerReferences"]
 
     def failed(self, name):
         """Tell whether a job has failed."""

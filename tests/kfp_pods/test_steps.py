@@ -9,7 +9,7 @@ import yaml
 
 from tests.cluster.paths import NODE_IP
 from tests.kfp_pods.backend import ASLEEP, Step, job
-from tests.preflight.conftest import HELD, release
+from tests.preflight.conftest import HELD, exists, release
 from tests.support.event_writer import by_shell
 from tests.support.s3 import served_bucket
 from tests.support.waiting import until
@@ -155,7 +155,7 @@ def test_a_failure_that_nobody_has_reported_is_reported_and_not_tried_again(back
 
 
 def test_launch_and_wait_whose_pod_is_taken_away(backend):
-    run = backend.run("apart")
+    run = backend.run("apart", waits=True)
     launched = backend.finish(Step(run, "launch", "launch", job("apart", HELD)))
     assert launched.code == 0, launched.said
     before = backend.jobs("apart")
@@ -173,6 +173,21 @@ def test_launch_and_wait_whose_pod_is_taken_away(backend):
     assert (ended.parameter("job")["uid"], ended.parameter("job")["state"]) == (made["uid"], "succeeded")
     assert "[worker-0] up" in ended.said, "the log is read from its beginning"
     assert ended.published["files"]["logs"]
+
+
+def test_the_next_try_of_a_lost_pod_follows_the_same_job(backend):
+    """Observed on 2.17: a pod that is deleted or evicted while it runs is made again as the next try."""
+    step = Step(backend.run("tries", tries=True), "train", "train", job("tries", HELD), lingers=0.11)
+    pod, _ = backend.start(step, 0)
+    backend.until_said(pod, "[worker-0] up")
+    before = backend.jobs("tries")
+    backend.evict(pod)
+    until(lambda: not exists(backend.api, PODS, backend.namespace, pod))
+    ended = backend.go_on(step, "tries", 1)
+    assert ended.code == 0, ended.said
+    assert backend.jobs("tries") == before
+    (made,) = before
+    assert [owner["kind"] for owner in backend.owners(made)] == ["Workflow"]
 
 
 def test_a_finalizer_after_a_wait_step_is_for_the_job_that_it_followed(backend):
