@@ -694,8 +694,9 @@ def pod(system, monkeypatch):
     """Return the pod that the launcher is in, as its cluster tells of it."""
     owner = {"name": "wf", "uid": "uid"}
     pipeline = types.SimpleNamespace(owner=owner, step="wf.fit", terminating=NO, warnings=[], failure="")
-    pod = types.SimpleNamespace(namespace="default", pipeline=pipeline, gone=NO, warnings=[], unread="")
-    pod.leaves_job, pod.retry_read, pod.grace_seconds = lambda _api, _since: pod.gone, lambda _api: None, 25.0
+    pod = types.SimpleNamespace(namespace="default", pipeline=pipeline, gone=NO, follows=YES, warnings=[], unread="")
+    pod.is_taken_away, pod.followed = lambda _api, _since: pod.gone, lambda: pod.follows
+    pod.retry_read, pod.grace_seconds = lambda _api: None, 25.0
     system.__dict__["_host"] = pod
     monkeypatch.setattr("tfsteps.kube.access.find", lambda: Access("http://127.0.0.1:1", "", None, str, "nowhere"))
     return pod
@@ -721,6 +722,13 @@ def test_an_evicted_launcher_leaves_the_task_to_the_next_one(environment, system
     assert system.attempt("run", "task") == 0
     assert begun(system).uid == handle.uid
     assert len(environment.platform.unfinished()) == 1
+
+
+def test_an_evicted_launcher_that_no_pod_follows_stops_the_task(environment, system, pod):
+    handle = begun(system)
+    pod.gone, pod.follows = YES, NO
+    handle.stop(Cause.CANCELLED)
+    assert [event for event in handle.events() if isinstance(event, JobChanged)][-1].state is State.CANCELLED
 
 
 def test_a_task_whose_launcher_cannot_find_out_why_it_is_stopped_continues(environment, system, pod):
