@@ -65,33 +65,27 @@ def test_a_training_whose_launcher_can_mount_nothing_publishes_metrics(backend):
 
 
 @pytest.mark.alone  # as below
-def test_an_evicted_training_whose_node_is_pending_is_begun_again_by_the_pod_of_the_same_name(backend):
-    """Argo may have seen the pod run meanwhile, and make no other: a job that has only begun is no orphan then."""
-    step = Step(backend.run("evicted"), "train", "train", job("evicted", HELD), lingers=0.11)
-    pod, uid = backend.start(step, phase="Pending")
+def test_an_evicted_training_that_no_pod_follows_takes_its_job_along(backend):
+    """Observed on 2.15, 4 of 4: a running node becomes `Error: pod deleted`."""
+    step = Step(backend.run("orphan"), "train", "train", job("orphan", ASLEEP), lingers=0.11)
+    pod, _ = backend.start(step)
     backend.until_said(pod, "[worker-0] up")
-    before = backend.jobs("evicted")
-    backend.evict(pod)
-    ended = backend.go_on(step, "evicted")
-    assert ended.code == 0, ended.said
-    assert backend.api.get(PODS, backend.namespace, pod)["metadata"]["uid"] != uid
-    assert ended.parameter("job")["uid"] not in before.values()
-    assert "[worker-0] up" in ended.said
-
-
-@pytest.mark.alone  # as below
-@pytest.mark.parametrize("attempt", [None, 0], ids=["no retries", "set_retry"])
-def test_an_evicted_training_that_no_pod_follows_takes_its_job_along(attempt, backend):
-    """Observed on 2.15, 4 of 4: a running node becomes `Error: pod deleted`, and `set_retry` does not cover that."""
-    name = f"orphan-{attempt}".lower()
-    pod, _ = backend.start(Step(backend.run(name), "train", "train", job(name, ASLEEP), lingers=0.11), attempt)
-    backend.until_said(pod, "[worker-0] up")
-    [made] = backend.jobs(name)
+    [made] = backend.jobs("orphan")
     asked = time.time()
     backend.evict(pod)
     gone = until(lambda: backend.deleted.get(made))
-    assert backend.jobs(name) == {}
+    assert backend.jobs("orphan") == {}
     assert gone - asked < SECONDS
+
+
+def test_an_evicted_training_that_another_try_may_follow_keeps_its_job_for_it(backend):
+    """With `set_retry`, whose policy is OnFailure, Argo decides by timing."""
+    step = Step(backend.run("maybe"), "train", "train", job("maybe", ASLEEP), lingers=0.11)
+    pod, _ = backend.start(step, 0)
+    backend.until_said(pod, "[worker-0] up")
+    [made] = backend.jobs("maybe")
+    backend.evict(pod)
+    until(lambda: [owner["kind"] for owner in backend.owners(made)] == ["Job"])
 
 
 @pytest.mark.alone  # a tenth of a second is what a busy machine may take for the signal alone
