@@ -24,12 +24,14 @@ class Creation:
     """The creation of one task.
 
     Attributes:
+        absent: Whether HAI has answered that there was no such task.
         unsettled: Whether a request to create the task may have had an effect that is not known, or may still have it.
     """
 
     def __init__(self, client: Client, body: Mapping[str, Any], run: str) -> None:
         """Send no request yet. `body` is the rendered schema, `run` the id of the run, for messages."""
         self.unsettled = False
+        self.absent = False
         self._client, self._body, self._run = client, body, shlex.quote(run)
         self._name = str(body["name"])
         self._groups = Groups(client)
@@ -92,7 +94,10 @@ class Creation:
         return LaunchError(f"{why}; `tfsteps stop {self._run} --on hai` stops it", retryable=True)
 
     def _obtain(self) -> Task:
-        return self._existing(self._client) or self._create()
+        if task := self._existing(self._client):
+            return task
+        self.absent = True
+        return self._create()
 
     def _existing(self, client: Client) -> Task | None:
         """Return the task of this attempt; None = there is none."""

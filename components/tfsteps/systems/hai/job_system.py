@@ -103,14 +103,14 @@ class HaiSystem:
             LaunchError: The platform refuses it, or another task has its name, or whether it exists is not known.
             StoppedError: `give_up` was called, and this launcher created no task.
         """
+        creation = Creation(self._client, self._rendered(job, identity, places), identity.run)
         try:
-            body = self._rendered(job, identity, places)
-            creation = Creation(self._client, body, identity.run)
             task = self._obtained(creation)
         except RefusedError as error:
             raise LaunchError(f"HAI did not take the task: {error}", retryable=False) from error
         except ApiError as error:
-            raise LaunchError(f"the task was not created: {error}", retryable=error.unavailable) from error
+            made = "the task was not created" if creation.absent else "whether the task exists is not known"
+            raise LaunchError(f"{made}: {error}", retryable=error.unavailable) from error
         except Stopped:
             raise StoppedError("Stopped before the task was created.") from None
         return self.attach(job, str(task["nb_name"]), str(task["chain_id"]), schema.created(task) or time.time())
