@@ -47,6 +47,7 @@ class Call(NamedTuple):
         executor_label: Its name in the platform settings; empty for a graph.
         inputs: The parameters that the task passes, by name.
         siblings: The tasks of its graph, itself among them, by name.
+        graph: The names of the inputs of its graph.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Call(NamedTuple):
     executor_label: str
     inputs: Mapping[str, Value]
     siblings: Mapping[str, Node]
+    graph: frozenset[str]
 
     @property
     def container(self) -> Node:
@@ -149,7 +151,8 @@ def _calls(
         inputs = {key: _value(source, arguments, tasks, spec) for key, source in sources.items()}
         label = component.get("executorLabel", "")
         path = (*outer, (name, used))
-        call = Call("/".join(task for task, _ in path), task, component, executors.get(label, {}), label, inputs, tasks)
+        where, executor = "/".join(task for task, _ in path), executors.get(label, {})
+        call = Call(where, task, component, executor, label, inputs, tasks, frozenset(parameters(graph)))
         yield call
         yield from _calls(spec, component, _within(call), path)
 

@@ -7,7 +7,7 @@ from typing import Any
 from tfsteps.engines.kfp import driver_rules
 from tfsteps.engines.kfp.argument import ARGUMENT
 from tfsteps.engines.kfp.driver_rules import STUBS
-from tfsteps.engines.kfp.graph import PROGRAM, Node, calls
+from tfsteps.engines.kfp.graph import PROGRAM, Call, Node, calls
 from tfsteps.yaml_reader import documents
 
 _WHOLE = "{{$}}"
@@ -41,6 +41,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
             driver_rules.hookless(call, spec),
             caching.problems(call, *step_rules.step_inputs(call)),
             step_rules.problems(call, settings.get(call.executor_label, {})),
+            _not_handed_on(call, settings.get(call.executor_label, {})),
         )
         sentences += [f"task {call.name}: {sentence}" for rule in rules for sentence in rule]
     return sentences + [f"platform settings: {sentence}" for sentence in _placeholders(platforms)]
@@ -150,6 +151,29 @@ def _task_uuid(task: Node) -> Iterator[str]:
     for name, value in task.get("inputs", {}).get("parameters", {}).items():
         if value.get("runtimeValue", {}).get("constant") == _TASK_UUID:
             yield f"input {name!r}: {_TASK_UUID} is the same for all tasks of a graph"
+
+
+def _not_handed_on(call: Call, settings: Node) -> Iterator[str]:
+    """Find settings with an input that the graph of the task does not have: kfp before 2.16.1 writes them in groups.
+
+    The driver fails the task. Source: Kubeflow Pipelines 2.15 and 2.17, `backend/src/v2/driver/resolve.go`.
+    """
+    for setting, value in settings.items():
+        for name in sorted(set(_component_inputs(value)) - call.graph):
+            yield (
+                f"{setting} takes the input {name!r}, which the condition, loop or exit handler around the task does "
+                "not have, and the driver fails; compile it with kfp 2.16.1 or newer"
+            )
+
+
+def _component_inputs(value: Any) -> Iterator[str]:
+    """Yield the inputs of the graph that a setting takes, at any depth."""
+    for key, item in value.items() if isinstance(value, Mapping) else ():
+        if key == "componentInputParameter":
+            yield item
+        yield from _component_inputs(item)
+    for item in value if isinstance(value, list) else ():
+        yield from _component_inputs(item)
 
 
 def _placeholders(value: Any) -> Iterator[str]:

@@ -332,6 +332,21 @@ def test_placeholder_in_platform_settings(tmp_path):
     assert problem.startswith("platform settings: {{$.pipeline_job_uuid}}")
 
 
+@pytest.mark.parametrize("handed_on", [True, False])
+def test_a_claim_that_is_not_handed_on_to_a_group(handed_on, tmp_path):
+    @dsl.pipeline(name="mount")
+    def pipeline(claim: str = "data"):
+        with dsl.If(claim == "data"):
+            kubernetes.mount_pvc(good(text=""), pvc_name=claim, mount_path="/data")
+
+    text = compiled(pipeline, tmp_path)
+    if not handed_on:  # as kfp before 2.16.1 writes it
+        spec, settings = text.split("---\n")
+        text = f"{spec}---\n{settings.replace('pipelinechannel--claim', 'claim')}"
+    start = "task condition-1/good: pvcMount takes the input 'claim', which"
+    assert [problem.startswith(start) for problem in problems(text)] == [True] * (not handed_on)
+
+
 @pytest.mark.parametrize("cached", [True, False])
 def test_a_finalizer_of_the_authors_own_may_be_cached(cached, tmp_path):
     @dsl.pipeline(name="finalizer")
