@@ -16,7 +16,9 @@ from tfsteps.systems.kubernetes.dependents import UNFINISHED
 from tfsteps.systems.kubernetes.preflight import findings
 from tfsteps.systems.kubernetes.system import SPEC_HASH, KubernetesSystem
 
-JOB = spec.from_plain({"name": "job", "image": "trainer:1", "command": ["true"], "roles": {"worker": {}}})
+PLAIN = {"name": "job", "image": "trainer:1", "command": ["true"]}
+JOB = spec.from_plain({**PLAIN, "roles": {"worker": {}}})
+TWO = spec.from_plain({**PLAIN, "roles": {"worker": {"replicas": 2}}})
 WHO = Identity(run="r", task="t")
 
 
@@ -196,3 +198,65 @@ def test_a_deletion_of_a_job_of_another_spec_is_waited_for_too(monkeypatch):
 
     cluster.answer = other
     assert cluster.start().uid == "new"
+
+
+# --- what is said of a job that could not be started
+
+
+class Refusing:
+    """A server without the job that answers some requests otherwise, by the method and the plural: the last for ever.
+
+    Attributes:
+        unanswered: Whether it creates the job all the same.
+    """
+
+    def __init__(self, answers, *, unanswered=False):
+        self.answers = {(method, plural): list(rest) for (method, plural), rest in answers.items()}
+        self.unanswered, self.job = unanswered, None
+
+    def __call__(self, asked):
+        plural = next(name for name in ("tfjobs", "jobs", "services") if f"/{name}" in asked.path)
+        refused = self.answers.get((asked.method, plural))
+        if asked.method == "POST" and plural != "services" and (self.unanswered or not refused):
+            self.job = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "ours", "namespace": "ns"}}
+        if refused:
+            return refused.pop(0) if refused[1:] else refused[0]
+        if asked.method == "DELETE":
+            return Answer(body={})
+        return Answer(body=self.job) if self.job else refusal(404, "NotFound")
+
+    def start(self, monkeypatch, kind="kubeflow"):
+        monkeypatch.setattr(findings, "findings", lambda *_: [])
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        with serve(self) as server:
+            monkeypatch.setattr(access, "find", lambda _context: server.access())
+            launcher = KubernetesSystem(registry.kinds_of(kind)[0])
+            launcher._api.patience = 0.5
+            return launcher.start(TWO, WHO, launcher.places(TWO, WHO, pathlib.Path()))
+
+
+OVER = Answer(403, {"kind": "Status", "reason": "Forbidden", "message": "exceeded quota: jobs"})
+INVALID = {("POST", "services"): [refusal(422, "Invalid")]}
+SAID = {
+    "the job cannot be read": (
+        "kubeflow",
+        {("GET", "tfjobs"): [refusal(500)]},
+        "whether the TFJob exists is not known",
+    ),
+    "no answer": ("kubeflow", {("POST", "tfjobs"): [refusal(503)]}, "whether the TFJob exists is not known"),
+    "refused": ("kubeflow", {("POST", "tfjobs"): [OVER]}, "the TFJob was not created"),
+    "a part is refused": ("jobs", INVALID, "the Job is deleted again"),
+    "so is the deletion": ("jobs", INVALID | {("DELETE", "jobs"): [OVER]}, "whether the Job exists is not known"),
+}
+
+
+@pytest.mark.parametrize(("kind", "answers", "said"), SAID.values(), ids=SAID)
+def test_what_is_said_of_a_job_that_could_not_be_started(kind, answers, said, monkeypatch):
+    with pytest.raises(LaunchError, match=f"^{said}"):
+        Refusing(answers).start(monkeypatch, kind)
+
+
+def test_a_quota_that_an_unanswered_creation_has_used_up(monkeypatch):
+    """The object of the first request is there, and is what the second is refused for."""
+    server = Refusing({("POST", "tfjobs"): [refusal(503), OVER]}, unanswered=True)
+    assert server.start(monkeypatch).uid == "ours"

@@ -7,6 +7,7 @@ from typing import Any
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.runs.identity import PREFIX
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.job_kind import ObjectPatch, RenderedJob
 
 UNFINISHED = f"{PREFIX}unfinished"
@@ -26,7 +27,8 @@ def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: Re
         rendered: The rendered job.
 
     Raises:
-        ApiError: A dependent is refused. The job object is deleted then, and with it the dependents that were created.
+        LaunchError: A dependent is refused. The job object is deleted, and with it the dependents that were created.
+        ApiError: So it was, and whether the job object is deleted is not known.
     """
     meta = item["metadata"]
     owner = {"apiVersion": resource.api, "kind": resource.kind, "name": meta["name"], "uid": meta["uid"]}
@@ -36,9 +38,10 @@ def complete(api: Api, resource: Resource, item: Mapping[str, Any], rendered: Re
             create_dependent(api, meta["namespace"], {**manifest, "metadata": metadata})
         finished = {"metadata": {"annotations": {UNFINISHED: None}}, **rendered.unsuspend_patch}
         api.patch(resource, meta["namespace"], meta["name"], finished)
-    except ApiError:
+    except ApiError as error:
         api.delete(resource, meta["namespace"], meta["name"], meta["uid"])
-        raise
+        message = f"the {resource.kind} is deleted again, because it could not be completed: {error}"
+        raise LaunchError(message, retryable=error.unavailable) from error
 
 
 def create_dependent(api: Api, namespace: str, part: Mapping[str, Any]) -> None:

@@ -79,6 +79,7 @@ class KubernetesSystem:
         self._unlisted = ""  # why earlier attempts could not be looked for
         self._creator = uuid.uuid4().hex
         self._create_sent = False
+        self._absent = False  # the API server has answered that there is no such job, and no create was sent after that
         self._find_pipeline: FindPipeline | None = None
 
     def join_pipeline(self, find: FindPipeline) -> None:
@@ -171,11 +172,9 @@ class KubernetesSystem:
                 complete(self._api, self._kind.resource, item, rendered)
         except ApiError as error:
             lost = error.missing and error.about == rendered.name  # it was created, and somebody deleted it
-            message = f"the {self._kind.resource.kind} was not created: {error}"
-            raise LaunchError(message, retryable=error.unavailable or lost) from error
+            raise LaunchError(f"{self._outcome}: {error}", retryable=error.unavailable or lost) from error
         except MALFORMED as error:
-            message = f"the {self._kind.resource.kind} was not created: an answer is not understood: {error!r}"
-            raise LaunchError(message, retryable=True) from error
+            raise LaunchError(f"{self._outcome}: an answer is not understood: {error!r}", retryable=True) from error
         except Stopped:
             item = self._left_by_stop(rendered)
         # a copy of the client: a stop may have set `stopping` on the original, but the job must be followed to its end
@@ -306,10 +305,11 @@ class KubernetesSystem:
 
     def _get_job(self, namespace: str, name: str, *, allowed: bool) -> dict[str, Any] | None:
         """Return the job object of that name; None = there is none."""
-        resource = self._kind.resource
+        resource, self._absent = self._kind.resource, False
         try:
             return self._api.get(resource, namespace, name, allowed=allowed)
         except ApiError as error:
+            self._absent = error.missing
             if error.missing or (error.status == 403 and not allowed):
                 return None
             if error.status == 404:
@@ -318,24 +318,37 @@ class KubernetesSystem:
             raise
 
     def _create(self, rendered: RenderedJob, job: TrainingJob) -> dict[str, Any]:
-        """Create the object, unless it certainly cannot run. If another launcher was faster, adopt its object."""
+        """Create the object, unless it certainly cannot run. If another launcher was faster, adopt its object.
+
+        So is one that an earlier try of the request created without an answer: a quota may refuse the next try for it.
+        """
         if problems := findings.findings(self._api, self._kind, job, rendered):
             numbered = [f"({i}) {problem}" if problems[1:] else problem for i, problem in enumerate(problems, 1)]
             raise LaunchError(f"nothing was created: {'; '.join(numbered)}", retryable=False)
-        send = functools.partial(create, self._api, self._kind, job, rendered)
         if self._unlisted:
             message = f"nothing was created: earlier attempts of the task could not be looked for ({self._unlisted})"
             raise LaunchError(message, retryable=True)
         if self._given_up.is_set():
             raise Stopped
-        self._create_sent = True
         try:
-            return send()
+            return self._send(rendered, job)
         except ApiError as error:
-            if error.status != 409:
+            if error.unavailable:
                 raise
-        # no such object: a conflict over something else, such as a quota
-        return self._existing(rendered, allowed=True) or send()
+            if (existing := self._existing(rendered, allowed=True)) is not None:
+                return existing
+            if error.status != 409:  # else a conflict over something else, such as a quota
+                raise
+        return self._send(rendered, job)
+
+    def _send(self, rendered: RenderedJob, job: TrainingJob) -> dict[str, Any]:
+        self._create_sent, self._absent = True, False
+        return create(self._api, self._kind, job, rendered)
+
+    @property
+    def _outcome(self) -> str:
+        kind = self._kind.resource.kind
+        return f"the {kind} was not created" if self._absent else f"whether the {kind} exists is not known"
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         rendered = self._kind.render(job, identity, places, namespace)
