@@ -5,6 +5,7 @@ import pytest
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube.client import Api, Resource
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes import dependents
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, apply, complete
 from tfsteps.systems.kubernetes.job_kind import ObjectPatch, RenderedJob
@@ -35,7 +36,7 @@ def asked(script, act):
     with serve(script) as server:
         try:
             act(Api(server.access(), patience=0))
-        except ApiError as raised:
+        except (ApiError, LaunchError) as raised:
             error = raised
         return error, [(each.method, each.path, each.body) for each in server.asked]
 

@@ -19,6 +19,7 @@ from tfsteps.launcher.log_limit import log_limit
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
+from tfsteps.launcher.records import RecordKeeper
 from tfsteps.launcher.signals import on_termination
 from tfsteps.launcher.stop_requests import StopRequests
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
@@ -154,6 +155,7 @@ def _followed(
         deliveries,
     ):
         recorder = Recorder(first, attempt, logbook, [*observers, notifier])
+        records = RecordKeeper(attempt)
         try:
             handle = start()
         except StoppedError as error:
@@ -161,8 +163,10 @@ def _followed(
         else:
             stop.attach(handle)
             with _created(), _left(recorder):
-                _run(job, handle, recorder, stop)
+                _run(job, handle, recorder, stop, records)
         _report(attempt, recorder.status)
+        if problem := records.end():
+            recorder.status.warnings.append(problem)
     return recorder.status
 
 
@@ -241,11 +245,12 @@ def first_status(
 # --- follow
 
 
-def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: StopRequests) -> None:
+def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: StopRequests, records: RecordKeeper) -> None:
     """Follow the job to its end and record it."""
     status = recorder.status
     _identify(status, handle)
     recorder.save()  # other commands find the job by this record
+    records.begin()
     final, exceeded = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url

@@ -34,17 +34,22 @@ class Compared(msgspec.Struct, frozen=True):
     notes: Sequence[str] = ()
 
     @classmethod
-    def of(cls, status: Status, attempt: Attempt | None, notes: Sequence[str] = ()) -> "Compared":
+    def of(
+        cls, status: Status, attempt: Attempt | None, notes: Sequence[str] = (), recorded: bytes = b""
+    ) -> "Compared":
         """Read the records and the event files of an attempt.
 
         Args:
             status: Its status.
             attempt: Its folder; None = it was not launched from this machine.
             notes: Sentences to begin with.
+            recorded: The job as JSON, where its place keeps it; empty = it does not.
         """
         if attempt is None:
-            unknown = "It was not launched from this machine: its inputs, metrics and curves are not known here."
-            return cls(status, notes=[*notes, unknown])
+            job = read_inputs(recorded)
+            what = "metrics and curves" if job else "inputs, metrics and curves"
+            unknown = f"It was not launched from this machine: its {what} are not known here."
+            return cls(status, job and dict(flatten(job)), notes=[*notes, unknown])
         job = read_inputs(attempt.folder / "job.json")
         inputs = None if job is None else dict(flatten(job))
         tags = Description.read(attempt.folder / "job.json").metrics

@@ -59,10 +59,10 @@ class Description(msgspec.Struct, frozen=True):
         )
 
 
-def read_inputs(path: pathlib.Path) -> dict[str, Any] | None:
-    """Return the job in the file at `path` as plain data, without secrets; None if it is missing or damaged."""
+def read_inputs(job: pathlib.Path | bytes) -> dict[str, Any] | None:
+    """Return a job, or that in a file, as plain data without secrets; None if it is missing or damaged."""
     try:
-        plain = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        plain = msgspec.json.decode(job if isinstance(job, bytes) else job.read_bytes(), type=dict[str, Any])
     except (OSError, *NOT_READABLE):
         return None
     shown: dict[str, Any] = masked_job(plain)

@@ -16,14 +16,17 @@
     lock          locked by the launcher while it runs; says which process that is, `null` once it has released it
     replicas-ended  exists if the launcher was killed, and its local replicas were seen to be gone
     reserve       keeps space for the last status on a full disk; the last write removes it
+    copied-from   exists if this is a copy, and names the address of the records that it was copied from
 """
 
 import contextlib
+import contextvars
 import os
 import pathlib
 import re
 import signal
 import urllib.parse
+from collections.abc import Iterator
 from typing import IO, cast
 
 import msgspec
@@ -39,6 +42,9 @@ from tfsteps.runs.lost_launcher import abandon, doubt
 from tfsteps.runs.process_ref import ProcessRef
 from tfsteps.runs.status import Status
 
+RECORDS = "TFSTEPS_RECORDS"
+"""Environment variable: the address where records are stored as well, see `record_store`; `none` = nowhere."""
+
 _NAME_LENGTH = 200  # file systems take 255 bytes
 _RESERVE = 1 << 17
 _RESERVE_STATUSES = 4  # the last status is longer than the first, in which no replica has started
@@ -50,16 +56,22 @@ class _Recorded(msgspec.Struct):
     state: State = State.UNKNOWN
 
 
+_COPIED = "copied-from"
+_home: contextvars.ContextVar[pathlib.Path | None] = contextvars.ContextVar("home", default=None)
+
+
 class UnreadableError(OSError):
     """A record exists but is damaged, for example by a full disk, a crash or an editor."""
 
 
 def home() -> pathlib.Path:
-    """Return the state folder: $TFSTEPS_HOME, else $XDG_STATE_HOME/tfsteps, else ~/.local/state/tfsteps.
+    """Return the state folder: that of `using`, else $TFSTEPS_HOME, $XDG_STATE_HOME/tfsteps or ~/.local/state/tfsteps.
 
     Raises:
         OSError: None of them is known.
     """
+    if used := _home.get():
+        return used
     if folder := os.environ.get("TFSTEPS_HOME"):
         return pathlib.Path(folder).absolute()
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111  see below
@@ -67,6 +79,16 @@ def home() -> pathlib.Path:
         user = f"user {os.getuid()} has no entry in the password database"
         raise OSError(f"there is no folder for records: neither TFSTEPS_HOME nor HOME is set, and {user}")
     return pathlib.Path(state).absolute() / "tfsteps"
+
+
+@contextlib.contextmanager
+def using(home: pathlib.Path) -> Iterator[None]:
+    """Use another state folder in the block, in this thread: one that has copies of records."""
+    token = _home.set(home)
+    try:
+        yield
+    finally:
+        _home.reset(token)
 
 
 class Attempt:
@@ -130,8 +152,24 @@ class Attempt:
 
         NO also if this machine cannot know of the lock, but the end of the job is recorded.
         """
-        held = lock.held(self.folder)
+        if copied := self.copied_from:
+            held = unknown(f"its record was copied from {copied}, and it may go on")
+        else:
+            held = lock.held(self.folder)
         return NO if held.unknown and self._end_recorded() else held
+
+    @property
+    def copied_from(self) -> str:
+        """The address of the records that this is a copy of; empty = it is no copy."""
+        try:
+            return (self.folder / _COPIED).read_text("utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def mark_copied(self, address: str) -> None:
+        """Record that this is a copy. OSError if that fails."""
+        if self.copied_from != address:
+            (self.folder / _COPIED).write_text(address, "utf-8")
 
     def terminate(self) -> Answer:
         """Send SIGTERM to the launcher, so that it stops its job.

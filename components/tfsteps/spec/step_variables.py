@@ -22,6 +22,8 @@ STEP_VARIABLES = (
 )
 """Their names. Credentials are not among them: the job object would show them."""
 
+_OF_ONE_RUN = ("MLFLOW_RUN_ID", "TRACEPARENT", "TRACESTATE", "BAGGAGE")
+
 
 def with_step_variables(job: TrainingJob, environment: Mapping[str, str]) -> TrainingJob:
     """Return a job whose replicas get the variables of its step; those that the job sets stay as they are."""
@@ -33,4 +35,10 @@ def with_step_variables(job: TrainingJob, environment: Mapping[str, str]) -> Tra
 def without_step_variables(job: TrainingJob) -> TrainingJob:
     """Return the job by which a launcher recognizes its own: another try of the step may have other values."""
     env = {name: value for name, value in job.env.items() if name not in STEP_VARIABLES}
+    return msgspec.structs.replace(job, env=env)
+
+
+def without_run_variables(job: TrainingJob) -> TrainingJob:
+    """Return the job without the variables that mean one run, such as its trace: for a record to run it again from."""
+    env = {name: value for name, value in job.env.items() if name not in _OF_ONE_RUN}
     return msgspec.structs.replace(job, env=env)

@@ -8,6 +8,7 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from tfsteps.cli.backends.find import JobT, Run, Selection
+from tfsteps.cli.backends.records import Record
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
@@ -87,6 +88,9 @@ class RunBackend(Protocol[JobT]):
 
     def recorded(self, job: JobT) -> bytes:
         """Return the job with its defaults, as JSON, as its place or this machine keeps it; empty = neither does."""
+
+    def record(self, job: JobT) -> Record | None:
+        """Return what a launcher recorded of a job, where this machine has it; None = it was launched elsewhere."""
 
     def explain(self, job: JobT) -> Status:
         """Return the status of a job, with a failure summary if it failed."""

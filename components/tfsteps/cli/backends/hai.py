@@ -15,7 +15,7 @@ from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.hai_log import HaiLog
 from tfsteps.cli.backends.launchers import recorded_launcher
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, On, Place
-from tfsteps.cli.backends.records import record_of, recorded_job
+from tfsteps.cli.backends.records import Record, record_of, recorded_job
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.pipeline_link import pipeline_links
@@ -74,6 +74,9 @@ class HaiBackend:
     def recorded(self, job: HaiRun) -> bytes:
         record = record_of(job.status)
         return recorded_job(record.attempt) if record else b""
+
+    def record(self, job: HaiRun) -> Record | None:
+        return record_of(job.status)
 
     def explain(self, job: HaiRun) -> Status:
         """Read the logs of the ranks: they have more than the platform says."""

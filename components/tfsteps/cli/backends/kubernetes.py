@@ -18,7 +18,7 @@ from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Sectio
 from tfsteps.cli.backends.find import Run, Selection, run_among
 from tfsteps.cli.backends.kubernetes_pipelines import failed_pipelines
 from tfsteps.cli.backends.place import PATIENCE_SECONDS, Place
-from tfsteps.cli.backends.records import record_of, recorded_job
+from tfsteps.cli.backends.records import Record, record_of, recorded_job
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import Changes, print_now, wait
 from tfsteps.console.messages import warn
@@ -87,10 +87,13 @@ class ClusterBackend:
             raise
 
     def recorded(self, job: Job) -> bytes:
-        """Return what this machine recorded, else the annotation of a job that was left running."""
+        """Return what this machine recorded, else the job's annotation."""
         if (record := record_of(job.status)) and (text := recorded_job(record.attempt)):
             return text
         return str((job.item["metadata"].get("annotations") or {}).get(JOB, "")).encode()
+
+    def record(self, job: Job) -> Record | None:
+        return record_of(job.status)
 
     def explain(self, job: Job) -> Status:
         """Read the log of the replicas that failed, for the failure summary."""

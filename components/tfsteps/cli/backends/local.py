@@ -16,7 +16,7 @@ from tfsteps.cli.backends import local_log, local_shell, local_tensorboard
 from tfsteps.cli.backends.base import NO_LABELS, EventFolder, LogOptions, Section
 from tfsteps.cli.backends.find import LATEST, KnownRun, Run, Selection, match_id, match_run
 from tfsteps.cli.backends.launchers import of_record, recorded_launcher
-from tfsteps.cli.backends.records import recorded_job
+from tfsteps.cli.backends.records import Record, recorded_job
 from tfsteps.cli.backends.whole_runs import pause_run
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.watch import POLL_SECONDS, Changes, wait
@@ -108,6 +108,9 @@ class LocalBackend:
 
     def recorded(self, job: LocalJob) -> bytes:
         return recorded_job(job.attempt)
+
+    def record(self, job: LocalJob) -> Record:
+        return Record(job.attempt, job.status)
 
     def explain(self, job: LocalJob) -> Status:
         return job.status

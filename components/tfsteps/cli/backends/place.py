@@ -48,6 +48,15 @@ Namespace = Annotated[
         "--namespace", "-n", metavar="NAME", help="Namespace, for --on kubernetes.", show_default="the context's"
     ),
 ]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="ADDRESS",
+        help="Look in the stored records at s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or a folder, and nowhere else.",
+        show_default=False,
+    ),
+]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all of them.")]
 
 
@@ -64,15 +73,21 @@ class Place(msgspec.Struct, frozen=True):
         context: A context of the kubeconfig; empty = the current one.
         namespace: A namespace; empty = that of the context.
         everywhere: Look in all namespaces.
+        records: An address of stored records, in place of all that; empty = none.
     """
 
     on: On = On.LOCAL
     context: str = ""
     namespace: str = ""
     everywhere: bool = False
+    records: str = ""
 
     def __post_init__(self) -> None:
         """Refuse options that contradict one another."""
+        if self.records and (self.on is not On.LOCAL or self.context or self.namespace or self.everywhere):
+            raise CommandError(
+                f"--from {self.records} and the options of another place cannot both hold; leave one out"
+            )
         if self.everywhere and self.namespace:
             raise CommandError(f"--all-namespaces and --namespace {self.namespace} cannot both hold; leave one out")
         if self.on is not On.KUBERNETES and (self.context or self.namespace or self.everywhere):
@@ -81,6 +96,8 @@ class Place(msgspec.Struct, frozen=True):
     @property
     def options(self) -> str:
         """The options that choose this place, with a space before each; empty for this machine."""
+        if self.records:
+            return f" --from {shlex.quote(self.records)}"
         if self.on is On.LOCAL:
             return ""
         named = {"--context": self.context, "--namespace": self.namespace}
@@ -97,7 +114,9 @@ class Place(msgspec.Struct, frozen=True):
         return ["kubectl", *context, "--namespace", namespace, *words]
 
 
-def located(selection: Selection, on: On | None, context: str, namespace: str, *, everywhere: bool = False) -> Place:
+def located(
+    selection: Selection, on: On | None, context: str, namespace: str, *, everywhere: bool = False, records: str = ""
+) -> Place:
     """Return where a command looks for a run: as its options say, else where a killed launcher left it.
 
     Raises:
@@ -105,14 +124,24 @@ def located(selection: Selection, on: On | None, context: str, namespace: str, *
     """
     from tfsteps.cli.backends.local import left_at  # noqa: PLC0415  it imports this module
 
-    if on is None and not (context or namespace or everywhere) and Location.HAI in left_at(selection):
+    if on is None and not (context or namespace or everywhere or records) and Location.HAI in left_at(selection):
         on = On.HAI
-    return Place(on or On.LOCAL, context, namespace, everywhere)
+    return Place(on or On.LOCAL, context, namespace, everywhere, records)
 
 
 @contextlib.contextmanager
-def open_backend(place: Place) -> Iterator[RunBackend[Any]]:
-    """Yield the backend of a place, and import no more than it needs. What a server refuses ends the command."""
+def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any]]:
+    """Yield the backend of a place, and import no more than it needs. What a server refuses ends the command.
+
+    Args:
+        place: Where to look.
+        gone: On a cluster, also jobs whose objects are gone, by their stored records: for commands that only read.
+    """
+    if place.records:
+        from tfsteps.cli.backends.stored import StoredBackend, settings_at  # noqa: PLC0415
+
+        yield StoredBackend(settings_at(place.records))
+        return
     match place.on:
         case On.LOCAL:
             from tfsteps.cli.backends.local import LocalBackend  # noqa: PLC0415
@@ -122,7 +151,13 @@ def open_backend(place: Place) -> Iterator[RunBackend[Any]]:
             from tfsteps.cli.backends.kubernetes import ClusterBackend, cluster  # noqa: PLC0415
 
             with cluster(place) as runs:
-                yield ClusterBackend(runs, place)
+                backend = ClusterBackend(runs, place)
+                if gone:
+                    from tfsteps.cli.backends.stored import MergedBackend  # noqa: PLC0415
+
+                    yield MergedBackend(backend, runs, place)
+                else:
+                    yield backend
         case On.HAI:
             from tfsteps.cli.backends.hai import hai  # noqa: PLC0415
 

@@ -8,8 +8,7 @@ import typer
 
 from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.find import Job, Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
-from tfsteps.cli.backends.records import record_of
+from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, On, Place, open_backend
 from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.errors import CommandError
@@ -44,16 +43,17 @@ def compare(
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    from_: From = "",
 ) -> None:
     """Compare the newest attempts of runs.
 
-    Shows states, durations, metrics and use of resources, and the inputs that differ. Inputs and curves are known only
-    of runs that were launched from this machine.
+    Shows states, durations, metrics and use of resources, and the inputs that differ. Metrics and curves of runs that
+    were launched elsewhere are known if their records are stored.
     """
     if len(runs) < _FEWEST:
         raise CommandError(f"a comparison needs two runs or more, got {runs[0]!r}; add another, or use `tfsteps show`")
-    with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
-        compared = [_compared(job, others) for job, others in _chosen(backend, runs, task)]
+    with open_backend(Place(on, context, namespace, all_namespaces, from_), gone=True) as backend:
+        compared = [_compared(backend, job, others) for job, others in _chosen(backend, runs, task)]
     if html:
         _write_page(html, compared)
     if output is Output.JSON:
@@ -91,14 +91,14 @@ def _created(job: Job) -> float:
     return job.status.created
 
 
-def _compared(job: Job, other_tasks: Sequence[str]) -> Compared:
-    """Return what is known of a job: here, and by its record on this machine."""
-    record = record_of(job.status)
+def _compared(backend: RunBackend[Any], job: Job, other_tasks: Sequence[str]) -> Compared:
+    """Return what is known of a job: where it is, and by its record."""
+    record = backend.record(job)
     status = job.status
     if record and record.status.state.terminal and record.status.reason != ABANDONED:
         status = record.status
     notes = [f"Its other tasks are not compared: {', '.join(other_tasks)}; use --task."] if other_tasks else []
-    return Compared.of(status, record.attempt if record else None, notes)
+    return Compared.of(status, record.attempt if record else None, notes, b"" if record else backend.recorded(job))
 
 
 def _write_page(file: pathlib.Path, runs: Sequence[Compared]) -> None:

@@ -1,5 +1,6 @@
 """`tfsteps debug`: everything that helps to find out what a run is doing, or why it failed."""
 
+import pathlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -8,11 +9,13 @@ import typer
 
 from tfsteps.cli.backends.base import Section
 from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
+from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.hold import launch_held
 from tfsteps.cli.commands.plan import choose
+from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.errors import CommandError
+from tfsteps.cli.job_input import read_file
 from tfsteps.console.outputs import REPLICA_COLUMNS, headline, print_table, replica_row, results
 from tfsteps.console.text import clean
 from tfsteps.runs.status import Status
@@ -26,7 +29,7 @@ def debug(
     hold: Annotated[
         str | None,
         typer.Option(
-            metavar="ROLES", help="RUN is a job file: launch it with these roles held, names with commas or `all`."
+            metavar="ROLES", help="Launch RUN, or a job file, again with these roles held: names with commas, or `all`."
         ),
     ] = None,
     system: Annotated[
@@ -37,25 +40,35 @@ def debug(
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    from_: From = "",
 ) -> None:
     """Show all that helps to find out why a run fails or makes no progress.
 
     Prints its replicas with their hosts, its changes of state, the cause of its failure, and commands for a closer
     look; on a cluster also the events of the job and its pods, the newest last.
 
-    With --hold it launches a job file instead, and holds the replicas of these roles: each is set up as usual and then
-    sleeps instead of running its program. The command that opens a shell in each is printed. Of the deadlines, only
-    `total` is enforced. Ctrl-C ends the job.
+    With --hold it launches a job as a new run, that of a job file or of a run, and holds the replicas of these roles:
+    each is set up as usual and then sleeps instead of running its program. The command that opens a shell in each is
+    printed. Of the deadlines, only `total` is enforced. Ctrl-C ends the job.
     """
     if hold is not None:
-        if task or attempt is not None or all_namespaces:
-            raise CommandError("--task, --attempt and --all-namespaces choose a run, --hold makes one; leave them out")
+        if attempt is not None or all_namespaces:
+            raise CommandError("--attempt and --all-namespaces choose a run, --hold makes one; leave them out")
+        if run == "-" or pathlib.Path(run).is_file() or run.endswith((".yaml", ".yml", ".json")):
+            if task or from_:
+                raise CommandError("--task and --from choose a run, and this is a job file; leave them out")
+            job_input = read_file(run)
+        else:
+            selection = Selection(run, task)
+            job_input = recorded_input(*recorded(selection, located(selection, on, context, namespace, records=from_)))
         name, where = choose(on, system, context, namespace)
-        launch_held(run, hold, name, where)
+        launch_held(job_input, hold, name, where)
     if system is not None:
         raise CommandError(f"--system {system} says where to launch a job; add --hold, or leave it out")
     selection = Selection(run, task, attempt)
-    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+    with open_backend(
+        located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
+    ) as backend:
         for job in selection.of(backend.find(run)):
             _print(backend.explain(job), backend.sections(job), backend.commands(job))
 

@@ -9,7 +9,7 @@ import typer
 from tfsteps.cli.backends.place import On, Place
 from tfsteps.cli.commands.plan import make_plan
 from tfsteps.cli.errors import CommandError
-from tfsteps.cli.job_input import read_file
+from tfsteps.cli.job_input import JobInput
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
@@ -23,11 +23,11 @@ _SLEEP = ("sh", "-c", "exec 2>/dev/null; trap 'kill $!; exit 143' TERM INT; whil
 _GONE = {ReplicaState.SUCCEEDED, ReplicaState.FAILED, ReplicaState.STOPPED}
 
 
-def launch_held(file: str, roles: str, system: str, place: Place) -> None:
+def launch_held(job_input: JobInput, roles: str, system: str, place: Place) -> None:
     """Launch a job with some of its roles held, print how to get a shell in each replica, and follow it to its end.
 
     Args:
-        file: The job file.
+        job_input: The job.
         roles: Names of roles with commas between, or `all`.
         system: Name of the job system.
         place: Where to launch.
@@ -44,7 +44,7 @@ def launch_held(file: str, roles: str, system: str, place: Place) -> None:
         programs.update((name, program(job, name)) for name in chosen(job, roles))
         return held(job, list(programs), on)
 
-    plan = make_plan(read_file(file), system, place, None, None, change=change)
+    plan = make_plan(job_input, system, place, None, None, change=change)
     printer = Printer()
     printer.say(f"run {plan.identity.run}")
     for warning in plan.system.warnings(plan.job):

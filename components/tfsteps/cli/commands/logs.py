@@ -9,7 +9,7 @@ from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import LogOptions
 from tfsteps.cli.backends.find import Selection
 from tfsteps.cli.backends.log_printer import compile_grep
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
+from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, OnOption, located, open_backend
 from tfsteps.cli.backends.replica_names import ReplicaFilter
 from tfsteps.cli.commands.runs import AttemptNumber, RunId
 from tfsteps.cli.completion import complete_replica, complete_task
@@ -67,6 +67,7 @@ def logs(
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    from_: From = "",
 ) -> None:
     """Print the log of a run.
 
@@ -83,7 +84,9 @@ def logs(
     names = list(dict.fromkeys(replicas or []))
     chosen = ReplicaFilter(names)
     selection = Selection(run, None, attempt, tuple(task or ()))
-    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+    with open_backend(
+        located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
+    ) as backend:
         target = backend.find(run)
         jobs = selection.of(target)
         known = [replica.name for job in jobs for replica in job.status.replicas]

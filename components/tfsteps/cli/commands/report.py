@@ -8,6 +8,7 @@ import typer
 
 from tfsteps.cli.backends.find import Selection
 from tfsteps.cli.backends.local import LocalBackend
+from tfsteps.cli.backends.place import Context, From, Namespace, On, OnOption, Place, located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
@@ -20,17 +21,35 @@ def report(
     task: Task = None,
     attempt: AttemptNumber = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the first one in a browser.")] = False,
+    on: OnOption = None,
+    context: Context = "",
+    namespace: Namespace = "",
+    from_: From = "",
 ) -> None:
     """Write the report of a run again.
 
     Prints the path of each report. A run with several attempts, or a pipeline of this machine, has a report of its own,
-    which links those of its attempts; it comes first.
+    which links those of its attempts; it comes first. Of a run that was launched elsewhere, the stored reports are
+    copied to this machine.
     """
-    paths = _write(Selection(run, task, attempt))
+    selection = Selection(run, task, attempt)
+    place = located(selection, on, context, namespace, records=from_)
+    paths = _write(selection) if place == Place() or place.on is On.HAI else _copied(selection, place)
     for path in paths:
         print(path)
     if open_browser and not webbrowser.open(paths[0].as_uri()):
         warn(f"no browser could be started: open {paths[0]} yourself, or copy it to a machine that has one")
+
+
+def _copied(selection: Selection, place: Place) -> list[pathlib.Path]:
+    """Return the reports that launchers have recorded of the selected attempts. CommandError if there are none."""
+    with open_backend(place, gone=True) as backend:
+        found = backend.find(selection.run)
+        records = [backend.record(job) for job in selection.of(found)]
+    paths = [record.attempt.report for record in records if record and record.attempt.report.exists()]
+    if not paths:
+        raise CommandError(f"run {found.id}: no report of it is recorded on this machine, or stored elsewhere")
+    return paths
 
 
 def _write(selection: Selection) -> list[pathlib.Path]:

@@ -2,6 +2,7 @@
 
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -9,8 +10,7 @@ import typer
 
 from tfsteps import spec
 from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, located, open_backend
-from tfsteps.cli.backends.records import record_of
+from tfsteps.cli.backends.place import Context, From, Namespace, OnOption, Place, located, open_backend
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.plan import choose, make_plan, print_plan
 from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
@@ -41,6 +41,7 @@ def rerun(
     on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
+    from_: From = "",
     detach: Detach = False,
     dry_run: RunDryRun = False,
     output: RunOutput = Output.TEXT,
@@ -50,8 +51,8 @@ def rerun(
 
     Prints the id of the new run and the fields that differ.
     """
-    status, old = _recorded(Selection(run, task), on, context, namespace)
-    new_input = _job_input(status, old, overrides or [])
+    status, old = recorded(Selection(run, task), located(Selection(run, task), on, context, namespace, records=from_))
+    new_input = recorded_input(status, old, overrides or [])
     on_cluster = status.location is Location.KUBERNETES
     system, place = choose(None, status.system, context if on_cluster else "", status.namespace if on_cluster else "")
     if run_id == status.identity.run:
@@ -69,18 +70,16 @@ def rerun(
     raise typer.Exit(code)
 
 
-def _recorded(selection: Selection, on: On | None, context: str, namespace: str) -> tuple[Status, spec.TrainingJob]:
+def recorded(selection: Selection, place: Place) -> tuple[Status, spec.TrainingJob]:
     """Return the newest attempt of the selected task, and its job.
 
     Raises:
         CommandError: The job is not recorded anywhere, or there are several.
     """
-    place = located(selection, on, context, namespace)
-    with open_backend(place) as backend:
+    with open_backend(place, gone=True) as backend:
         job = only(selection.of(backend.find(selection.run)))
         status: Status = job.status
-        text = backend.recorded(job)
-    record = record_of(status)
+        text, record = backend.recorded(job), backend.record(job)
     status.base_dir = record.status.base_dir if record else status.base_dir
     if not text:
         raise _unknown(status, place)
@@ -96,16 +95,16 @@ def _unknown(status: Status, place: Place) -> CommandError:
     return CommandError(f"run {run}: {why}; rerun it there, or write `tfsteps run FILE{place.options}`")
 
 
-def _job_input(status: Status, old: spec.TrainingJob, overrides: list[str]) -> JobInput:
+def recorded_input(status: Status, old: spec.TrainingJob, overrides: Sequence[str] = ()) -> JobInput:
     """Return the recorded job with fields replaced, in its working folder."""
     source = f"run {status.identity.run}"
     plain = msgspec.to_builtins(old)
     data = plain.get("env", {}).pop(DATA, "")  # of a step's input, which no job file may set
-    job = with_data(spec.from_plain(plain, source, registry.options(), overrides), data)
+    job = with_data(spec.from_plain(plain, source, registry.options(), list(overrides)), data)
     folder = pathlib.Path(status.base_dir or pathlib.Path.cwd())
     if not folder.is_dir() and status.on_this_machine:
         raise CommandError(f"{source}: its working folder {str(folder)!r} does not exist any more; restore it")
-    return JobInput(job, source, folder, set_by(overrides))
+    return JobInput(job, source, folder, set_by(list(overrides)))
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

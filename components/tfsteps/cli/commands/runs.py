@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tfsteps.cli import run_list
 from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.left_jobs import refreshed
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, On, Place, open_backend
+from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, On, Place, open_backend
 from tfsteps.cli.completion import complete_run
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
@@ -79,6 +79,7 @@ def runs(
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    from_: From = "",
 ) -> None:
     """List all runs, the newest first.
 
@@ -90,7 +91,7 @@ def runs(
     selects = run_list.Filter(
         run_list.parse_states(state or []), task, pipeline, None if since is None else run_list.parse_since(since, now)
     )
-    with open_backend(Place(on, context, namespace, all_namespaces)) as backend:
+    with open_backend(Place(on, context, namespace, all_namespaces, from_), gone=True) as backend:
         entries = _entries(backend, run, labels)
     if on is On.LOCAL:
         statuses = refreshed([entry.status for entry in entries])

@@ -10,7 +10,7 @@ import typer
 from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.find import Run, Selection
 from tfsteps.cli.backends.launchers import of_record
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
+from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, OutputOption, RunId, Task
 from tfsteps.cli.live_graph import LiveGraph
 from tfsteps.cli.watch import observer
@@ -44,6 +44,7 @@ def show(
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    from_: From = "",
 ) -> None:
     """Show what a run consists of, and its status.
 
@@ -51,7 +52,9 @@ def show(
     replicas, where its results are, and why it failed if it did.
     """
     selection = Selection(run, task, attempt)
-    with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
+    with open_backend(
+        located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
+    ) as backend:
         target = backend.find(run)
         if target.pipeline and task is None:
             _print_pipeline(target.pipeline, output)

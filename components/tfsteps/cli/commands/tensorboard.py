@@ -8,7 +8,7 @@ import typer
 
 from tfsteps.cli.backends.base import EventFolder
 from tfsteps.cli.backends.find import LATEST, Selection
-from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, located, open_backend
+from tfsteps.cli.backends.place import Context, From, Namespace, On, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import Task
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.errors import CommandError
@@ -43,6 +43,7 @@ def tensorboard(
     on: OnOption = None,
     context: Context = "",
     namespace: Namespace = "",
+    from_: From = "",
 ) -> None:
     """Show the event files of runs in TensorBoard until Ctrl-C.
 
@@ -53,7 +54,7 @@ def tensorboard(
     folder = _folder(runs, log_dir, claim, image)
     names = runs or [LATEST]
     selections = [Selection(name, task) for name in dict.fromkeys(names)]
-    with open_backend(located(selections[0], on, context, namespace)) as backend:
+    with open_backend(located(selections[0], on, context, namespace, records=from_), gone=True) as backend:
         if folder:
             tensorboard = backend.tensorboard_at(folder, port)
         else:

@@ -31,7 +31,7 @@ from tfsteps.systems.kubernetes.cleanup.retention import (
     REPORTED,
     RetentionPolicy,
     annotations,
-    detached,
+    recorded,
     retention_policy,
 )
 from tfsteps.systems.kubernetes.create import create
@@ -160,7 +160,7 @@ class KubernetesSystem:
         """
         rendered = self._rendered(job, identity, places, self._where)
         try:
-            rendered.annotations.update({LAUNCHER: identity.task, CREATOR: self._creator})
+            rendered.annotations.update({LAUNCHER: identity.task, CREATOR: self._creator, **recorded(job)})
             if self._pipeline:
                 rendered.manifest["metadata"]["ownerReferences"] = [self._pipeline.owner]
                 rendered.annotations[LAUNCHER] = self._pipeline.step
@@ -193,12 +193,10 @@ class KubernetesSystem:
         handle.created = created
         return handle
 
-    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:
+    def note(self, job: TrainingJob, name: str, uid: str, note: Note) -> None:  # noqa: ARG002
         """Annotate the job object, if it still exists."""
         noted = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         annotations: dict[str, str | None] = {DETACHED: noted} if note is Note.DETACHED else {REPORTED: noted}
-        if note is Note.DETACHED and not self._pipeline:
-            annotations |= detached(job)
         if note is Note.FOLLOWED:
             annotations = {DETACHED: None, **({LAUNCHER: self._pipeline.step} if self._pipeline else {})}
         patch = {"metadata": {"uid": uid, "annotations": annotations}}

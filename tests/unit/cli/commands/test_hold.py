@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.support.processes import started
-from tests.unit.cli.command import COMMAND, refused
+from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.statuses import status
 from tfsteps import spec
 from tfsteps.cli.backends.place import On, Place
@@ -154,8 +154,8 @@ def test_a_local_job_is_held_until_ctrl_c_and_its_shell_has_its_variables(tmp_pa
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["--hold", "all", "--task", "t"], "--task, --attempt and --all-namespaces choose a run, --hold makes one"),
-        (["--hold", "all", "--attempt", "0"], "--task, --attempt and --all-namespaces choose a run"),
+        (["--hold", "all", "--task", "t"], "--task and --from choose a run, and this is a job file"),
+        (["--hold", "all", "--attempt", "0"], "--attempt and --all-namespaces choose a run, --hold makes one"),
         (["--system", "kubeflow"], "--system kubeflow says where to launch a job; add --hold"),
         (["--hold", "all", "--system", "nix"], "job system 'nix' is unknown"),
         (["--hold", "ps"], "--hold ps: the job has no role 'ps'"),
@@ -175,3 +175,11 @@ def test_a_system_with_a_debug_mode_of_its_own_holds_by_that():
     assert options["debug"] is True
     assert options["debug_commands"].keys() == {"worker"}
     assert registry.get("t9k").problems(held) == []
+
+
+def test_the_job_of_a_run_is_held_as_that_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+    (tmp_path / "job.yaml").write_text("name: small\ncommand: ['true']\nroles: {worker: {}}\n")
+    assert tfsteps("run", tmp_path / "job.yaml", "--run-id", "first")[0] == 0
+    assert refused("debug", "first", "--hold", "ps").startswith("error: --hold ps: the job has no role 'ps'")
+    assert "run 'other' is unknown" in refused("debug", "other", "--hold", "all")

@@ -9,12 +9,13 @@ import msgspec
 
 from tfsteps.runs.identity import PREFIX
 from tfsteps.spec import TrainingJob
+from tfsteps.spec.step_variables import without_run_variables
 from tfsteps.systems.base import OnEnd
 
 LAUNCHER, DETACHED, REPORTED = f"{PREFIX}launcher", f"{PREFIX}detached", f"{PREFIX}reported"
 KEPT_UNTIL, KEPT_FOR_TRY = f"{PREFIX}kept-until", f"{PREFIX}kept-for-try"
 JOB = f"{PREFIX}job"
-"""Annotation of a job that was left running outside of a pipeline: the job with its defaults, as JSON."""
+"""Annotation of a job object: the job with its defaults, as JSON."""
 
 _JOB_BYTES = 128 << 10  # Kubernetes allows 256 KiB for all annotations of an object
 _DEADLINE, _KEEP_FOR, _ON_END = f"{PREFIX}deadline", f"{PREFIX}keep-for", f"{PREFIX}on-end"
@@ -55,12 +56,12 @@ def annotations(job: TrainingJob) -> dict[str, str]:
     return {name: text for name, text in noted.items() if text}
 
 
-def detached(job: TrainingJob) -> dict[str, str]:
-    """Return the annotations of a job that is left running, so that another machine can follow it and run it again.
+def recorded(job: TrainingJob) -> dict[str, str]:
+    """Return the annotation from which any machine can follow a job and run it again; empty for a job that is too long.
 
-    Empty for a job that is too long.
+    It has none of the variables that mean this run alone, such as its trace.
     """
-    text = msgspec.json.encode(job).decode()
+    text = msgspec.json.encode(without_run_variables(job)).decode()
     return {JOB: text} if len(text.encode()) <= _JOB_BYTES else {}
 
 

@@ -1,0 +1,103 @@
+"""Commands over stored records: those of an address, and of a cluster whose objects are gone."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.jobs_on_cluster import kubeconfig
+from tests.unit.runs.test_record_store import attempt_of, opened, put
+from tests.wire.scripted import Answer, refusal
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.events import State
+from tfsteps.runs.location import Location
+from tfsteps.runs.store import RECORDS
+from tfsteps.spec import from_plain
+
+LINE = b"2026-01-01T00:00:00.000000Z worker-0 %b\n"
+K = ("--on", "kubernetes")
+
+
+@pytest.fixture
+def address(tmp_path, monkeypatch):
+    """Records of three runs, one of which is still running, on a machine that has launched nothing."""
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "elsewhere"))
+    records = opened(tmp_path / "records")
+    for run, state in (("good", State.SUCCEEDED), ("bad", State.FAILED), ("on", State.RUNNING)):
+        attempt = attempt_of(run, log=LINE % run.encode(), state=state)
+        job = from_plain({"name": "x", "image": "x:1", "command": ["echo", run], "roles": {"worker": {}}})
+        (attempt.folder / "job.json").write_bytes(msgspec.json.encode(job))
+        status = attempt.status()
+        status.state, status.location, status.namespace, status.uid = state, Location.KUBERNETES, "ml", f"uid-{run}"
+        status.metrics = {"accuracy": 0.5}
+        attempt.write(status)
+        attempt.report.write_text("<html>")
+        put(records, attempt)
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
+    return str(tmp_path / "records")
+
+
+def listed(*options):
+    return {item["run"]: item["state"] for item in json.loads("".join(said("runs", *options, "--output", "json")))}
+
+
+def test_an_address_alone(address):
+    where = ("--from", address)
+    assert listed(*where) == {"good": "succeeded", "bad": "failed", "on": "unknown"}
+    assert "may go on" in "\n".join(said("show", "on", *where))
+    assert said("logs", "good", *where) == ["[worker-0] good"]
+    assert said("report", "bad", *where)[0].endswith("report.html")
+    assert json.loads("".join(said("compare", "good", "bad", *where, "--output", "json")))["differences"]
+
+
+def test_commands_look_nowhere_else(address):
+    error = refused("runs", "--from", address, *K)
+    assert "cannot both hold" in error
+    assert "is not an address of records; allowed" in refused("runs", "--from", "relative")
+
+
+def test_an_address_that_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path))
+    code, out, err = tfsteps("runs", "--from", "/proc/none")
+    assert (code, out) == (ExitCode.PLATFORM, "")
+    assert err.startswith("error: records cannot be read: /proc/none: ")
+
+
+def test_event_files_of_a_claim_are_named(address):
+    error = tfsteps("tensorboard", "good", "--from", address)[2]
+    assert "no event files that outlive its replicas" in error
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A cluster that has no job any more; yield the data of its ConfigMap, to be filled."""
+    config = {}
+    with kubeconfig(monkeypatch, tmp_path) as (server, _):
+        answer = server.script
+
+        def script(asked):
+            if asked.path.endswith("/configmaps/tfsteps"):
+                return Answer(body={"metadata": {"name": "tfsteps"}, "data": config})
+            return refusal(404, "NotFound") if "/secrets/" in asked.path else answer(asked)
+
+        monkeypatch.setattr(server, "script", script)
+        yield config
+
+
+def test_a_cluster_shows_what_its_records_know(address, cluster):
+    cluster[RECORDS] = address
+    assert listed(*K) == {"good": "succeeded", "bad": "failed", "on": "unknown"}
+    assert said("logs", "good", *K) == ["[worker-0] good"]
+    assert listed(*K, "--namespace", "other") == {}
+
+
+def test_records_that_cannot_be_read_are_a_warning(cluster):
+    cluster[RECORDS] = "/proc/none"
+    code, _, err = tfsteps("runs", *K)
+    assert code == 0
+    assert err.startswith("warning: runs whose objects are gone are not shown: records cannot be read: /proc/none: ")
+
+
+def test_a_cluster_without_the_setting(cluster):
+    assert tfsteps("runs", *K)[2].startswith("There are no runs in namespace ml of test;")
