@@ -10,7 +10,7 @@ import tempfile
 import time
 from typing import Self
 
-from tfsteps.tensorboard.event_files import masked_crc32c
+from tfsteps.tensorboard.event_records import masked_crc32c
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _numbers = itertools.count(1)
@@ -23,7 +23,8 @@ def by_shell(tag: str, *values: float) -> str:
             for step, value in enumerate(values):
                 writer.scalar(tag, value, step)
         content = base64.b64encode(writer.path.read_bytes()).decode()
-    return f'mkdir -p "$TFSTEPS_LOG_DIR"; echo {content} | base64 -d > "$TFSTEPS_LOG_DIR/events.out.tfevents.1"'
+    name = '"$TFSTEPS_LOG_DIR/events.out.tfevents.$(date +%s).$(hostname)"'
+    return f'mkdir -p "$TFSTEPS_LOG_DIR"; echo {content} | base64 -d > {name}'
 
 
 class ScalarWriter:

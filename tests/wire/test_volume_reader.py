@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import sys
 import threading
 import time
 import types
@@ -15,7 +16,8 @@ from tests.wire.test_job import events, listed
 from tfsteps import spec
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube.client import Api
-from tfsteps.launcher.event_summary import EventSummary, set_metrics
+from tfsteps.launcher.earlier_files import EarlierFiles, origin_of
+from tfsteps.launcher.event_summary import EventSummary, set_outputs
 from tfsteps.report import curves
 from tfsteps.report.curves import Chart, Charts, Curve, Point
 from tfsteps.runs.events import JobChanged, State
@@ -61,7 +63,7 @@ REPLICA = {
     ],
 }
 CHART = Chart(tag="loss", curves=[Curve(run=".", points=[Point(1, 0.5)], last=Point(2, float("nan")))])
-SUMMARY = EventSummary(metrics={"loss": 0.5}, missing=[], charts=Charts(charts=[CHART]))
+SUMMARY = EventSummary(metrics={"loss": 0.5}, notes={}, charts=Charts(charts=[CHART]))
 PRINTED = f"warning: of another stream\n{SUMMARY.printed()}\n".encode()
 RUNNING = {"phase": "Running", "containerStatuses": [{"name": "reader", "state": {"running": {}}}]}
 UNSCHEDULABLE = {
@@ -133,7 +135,8 @@ class Cluster:
             assert list(handle.events())[-1].state is State.SUCCEEDED
             if meanwhile:
                 threading.Timer(*meanwhile(handle)).start()
-            set_metrics(status, job, handle)
+            origin = origin_of(status, job, handle, EarlierFiles())
+            set_outputs(status, job, handle, origin, EarlierFiles())
         return status
 
 
@@ -169,7 +172,8 @@ def test_the_pod_is_the_jobs_and_may_do_nothing():
     assert (container["image"], container["imagePullPolicy"]) == ("here/launcher:1", "Never")
     assert made["imagePullSecrets"] == [{"name": "regcred"}]
     assert container["command"] == ["python"]
-    assert container["args"] == ["-m", "tfsteps.launcher.event_summary", LOGS, json.dumps({"loss": "loss"})]
+    assert container["args"][:4] == ["-m", "tfsteps.launcher.event_summary", LOGS, json.dumps({"loss": "loss"})]
+    assert json.loads(container["args"][4])["hosts"] == {"job": 0}
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/claim", "subPath": "team", "readOnly": True}]
     assert made["volumes"] == REPLICA["volumes"][1:]
     assert (made["nodeSelector"], made["tolerations"]) == (REPLICA["nodeSelector"], REPLICA["tolerations"])
@@ -184,6 +188,52 @@ def test_the_pod_is_the_jobs_and_may_do_nothing():
     assert {"requests", "limits"} == container["resources"].keys()
 
 
+BUCKET = spec.from_plain(
+    {
+        **JOB_FIELDS,
+        "output_dir": "gs://runs/{run_id}",
+        "outputs": {"metrics": {"loss": "loss"}},
+        "tensorboard": {"image": "tb:1"},
+    }
+)
+KEYS = [{"name": "key", "mountPath": "/keys"}, {"name": "data", "mountPath": "/claim"}]
+WITH_KEYS = {
+    **REPLICA,
+    "volumes": [*REPLICA["volumes"], {"name": "key", "secret": {"secretName": "gcs"}}],
+    "containers": [
+        {
+            "name": "tensorflow",
+            "env": [
+                {"name": "GOOGLE_APPLICATION_CREDENTIALS", "value": "/keys/key.json"},
+                {"name": "TOKEN", "value": "no business of the reader"},
+            ],
+            "envFrom": [{"secretRef": {"name": "aws"}}],
+            "volumeMounts": KEYS,
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("launcher", [LAUNCHER, None], ids=["in a pod", "outside of the cluster"])
+def test_a_bucket_is_read_with_the_credentials_of_the_program(launcher, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "LOGS", "gs://runs/r/logs")
+    monkeypatch.setattr(sys.modules[__name__], "REPLICA", WITH_KEYS)
+    cluster = Cluster(ended(0))
+    assert cluster.read(BUCKET, launcher=launcher).metrics == {"loss": 0.5}
+    made = cluster.body["spec"]
+    (container,) = made["containers"]
+    assert container["image"] == "tb:1"
+    assert container["args"][2] == "gs://runs/r/logs"
+    assert [variable["name"] for variable in container["env"]] == ["HOME", "GOOGLE_APPLICATION_CREDENTIALS"]
+    assert container["envFrom"] == [{"secretRef": {"name": "aws"}}]
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/keys", "/tmp"]
+    assert [volume["name"] for volume in made["volumes"]] == ["key", "tmp"]
+    assert made["serviceAccountName"] == "trainer"
+    assert made["automountServiceAccountToken"] is False
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert made["imagePullSecrets"] == ([{"name": "regcred"}] if launcher else [])
+
+
 def test_a_launcher_that_was_restarted_takes_over_the_pod_of_the_one_before():
     cluster = Cluster(ended(0), created=refusal(409, "AlreadyExists"))
     assert cluster.read().metrics == {"loss": 0.5}
@@ -193,7 +243,7 @@ def test_a_launcher_that_was_restarted_takes_over_the_pod_of_the_one_before():
 def test_the_text_of_a_tag_is_no_variable():
     cluster = Cluster(ended(0))
     cluster.read(spec.from_plain({**JOB_FIELDS, "outputs": {"metrics": {"loss": "$(HOME)/loss"}}}))
-    assert cluster.body["spec"]["containers"][0]["args"][-1] == '{"loss": "$$(HOME)/loss"}'
+    assert cluster.body["spec"]["containers"][0]["args"][3] == '{"loss": "$$(HOME)/loss"}'
 
 
 FORBIDDEN = refusal(403, "Forbidden", "pods is forbidden: User cannot create resource pods")

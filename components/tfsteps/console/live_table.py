@@ -33,13 +33,16 @@ class LiveTable:
     def __init__(self, status: Status) -> None:
         """Show `status`."""
         self.status = status
-        self._reader = ScalarReader(status.logs) if status.logs and not is_uri(status.logs) else None
+        self._reader: ScalarReader | None = None
         self._scalars: dict[str, Scalar] = {}
         self._usage: dict[int, Usage] = {}
         self._here = False  # whether the process ids of replicas mean processes of this machine
 
     def refresh(self) -> None:
         """Read the new scalars, and what the running replicas use."""
+        if not self._reader and self.status.logs and not is_uri(self.status.logs):
+            origin = Attempt.of(self.status.identity).event_origin  # recorded when the job was started
+            self._reader = ScalarReader(self.status.logs, origin.counts) if origin else None
         for scalar in self._reader.poll() if self._reader else []:
             self._scalars[scalar.name] = scalar
         self._here = self.status.on_this_machine and Attempt.of(self.status.identity).lives_here

@@ -55,6 +55,7 @@ def outputs(status: Status) -> dict[str, Any]:
         },
         "model": _filled(status.model),
         "metrics": status.metrics,
+        "metric_notes": status.metric_notes,
         "logs": _filled(status.logs),
         "tensorboard_url": status.tensorboard_url,
         "failure": msgspec.to_builtins(status.failure),
@@ -66,10 +67,11 @@ def plain(status: Status) -> dict[str, Any]:
     """Return the whole status as plain data, its times in ISO form, with the paths of its files."""
     attempt = Attempt.of(status.identity)
     paths = {"folder": attempt.folder, "log": attempt.log, "report": attempt.report}
-    data = msgspec.to_builtins(status) | {"metrics": {}}  # their names are the user's, and may be those of times
+    data = msgspec.to_builtins(status) | {"metrics": {}, "metric_notes": {}}  # names of users may be those of times
     return {
         **_with_iso_times(data),
         "metrics": status.metrics,
+        "metric_notes": status.metric_notes,
         **{name: _existing(path) for name, path in paths.items()},
     }
 

@@ -14,6 +14,7 @@ from types import ModuleType
 import msgspec
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
+from tfsteps.launcher.earlier_files import EarlierFiles, origin_of
 from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.log_limit import log_limit
 from tfsteps.launcher.log_writer import LogWriter
@@ -31,6 +32,7 @@ from tfsteps.spec import SpecError, TrainingJob, format_duration
 from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
+from tfsteps.tensorboard.event_origin import EventOrigin
 from tfsteps.text.tracebacks import unexpected
 
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
@@ -69,7 +71,8 @@ def launch(
         raise LaunchError("; ".join(problems), retryable=False)
     places = system.places(job, identity, base_dir)
     first = first_status(job, identity, system, places, tensorboard_url)
-    return _followed(job, first, system, lambda: system.start(job, identity, places), observers)
+    before = EarlierFiles.of(first, job)
+    return _followed(job, first, system, lambda: system.start(job, identity, places), observers, before=before)
 
 
 def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pathlib.Path) -> Status:
@@ -121,7 +124,7 @@ def resume(
     warnings = [f"{problem}. The default is used." for problem in _bad_settings()]  # no reason to leave the job
     now = msgspec.structs.replace(first, launcher=os.getpid(), warnings=first.warnings + warnings)
     start = functools.partial(system.attach, job, first.job, first.uid, first.created)
-    return _followed(job, now, system, start, observers, leaves=leaves)
+    return _followed(job, now, system, start, observers, before=EarlierFiles(), leaves=leaves)
 
 
 def _check(job: TrainingJob, system: System) -> None:
@@ -141,6 +144,7 @@ def _followed(
     start: Callable[[], Handle],
     observers: Sequence[Observer],
     *,
+    before: EarlierFiles,
     leaves: bool = False,
 ) -> Status:
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
@@ -163,7 +167,7 @@ def _followed(
         else:
             stop.attach(handle)
             with _created(), _left(recorder):
-                _run(job, handle, recorder, stop, records)
+                _run(job, handle, recorder, stop, before, records)
         _report(attempt, recorder.status)
         if problem := records.end():
             recorder.status.warnings.append(problem)
@@ -245,16 +249,26 @@ def first_status(
 # --- follow
 
 
-def _run(job: TrainingJob, handle: Handle, recorder: Recorder, stop: StopRequests, records: RecordKeeper) -> None:
+def _run(
+    job: TrainingJob,
+    handle: Handle,
+    recorder: Recorder,
+    stop: StopRequests,
+    before: EarlierFiles,
+    records: RecordKeeper,
+) -> None:
     """Follow the job to its end and record it."""
     status = recorder.status
     _identify(status, handle)
+    origin = origin_of(status, job, handle, before)
+    with contextlib.suppress(OSError):  # then only the live view lacks its values
+        Attempt.of(status.identity).write_event_origin(origin)
     recorder.save()  # other commands find the job by this record
     records.begin()
     final, exceeded = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url
-    _outputs(job, handle, status)
+    _outputs(job, handle, status, origin, before)
     if final.state is State.CANCELLED and stop.cause:
         final = msgspec.structs.replace(final, message=final.message or f"Stopped: {stop.cause}.")
     recorder.end(_verdict(final, exceeded, recorder))
@@ -345,11 +359,10 @@ def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -
 # --- outputs, clean-up, report
 
 
-def _outputs(job: TrainingJob, handle: Handle, status: Status) -> None:
-    if job.outputs.metrics or job.tensorboard:
-        from tfsteps.launcher import event_summary  # noqa: PLC0415  start-up is measured, and most jobs have none
+def _outputs(job: TrainingJob, handle: Handle, status: Status, origin: EventOrigin, before: EarlierFiles) -> None:
+    from tfsteps.launcher import event_summary  # noqa: PLC0415  keeps a waiting launcher small
 
-        event_summary.set_metrics(status, job, handle)
+    event_summary.set_outputs(status, job, handle, origin, before)
 
 
 def _clean_up(job: TrainingJob, handle: Handle, status: Status) -> None:

@@ -1,82 +1,126 @@
-"""The metrics of a job: the last value of each requested curve in its event files."""
+"""The metrics of an attempt: the last value of each requested curve in its event files."""
 
 import difflib
 import math
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from tfsteps.spec import is_uri
-from tfsteps.tensorboard.event_files import Scalar, ScalarReader
+from tfsteps.tensorboard.event_curves import Curve, EventCurves
+from tfsteps.tensorboard.event_files import FilePath
+from tfsteps.tensorboard.event_origin import UNKNOWN, EventOrigin
 
 _NAMED = 8
+_KERAS = ["train", "validation"]  # the runs of its TensorBoard callback; its names of metrics mean the first
 
 
-def collect(logdir: str | os.PathLike[str], tags: Mapping[str, str]) -> tuple[dict[str, float], list[str]]:
-    """Return the last value of each requested metric, and a sentence for each that has none.
+class Metrics(NamedTuple):
+    """The metrics of an attempt.
 
-    The last value is that of the highest step, and among equal steps the one written last.
+    Attributes:
+        values: The last value of each metric that has one; finite.
+        notes: By metric: a sentence that says why it is not set, or what is not known of its value.
+    """
+
+    values: dict[str, float]
+    notes: dict[str, str]
+
+
+def collect(curves: EventCurves, tags: Mapping[str, str], origin: EventOrigin | None = None) -> Metrics:
+    """Return the last value of each requested metric: the one written last, by TensorBoard's rule.
 
     Args:
-        logdir: Folder of the event files; a URI is not read. Empty = the files are lost with the replicas.
+        curves: What the event files hold.
         tags: Tag by name of the metric: `<run>/<tag>`, or the tag alone if only one run has it.
+        origin: Which attempt wrote which file; None = they are not told apart.
     """
-    if not tags:
-        return {}, []
-    if not logdir or is_uri(os.fspath(logdir)):
-        where = f"at {logdir}, which cannot be read from here" if logdir else "lost with the replicas: set `output_dir`"
-        return {}, [f"No value of {', '.join(tags)}: the event files are {where}."]
-    last, trouble = _last_values(logdir)
-    if trouble:
-        return {}, [f"No value of {', '.join(tags)}: {trouble}."]
-    values: dict[str, float] = {}
-    missing: list[str] = []
+    if not curves.curves and curves.denied:
+        return none_of(tags, f"this user may not read {curves.denied}")
+    metrics = Metrics({}, {})
     for metric, tag in tags.items():
-        matches = _matches(tag, last)
-        if len(matches) == 1 and math.isfinite(matches[0].value):
-            values[metric] = matches[0].value
-        else:
-            missing.append(f"Metric {metric} is not set: {_why(tag, matches, last)}")
-    return values, missing
+        matches = _matches(tag, curves.curves.values())
+        last = matches[0].last if len(matches) == 1 else None
+        if last is None or not matches[0].exact or not math.isfinite(last.value):
+            metrics.notes[metric] = f"Metric {metric} is not set: {_why(tag, matches, curves, origin)}"
+            continue
+        metrics.values[metric] = last.value
+        if doubts := list(_doubts(matches[0], last.file, curves, origin)):
+            metrics.notes[metric] = f"Metric {metric}, {last.value:g} at step {last.step}: {'; '.join(doubts)}."
+    return metrics
 
 
-def _last_values(logdir: str | os.PathLike[str]) -> tuple[list[Scalar], str]:
-    """Return the last value of each curve, and why there can be none; empty = the folder was read."""
-    last: dict[tuple[str, str], Scalar] = {}
-    reader = ScalarReader(logdir)
-    while True:
-        for scalar in reader.poll():
-            key = scalar.run, scalar.tag
-            known = last.get(key)
-            if known is None or (scalar.step, scalar.wall_time) >= (known.step, known.wall_time):
-                last[key] = scalar
-        if not reader.behind:
-            break
-    if not last and reader.denied:
-        return [], f"this user may not read {reader.denied}"
-    if not last and not os.path.isdir(logdir):  # noqa: PTH112
-        return [], f"the folder of the event files, {os.fspath(logdir)}, does not exist"
-    return list(last.values()), ""
+def none_of(tags: Iterable[str], why: str) -> Metrics:
+    """Return no values, and one sentence for all metrics."""
+    sentence = f"No value of {', '.join(tags)}: {why}."
+    return Metrics({}, dict.fromkeys(tags, sentence))
 
 
-def _matches(tag: str, scalars: Iterable[Scalar]) -> list[Scalar]:
-    """Return the scalars named exactly `tag`, else the scalars with this tag in any run."""
-    scalars = list(scalars)
-    return [s for s in scalars if s.name == tag] or [s for s in scalars if s.tag == tag]
+def _matches(tag: str, curves: Iterable[Curve]) -> list[Curve]:
+    """Return the curves named exactly `tag`, else those with this tag in any run; of those of Keras, the training's."""
+    curves = list(curves)
+    if exact := [curve for curve in curves if curve.name == tag]:
+        return exact
+    matches = sorted((curve for curve in curves if curve.tag == tag), key=lambda curve: curve.run)
+    return matches[:1] if [curve.run for curve in matches] == _KERAS else matches
 
 
-def _why(tag: str, matches: list[Scalar], scalars: list[Scalar]) -> str:
+def _doubts(curve: Curve, file: int, curves: EventCurves, origin: EventOrigin | None) -> Iterable[str]:
+    """Yield what is not known of the last value of a curve, which the file at place `file` has."""
+    if trouble := curves.trouble(curve.run, after=file):
+        yield f"a later value may be missing, because {'; '.join(trouble)}"
+    if rivals := curves.rivals(curve):
+        yield f"{rivals[0]} and {rivals[1]} were written at the same time, and both have values of `{curve.name}`"
+    if origin and (attempt := origin.attempt_of(curves.files[file].path)) != origin.attempt:
+        who = "another job, or an attempt that is not known," if attempt == UNKNOWN else f"attempt {attempt}"
+        yield f"{who} wrote it, and attempt {origin.attempt} wrote none"
+
+
+def _why(tag: str, matches: Sequence[Curve], curves: EventCurves, origin: EventOrigin | None) -> str:
     if len(matches) == 1:
-        return f"the last value of `{tag}` is {matches[0].value}, at step {matches[0].step}."
-    if len({match.name for match in matches}) < len(matches):
-        runs = _listed(f"`{match.run}`" for match in sorted(matches))
+        curve, last = matches[0], matches[0].last
+        if last is None or not curve.exact:
+            return f"a restart has rewound the last values of `{tag}`, and none were written since."
+        return f"the last value of `{tag}` is {last.value}, at step {last.step}."
+    if len({curve.name for curve in matches}) < len(matches):
+        runs = _listed(f"`{curve.run}`" for curve in matches)
         return f"`{tag}` is a curve in each of the runs {runs}; give one of them another tag."
     if matches:
-        runs = _listed(f"`{name}`" for name in sorted({match.name for match in matches}))
-        return f"`{tag}` is in {len(matches)} runs; write one of {runs}."
-    if not scalars:
-        return f"no scalar was found in the event files for `{tag}`."
-    nearest = sorted({scalar.name for scalar in scalars}, key=lambda name: (-_likeness(tag, name), name))
-    return f"there is no `{tag}`, but {_listed(f'`{name}`' for name in nearest)}."
+        names = _listed(f"`{curve.name}`" for curve in matches)
+        return f"`{tag}` is in {len(matches)} runs; write one of {names}."
+    return f"{_absent(tag, curves)}{_unread(curves, origin)}."
+
+
+def _absent(tag: str, curves: EventCurves) -> str:
+    names = {curve.name for curve in curves.curves.values()}
+    if not names:
+        return f"no scalar was found in the event files for `{tag}`"
+    nearest = sorted(names, key=lambda name: (-_likeness(tag, name), name))
+    return f"there is no `{tag}`, but {_listed(f'`{name}`' for name in nearest)}"
+
+
+def _unread(curves: EventCurves, origin: EventOrigin | None) -> str:
+    """Return which files may have the missing values; empty = none."""
+    trouble = list(dict.fromkeys(text for file in curves.files for text in curves.trouble(file.path.run)))
+    trouble += [f"this user may not read {curves.denied}"] if curves.denied else []
+    text = f"; {_listed(trouble)}" if trouble else ""
+    if not (curves.left_out and origin):
+        return text
+    older = [file for file in curves.left_out if origin.predates(file)]
+    other = [file for file in curves.left_out if not origin.predates(file)]
+    if older:
+        text += f"; {_shown(older)} existed before attempt {origin.attempt} (`outputs.earlier_attempts` counts them)"
+    if other:
+        text += f"; whether attempt {origin.attempt} wrote {_shown(other)} is not known: " + _UNKNOWN
+    return text
+
+
+_UNKNOWN = (
+    "its name has no host name of the job's replicas, and the launcher did not see the folder before the job was "
+    "started; mount the volume in the launcher's pod too"
+)
+
+
+def _shown(files: Sequence[FilePath]) -> str:
+    return _listed(sorted(file.shown for file in files))
 
 
 def _likeness(tag: str, name: str) -> float:

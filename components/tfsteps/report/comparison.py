@@ -12,7 +12,6 @@ from tfsteps.report.description import Description, read_inputs
 from tfsteps.report.formats import cpu_seconds, duration, moment, peak_memory, size
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
-from tfsteps.spec import is_uri
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -53,8 +52,14 @@ class Compared(msgspec.Struct, frozen=True):
         job = read_inputs(attempt.folder / "job.json")
         inputs = None if job is None else dict(flatten(job))
         tags = Description.read(attempt.folder / "job.json").metrics
-        charts = curves.of_attempt(attempt, status.logs, tags)
-        return cls(status, inputs, charts, tags, [*notes, *_unknown(status, inputs, charts)])
+        charts = curves.of_attempt(attempt, status, tags)
+        return cls(
+            status,
+            inputs,
+            charts,
+            tags,
+            [*notes, *dict.fromkeys(status.metric_notes.values()), *_unknown(status, inputs, charts)],
+        )
 
     @property
     def run(self) -> str:
@@ -150,17 +155,13 @@ def _facts(run: Compared) -> dict[str, str]:
 def _unknown(status: Status, inputs: Mapping[str, Any] | None, charts: Charts | None) -> Iterator[str]:
     if inputs is None:
         yield "Its inputs are not known: job.json is missing or damaged."
-    if is_uri(status.logs):
-        yield f"Its curves are not read from {hidden(status.logs)}; use TensorBoard to see these event files."
-    elif charts is None:
+    if charts is None:
         where = (
             f"its event files at {hidden(status.logs)} are not on this machine"
             if status.logs
             else "it has no `output_dir`"
         )
         yield f"Its curves are not known: {where}."
-    elif charts.denied:
-        yield f"Its curves are incomplete: the launcher's user may not read {charts.denied}."
     if charts and any(chart.more for chart in charts.charts):
         yield "Not all folders of its event files are shown."
 

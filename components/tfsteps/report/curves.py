@@ -1,8 +1,6 @@
 """The curves of a report: the scalars of the event files, reduced to as many points as a page can hold."""
 
 import json
-import math
-import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,16 +8,19 @@ from typing import NamedTuple
 import msgspec
 
 from tfsteps.report.formats import natural
+from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt, open_private
-from tfsteps.tensorboard.event_files import POLL_BYTES, Scalar, ScalarReader
+from tfsteps.spec import is_uri
+from tfsteps.tensorboard import event_curves
+from tfsteps.tensorboard.event_curves import EventCurves, thin
 
-_READ = 64 << 20  # bytes; the rest of longer event files is left out
+READ_BYTES = 64 << 20
+"""The curves of a report need no more than this of the event files; the rest is left out."""
+
 _TAGS = 40
 _RUNS = 12
-_KNOWN = 500  # curves kept while reading
 _POINTS = 8_000  # in the whole report
 _MOST, _FEWEST = 1_000, 20  # points of one curve
-_CROWDED = 20_000  # points of one curve kept while reading
 
 
 class Point(NamedTuple):
@@ -62,37 +63,62 @@ class Charts(msgspec.Struct, kw_only=True):
         charts: The preferred tags first, then ordered by name.
         more: Names of the tags left out.
         cut: Whether the files were too long to be read to their end.
-        denied: Path of a file or folder that this user may not read; empty = none.
+        trouble: What is not known: `train/events.1 is damaged at byte 40`.
+        left_out: Number of event files that are not, or not known to be, of the attempt.
     """
 
     charts: list[Chart] = []
     more: list[str] = []
     cut: bool = False
-    denied: str = ""
+    trouble: list[str] = []
+    left_out: int = 0
 
 
-def gather(logdir: str | os.PathLike[str], preferred: Sequence[str] = ()) -> Charts:
-    """Return the curves below `logdir`, which need not exist; tags in `preferred` come first."""
-    read, reader = _read(logdir)
-    by_tag: dict[str, list[_Values]] = {}
-    for values in read:
-        by_tag.setdefault(values.tag, []).append(values)
+def gather(read: EventCurves, preferred: Sequence[str] = (), *, ended: bool = True) -> Charts:
+    """Return the curves of event files; tags in `preferred` come first. `ended`: nothing more will be written."""
+    by_tag: dict[str, list[event_curves.Curve]] = {}
+    for curve in read.curves.values():
+        if curve.last:
+            by_tag.setdefault(curve.tag, []).append(curve)
     first = {tag for tag in by_tag if any(name == tag or name.endswith(f"/{tag}") for name in preferred)}
     tags = sorted(by_tag, key=lambda tag: (tag not in first, natural(tag)))
-    shown = {tag: sorted(by_tag[tag], key=lambda values: natural(values.run))[:_RUNS] for tag in tags[:_TAGS]}
+    shown = {tag: sorted(by_tag[tag], key=lambda curve: natural(curve.run))[:_RUNS] for tag in tags[:_TAGS]}
     limit = _limit(sum(map(len, shown.values())))
     charts = [
-        Chart(tag=tag, curves=[values.curve(limit) for values in runs], more=len(by_tag[tag]) - len(runs))
-        for tag, runs in shown.items()
+        Chart(tag=tag, curves=[_curve(curve, limit) for curve in curves], more=len(by_tag[tag]) - len(curves))
+        for tag, curves in shown.items()
     ]
-    return Charts(charts=charts, more=tags[_TAGS:], cut=reader.behind, denied=reader.denied)
+    runs = dict.fromkeys(file.path.run for file in read.files)
+    trouble = [text for run in runs for text in read.trouble(run)] if ended else []
+    trouble += [f"this user may not read {read.denied}"] if read.denied else []
+    return Charts(
+        charts=charts,
+        more=tags[_TAGS:],
+        cut=read.cut,
+        trouble=trouble,
+        left_out=len(read.left_out),
+    )
 
 
-def of_attempt(attempt: Attempt, logs: str, preferred: Sequence[str]) -> Charts | None:
-    """Return the curves saved by the launcher, else those in the event files; None = the files cannot be read."""
+def _curve(curve: event_curves.Curve, limit: int) -> Curve:
+    assert curve.last
+    return Curve(
+        run=curve.run,
+        points=[Point(step, value) for step, value, _ in thin(curve.finite, limit)],
+        last=Point(curve.last.step, curve.last.value),
+        bad=len(curve.bad) + curve.more_bad,
+        first_bad=curve.bad[0].step if curve.bad else None,
+    )
+
+
+def of_attempt(attempt: Attempt, status: Status, preferred: Sequence[str]) -> Charts | None:
+    """Return the curves saved at the job's end, else those that the event files have now; None = they are not read."""
     if (charts := saved(attempt.curves)) is not None:
         return charts
-    return gather(logs, preferred) if logs and pathlib.Path(logs).is_dir() else None
+    if not status.logs or is_uri(status.logs) or not pathlib.Path(status.logs).is_dir():
+        return None
+    read = EventCurves.read(status.logs, attempt.event_origin, READ_BYTES)
+    return gather(read, preferred, ended=status.state.terminal)
 
 
 def overlay(charts_by_run: Mapping[str, Charts], preferred: Sequence[str] = ()) -> Charts:
@@ -122,6 +148,8 @@ def overlay(charts_by_run: Mapping[str, Charts], preferred: Sequence[str] = ()) 
         ],
         more=[*titles[_TAGS:], *sorted({tag for charts in charts_by_run.values() for tag in charts.more} - {*titles})],
         cut=any(charts.cut for charts in charts_by_run.values()),
+        trouble=[f"{run}: {text}" for run, charts in charts_by_run.items() for text in charts.trouble],
+        left_out=sum(charts.left_out for charts in charts_by_run.values()),
     )
 
 
@@ -142,71 +170,3 @@ def saved(path: pathlib.Path) -> Charts | None:
         return msgspec.convert(json.loads(path.read_bytes()), Charts)
     except (OSError, ValueError, RecursionError):  # msgspec's and JSON's errors are ValueErrors
         return None
-
-
-def thin(points: Sequence[Point], limit: int) -> list[Point]:
-    """Return at most `limit` (4 or more) of `points`: the first, the last, and the extremes of each section."""
-    if len(points) <= limit:
-        return list(points)
-    inner, sections = points[1:-1], (limit - 2) // 2
-    kept = [points[0]]
-    for number in range(sections):
-        section = inner[number * len(inner) // sections : (number + 1) * len(inner) // sections]
-        low, high = min(section, key=_value), max(section, key=_value)
-        kept += sorted({low, high})
-    return [*kept, points[-1]]
-
-
-def _value(point: Point) -> float:
-    return point.value
-
-
-class _Values:
-    """Collects one curve in bounded memory."""
-
-    def __init__(self, scalar: Scalar) -> None:
-        self.run, self.tag = scalar.run, scalar.tag
-        self._scalars: list[tuple[int, float, float]] = []  # step, wall time, value
-        self._last = (scalar.step, scalar.wall_time, scalar.value)
-        self._bad: list[int] = [0, scalar.step]  # number of infinite and NaN values, and the first step
-
-    def add(self, scalar: Scalar) -> None:
-        entry = (scalar.step, scalar.wall_time, scalar.value)
-        if entry[:2] >= self._last[:2]:
-            self._last = entry
-        if not math.isfinite(scalar.value):
-            self._bad = [self._bad[0] + 1, min(self._bad[1], scalar.step) if self._bad[0] else scalar.step]
-            return
-        self._scalars.append(entry)
-        if len(self._scalars) > _CROWDED:
-            self._scalars = [(point.step, 0.0, point.value) for point in thin(self._points(), _CROWDED // 4)]
-
-    def curve(self, limit: int) -> Curve:
-        bad, first_bad = self._bad
-        return Curve(
-            run=self.run,
-            points=thin(self._points(), limit),
-            last=Point(self._last[0], self._last[2]),
-            bad=bad,
-            first_bad=first_bad if bad else None,
-        )
-
-    def _points(self) -> list[Point]:
-        """Return the last value of each step; a job that resumed from a checkpoint repeats steps."""
-        return [Point(*point) for point in {step: (step, value) for step, _, value in sorted(self._scalars)}.values()]
-
-
-def _read(logdir: str | os.PathLike[str]) -> tuple[list[_Values], ScalarReader]:
-    """Return the curves in the event files, and the reader, whose attributes say what was left out."""
-    known: dict[tuple[str, str], _Values] = {}
-    reader = ScalarReader(logdir)
-    for _ in range(_READ // POLL_BYTES):
-        for scalar in reader.poll():
-            key = scalar.run, scalar.tag
-            if key not in known and len(known) < _KNOWN:
-                known[key] = _Values(scalar)
-            if key in known:
-                known[key].add(scalar)
-        if not reader.behind:
-            break
-    return list(known.values()), reader

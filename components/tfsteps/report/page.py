@@ -34,7 +34,7 @@ def _page(attempt: Attempt) -> str:
     status = attempt.status()
     status.replicas.sort(key=lambda replica: (ROLES.index(replica.role), replica.index))
     job = Description.read(attempt.folder / "job.json")
-    scalar_charts = curves.of_attempt(attempt, status.logs, job.metrics)
+    scalar_charts = curves.of_attempt(attempt, status, job.metrics)
     shown = notable(status.replicas, status.decisive_replica)
     opened = status.failure.replica if status.failure else ""
     parts = [

@@ -12,7 +12,6 @@ from tfsteps.report.logs import plain
 from tfsteps.runs.events import State
 from tfsteps.runs.status import FailureSummary, Status
 from tfsteps.runs.store import Attempt
-from tfsteps.spec import is_uri
 
 _COLOURS = {State.SUCCEEDED: "#1a7f4b", State.CANCELLED: "#b25e09", State.RUNNING: "#2563c9"}
 _RED = "#c62f35"
@@ -151,16 +150,23 @@ def warnings(status: Status, hidden: int) -> Html | None:
 
 def curves(scalar_charts: Charts | None, logs: str) -> Html:
     """Return all charts, or a sentence that says why there are none; None = the event files could not be read."""
-    if is_uri(logs):
-        return tag("p", f"Reports do not read {logs}; use TensorBoard to see these event files.", class_="note")
     if scalar_charts is None:
         unread = f"The event files at {logs} could not be read when this report was written."
         return tag("p", unread if logs else "Event files were not kept: the job has no `output_dir`.", class_="note")
     if not scalar_charts.charts:
-        denied = f"The launcher's user may not read {scalar_charts.denied}." if scalar_charts.denied else ""
-        return tag("p", denied or f"The event files below {logs} contain no scalars.", class_="note")
+        none = f"The event files below {logs} contain no scalars of this attempt."
+        trouble = _trouble(scalar_charts)
+        return tag("div", *trouble) if scalar_charts.trouble else tag("div", tag("p", none, class_="note"), *trouble)
     runs = {curve.run for chart in scalar_charts.charts for curve in chart.curves}
     return figures(scalar_charts, sorted(runs, key=natural))
+
+
+def _trouble(scalar_charts: Charts) -> list[Html]:
+    sentences = [f"Not all values are shown: {text}." for text in scalar_charts.trouble]
+    if scalar_charts.left_out:
+        left_out = plural(scalar_charts.left_out, "event file")
+        sentences.append(f"{left_out} not shown: of an earlier attempt or another job, or it is not known of which.")
+    return [tag("p", sentence, class_="note") for sentence in sentences]
 
 
 def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
@@ -169,6 +175,7 @@ def figures(scalar_charts: Charts, runs: Sequence[str]) -> Html:
     if scalar_charts.more:
         names = ", ".join(scalar_charts.more[:20]) + (", …" if len(scalar_charts.more) > 20 else "")
         notes.append(tag("p", f"{plural(len(scalar_charts.more), 'more tag')} not shown: {names}.", class_="note"))
+    notes += _trouble(scalar_charts)
     if scalar_charts.cut:
         notes.append(tag("p", "The curves show only the first part of the event files.", class_="note"))
     drawn = [charts.figure(chart, place, runs) for place, chart in enumerate(scalar_charts.charts)]

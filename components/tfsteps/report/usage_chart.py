@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tfsteps.report.charts import Scale, colour
-from tfsteps.report.curves import Point, thin
+from tfsteps.report.curves import Point
 from tfsteps.report.formats import plural
 from tfsteps.report.html import Html, number, tag
+from tfsteps.tensorboard.event_curves import thin
 
 _WIDTH, _HEIGHT = 380.0, 210.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 50.0, 12.0, 12.0, 26.0

@@ -55,6 +55,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         room = limit - _HASH_LENGTH - 1
         return f"{stem[:room].rstrip('-')}-{short_hash(self.run, self.task, str(self.attempt))}"
 
+    def names_of_attempts(self, job_name: str) -> dict[str, int]:
+        """Return the attempt by its job's name, of this attempt, whose job is `job_name`, and of all earlier ones."""
+        stem = self.stem(job_name)
+        earlier = {f"{stem}-{short_hash(self.run, self.task, str(number))}": number for number in range(self.attempt)}
+        return {**(earlier if stem else {}), job_name: self.attempt}
+
     @staticmethod
     def stem(job_name: str) -> str:
         """Return the stem that `job_name` was given, perhaps cut; empty = the name was not made by it."""

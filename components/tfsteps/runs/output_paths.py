@@ -44,13 +44,3 @@ class OutputPaths(msgspec.Struct, frozen=True, kw_only=True):
         """Return the log directory of the job's TensorBoard."""
         log_dir = job.tensorboard.log_dir if job.tensorboard else None
         return join(self.output, log_dir) if log_dir else self.logs
-
-
-def unread_metrics(job: TrainingJob) -> list[str]:
-    """Return a warning if the metrics of a job cannot be read because its event files are not on a file system."""
-    if not (job.outputs.metrics and is_uri(job.output_dir or "")):
-        return []
-    scheme = str(job.output_dir).partition("://")[0]
-    warning = f"`outputs.metrics` stays empty: event files at {scheme}:// are not read. "
-    fix = "Set `output_dir` to a path on a claim or NFS export, or have the program report its metrics itself."
-    return [warning + fix]

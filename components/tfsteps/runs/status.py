@@ -112,6 +112,7 @@ class Status(msgspec.Struct, kw_only=True):
         logs: The folder of the event files.
         model: The folder of the model.
         metrics: Metrics by name; only those that were found.
+        metric_notes: By metric: a sentence that says why it is not set, or what is not known of its value.
         tensorboard_url: Address of the TensorBoard; empty = none is running.
         transitions: Every change of state.
         replicas: In the order chief, worker, ps, evaluator.
@@ -142,6 +143,7 @@ class Status(msgspec.Struct, kw_only=True):
     logs: str = ""
     model: str = ""
     metrics: dict[str, float] = {}
+    metric_notes: dict[str, str] = {}
     tensorboard_url: str = ""
     transitions: list[Transition] = []
     replicas: list[ReplicaStatus] = []

@@ -11,7 +11,8 @@
     log.tail-*    the end of the log, if lines in its middle were dropped, see `log_segments`
     log.1         the log of an earlier launcher of this attempt, which was killed
     usage.jsonl   what the replicas used over time, see `usage`
-    curves.json   the curves, if the event files were read elsewhere because this machine cannot read them
+    event-origin.json  what tells the event files of this attempt from others in the folder, see `EventOrigin`
+    curves.json   the curves, as they were at the end of the job
     report.html   the report, written after the job has ended
     lock          locked by the launcher while it runs; says which process that is, `null` once it has released it
     replicas-ended  exists if the launcher was killed, and its local replicas were seen to be gone
@@ -41,10 +42,12 @@ from tfsteps.runs.log_segments import segments
 from tfsteps.runs.lost_launcher import abandon, doubt
 from tfsteps.runs.process_ref import ProcessRef
 from tfsteps.runs.status import Status
+from tfsteps.tensorboard.event_origin import EventOrigin
 
 RECORDS = "TFSTEPS_RECORDS"
 """Environment variable: the address where records are stored as well, see `record_store`; `none` = nowhere."""
 
+_EVENT_ORIGIN = "event-origin.json"
 _NAME_LENGTH = 200  # file systems take 255 bytes
 _RESERVE = 1 << 17
 _RESERVE_STATUSES = 4  # the last status is longer than the first, in which no replica has started
@@ -124,8 +127,21 @@ class Attempt:
 
     @property
     def curves(self) -> pathlib.Path:
-        """The curves that were read elsewhere; usually this file does not exist."""
+        """The curves as they were at the end of the job; the file need not exist."""
         return self.folder / "curves.json"
+
+    @property
+    def event_origin(self) -> EventOrigin | None:
+        """What tells which event files are of this attempt; None = not recorded, or the record is damaged."""
+        try:
+            return msgspec.json.decode((self.folder / _EVENT_ORIGIN).read_bytes(), type=EventOrigin)
+        except (OSError, *NOT_READABLE):
+            return None
+
+    def write_event_origin(self, origin: EventOrigin) -> None:
+        """Record it. OSError if that fails."""
+        with open_private(self.folder / _EVENT_ORIGIN, "wb") as file:
+            file.write(msgspec.json.encode(origin))
 
     @property
     def output(self) -> pathlib.Path:

@@ -152,13 +152,18 @@ class Outputs(_Base, frozen=True):
     Attributes:
         model: Folder of the exported model.
         logs: Folder of the TensorBoard event files.
-        metrics: Name of each metric, and the tag of its scalar in the event files: `<tag>` or `<run>/<tag>`. The last
-            value is used. A launcher on Kubernetes that does not mount the claim or NFS export starts a pod to read it.
+        metrics: Name of each metric, and the tag of its scalar in the event files: `<tag>` or `<run>/<tag>`. A tag that
+            only the runs `train` and `validation` of Keras have means `train`. The last value that this attempt wrote
+            is used; steps that a restart has rewound do not count. A launcher on Kubernetes starts a pod to read the
+            event files if it does not mount their claim or NFS export, or if they are at a URI.
+        earlier_attempts: Whether event files and a model count that were in the folders before this attempt. Set it if
+            the program continues where an earlier attempt or run stopped, in the same `output_dir`.
     """
 
     model: Relative = "model"
     logs: Relative = "logs"
     metrics: Annotated[dict[MetricName, Filled], Meta(examples=[{"loss": "train/loss"}])] = {}
+    earlier_attempts: bool = False
 
 
 class Gang(_Base, frozen=True):

@@ -25,7 +25,7 @@ from tfsteps.runs.usage import UsageSummary
 from tfsteps.spec import Problem, RoleName, SpecError, TrainingJob, format_duration
 from tfsteps.spec.step_inputs import plain_job, with_data
 from tfsteps.spec.step_variables import with_step_variables
-from tfsteps.steps.program import StepResult
+from tfsteps.steps.program import StepResult, note_key
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError, Note, System
 
@@ -57,6 +57,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
         model: The model's folder.
         logs: The folder of the event files.
         metrics: The metrics by name.
+        metric_notes: By metric: a sentence that says why it is not set, or what is not known of its value.
         usage: Mean and peak of CPU and memory by role, as in `UsageSummary`; empty = not ended, or not sampled.
         spec: The whole job with its defaults, as JSON text, because some engines change numbers and nulls. Empty = the
             job has ended; no step needs it.
@@ -78,6 +79,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
     model: str
     logs: str
     metrics: dict[str, float] = {}
+    metric_notes: dict[str, str] = {}
     usage: dict[RoleName, UsageSummary] = {}
     spec: str = ""
 
@@ -102,6 +104,7 @@ class JobOutput(msgspec.Struct, kw_only=True, omit_defaults=True):
             model=status.model,
             logs=status.logs,
             metrics=status.metrics,
+            metric_notes=status.metric_notes,
             usage=status.usage,
             spec=msgspec.json.encode(job).decode() if job else "",
         )
@@ -280,7 +283,7 @@ def end(task: StepTask, job: TrainingJob, system: System, status: Status) -> Ste
     metadata: dict[str, dict[str, Any]] = {
         "model": {"path": status.model},
         "logs": {"path": status.logs},
-        "metrics": status.metrics,
+        "metrics": {**{note_key(name): note for name, note in status.metric_notes.items()}, **status.metrics},
     }
     task.write(parameters, metadata)
     if status.uid:

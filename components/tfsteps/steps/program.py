@@ -23,6 +23,11 @@ _PROBLEMS_BYTES = 3800  # leaves room for the text before and after the problems
 _CUT = " ..."
 
 
+def note_key(metric: str) -> str:
+    """Return the key under which the metadata of the artifact `metrics` says what is not known of a metric."""
+    return f"{metric}_note"
+
+
 class StepResult(msgspec.Struct, frozen=True):
     """How a step ended.
 

@@ -38,6 +38,9 @@ class Handle(Protocol):
     created: float
     """When the job was created, in seconds since the epoch."""
 
+    hosts: str
+    """What the host names of its replicas begin with, before `-`, and no other job's; empty = they do not tell."""
+
     @property
     def warnings(self) -> Sequence[str]:
         """Warnings for the user since the start."""
@@ -57,12 +60,12 @@ class Handle(Protocol):
         """Begin to end the job and return at once; `events()` continues. Safe in a signal handler; may be repeated."""
 
     def read_folder(self, folder: str, program: Sequence[str]) -> Any:
-        """Run a program that reads `folder` on the volumes of the ended job, and return the JSON that it prints.
+        """Run a program that reads a folder of the ended job where it can be read, and return the JSON that it prints.
 
         None if no other place can read more of that folder than this process. `stop` ends the program.
 
         Args:
-            folder: A folder of the job that this process does not see.
+            folder: A folder of the job that this process does not see, or a URI.
             program: Arguments of a Python interpreter that has tfsteps.
 
         Raises:

@@ -22,6 +22,7 @@ from tfsteps.tensorboard.address import HEALTH, PORT
 from tfsteps.tensorboard.event_growth import EventFileGrowth, file_sizes
 from tfsteps.tensorboard.lifetime import Lifetime
 from tfsteps.tensorboard.log_dirs import arguments
+from tfsteps.tensorboard.object_store import set_endpoints, sizes_below
 from tfsteps.text import streams
 
 _LONGEST_PAUSE = 15.0  # seconds between two looks at the event files
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve, and return the exit code. None = the process's own arguments."""
     options = _arguments().parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(_TERMINATED))  # a process 1 has no default action
-    _set_endpoints()
+    set_endpoints()
     log_dirs = dict(_named(text, several=len(options.log_dirs) > 1) for text in options.log_dirs)
     if options.no_server:
         print(f"waiting until the data of {', '.join(log_dirs.values())} is old", flush=True)
@@ -144,37 +145,12 @@ def _serve(log_options: Sequence[str], port: int, prefix: str) -> Frontend:
     return frontends[0]
 
 
-def _set_endpoints() -> None:
-    """Set what the clients of object stores need beside TensorFlow's variables.
-
-    S3_ENDPOINT may lack its scheme. With an emulator, gcsfs would ask for the bucket's type by gRPC for a minute.
-    """
-    endpoint = os.environ.get("S3_ENDPOINT", "")
-    if endpoint and not is_uri(endpoint):
-        scheme = "http" if os.environ.get("S3_USE_HTTPS", "1") in ("0", "false") else "https"
-        os.environ["S3_ENDPOINT"] = f"{scheme}://{endpoint}"
-    if "STORAGE_EMULATOR_HOST" in os.environ:
-        os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-
-
 def _sizes(log_dirs: Iterable[str]) -> dict[str, int]:
     """Return the size of each event file below some paths and URIs."""
     sizes = {}
     for log_dir in log_dirs:
-        sizes.update(_sizes_at_uri(log_dir) if is_uri(log_dir) else file_sizes(log_dir))
+        sizes.update(sizes_below(log_dir) if is_uri(log_dir) else file_sizes(log_dir))
     return sizes
-
-
-def _sizes_at_uri(log_dir: str) -> dict[str, int]:
-    from tensorboard.compat import tf  # noqa: PLC0415
-
-    paths = [
-        f"{folder.rstrip('/')}/{name}"
-        for folder, _, names in tf.io.gfile.walk(log_dir)
-        for name in names
-        if "tfevents" in name
-    ]
-    return {path: tf.io.gfile.stat(path).length for path in paths}
 
 
 def _data_server_ended() -> bool:

@@ -19,6 +19,8 @@ from tfsteps.console import live_view as view_module
 from tfsteps.console.live_table import LiveTable
 from tfsteps.console.live_view import LiveView
 from tfsteps.runs.events import PartialLine, Replica, ReplicaState, State, one_line
+from tfsteps.runs.store import Attempt, make_private
+from tfsteps.tensorboard.event_origin import EventOrigin
 
 
 class Recorder(io.StringIO):
@@ -268,10 +270,17 @@ def test_more_jobs_than_lines_do_not_scroll():
         assert len(screen(out).text().splitlines()) <= 5
 
 
-def test_step_and_metrics_come_from_the_event_files(tmp_path, request):
-    writer = ScalarWriter(tmp_path)
+def test_step_and_metrics_come_from_the_event_files_of_the_attempt(tmp_path, request):
+    shown = status(logs=str(tmp_path / "logs"))
+    attempt = Attempt.of(shown.identity)
+    make_private(attempt.folder)
+    attempt.write_event_origin(EventOrigin(attempt=0, before={"events.out.tfevents.1": -1}))
+    with ScalarWriter(tmp_path / "logs") as earlier:
+        earlier.scalar("loss", 0.1, 9)
+    earlier.path.rename(tmp_path / "logs" / "events.out.tfevents.1")
+    writer = ScalarWriter(tmp_path / "logs")
     request.addfinalizer(writer.close)
-    board = LiveTable(status(logs=str(tmp_path)))
+    board = LiveTable(shown)
     for step, loss in ((1, 0.9), (2, 0.5)):
         writer.scalar("loss", loss, step)
         board.refresh()

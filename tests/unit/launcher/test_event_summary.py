@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -16,22 +17,42 @@ from tests.support.finished import attempt_of
 from tests.unit.report.test_html import Reader
 from tfsteps import report, spec
 from tfsteps.launcher import event_summary
-from tfsteps.launcher.event_summary import EventSummary, set_metrics
+from tfsteps.launcher.earlier_files import EarlierFiles, origin_of
+from tfsteps.launcher.event_summary import EventSummary
 from tfsteps.report import curves
 from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.location import Location
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt, make_private
+from tfsteps.steps.job_step import JobOutput
 from tfsteps.systems.base import LaunchError
+from tfsteps.tensorboard.event_curves import EventCurves
+from tfsteps.tensorboard.event_origin import EventOrigin
 
 FIELDS = {"name": "one", "command": ["true"], "roles": {"worker": {}}}
 LOSS = {"loss": "train/loss"}
 UNSEEN = "/unseen/logs"
+ANY = EventOrigin(attempt=0, earlier=True)
 
 
 def job(metrics=LOSS, **more):
     return spec.from_plain({**FIELDS, "outputs": {"metrics": metrics}, **more})
 
 
+def set_outputs(status, made, handle=None, before=None):
+    """Do what a launcher does with a job that has ended; a folder that it sees was empty before."""
+    handle = handle or Elsewhere(None)
+    before = before or EarlierFiles({} if pathlib.Path(status.logs).is_dir() else None)
+    origin = origin_of(status, made, handle, before)
+    event_summary.set_outputs(status, made, handle, origin, before)
+
+
 class Elsewhere:
     """A job whose event files are in another place than its status says: there its programs are run."""
+
+    uid, created = "u1", 0.0
+    hosts = socket.gethostname()
 
     def __init__(self, folder, *, trouble=None, printed=None):
         self.folder, self.trouble, self.printed = folder, trouble, printed
@@ -58,7 +79,7 @@ def logdir(tmp_path):
 
 def ended(logs):
     attempt, status = attempt_of(json.dumps(FIELDS), State.SUCCEEDED)
-    status.logs, status.warnings = str(logs), []
+    status.location, status.logs, status.warnings = Location.KUBERNETES, str(logs), []
     attempt.write(status)
     return attempt, status
 
@@ -71,13 +92,15 @@ def test_what_is_read_elsewhere_is_what_would_be_read_here(logdir):
     attempt, status = ended(UNSEEN)
     wanted = {**LOSS, "rate": "rate", "none": "train/none"}
     elsewhere = Elsewhere(logdir)
-    set_metrics(status, job(wanted), elsewhere)
+    set_outputs(status, job(wanted), elsewhere)
     here = msgspec.structs.replace(status, logs=str(logdir), metrics={}, warnings=[])
-    set_metrics(here, job(wanted), None)
+    set_outputs(here, job(wanted))
     assert (status.metrics, status.warnings) == (here.metrics, here.warnings)
     assert status.metrics == {"loss": 0.25}
     kept = curves.saved(attempt.curves)
-    assert json.dumps(kept, default=str) == json.dumps(curves.gather(logdir, tuple(wanted.values())), default=str)
+    assert json.dumps(kept, default=str) == json.dumps(
+        curves.gather(EventCurves.read(logdir), tuple(wanted.values())), default=str
+    )
     assert "1 value not finite" in shown(attempt)
     assert len(elsewhere.ran) == 1
 
@@ -85,17 +108,17 @@ def test_what_is_read_elsewhere_is_what_would_be_read_here(logdir):
 def test_no_pod_for_what_this_launcher_sees(logdir):
     _, status = ended(logdir)
     elsewhere = Elsewhere(logdir)
-    set_metrics(status, job(), elsewhere)
+    set_outputs(status, job(), elsewhere)
     assert (status.metrics, elsewhere.ran) == ({"loss": 0.25}, [])
 
 
-@pytest.mark.parametrize("logs", ["", "gs://bucket/logs"])
-def test_nothing_is_run_for_what_no_pod_could_read(logs):
-    _, status = ended(logs)
+def test_nothing_is_run_for_what_is_lost_with_the_pods():
+    _, status = ended("")
     elsewhere = Elsewhere(None)
-    set_metrics(status, job(), elsewhere)
+    set_outputs(status, job(), elsewhere)
     assert elsewhere.ran == []
-    assert len(status.warnings) == 1
+    lost = "No value of loss: the event files are lost with the replicas: set `output_dir`."
+    assert (status.warnings, status.metric_notes) == ([lost], {"loss": lost})
 
 
 @pytest.mark.parametrize(
@@ -108,25 +131,26 @@ def test_nothing_is_run_for_what_no_pod_could_read(logs):
 )
 def test_unreadable_files_are_not_reported_as_empty(elsewhere, why):
     attempt, status = ended(UNSEEN)
-    set_metrics(status, job({**LOSS, "accuracy": "accuracy"}), elsewhere)
+    set_outputs(status, job({**LOSS, "accuracy": "accuracy"}), elsewhere)
     (warning,) = status.warnings
     assert warning.startswith(f"No value of loss, accuracy: the event files at {UNSEEN} could not be read: {why}")
-    assert "could not be read when this report was written" in shown(attempt)
+    assert status.metric_notes == {"loss": warning, "accuracy": warning}
+    assert f"the event files at {UNSEEN} could not be read: {why}" in shown(attempt)
     assert "contain no scalars" not in shown(attempt)
 
 
 def test_a_job_with_a_tensorboard_has_curves_without_metrics(logdir):
     attempt, status = ended(UNSEEN)
-    set_metrics(status, job({}), Elsewhere(logdir))
+    set_outputs(status, job({}, tensorboard={}), Elsewhere(logdir))
     assert (status.metrics, status.warnings) == ({}, [])
     assert "train" in shown(attempt)
-    set_metrics(status, job({}), Elsewhere(None, trouble=LaunchError("no", retryable=False)))
+    set_outputs(status, job({}, tensorboard={}), Elsewhere(None, trouble=LaunchError("no", retryable=False)))
     assert status.warnings == [f"The report has no curves: the event files at {UNSEEN} could not be read: no."]
 
 
 def test_a_volume_without_the_folder_has_no_event_files():
     _, status = ended(UNSEEN)
-    set_metrics(status, job(), Elsewhere(None))
+    set_outputs(status, job(), Elsewhere(None))
     assert status.warnings == [f"No value of loss: the folder of the event files, {UNSEEN}, does not exist."]
 
 
@@ -146,19 +170,22 @@ def test_files_without_read_permission_are_not_reported_as_empty(narrow, logdir,
     monkeypatch.setattr(os, "scandir", refusing(os.scandir))
     monkeypatch.setattr(builtins, "open", refusing(open))
     attempt, status = ended(logdir)
-    set_metrics(status, job(), None)
-    assert status.warnings == [f"No value of loss: this user may not read {path}."]
+    set_outputs(status, job())
+    (warning,) = status.warnings
+    none = "Metric loss is not set: no scalar was found in the event files for `train/loss`"
+    unread = f"{none}; train/{pathlib.Path(path).name} could not be read: Permission denied."
+    assert warning in (f"No value of loss: this user may not read {path}.", unread)
     text = shown(attempt)
-    assert f"The launcher's user may not read {path}." in text
+    assert "this user may not read" in text or "could not be read: Permission denied" in text
     assert "contain no scalars" not in text
 
 
 def test_an_output_that_a_node_would_cut_goes_without_its_curves(logdir, monkeypatch):
     monkeypatch.setattr(event_summary, "_LONGEST", 300)
-    summary = EventSummary.of(str(logdir), LOSS)
+    summary = EventSummary.of(str(logdir), LOSS, ANY)
     plain = json.loads(summary.printed())
     assert plain["metrics"] == {"loss": 0.25}
-    assert plain["charts"] == {"charts": [], "more": [], "cut": True, "denied": ""}
+    assert plain["charts"] == {"charts": [], "more": [], "cut": True, "trouble": [], "left_out": 0}
 
 
 def test_the_longest_curves_fit_into_the_output(tmp_path):
@@ -166,7 +193,7 @@ def test_the_longest_curves_fit_into_the_output(tmp_path):
         for tag in range(3):
             for step in range(10_000):
                 writer.scalar(f"tag{tag}", step / 7, step)
-    assert len(EventSummary.of(str(tmp_path), {}).printed()) < 500_000
+    assert len(EventSummary.of(str(tmp_path), {}, ANY).printed()) < 500_000
 
 
 @pytest.mark.parametrize("raw", [b"", b"[", b'{"charts": 1}', b"\xff", b"[" * 100_000])
@@ -176,3 +203,115 @@ def test_curves_that_are_garbled_are_read_again(raw, logdir):
     assert curves.saved(attempt.curves) is None
     assert "loss" in shown(attempt)
     assert curves.saved(pathlib.Path("/nowhere")) is None
+
+
+# --- the model
+
+
+class Here:
+    """A job whose replicas are processes of this machine."""
+
+    uid, hosts, created = "u1", "", 0.0
+
+    def read_folder(self, folder, program):
+        raise AssertionError("it is here")
+
+
+def attempted(folder, changes, *, location=Location.LOCAL, handle=None, attempt=1, **fields):
+    """Return the status of an attempt whose program does `changes` with the folder of the model."""
+    identity = Identity(run="r", task="one", attempt=attempt)
+    status = Status(identity=identity, job="one", system="local", state=State.SUCCEEDED, location=location)
+    make_private(Attempt.of(identity).folder)
+    status.logs, status.model = str(folder / "logs"), str(folder / "model")
+    made = job({}, outputs=fields)
+    before = EarlierFiles.of(status, made)
+    changes()
+    handle = handle or Here()
+    handle.uid = f"u{attempt}"
+    origin = origin_of(status, made, handle, before)
+    Attempt.of(identity).write_event_origin(origin)
+    event_summary.set_outputs(status, made, handle, origin, before)
+    return status
+
+
+def exported(folder):
+    (folder / "model").mkdir(exist_ok=True)
+    (folder / "model" / "saved_model.pb").write_bytes(b"same bytes")
+
+
+def test_a_model_that_was_there_before_the_attempt_is_not_its_output(tmp_path):
+    assert attempted(tmp_path, lambda: exported(tmp_path), attempt=0).model
+    stale = attempted(tmp_path, lambda: None)
+    assert stale.model == ""
+    (warning,) = stale.warnings
+    assert warning.startswith("There is no output `model`: attempt 1 wrote none")
+    assert attempted(tmp_path, lambda: exported(tmp_path)).model, "the same bytes, written again"
+    assert attempted(tmp_path, lambda: None, earlier_attempts=True).model
+
+
+def test_without_the_folder_the_model_is_judged_by_its_time_or_not_at_all(tmp_path):
+    """A pod that reads the claim says when the newest file was changed."""
+
+    def elsewhere(written):
+        summary = EventSummary(metrics={}, notes={}, charts=curves.Charts(), model_written=written)
+        handle = Elsewhere(None, printed=json.loads(summary.printed()))
+        handle.created = 1000.0
+        return attempted(
+            pathlib.Path("/unseen"), lambda: None, location=Location.KUBERNETES, handle=handle, metrics=LOSS
+        )
+
+    assert elsewhere(900.0).model == ""
+    assert elsewhere(990.0).model, "clocks may differ"
+    assert elsewhere(1100.0).warnings == []
+    unknown = elsewhere(None)
+    assert unknown.model == "/unseen/model"
+    assert unknown.warnings == ["Whether attempt 1 wrote the model at /unseen/model is not known."]
+
+
+def test_event_files_of_another_run_with_the_same_folder_do_not_count(tmp_path):
+    def write(value):
+        with ScalarWriter(tmp_path / "logs" / "train") as writer:
+            writer.scalar("loss", value, 1)
+
+    write(0.5)
+    first = attempted(tmp_path, lambda: None, attempt=0, metrics=LOSS)
+    assert first.metrics == {}
+    assert "existed before attempt 0" in first.metric_notes["loss"]
+    assert attempted(tmp_path, lambda: write(0.25), metrics=LOSS).metrics == {"loss": 0.25}
+    third = attempted(tmp_path, lambda: None, attempt=2, metrics=LOSS, earlier_attempts=True)
+    assert third.metrics == {"loss": 0.25}
+    assert "attempt 1 wrote it" in third.metric_notes["loss"]
+
+
+def test_an_earlier_launcher_of_the_job_knows_what_was_there_before(tmp_path):
+    """A launcher that adopts the job sees the files of its replicas: they are no files from before the start."""
+    (tmp_path / "logs").mkdir()
+    _, status = attempt_of(json.dumps(FIELDS), State.SUCCEEDED)
+    status.logs = str(tmp_path / "logs")
+    first = origin_of(status, job(), Here(), EarlierFiles.of(status, job()))
+    Attempt.of(status.identity).write_event_origin(first)
+    with ScalarWriter(tmp_path / "logs"):
+        assert origin_of(status, job(), Here(), EarlierFiles.of(status, job())) == first
+        made_again = Here()
+        made_again.uid = "u2"
+        again = origin_of(status, job(), made_again, EarlierFiles.of(status, job()))
+        assert len(again.before) == 1
+
+
+def test_damage_is_a_warning_of_the_step_and_stands_in_the_report(tmp_path):
+    def write():
+        with ScalarWriter(tmp_path / "logs" / "train") as writer:
+            writer.scalar("loss", 0.5, 1)
+            writer.raw(bytes(64))
+
+    status = attempted(tmp_path, write, attempt=0, metrics={"half": "train/loss"})
+    assert status.metrics == {"half": 0.5}
+    (warning,) = status.warnings
+    assert warning == status.metric_notes["half"]
+    assert "is damaged at byte" in warning
+    attempt = Attempt.of(status.identity)
+    attempt.write(status)
+    text = shown(attempt)
+    assert text.count("is damaged at byte") >= 2, "in the warnings and below the curves"
+    summary = JobOutput.of(status).plain()
+    assert summary["metric_notes"] == status.metric_notes

@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.event_writer import ScalarWriter
 from tfsteps.launcher import metrics
-from tfsteps.tensorboard import event_files
+from tfsteps.tensorboard import event_curves
+from tfsteps.tensorboard.event_curves import EventCurves
 
 CURVES = {
     ("train", "loss"): [(1, 0.5), (2, 0.25)],
@@ -18,6 +19,12 @@ CURVES = {
     ("a", "b"): [(1, 2.0)],
     ("train", "bad"): [(1, 0.5), (2, math.nan)],
 }
+
+
+def collect(folder, tags, origin=None):
+    """Return the values, and the notes of all metrics."""
+    found = metrics.collect(EventCurves.read(folder, origin), tags, origin)
+    return found.values, [*found.notes.values()]
 
 
 @pytest.fixture
@@ -42,7 +49,7 @@ def logdir(tmp_path):
     ],
 )
 def test_found(logdir, tag, value):
-    assert metrics.collect(logdir, {"m": tag}) == ({"m": value}, [])
+    assert collect(logdir, {"m": tag}) == ({"m": value}, [])
 
 
 @pytest.mark.parametrize(
@@ -56,46 +63,44 @@ def test_found(logdir, tag, value):
     ],
 )
 def test_not_found(logdir, tag, sentence):
-    found, (missing,) = metrics.collect(logdir, {"m": tag})
+    found, (missing,) = collect(logdir, {"m": tag})
     assert found == {}
     assert missing.startswith(sentence)
 
 
-def test_the_highest_step_wins_then_the_latest(tmp_path):
+def test_the_value_written_last_counts_and_has_rewound_the_steps_before(tmp_path):
     with ScalarWriter(tmp_path) as writer:
-        for step, wall_time, value in [(5, 10.0, 1.0), (9, 11.0, 2.0), (9, 30.0, 3.0), (7, 31.0, 4.0), (9, 20.0, 5.0)]:
+        for step, wall_time, value in [(5, 10.0, 1.0), (9, 11.0, 2.0), (9, 30.0, 3.0), (7, 20.0, 4.0)]:
             writer.scalar("loss", value, step, wall_time)
-    assert metrics.collect(tmp_path, {"m": "loss"}) == ({"m": 3.0}, [])
+    assert collect(tmp_path, {"m": "loss"}) == ({"m": 4.0}, [])
 
 
-def test_a_job_without_event_files(tmp_path):
+def test_of_the_two_runs_of_keras_a_tag_alone_means_the_training(tmp_path):
+    for run, value in (("train", 0.5), ("validation", 0.25)):
+        with ScalarWriter(tmp_path / run) as writer:
+            writer.scalar("epoch_accuracy", value, 1)
+    tags = {"accuracy": "epoch_accuracy", "val_accuracy": "validation/epoch_accuracy"}
+    assert collect(tmp_path, tags) == ({"accuracy": 0.5, "val_accuracy": 0.25}, [])
+
+
+def test_a_folder_without_event_files(tmp_path):
     sentence = "Metric m is not set: no scalar was found in the event files for `loss`."
-    assert metrics.collect(tmp_path, {"m": "loss"}) == ({}, [sentence])
-    sentence = f"No value of m: the folder of the event files, {tmp_path / 'none'}, does not exist."
-    assert metrics.collect(tmp_path / "none", {"m": "loss"}) == ({}, [sentence])
-    assert metrics.collect(tmp_path / "none", {}) == ({}, [])
+    assert collect(tmp_path, {"m": "loss"}) == ({}, [sentence])
+    assert collect(tmp_path / "none", {}) == ({}, [])
 
 
 def test_at_most_eight_names(tmp_path):
     with ScalarWriter(tmp_path) as writer:
         for number in range(20):
             writer.scalar(f"tag{number}", 1.0, 1)
-    _, (missing,) = metrics.collect(tmp_path, {"m": "tag"})
+    _, (missing,) = collect(tmp_path, {"m": "tag"})
     assert missing.count("`tag") == 9
     assert missing.endswith(" and 12 more.")
 
 
 def test_long_files_are_read_to_their_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_files, "POLL_BYTES", 500)
+    monkeypatch.setattr(event_curves, "_CHUNK", 500)
     with ScalarWriter(tmp_path) as writer:
         for step in range(200):
             writer.scalar("loss", step, step)
-    assert metrics.collect(tmp_path, {"m": "loss"}) == ({"m": 199.0}, [])
-
-
-def test_event_files_at_a_uri_are_not_reported_as_empty():
-    found, missing = metrics.collect("s3://bucket/run/logs", {"loss": "loss", "accuracy": "eval/accuracy"})
-    assert found == {}
-    assert missing == [
-        "No value of loss, accuracy: the event files are at s3://bucket/run/logs, which cannot be read from here."
-    ]
+    assert collect(tmp_path, {"m": "loss"}) == ({"m": 199.0}, [])

@@ -15,6 +15,7 @@ from tfsteps.report.comparison_page import page
 from tfsteps.report.curves import Chart, Charts, Curve, Point
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Status
+from tfsteps.tensorboard.event_curves import EventCurves
 
 
 def run(name, inputs=None, charts=None, **more):
@@ -114,7 +115,7 @@ def test_the_page_is_one_file_that_needs_nothing_else():
 def test_what_comes_from_outside_stays_text(tmp_path):
     with ScalarWriter(tmp_path / "<img src=x>") as writer:
         writer.scalar(EVIL, 0.5, 1)
-    charts = curves.gather(tmp_path)
+    charts = curves.gather(EventCurves.read(tmp_path))
     runs = [
         msgspec.structs.replace(
             run(EVIL + str(i), {EVIL: str(i)}, charts, reason=EVIL, metrics={EVIL: 1.0}), notes=[EVIL]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.support.event_writer import ScalarWriter
 from tfsteps.report import charts, curves
 from tfsteps.report.curves import Chart, Curve, Point
-from tfsteps.tensorboard import event_files
+from tfsteps.tensorboard import event_curves
+from tfsteps.tensorboard.event_curves import EventCurves
 
 
 def write(folder, points, tag="loss"):
@@ -18,11 +19,15 @@ def write(folder, points, tag="loss"):
             writer.scalar(tag, value, step, wall_time=100.0 + at)
 
 
+def gather(folder, preferred=(), **limit):
+    return curves.gather(EventCurves.read(folder, **limit), preferred)
+
+
 def test_runs_of_one_tag_share_a_chart(tmp_path):
     write(tmp_path / "train", [(1, 0.5), (2, 0.25)])
     write(tmp_path / "eval", [(2, 0.75)])
     write(tmp_path, [(1, 1.0)], tag="accuracy")
-    found = curves.gather(tmp_path)
+    found = gather(tmp_path)
     assert [(c.tag, [(r.run, r.points) for r in c.curves]) for c in found.charts] == [
         ("accuracy", [(".", [(1, 1.0)])]),
         ("loss", [("eval", [(2, 0.75)]), ("train", [(1, 0.5), (2, 0.25)])]),
@@ -32,22 +37,22 @@ def test_runs_of_one_tag_share_a_chart(tmp_path):
 def test_wanted_tags_come_first(tmp_path):
     for tag in ("a", "b", "c", "d/e"):
         write(tmp_path / "train", [(1, 0.5)], tag)
-    assert [chart.tag for chart in curves.gather(tmp_path, ["train/c", "d/e"]).charts] == ["c", "d/e", "a", "b"]
+    assert [chart.tag for chart in gather(tmp_path, ["train/c", "d/e"]).charts] == ["c", "d/e", "a", "b"]
 
 
 def test_steps_repeated_after_a_restart_count_once(tmp_path):
     write(tmp_path, [(1, 1.0), (2, 2.0), (3, 3.0), (2, 20.0), (3, 30.0), (4, 40.0)])
-    (curve,) = curves.gather(tmp_path).charts[0].curves
+    (curve,) = gather(tmp_path).charts[0].curves
     assert curve.points == [(1, 1.0), (2, 20.0), (3, 30.0), (4, 40.0)]
     assert curve.last == (4, 40.0)
 
 
 def test_values_that_are_not_finite_are_counted_not_drawn(tmp_path):
     write(tmp_path, [(1, 0.5), (2, math.nan), (3, -math.inf)])
-    (curve,) = curves.gather(tmp_path).charts[0].curves
+    (curve,) = gather(tmp_path).charts[0].curves
     assert (curve.points, curve.bad, curve.first_bad) == ([(1, 0.5)], 2, 2)
     assert math.isinf(curve.last.value)
-    assert "2 values not finite, first at step 2" in charts.figure(curves.gather(tmp_path).charts[0], 0, ["."])
+    assert "2 values not finite, first at step 2" in charts.figure(gather(tmp_path).charts[0], 0, ["."])
 
 
 @given(
@@ -68,28 +73,31 @@ def test_a_page_holds_only_so_much(tmp_path):
         write(tmp_path / "run", [(step, step % 7) for step in range(100)], f"tag{tag:02}")
     for run in range(20):
         write(tmp_path / f"run{run}", [(1, 1.0)], "tag00")
-    found = curves.gather(tmp_path)
+    found = gather(tmp_path)
     assert (len(found.charts), len(found.more), len(found.charts[0].curves), found.charts[0].more) == (40, 20, 12, 9)
     assert sum(len(curve.points) for chart in found.charts for curve in chart.curves) <= 8000
 
 
 def test_memory_is_bounded_while_reading(tmp_path, monkeypatch):
-    monkeypatch.setattr(curves, "_CROWDED", 100)
+    monkeypatch.setattr(event_curves, "_CROWDED", 100)
     write(tmp_path, [(step, 1000.0 if step == 333 else step) for step in range(900)])
-    (curve,) = curves.gather(tmp_path).charts[0].curves
+    (curve,) = gather(tmp_path).charts[0].curves
     assert len(curve.points) <= 100
     assert Point(333, 1000.0) in curve.points
     assert curve.points[-1] == curve.last == (899, 899.0)
 
 
 def test_files_too_long_are_cut_and_marked(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_files, "POLL_BYTES", 1000)
+    monkeypatch.setattr(event_curves, "_CHUNK", 500)
     write(tmp_path, [(step, step) for step in range(900)])
-    assert curves.gather(tmp_path).cut
+    assert not gather(tmp_path).cut
+    cut = gather(tmp_path, limit=1000)
+    assert cut.cut
+    assert 1000 / 60 < len(cut.charts[0].curves[0].points) < 100
 
 
 def test_no_folder(tmp_path):
-    assert curves.gather(tmp_path / "none") == curves.Charts()
+    assert gather(tmp_path / "none") == curves.Charts()
 
 
 def chart(*values):

@@ -6,7 +6,6 @@ import pathlib
 import pytest
 
 from tfsteps import spec
-from tfsteps.launcher import metrics
 from tfsteps.launcher.lifecycle import first_status
 from tfsteps.runs.identity import Identity
 from tfsteps.steps.job_step import JobOutput
@@ -60,11 +59,6 @@ def test_a_folder_that_is_lost_with_its_pod_is_not_handed_on(system, volumes):
     assert (kept.output, kept.model, kept.logs) == ("/data/x", "/data/x/model", "/data/x/logs")
 
 
-def test_metrics_that_are_lost_with_the_pods_are_reported_not_looked_for():
-    found, (warning,) = metrics.collect("", {"loss": "train/loss"})
-    assert (found, warning) == ({}, "No value of loss: the event files are lost with the replicas: set `output_dir`.")
-
-
 def test_the_output_dir_of_the_job_file_counts():
     made = job([CLAIM], output_dir="/other/{name}/{run_id}/{task}")
     assert output(made) == "/other/mnist/r1/train"
@@ -101,14 +95,6 @@ def test_a_uri_stays_a_uri(system, scheme, slashes, tmp_path):
     plan = json.dumps(on.plan(made, identity, places))
     assert f"{root}/export" in plan
     assert f'"{scheme}:/bucket' not in plan
-
-
-@pytest.mark.parametrize("system", registry.available())
-def test_a_warning_before_the_start_reports_that_metrics_at_a_uri_stay_empty(system):
-    said = "`outputs.metrics` stays empty: event files at s3:// are not read."
-    for wanted in ({}, {"loss": "train/loss"}):
-        made = job(output_dir="s3://bucket/x", outputs={"metrics": wanted})
-        assert any(said in each for each in registry.get(system).warnings(made)) == bool(wanted)
 
 
 @pytest.mark.parametrize(

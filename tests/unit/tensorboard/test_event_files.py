@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tests.support.event_writer import ScalarWriter, event, field, record, varint
 from tfsteps.tensorboard import event_files
-from tfsteps.tensorboard.event_files import ScalarReader, masked_crc32c
+from tfsteps.tensorboard.event_files import ScalarReader
+from tfsteps.tensorboard.event_records import masked_crc32c
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 

@@ -8,7 +8,7 @@ from tfsteps.engines.base import StepTask
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import Problem, SpecError
 from tfsteps.steps import program
-from tfsteps.steps.program import StepResult
+from tfsteps.steps.program import StepResult, note_key
 from tfsteps.text import streams
 
 _SOURCE = "inputs"
@@ -26,32 +26,46 @@ def _compare(task: StepTask) -> StepResult:
     if direction not in _DIRECTIONS:
         raise _wrong("direction", direction, "is unknown", "Write one of them", ", ".join(_DIRECTIONS))
     threshold = _number("threshold", inputs.get("threshold"))
-    value = _value(_metrics(task, inputs), metric)
+    metrics, note = _metrics(task, inputs, metric)
+    value = _value(metrics, metric, note)
     passed = value >= threshold if direction == _DIRECTIONS[0] else value <= threshold
     decision = "pass" if passed else "fail"
     task.write({"decision": decision, "value": value}, {})
-    sentence = (
-        f"{metric} = {value:g} is {'' if passed else 'not '}{direction.replace('_', ' ')} {threshold:g}: {decision}."
-    )
+    relation = f"{'' if passed else 'not '}{direction.replace('_', ' ')}"
+    sentence = f"{metric} = {value:g} is {relation} {threshold:g}: {decision}. {note}".rstrip()
     code = ExitCode.FAILED if inputs.get("required") and not passed else ExitCode.SUCCEEDED
     return StepResult(sentence, code, "the required metric did not pass")
 
 
-def _metrics(task: StepTask, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the metrics of the inputs `job`, `artifact` and `metrics`; a later input overrides an earlier one."""
+def _metrics(task: StepTask, inputs: Mapping[str, Any], metric: str) -> tuple[dict[str, Any], str]:
+    """Return the metrics of the inputs `job`, `artifact` and `metrics`, and what is not known of `metric`.
+
+    A later input overrides an earlier one.
+    """
     job = inputs.get("job") or {}
     artifact = task.artifact("artifact")
-    return {**(job.get("metrics") or {}), **(artifact.metadata if artifact else {}), **(inputs.get("metrics") or {})}
+    metadata = artifact.metadata if artifact else {}
+    metrics: dict[str, Any] = {}
+    note = ""
+    for given, remark in (
+        (job.get("metrics") or {}, (job.get("metric_notes") or {}).get(metric)),
+        (metadata, metadata.get(note_key(metric))),
+        (inputs.get("metrics") or {}, None),
+    ):
+        metrics |= given
+        note = remark or ("" if metric in given else note)
+    return metrics, note
 
 
-def _value(metrics: Mapping[str, Any], metric: str) -> float:
+def _value(metrics: Mapping[str, Any], metric: str, note: str) -> float:
     if not metric:
         raise _wrong("metric", "", "is missing", "Name the metric to compare")
     if metric not in metrics:
         known = (
             ", ".join(sorted(metrics)) or "none: connect `metrics`, `artifact` or `job` with outputs of a train step"
         )
-        raise _wrong("metric", metric, "is not among the metrics", "Name one of them, or let the job write it", known)
+        wrong = f"is not among the metrics{f' ({note})' if note else ''}"
+        raise _wrong("metric", metric, wrong, "Name one of them, or let the job write it", known)
     return _number(f"metrics.{metric}", metrics[metric])
 
 

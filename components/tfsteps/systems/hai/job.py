@@ -77,11 +77,11 @@ class HaiJob:
     Attributes:
         name: The task's name.
         uid: Its chain's id, the same over interruptions.
-        namespace: Empty.
+        namespace, hosts: Empty; the host names of its ranks are the platform's.
         created: When it was created, in seconds since the epoch, by the platform's clock where it tells the time.
     """
 
-    namespace = ""
+    namespace = hosts = ""
 
     def __init__(
         self,

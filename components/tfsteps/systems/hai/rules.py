@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.output_paths import OutputPaths, unread_metrics
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.problems import problem
 from tfsteps.systems import capabilities
@@ -39,7 +39,6 @@ def warnings(job: TrainingJob) -> list[str]:
         *capabilities.warnings(job, CAPABILITIES),
         *_without_effect(job),
         *([] if shared else [f"No folder is shared, for {lost}."]),
-        *unread_metrics(job),
     ]
 
 

@@ -19,7 +19,7 @@ from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
-from tfsteps.runs.output_paths import OutputPaths, unread_metrics
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
@@ -131,7 +131,6 @@ class KubernetesSystem:
         return [
             *self._kind.warnings(job),
             *([] if job.output_dir or lasting_folder(job) else [lost]),
-            *unread_metrics(job),
         ]
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:

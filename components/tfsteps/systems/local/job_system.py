@@ -9,7 +9,7 @@ from tfsteps.runs import store
 from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
-from tfsteps.runs.output_paths import OutputPaths, unread_metrics
+from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import Problem, ResolvedRole, TrainingJob, is_uri, options_of
 from tfsteps.spec.notify import WEBHOOK_PREFIX
@@ -50,7 +50,6 @@ class LocalSystem:
         return [
             *capabilities.warnings(job, self.capabilities),
             *capabilities.no_effect(_other_folders(job), "the folder is not on this machine"),
-            *unread_metrics(job),
         ]
 
     def places(self, job: TrainingJob, identity: Identity, base_dir: pathlib.Path) -> OutputPaths:

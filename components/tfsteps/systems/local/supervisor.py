@@ -62,11 +62,11 @@ class LocalJob:
     Attributes:
         name: The job's name.
         uid: Unique for each job.
-        namespace: Empty.
+        namespace, hosts: Empty.
         created: When it was prepared, in seconds since the epoch.
     """
 
-    namespace = ""
+    namespace = hosts = ""
 
     def __init__(
         self,

@@ -3,13 +3,13 @@
 import contextlib
 import functools
 import math
-import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from tfsteps.image import TENSORBOARD_IMAGE
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
@@ -31,7 +31,6 @@ from tfsteps.systems.kubernetes.follow.usage import PodUsage
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvents
 from tfsteps.systems.kubernetes.job_kind import JobKind, Verdict
 from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
-from tfsteps.systems.kubernetes.mounts import find_mount
 from tfsteps.systems.kubernetes.ownership import OwnerIndex
 from tfsteps.systems.kubernetes.replica_states import REPLICAS, annotation
 from tfsteps.systems.kubernetes.times import by_age, seconds
@@ -68,6 +67,7 @@ class KubernetesJob:
         self._replicas = replicas_of(job.roles.items())
         meta = item["metadata"]
         self.name, self.uid, self.namespace = str(meta["name"]), str(meta["uid"]), str(meta["namespace"])
+        self.hosts = self.name  # pods have their names as host names
         self._api = api
         self._server_age = ServerAge()
         self._urgent = Api(api.access, patience=0, read_seconds=_URGENT_SECONDS)
@@ -82,6 +82,7 @@ class KubernetesJob:
         self._complaints = WarningEvents(self._urgent, self.namespace, self.name, created)
         self._over_since: float | None = None  # when the backoff limit was passed
         self._keep_seconds = job.on_evicted or 0.0
+        self._image_of_reader = (job.tensorboard.image if job.tensorboard else None) or TENSORBOARD_IMAGE
         self.owner = JobOwner(host, kind.resource)
         what = f"{kind.resource.kind} {self.namespace}/{self.name}"
         grace = host.grace_seconds if host else math.inf
@@ -211,7 +212,7 @@ class KubernetesJob:
             self._api.copy(REPORT_SECONDS).patch(self._kind.resource, self.namespace, self.name, patch)
 
     def read_folder(self, folder: str, program: Sequence[str]) -> Any:
-        """Run a Python program in a pod that mounts the replicas' volume, and return the JSON that it prints.
+        """Run a Python program in a pod that reads what the replicas wrote, and return the JSON that it prints.
 
         None if this launcher also mounts the volume: then the folder was never created.
         """
@@ -220,16 +221,15 @@ class KubernetesJob:
         item, state = self._tracker.item, self._tracker.final.state if self._tracker.final else State.UNKNOWN
         if self._stop.requests or (state is State.CANCELLED and self._stop.cause is not Cause.DEADLINE):
             raise LaunchError("the job was stopped", retryable=False)
-        mount = find_mount(volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods), folder)
-        if mount and os.path.ismount(mount.path):
-            return None
         api = Api(self._api.access, patience=_READ_PATIENCE_SECONDS)
         api.stopping = self._asked_to_stop
         image, owner = self._host.image if self._host else None, self._owner
         if self._stop.cause is None and state in (State.SUCCEEDED, State.FAILED):  # else the object is gone
             resource = self._kind.resource
             owner = {"apiVersion": resource.api, "kind": resource.kind, "name": self.name, "uid": self.uid}
-        return volume_reader.read(api, item, mount, owner=owner, launcher=image, program=program)
+        specs = volume_reader.replica_specs(self._urgent, self._kind, item, self._tracker.pods)
+        trainer = volume_reader.Trainer(item, specs, self._kind.container, self._image_of_reader)
+        return volume_reader.read(api, trainer, folder, owner=owner, launcher=image, program=program)
 
     @property
     def _pipeline(self) -> PipelineContext | None:

@@ -1,10 +1,14 @@
-"""A pod that reads a folder on a volume of the job if the launcher does not mount that volume."""
+"""A pod that reads what the replicas wrote to a volume that the launcher does not mount, or to a bucket.
+
+For a bucket it runs the image of TensorBoard, which has the clients, with the credentials of the program that trains.
+"""
 
 import contextlib
 import json
+import os
 import time
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
@@ -12,11 +16,13 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.events import ReplicaState
 from tfsteps.runs.identity import MANAGED_BY, PREFIX
+from tfsteps.spec import is_uri
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.launcher_pod import LauncherImage
-from tfsteps.systems.kubernetes.mounts import Mount, prefer_node, user_of
+from tfsteps.systems.kubernetes.mounts import Mount, find_mount, prefer_node, user_of
+from tfsteps.systems.kubernetes.tensorboard.request import Settings, request_of
 
 _CONTAINER = "reader"
 _START_SECONDS = 60.0
@@ -33,21 +39,39 @@ _ANNOTATIONS = {
 }
 
 
+class Trainer(NamedTuple):
+    """What wrote the folder.
+
+    Attributes:
+        job: The job object.
+        specs: Specs of its replicas' pods.
+        container: Name of the container that trains.
+        image: The image that reads buckets.
+    """
+
+    job: Mapping[str, Any]
+    specs: Sequence[Mapping[str, Any]]
+    container: str
+    image: str
+
+
 def read(
     api: Api,
-    job: Mapping[str, Any],
-    mount: Mount | None,
+    trainer: Trainer,
+    folder: str,
     *,
     owner: Mapping[str, Any] | None,
     launcher: LauncherImage | None,
     program: Sequence[str],
 ) -> Any:
-    """Return the JSON that a program prints last in a pod that mounts `mount`.
+    """Return the JSON that a program prints last in a pod that has access to a folder or URI.
+
+    None if this process mounts the volume of the folder too.
 
     Args:
         api: Its `stopping` ends all waiting.
-        job: The job object.
-        mount: The mount with the folder; None = it is on no claim or NFS export.
+        trainer: What wrote the folder.
+        folder: A folder as the replicas see it, or a URI.
         owner: The ownerReference of the pod; None = the job is gone.
         launcher: The image of the launcher's pod; None = not known.
         program: Arguments of Python.
@@ -55,16 +79,23 @@ def read(
     Raises:
         LaunchError: The folder was not read; the message says why, and what to do.
     """
-    if mount is None:
+    mount = None if is_uri(folder) else find_mount(trainer.specs, folder)
+    if mount and os.path.ismount(mount.path):
+        return None
+    if mount is None and not is_uri(folder):
         why = "it is on no claim or NFS export of the replicas, and the launcher does not see that folder"
         raise LaunchError(why, retryable=False)
-    fix = f"mount {mount} in the launcher's pod too"
-    if launcher is None:
+    fix = f"mount {mount} in the launcher's pod too" if mount else "`tfsteps tensorboard` shows the curves"
+    if mount and launcher is None:
         raise LaunchError(f"this launcher is in no pod, or may not get its own; {fix}", retryable=False)
     if owner is None:
         raise LaunchError(f"the job was deleted; {fix}", retryable=False)
+    if mount and launcher:
+        manifest = volume_pod(trainer.job, owner, mount, launcher, program)
+    else:
+        manifest = bucket_pod(trainer, owner, folder, launcher, program)
     try:
-        return _output(api, job["metadata"]["namespace"], reader_pod(job, owner, mount, launcher, program))
+        return _output(api, trainer.job["metadata"]["namespace"], manifest)
     except Stopped:
         raise LaunchError("this launcher was told to stop", retryable=False) from None
     except ApiError as error:
@@ -93,61 +124,105 @@ def replica_specs(api: Api, kind: JobKind, job: Mapping[str, Any], known: Contai
     return [*(item["spec"] for item in listing["items"] or [] if item["metadata"]["uid"] in known), *templates]
 
 
-def reader_pod(
+def volume_pod(
     job: Mapping[str, Any],
     owner: Mapping[str, Any],
     mount: Mount,
     launcher: LauncherImage,
     program: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a pod that runs a program on the volume of `mount`; pod security `restricted` admits it.
+    """Return a pod that runs a program on the volume of `mount`, as the user and on the node of a replica.
 
     Args:
         job: The job object.
         owner: The ownerReference of the pod.
-        mount: The volume, and the replica's pod, whose user and node the reader gets too.
+        mount: The volume, and the replica's pod.
         launcher: The image that it runs.
         program: Arguments of the image's Python.
     """
-    meta = job["metadata"]
-    labels = {key: value for key, value in (meta.get("labels") or {}).items() if _is_ours(key)}
     user = user_of(mount.spec, mount.container)
     container = {
-        "name": _CONTAINER,
         "image": launcher.image,
         "imagePullPolicy": launcher.pull_policy,
-        "command": ["python"],
-        "args": [word.replace("$(", "$$(") for word in program],
         "volumeMounts": [{**mount.mount, "readOnly": True}],
-        "resources": {"requests": _REQUESTS, "limits": _LIMITS},
-        "securityContext": {
-            **user,
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": user.get("runAsUser") != 0,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": {**user, "runAsNonRoot": user.get("runAsUser") != 0},
     }
     spec = {
         **{key: mount.spec[key] for key in ("nodeSelector", "tolerations", "securityContext") if key in mount.spec},
         **prefer_node(mount.spec.get("nodeName", "")),
         "imagePullSecrets": launcher.pull_secrets,
-        "containers": [container],
         "volumes": [mount.volume],
+    }
+    return _pod(job, owner, spec, container, program)
+
+
+def bucket_pod(
+    trainer: Trainer, owner: Mapping[str, Any], uri: str, launcher: LauncherImage | None, program: Sequence[str]
+) -> dict[str, Any]:
+    """Return a pod that runs a program with the access to buckets that the program that trains has.
+
+    Args:
+        trainer: What wrote there; its image is run.
+        owner: The ownerReference of the pod.
+        uri: The URI that is read.
+        launcher: Its pull policy and pull secrets are used too; None = not known.
+        program: Arguments of the image's Python.
+    """
+    request = request_of(trainer.job, trainer.specs, trainer.container, Settings(log_dirs={"": uri}))
+    container = {
+        "image": trainer.image,
+        **({"imagePullPolicy": launcher.pull_policy} if launcher else {}),
+        "env": [{"name": "HOME", "value": "/tmp"}, *request.env],  # noqa: S108  the only folder that is writable
+        "envFrom": list(request.env_from),
+        "volumeMounts": [*request.mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+        "securityContext": {"runAsNonRoot": True},
+    }
+    spec = {
+        **request.pod,
+        "imagePullSecrets": [*request.pod.get("imagePullSecrets", ()), *(launcher.pull_secrets if launcher else ())],
+        "volumes": [*request.volumes, {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
+    return _pod(trainer.job, owner, spec, container, program)
+
+
+def _pod(
+    job: Mapping[str, Any],
+    owner: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    container: Mapping[str, Any],
+    program: Sequence[str],
+) -> dict[str, Any]:
+    """Return a pod that runs a program of Python once; pod security `restricted` admits it."""
+    meta = job["metadata"]
+    metadata = {
+        "name": f"{meta['name']}-{_CONTAINER}",
+        "labels": {key: value for key, value in (meta.get("labels") or {}).items() if _is_ours(key)},
+        "annotations": _ANNOTATIONS,
+        "ownerReferences": [owner],
+    }
+    whole = {
+        **container,
+        "name": _CONTAINER,
+        "command": ["python"],
+        "args": [word.replace("$(", "$$(") for word in program],
+        "resources": {"requests": _REQUESTS, "limits": _LIMITS},
+        "securityContext": {
+            **container["securityContext"],
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    more = {
+        "containers": [whole],
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "activeDeadlineSeconds": round(_START_SECONDS + _RUN_SECONDS),
         "terminationGracePeriodSeconds": 1,
     }
-    metadata = {
-        "name": f"{meta['name']}-{_CONTAINER}",
-        "labels": labels,
-        "annotations": _ANNOTATIONS,
-        "ownerReferences": [owner],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, **more}}
 
 
 def _output(api: Api, namespace: str, manifest: Mapping[str, Any]) -> Any:

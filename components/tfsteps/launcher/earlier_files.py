@@ -1,0 +1,105 @@
+"""What the output folders of a job held before the job was started: that is not its output."""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Mapping
+
+import msgspec
+
+from tfsteps.runs.location import Location
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt
+from tfsteps.spec import TrainingJob, is_uri
+from tfsteps.systems.base import Handle
+from tfsteps.tensorboard.event_files import event_files
+from tfsteps.tensorboard.event_origin import UNKNOWN, EventOrigin
+
+_CLOCKS_SECONDS = 30.0  # by which the clocks of the nodes and of the API server may differ
+
+Written = Mapping[str, tuple[int, int, int]]
+"""Files by path: size in bytes, time of the last change in nanoseconds, inode. No clock is read, only compared."""
+
+
+class EarlierFiles(msgspec.Struct, frozen=True):
+    """The files in the output folders before a job was started; None = the folder could not be read.
+
+    Attributes:
+        events: The event files by path below the folder, with the attempt that wrote them.
+        model: The files of the model.
+    """
+
+    events: Mapping[str, int] | None = None
+    model: Written | None = None
+
+    @classmethod
+    def of(cls, status: Status, job: TrainingJob) -> "EarlierFiles":
+        """Look into the folders of an attempt that is about to be started, as far as this process sees them."""
+        events = None
+        with contextlib.suppress(OSError):  # then it is not known
+            events = _events_before(status, job)
+        return cls(events, written(status.model, here=status.on_this_machine))
+
+
+def origin_of(status: Status, job: TrainingJob, handle: Handle, before: EarlierFiles) -> EventOrigin:
+    """Return what tells the event files of a job that was just created or adopted."""
+    recorded = Attempt.of(status.identity).event_origin
+    if recorded and recorded.job == handle.uid:  # an earlier launcher of this job, which saw the folder before
+        return recorded
+    return EventOrigin(
+        attempt=status.identity.attempt,
+        earlier=job.outputs.earlier_attempts,
+        job=handle.uid,
+        hosts=status.identity.names_of_attempts(handle.hosts) if handle.hosts else {},
+        since=handle.created - _CLOCKS_SECONDS if handle.hosts else 0.0,
+        before=before.events,
+    )
+
+
+def written(folder: str, *, here: bool = False) -> Written | None:
+    """Return the files below a folder; None = this process does not see the folder, or not all of it.
+
+    Args:
+        folder: The folder, which need not exist; a URI is not seen.
+        here: The replicas run on this machine, and see the same folders.
+    """
+    if not _seen(folder, here=here):
+        return None
+    failed: list[OSError] = []
+    files = {}
+    try:
+        for parent, _, names in os.walk(folder, onerror=failed.append):
+            for path in (os.path.join(parent, name) for name in names):  # noqa: PTH118
+                found = os.lstat(path)
+                files[path] = (found.st_size, found.st_mtime_ns, found.st_ino)
+    except OSError:
+        return None
+    return None if any(not isinstance(error, FileNotFoundError) for error in failed) else files
+
+
+def _events_before(status: Status, job: TrainingJob) -> Mapping[str, int] | None:
+    identity, logs = status.identity, status.logs
+    if is_uri(logs):
+        if status.location is Location.KUBERNETES or not (job.outputs.metrics or job.tensorboard):
+            return None  # there a pod with the job's credentials reads it
+        from tfsteps.tensorboard.object_store import files_below  # noqa: PLC0415  most jobs have none
+
+        found = list(files_below(logs))
+    elif _seen(logs, here=status.on_this_machine):
+        failed: list[OSError] = []
+        found = list(event_files(logs, failed.append))
+        if any(not isinstance(error, FileNotFoundError) for error in failed):
+            return None
+    else:
+        return None
+    last = msgspec.structs.replace(identity, attempt=identity.attempt - 1)
+    earlier = Attempt.of(last).event_origin if found and identity.attempt else None
+    return {file.shown: earlier.attempt_of(file) if earlier else UNKNOWN for file in found}
+
+
+def _seen(folder: str, *, here: bool) -> bool:
+    """Tell whether a folder exists here, or would be seen if it did: it is on a volume that is mounted here."""
+    if not folder or is_uri(folder):
+        return False
+    path = pathlib.Path(folder)
+    return here or path.is_dir() or any(os.path.ismount(parent) for parent in path.parents if parent != parent.parent)
