@@ -167,7 +167,7 @@ def _followed(
         else:
             stop.attach(handle)
             with _created(), _left(recorder):
-                _run(job, handle, recorder, stop, before, records)
+                _run(job, handle, recorder, stop, before=before, records=records)
         _report(attempt, recorder.status)
         if problem := records.end():
             recorder.status.warnings.append(problem)
@@ -254,6 +254,7 @@ def _run(
     handle: Handle,
     recorder: Recorder,
     stop: StopRequests,
+    *,
     before: EarlierFiles,
     records: RecordKeeper,
 ) -> None:
