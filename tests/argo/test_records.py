@@ -88,7 +88,7 @@ def test_they_are_compared_and_run_again(recorded, where):
     runs = [run_of(environment, name) for name in ("recorded-one", "recorded-two")]
     compared = json.loads("".join(said("compare", *runs, *where, "--output", "json")))
     assert [run["state"] for run in compared["runs"]] == ["succeeded", "failed"]
-    assert compared["differences"]["command.2"] == ["echo trained", "echo broken; exit 3"]
+    assert compared["differences"]["command -c"] == ["echo trained", "echo broken; exit 3"]
     again = "\n".join(said("rerun", runs[0], *where, "--dry-run"))
     assert "echo trained" in again
 

@@ -176,6 +176,7 @@ def headline(status: Status) -> list[str]:
         "pipeline": status.identity.pipeline,
         "job": f"{status.job} on {status.system}" + (f", namespace {status.namespace}" if status.namespace else ""),
         "created": f"{local_time(status.created)} ({duration(time.time() - status.created)} ago)",
+        "code": str(status.code or ""),
         "launcher": f"pid {status.launcher}" if status.launcher and not status.state.terminal else "",
     }
     return [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]

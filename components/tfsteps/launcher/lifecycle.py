@@ -23,6 +23,7 @@ from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.records import RecordKeeper
 from tfsteps.launcher.signals import on_termination
 from tfsteps.launcher.stop_requests import StopRequests
+from tfsteps.runs.code import CodeReading
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
@@ -37,6 +38,7 @@ from tfsteps.text.tracebacks import unexpected
 
 __all__ = ["Observer", "begin", "first_status", "launch", "resume"]
 
+_IN_POD = "KUBERNETES_SERVICE_HOST"
 _LOOK_SECONDS = 10.0  # between two checks whether the event files have grown
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}
 
@@ -160,6 +162,7 @@ def _followed(
     ):
         recorder = Recorder(first, attempt, logbook, [*observers, notifier])
         records = RecordKeeper(attempt)
+        code = _code(job, first)
         try:
             handle = start()
         except StoppedError as error:
@@ -167,7 +170,7 @@ def _followed(
         else:
             stop.attach(handle)
             with _created(), _left(recorder):
-                _run(job, handle, recorder, stop, before=before, records=records)
+                _run(job, handle, recorder, stop, before=before, records=records, code=code)
         _report(attempt, recorder.status)
         if problem := records.end():
             recorder.status.warnings.append(problem)
@@ -246,6 +249,15 @@ def first_status(
     )
 
 
+def _code(job: TrainingJob, first: Status) -> CodeReading:
+    """Begin to look at the code of a job that is launched from a folder of the user; replicas elsewhere have their own.
+
+    The program is a file of that folder only if the replicas run in it.
+    """
+    words = job.resolved_roles()[job.decisive_replica[0]].program if first.on_this_machine else ()
+    return CodeReading("" if _IN_POD in os.environ else first.base_dir, words)
+
+
 # --- follow
 
 
@@ -257,6 +269,7 @@ def _run(
     *,
     before: EarlierFiles,
     records: RecordKeeper,
+    code: CodeReading,
 ) -> None:
     """Follow the job to its end and record it."""
     status = recorder.status
@@ -272,6 +285,7 @@ def _run(
     _outputs(job, handle, status, origin, before)
     if final.state is State.CANCELLED and stop.cause:
         final = msgspec.structs.replace(final, message=final.message or f"Stopped: {stop.cause}.")
+    status.code = status.code or code.result()
     recorder.end(_verdict(final, exceeded, recorder))
     _clean_up(job, handle, status)
 

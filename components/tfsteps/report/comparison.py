@@ -1,5 +1,6 @@
 """Compares attempts of several runs: what was recorded of each, and the inputs that differ."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from tfsteps.report.description import Description, read_inputs
 from tfsteps.report.formats import cpu_seconds, duration, moment, peak_memory, size
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
+
+_WORDS = ("command", "args")
+_OPTION = re.compile(r"--?[a-zA-Z]")
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -120,7 +124,13 @@ def input_rows(runs: Sequence[Compared], longest: int) -> list[Row]:
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each single value below `value` with its dotted path: `args.1`, `roles.worker.env."a.b"`."""
+    """Yield each single value below `value` with its dotted path: `roles.worker.env."a.b"`.
+
+    Options of a command line have their names, `args --lr`, and its other words their places, `args.0`.
+    """
+    if path.rpartition(".")[2] in _WORDS and isinstance(value, list):
+        yield from _words(value, path)
+        return
     if isinstance(value, dict):
         items = [(f'"{key}"' if "." in key else key, item) for key, item in value.items()]
     elif isinstance(value, list):
@@ -130,6 +140,23 @@ def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         return
     for key, item in items:
         yield from flatten(item, f"{path}.{key}" if path else key)
+
+
+def _words(words: Sequence[Any], path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the options of a command line by name, those that are repeated as a list, and its other words by place."""
+    options: dict[str, list[Any]] = {}
+    waiting = ""  # the option whose value may come next
+    for place, word in enumerate(words):
+        if isinstance(word, str) and _OPTION.match(word):
+            waiting, equals, given = word.partition("=")
+            options.setdefault(waiting, []).append(given if equals else True)
+            waiting = "" if equals else waiting
+        elif waiting:
+            options[waiting][-1], waiting = word, ""
+        else:
+            yield f"{path}.{place}", word
+    for name, values in options.items():
+        yield f"{path} {name}", values[0] if len(values) == 1 else values
 
 
 def _facts(run: Compared) -> dict[str, str]:
@@ -146,6 +173,7 @@ def _facts(run: Compared) -> dict[str, str]:
         "reason": status.reason,
         "duration": "" if run.seconds is None else duration(run.seconds),
         "replicas": ", ".join(f"{count} {role}" for role, count in run.roles.items()),
+        "code": str(status.code or ""),
         "restarts": str(sum(replica.restarts for replica in status.replicas)),
         "CPU time": "" if cpu is None else duration(cpu),
         "peak memory": "" if memory is None else size(memory),

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from tfsteps.runs.code import Code
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import BEFORE_RECORDED, Location
@@ -124,6 +125,7 @@ class Status(msgspec.Struct, kw_only=True):
         usage: What the replicas of each role used, once the job has ended; without roles that were never sampled.
         location: Where the job lives. None only in the constructor: it follows from `system`, with `outlives_launcher`.
         outlives_launcher: Whether the job goes on after its launcher has ended.
+        code: The code in the folder that it was launched from, when it was launched; None = not known, as in pods.
     """
 
     identity: Identity
@@ -155,6 +157,7 @@ class Status(msgspec.Struct, kw_only=True):
     usage: dict[RoleName, UsageSummary] = {}
     location: Location | None = None
     outlives_launcher: bool = True
+    code: Code | None = None
 
     def __post_init__(self) -> None:
         """Complete a record of a version that did not record where the job lives."""

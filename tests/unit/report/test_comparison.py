@@ -135,3 +135,17 @@ def test_runs_of_which_little_is_known_have_a_page():
     assert "Inputs are not compared: they are recorded of fewer than two runs." in read.text
     assert "No scalars of these runs can be read." in read.text
     assert re.search("Recorded of 2 of 3 runs", Reader(page([run("a", {}), run("b", {}), run("c")])).text)
+
+
+def test_options_have_their_names_wherever_they_stand():
+    words = ["train.py", "--lr", "0.1", "--epochs=3", "-v", "--decay", "-0.5", "data", "--tag", "a", "--tag", "b"]
+    assert dict(comparison.flatten({"args": words, "roles": {"worker": {"args": ["--lr", "1"]}}})) == {
+        "args.0": "train.py",
+        "args.7": "data",
+        "args --lr": "0.1",
+        "args --epochs": "3",
+        "args -v": True,
+        "args --decay": "-0.5",
+        "args --tag": ["a", "b"],
+        "roles.worker.args --lr": "1",
+    }

@@ -58,7 +58,7 @@ def test_runs_are_compared():
     assert table["metric loss"] == ["0.5", "0.25"]
     assert table["metric auc"] == ["-", "0.75"]
     assert {name: values for name, values in table.items() if name.startswith("input ")} == {
-        "input args.1": ["3", "5"],
+        "input args --epochs": ["3", "5"],
         "input roles.worker.replicas": ["2", "3"],
     }
     assert "CPU time" not in table
@@ -68,7 +68,7 @@ def test_json_has_all_inputs():
     recorded("one", metrics={"loss": 0.5})
     recorded("two", epochs=5, token="b")
     printed = json.loads("".join(said("compare", "one", "two", "--output", "json")))
-    assert printed["differences"] == {"args.1": ["3", "5"]}
+    assert printed["differences"] == {"args --epochs": ["3", "5"]}
     one, two = printed["runs"]
     assert (one["run"], one["state"], one["metrics"], one["replicas"]) == (
         "one",
@@ -138,6 +138,6 @@ def test_the_page_is_written(tmp_path):
     recorded("two", epochs=5)
     page = tmp_path / "page.html"
     assert said("compare", "one", "two", "--html", page)[-1] == f"page {page}"
-    assert "args.1" in page.read_text()
+    assert "args --epochs" in page.read_text()
     assert json.loads("".join(said("compare", "one", "two", "--html", page, "--output", "json")))["runs"]
     assert "cannot be written: " in refused("compare", "one", "two", "--html", tmp_path / "no" / "page.html")

@@ -1,0 +1,91 @@
+"""Which code a job ran, as far as the launcher's machine can tell: a commit, or a hash of the program."""
+
+import hashlib
+import pathlib
+import subprocess
+import threading
+from collections.abc import Sequence
+
+import msgspec
+
+_GIT_SECONDS = 3.0
+_HASH_BYTES = 64 << 20
+_SHOWN = 12  # digits of a commit or hash, for people
+
+
+class Code(msgspec.Struct, frozen=True, kw_only=True):
+    """The code in the folder that a job was launched from.
+
+    Attributes:
+        commit: Commit of the git repository that the folder is in; empty = it is in none, or git did not answer.
+        changed: Whether files of that repository differed from the commit; None = not known.
+        program: The first word of the program that is a file below the folder; empty = none is.
+        digest: SHA-256 of that file, in hexadecimal digits; empty = there is none, or it is too large.
+    """
+
+    commit: str = ""
+    changed: bool | None = None
+    program: str = ""
+    digest: str = ""
+
+    @classmethod
+    def of(cls, folder: pathlib.Path, words: Sequence[str]) -> "Code":
+        """Look at a folder, and at the program that is started there by these words. What fails is left out."""
+        program, digest = _program(folder, words)
+        commit = _git(folder, "rev-parse", "--verify", "HEAD")
+        state = _git(folder, "status", "--porcelain", "--untracked-files=no") if commit else None
+        return cls(commit=commit or "", changed=None if state is None else bool(state), program=program, digest=digest)
+
+    def __str__(self) -> str:
+        """Return `commit 0a1b2c3d4e5f with changes, train.py 9f8e7d6c5b4a`; empty = nothing is known."""
+        changes = {None: ", changes not known", True: " with changes", False: ""}[self.changed]
+        commit = f"commit {self.commit[:_SHOWN]}{changes}" if self.commit else ""
+        program = f"{self.program} {self.digest[:_SHOWN]}" if self.digest else ""
+        return ", ".join(filter(None, (commit, program)))
+
+
+def _git(folder: pathlib.Path, *words: str) -> str | None:
+    """Return what git prints about a folder; None if it cannot tell. It writes nothing there."""
+    command = ["git", "-C", str(folder), "--no-optional-locks", *words]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_GIT_SECONDS, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _program(folder: pathlib.Path, words: Sequence[str]) -> tuple[str, str]:
+    for word in words:
+        try:
+            path = folder / word
+            if word.startswith("-") or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+                continue
+            if path.stat().st_size > _HASH_BYTES:
+                return word, ""
+            with path.open("rb") as file:
+                return word, hashlib.file_digest(file, "sha256").hexdigest()
+        except (OSError, ValueError):  # such as a word that is too long for a path
+            continue
+    return "", ""
+
+
+class CodeReading:
+    """Looks at the code while the job starts: git may take long in a large repository."""
+
+    def __init__(self, folder: str, words: Sequence[str]) -> None:
+        """Begin to look; as for `Code.of`. An empty folder is not looked at."""
+        self._found: Code | None = None
+        self._thread = threading.Thread(target=self._look, args=(pathlib.Path(folder), words), daemon=True)
+        if folder:
+            self._thread.start()
+
+    def _look(self, folder: pathlib.Path, words: Sequence[str]) -> None:
+        self._found = Code.of(folder, words)
+
+    def result(self) -> Code | None:
+        """Return what was found; None = nothing, or it takes too long."""
+        if self._thread.ident is not None:
+            self._thread.join(_GIT_SECONDS)
+        return self._found if self._found != Code() else None
