@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from tests.argo.environment import JOBS
 from tests.preflight.conftest import ROOT
 from tests.support.s3 import VARIABLES, served_bucket
 from tests.support.waiting import until
@@ -14,10 +13,11 @@ from tests.unit.cli.command import said
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.client import Resource
 from tfsteps.runs.store import RECORDS
-from tfsteps.systems.kubernetes.record_settings import SECRET
+from tfsteps.systems.kubernetes.record_settings import CONFIG_MAP, SECRET
 
 pytestmark = pytest.mark.cluster
 
+CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 SECRETS = Resource("v1", "secrets", "Secret")
 ADDRESS = "s3://runs/team"
 
@@ -51,8 +51,9 @@ def recorded(environment, tmp_path_factory):
         assert environment.ended("recorded-two") == "Failed", environment.why("recorded-two")
         for name in ("recorded-one", "recorded-two"):
             environment.delete(WORKFLOWS, name)
-        until(lambda: not environment.cluster.api.list(JOBS, environment.namespace)["items"])
+        until(lambda: not (environment.jobs("recorded-one") or environment.jobs("recorded-two")))
         yield environment, bucket
+        environment.delete(CONFIG_MAPS, CONFIG_MAP)  # other tests share the namespace
 
 
 @pytest.fixture

@@ -193,7 +193,13 @@ MUTANTS = (
     ),
     Mutant(
         "does not adopt a job that is there already",
-        (Edit(_SYSTEM, "            if error.status != 409:\n", "            if True:\n"),),
+        (
+            Edit(
+                _SYSTEM,
+                "            if (existing := self._existing(rendered, allowed=True)) is not None:\n",
+                "            raise\n            if (existing := None) is not None:\n",
+            ),
+        ),
         {"create": "409|answer lost"},
     ),
     Mutant(

@@ -137,7 +137,7 @@ def test_a_running_job_is_seen_followed_and_stopped_from_another_machine(termina
     assert out
     for expected in (
         r"^events$",
-        r"Started container tensorflow",
+        r"Started container tensorflow|Container started",  # up to Kubernetes 1.34, and 1.37
         r"^conditions$",
         rf"kubectl --namespace {terminal.namespace} exec -it \S+-worker-0 -c tensorflow -- sh$",
     ):
