@@ -3,6 +3,8 @@
 import contextlib
 import os
 import pathlib
+import re
+import resource
 import signal
 import socket
 import subprocess
@@ -14,9 +16,12 @@ import pytest
 
 from tests.support.jobs import PROGRAMS, alive, kill, pid_of, port_of, run_job
 from tests.support.waiting import LONGEST, until
+from tfsteps import spec
+from tfsteps.launcher.lifecycle import launch
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.store import Attempt
+from tfsteps.systems import registry
 
 STANDIN = "name: standin\ncommand: [python, standin.py]\nenv: {RESUME: 1}\n"
 WSUM_TWO_REPLICAS = "6.147475360"
@@ -370,3 +375,122 @@ def test_a_replica_does_not_wait_for_its_lines_to_be_shown(tmp_path):
     assert result.status.state is State.SUCCEEDED
     assert len(result.said("x{99}$")) == 100_000
     assert Attempt.of(result.status.identity).log.read_bytes().count(b"x" * 99 + b"\n") == 100_000
+
+
+STUCK = """import time
+def inner():
+    time.sleep(600)
+print("step 3", flush=True)
+inner()"""
+
+
+def test_a_deadline_names_the_silent_replica_with_its_last_line_and_its_stack():
+    result = run_job(python(STUCK, "deadlines: {no_progress: 4s}"))
+    assert "it stood at <string>:3 in inner; its last line: step 3." in result.status.message
+    assert re.search(r"worker-0 printed nothing for [4-9] s", result.status.message)
+    assert "line 3 in inner" in result.status.failure.tail[0]
+    assert result.said(r"\(stack at the deadline\)")
+
+
+def test_a_deadline_sends_its_signal_to_no_program_without_a_handler(tmp_path):
+    code = f"trap 'touch {tmp_path}/term; exit 1' TERM\nsleep 600 & wait"
+    result = run_job(script(code, more="deadlines: {no_progress: 3s}"))
+    assert result.status.state is State.FAILED
+    assert (tmp_path / "term").exists()  # it was alive until SIGTERM
+    assert not result.said("stack at the deadline")
+
+
+def test_an_import_error_is_not_restarted_a_second_time():
+    result = run_job(python("import no_such_module", "restart: on_failure"))
+    assert result.status.reason == "SameFailure"
+    assert result.replica("worker-0").restarts == 1
+    assert any("does not help against ModuleNotFoundError" in message for message in result.watcher.messages)
+
+
+def test_a_number_of_restarts_that_the_job_names_is_used():
+    result = run_job(python("import no_such_module", "restart: on_failure\nbackoff_limit: 2"))
+    assert result.replica("worker-0").restarts == 2
+
+
+def test_a_failure_that_changes_is_restarted_as_often_as_allowed():
+    code = "import os, time\nraise RuntimeError(f'{time.time()}')"
+    assert run_job(python(code, "restart: on_failure")).replica("worker-0").restarts == 3
+
+
+def test_arguments_that_are_too_long_are_the_users_fault():
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, hard))  # a quarter of it is for arguments
+    try:
+        result = run_job("name: a\nroles: {worker: {}}\ncommand: [echo]\nargs: " + str(["x" * 100_000] * 4))
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+    assert result.status.reason == "CannotStart"
+    assert "its command, arguments and environment have" in result.status.failure.summary
+    assert result.status.failure.fault == "user"
+
+
+@pytest.mark.parametrize(
+    ("command", "exception"),
+    [
+        ("[no-such-program]", "no-such-program: not found"),
+        ("[/etc/passwd]", "/etc/passwd: Permission denied"),
+        ("[python, no_such_file.py]", "can't open file"),
+        ("[python, -m, no_such_module]", "No module named no_such_module"),
+    ],
+)
+def test_what_cannot_be_executed_is_the_users_fault(command, exception):
+    failure = run_job(f"name: a\nroles: {{worker: {{}}}}\ncommand: {command}").status.failure
+    assert failure.exception.startswith(exception)
+    assert failure.fault == "user"
+
+
+def test_a_working_folder_that_vanished_is_named(tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    job = spec.parse(
+        f"name: a\nroles: {{worker: {{}}}}\ncommand: [sh, -c, 'rm -r {folder}; exit 1']\nrestart: on_failure"
+    )
+    status = launch(job, Identity(run="test", task="a"), registry.get("local"), base_dir=folder)
+    assert f"its working folder {folder} cannot be entered" in status.message
+    assert status.failure.fault == "user"
+
+
+def test_a_traceback_before_success_is_a_remark():
+    code = "python -c 'raise RuntimeError(\"no checkpoint\")'; echo copying"
+    status = run_job(script(code)).status
+    assert status.state is State.SUCCEEDED
+    assert any("a traceback: RuntimeError: no checkpoint" in warning for warning in status.warnings)
+
+
+def test_the_peak_is_one_number():
+    code = "import time; a = bytearray(b'x') * (120 << 20); time.sleep(2); del a; time.sleep(4)"
+    status = run_job(python(code, "resources: {memory: 400Mi}")).status
+    peak = status.replicas[0].incarnations[0].memory_bytes
+    assert peak == status.usage["worker"].memory_peak
+    assert peak > 120 << 20
+
+
+PEERS = """import json, os, socket, time
+config = json.loads(os.environ["TF_CONFIG"])
+ports = [int(host.split(":")[1]) for host in config["cluster"]["worker"]]
+index = config["task"]["index"]
+{}
+time.sleep(7)"""
+LISTEN = "server = socket.create_server(('127.0.0.1', ports[index]))"
+OTHER_PORTS = """path = os.environ["TFSTEPS_OUTPUT_DIR"] + "/port"
+if index == 0:
+    server = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    open(path + ".new", "w").write(str(server.getsockname()[1]))
+    os.rename(path + ".new", path)
+    peer = server.accept()
+else:
+    while not os.path.exists(path):
+        time.sleep(0.1)
+    peer = socket.create_connection(("127.0.0.1", int(open(path).read())))"""
+
+
+@pytest.mark.parametrize(("way", "apart"), [("", True), (LISTEN, False), (OTHER_PORTS, False)])
+def test_replicas_that_never_meet_are_a_warning(way, apart):
+    result = run_job(python(PEERS.format(way)).replace("{worker: {}}", "{worker: {replicas: 2}}"))
+    assert result.status.state is State.SUCCEEDED
+    assert any(warning.startswith("Not distributed") for warning in result.status.warnings) is apart

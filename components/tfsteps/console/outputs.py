@@ -13,11 +13,13 @@ import msgspec
 from tfsteps.console import run_tree
 from tfsteps.console.text import clean, columns, duration, iso, local_time
 from tfsteps.masking import hidden
+from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node
+from tfsteps.runs.output_paths import filled
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
 from tfsteps.runs.usage import UsageSummary
-from tfsteps.spec import RoleName, format_bytes, is_uri
+from tfsteps.spec import RoleName, format_bytes
 from tfsteps.text.streams import takes_any
 
 
@@ -29,6 +31,10 @@ class Output(enum.StrEnum):
 
 
 REPLICA_COLUMNS = ("REPLICA", "STATE", "RESTARTS", "EXIT", "PLACE", "ELAPSED", "CPU", "MEMORY")
+_VARIABLES = {
+    "model": ("TFSTEPS_MODEL_DIR", 'model.export(os.environ["TFSTEPS_MODEL_DIR"])'),
+    "event files": ("TFSTEPS_LOG_DIR", 'callbacks=[keras.callbacks.TensorBoard(os.environ["TFSTEPS_LOG_DIR"])]'),
+}
 _TIMES = {"at", "created", "started", "ended"}
 
 
@@ -53,10 +59,10 @@ def outputs(status: Status) -> dict[str, Any]:
             "started": iso(status.started),
             "ended": iso(status.ended),
         },
-        "model": _filled(status.model),
+        "model": filled(status.model),
         "metrics": status.metrics,
         "metric_notes": status.metric_notes,
-        "logs": _filled(status.logs),
+        "logs": filled(status.logs),
         "tensorboard_url": status.tensorboard_url,
         "failure": msgspec.to_builtins(status.failure),
         "report": _existing(attempt.report),
@@ -141,10 +147,10 @@ def results(status: Status) -> list[str]:
     """Return the lines that say where the results are, and why the job failed if it did; the last is the verdict."""
     values = outputs(status)
     facts = {
-        "model": values["model"],
+        "model": values["model"] or _none(status, status.model, "model"),
         "metrics": ", ".join(f"{name} {value:.6g}" for name, value in status.metrics.items()),
         "usage": "; ".join(used for role, summary in status.usage.items() if (used := _used(role, summary))),
-        "event files": values["logs"],
+        "event files": values["logs"] or _none(status, status.logs, "event files"),
         "tensorboard": status.tensorboard_url,
         "log": _existing(Attempt.of(status.identity).log),
         "report": values["report"],
@@ -207,23 +213,23 @@ def _why(status: Status) -> list[str]:
         "exit code": f"{failure.exit_code}: {failure.meaning}" if failure.exit_code is not None else "",
         "exception": failure.exception,
         "at": failure.frame,
+        "what helps": failure.hint,
         "retry": advice.get(failure.fault, ""),
     }
     lines = [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
     return [*(f"  | {clean(line)}" for line in failure.tail), *lines]
 
 
+def _none(status: Status, folder: str, what: str) -> str:
+    """Return that a job that has succeeded wrote nothing to a folder, and the line that would; empty = not known."""
+    if status.state is not State.SUCCEEDED or not folder or not pathlib.Path(folder).is_dir():
+        return ""
+    return f"none: no {what} in {_VARIABLES[what][0]}; in Keras: {_VARIABLES[what][1]}"
+
+
 def _existing(path: pathlib.Path) -> str:
     """Return the path of a file that exists; empty for a missing one, as on another machine."""
     return str(path) if path.exists() else ""
-
-
-def _filled(folder: str) -> str:
-    """Return a folder that is not empty, else the empty string. One on a cluster or of a URI counts as not empty."""
-    if is_uri(folder):
-        return folder
-    path = pathlib.Path(folder)
-    return folder if folder and (not path.parent.exists() or (path.is_dir() and any(path.iterdir()))) else ""
 
 
 def _with_iso_times(data: Any) -> Any:

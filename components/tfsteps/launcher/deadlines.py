@@ -1,7 +1,10 @@
 """Which of a job's deadlines has passed, by the launcher's own clock."""
 
+from collections.abc import Sequence
+
 import msgspec
 
+from tfsteps.launcher.silence import Silence
 from tfsteps.runs.events import (
     TICK_SECONDS,
     Event,
@@ -29,11 +32,24 @@ class Exceeded(msgspec.Struct, frozen=True):
         name: Its field in `deadlines`.
         limit: Seconds allowed.
         detail: What the job system reported about the job at that time; empty = nothing.
+        silence: Which replica was silent.
     """
 
     name: str
     limit: float
     detail: str = ""
+    silence: Silence = Silence()
+
+    def message(self, waiting: Sequence[str], frame: str) -> str:
+        """Return what happened, in sentences.
+
+        Args:
+            waiting: Names of the replicas that were pending.
+            frame: Where the silent replica stood; empty = not known.
+        """
+        pending = f"Still pending: {', '.join(waiting)}." if self.name == "pending" and waiting else ""
+        passed = f"Deadline `{self.name}` passed after {format_duration(self.limit)}."
+        return " ".join(filter(None, (passed, pending, self.detail, self.silence.sentence(frame))))
 
 
 class Clock:

@@ -1,12 +1,16 @@
 """Why a job failed, from its status and the last lines of its replicas."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
 from tfsteps.spec import format_bytes
+from tfsteps.text.failure_patterns import failure_pattern, hint, signal_name
 from tfsteps.text.tracebacks import raised
+
+LastLines = Callable[[str, int], Sequence[str]]
 
 _WIDTH = 300  # characters of an exception
 _MEANINGS = {
@@ -20,6 +24,14 @@ _MEANINGS = {
     139: "crashed (SIGSEGV)",
     143: "ended (SIGTERM) by somebody",
 }
+_NOT_STARTED = {"StartError", "ContainerCannotRun"}
+"""Reasons of a container runtime that could not start a container's program; its exit code means nothing."""
+
+_WRONG_PROGRAM = re.compile(
+    r"executable file not found|permission denied|argument list too long|exec format error|no such file or directory"
+    r"|not a directory",
+    re.IGNORECASE,
+)
 _TAKEN = {
     "Evicted",
     "Preempting",
@@ -38,13 +50,17 @@ _NOT_BY_A_REPLICA = {"DeadlineExceeded", "Watchdog", "MarkedFailed", "Deleted", 
 """Reasons of a failed job whose cause is not the end of a replica, even if a replica failed before."""
 
 _KILLED = (137, 143)
+_EARLY_HINT = (
+    "Let every worker run the same number of steps, for example by `repeat()` and `steps_per_epoch`: see "
+    "docs/get-started/mirrored.md"
+)
+_TRAINERS = ("chief", "worker")
+_SAME_CAUSE_SECONDS = 60.0  # TensorFlow takes up to 20 s to end a program that has failed
 _PLATFORM = {"PeerLost", "PortTaken", "StartFailed", *_TAKEN}
 
 
-def failure_summary(
-    status: Status, last_lines: Callable[[str, int], Sequence[str]], blamed: str = ""
-) -> FailureSummary:
-    """Return why the job of `status` failed.
+def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> FailureSummary:
+    """Return why the job of `status` failed: the replica that failed first, unless it only lost a peer that ended.
 
     Args:
         status: Of the ended job.
@@ -52,33 +68,40 @@ def failure_summary(
             and the number of the incarnation, from 0.
         blamed: Name of the replica that the job system blames; empty = the one that failed first.
     """
-    failed = _failed_replica(status, blamed)
+    failed = _in_cause(status, _failed_replica(status, blamed), last_lines)
     incarnation = _failed_incarnation(failed) if failed else None
     if failed is None or incarnation is None:
         replica = "" if status.reason == "DeadlineExceeded" else blamed
         summary = status.message or f"The job is {status.state}."
         return FailureSummary(summary=summary, replica=replica, fault=_fault(status, None))
-    source = f"{failed.name}/{incarnation.container}" if incarnation.container else failed.name
-    error = raised(last_lines(source, incarnation.number))
+    error = raised(_lines(failed, incarnation, last_lines))
     meaning = _meaning(incarnation)
     exception = error.exception[:_WIDTH]
     detail = exception or meaning
+    lost_peer = _lost_peer(failed, incarnation, last_lines)
+    early = _ended_before(status, incarnation) if lost_peer else None
     where = f" at {error.frame}" if error.frame else ""
     again = f" after {failed.restarts} restart{'s' * (failed.restarts != 1)}" if failed.restarts else ""
     code = f" with exit code {incarnation.exit_code}" if incarnation.exit_code is not None else ""
     whose = f"{failed.name}'s container {incarnation.container}" if incarnation.container else failed.name
     failure = f"{whose} failed{code}{again}: {detail}{where}."
+    if early:
+        failure = (
+            f"{early[0].name} ended with exit code 0 {_seconds(incarnation, early[1])} before {failed.name} failed: "
+            f"the others cannot continue without it. {failure}"
+        )
     lost = status.state is State.LOST and incarnation.reason not in _TAKEN
     before = status.message and (lost or status.reason in _NOT_BY_A_REPLICA)
     return FailureSummary(
         summary=f"{status.message.rstrip('.')}. Before that, {failure}" if before else failure,
-        replica=failed.name,
-        exit_code=incarnation.exit_code,
-        meaning=meaning,
-        exception=exception,
-        frame=error.frame,
+        replica=early[0].name if early else failed.name,
+        exit_code=0 if early else incarnation.exit_code,
+        meaning="it ended while its peers still trained" if early else meaning,
+        exception="" if early else exception,  # that in the tail is another replica's
+        frame="" if early else error.frame,
         tail=error.excerpt,
-        fault=_fault(status, incarnation),
+        hint=_EARLY_HINT if early else hint(error),
+        fault="user" if early else "platform" if lost_peer else _fault(status, incarnation),
     )
 
 
@@ -90,7 +113,62 @@ def _failed_replica(status: Status, blamed: str) -> ReplicaStatus | None:
         for replica in [replica for replica in status.replicas if replica.name == blamed] or status.replicas
         if (incarnation := _failed_incarnation(replica)) and not (past_deadline and _killed(incarnation))
     ]
+    ends = [replica.incarnations[-1] for _, replica in failed]
+    if not blamed and len(ends) > 1 and all(end.started == end.ended == ends[0].ended for end in ends):
+        return None  # only that they failed is known, by the job object
     return min(failed, key=lambda pair: pair[0])[1] if failed else None
+
+
+def _lines(replica: ReplicaStatus, incarnation: Incarnation, last_lines: LastLines) -> Sequence[str]:
+    source = f"{replica.name}/{incarnation.container}" if incarnation.container else replica.name
+    return last_lines(source, incarnation.number)
+
+
+def _lost_peer(replica: ReplicaStatus, incarnation: Incarnation, last_lines: LastLines) -> bool:
+    if incarnation.reason or incarnation.exit_code is None:
+        return incarnation.reason == "PeerLost"
+    lines = _lines(replica, incarnation, last_lines)
+    return failure_pattern(incarnation.exit_code, lines, has_port=False) == "PeerLost"
+
+
+def _in_cause(status: Status, failed: ReplicaStatus | None, last_lines: LastLines) -> ReplicaStatus | None:
+    """Return the replica whose own failure made `failed` lose a peer, else `failed`.
+
+    A program that raises an exception may end after its peers, which TensorFlow tells of it at once.
+    """
+    incarnation = _failed_incarnation(failed) if failed else None
+    if not failed or not incarnation or not _lost_peer(failed, incarnation, last_lines):
+        return failed
+    until = (incarnation.ended or 0.0) + _SAME_CAUSE_SECONDS
+    others = [
+        (other.ended or 0.0, replica)
+        for replica in status.replicas
+        if replica is not failed
+        and (other := _failed_incarnation(replica))
+        and incarnation.started <= (other.ended or 0.0) <= until
+        and not (_killed(other) and (other.ended or 0.0) > (incarnation.ended or 0.0))  # because the job had failed
+        and not _lost_peer(replica, other, last_lines)
+    ]
+    return min(others, key=lambda pair: pair[0])[1] if others else failed
+
+
+def _ended_before(status: Status, failed: Incarnation) -> tuple[ReplicaStatus, Incarnation] | None:
+    """Return the trainer that ended with 0 while a peer trained, which then `failed` for want of it; None = none.
+
+    Only without parameter servers: with them, workers may end one after the other.
+    """
+    ended = [
+        (last.ended, replica, last)
+        for replica in status.replicas
+        if replica.role in _TRAINERS and replica.incarnations and (last := replica.incarnations[-1]).ended
+        if last.state is ReplicaState.SUCCEEDED and failed.started <= last.ended <= (failed.ended or 0.0)
+    ]
+    alone = any(replica.role == "ps" for replica in status.replicas)
+    return min(ended, key=lambda found: found[0])[1:] if ended and not alone else None
+
+
+def _seconds(later: Incarnation, earlier: Incarnation) -> str:
+    return f"{max((later.ended or 0.0) - (earlier.ended or 0.0), 0.0):.0f} s"
 
 
 def _failed_incarnation(replica: ReplicaStatus) -> Incarnation | None:
@@ -101,15 +179,22 @@ def _failed_incarnation(replica: ReplicaStatus) -> Incarnation | None:
 
 
 def _meaning(incarnation: Incarnation) -> str:
+    peak = f" (peak {format_bytes(incarnation.memory_bytes)})" if incarnation.memory_bytes else ""
     if incarnation.reason == "OOMKilled":
-        peak = f" (peak {format_bytes(incarnation.memory_bytes)})" if incarnation.memory_bytes else ""
-        return f"killed for using more than its memory limit{peak}"
+        limit = f" of {format_bytes(incarnation.memory_limit)}" if incarnation.memory_limit else ""
+        return f"killed for using more than its memory limit{limit}{peak}"
+    message = incarnation.message.strip().rstrip(".")
     if incarnation.reason in _TAKEN:
-        return f"its pod was taken away ({incarnation.reason})"
+        return f"its pod was taken away ({': '.join(filter(None, (incarnation.reason, message)))})"
+    if incarnation.reason in _NOT_STARTED:
+        return f"the program could not be started ({': '.join(filter(None, (incarnation.reason, message)))})"
     code = incarnation.exit_code
     if code is None:
         return "its exit code is not known"
-    return _MEANINGS.get(code, f"ended by signal {code - 128}" if code > 128 else "the program ended with an error")
+    if code == 137:
+        return f"{_MEANINGS[code]}{peak}"
+    name = signal_name(code)
+    return _MEANINGS.get(code, f"ended by signal {code - 128} ({name})" if name else "the program ended with an error")
 
 
 def _killed(incarnation: Incarnation) -> bool:
@@ -119,6 +204,8 @@ def _killed(incarnation: Incarnation) -> bool:
 
 def _fault(status: Status, incarnation: Incarnation | None) -> Literal["user", "platform"]:
     reasons = {status.reason, incarnation.reason if incarnation else ""}
+    if incarnation and incarnation.reason in _NOT_STARTED and incarnation.message:
+        return "user" if _WRONG_PROGRAM.search(incarnation.message) else "platform"
     killed = incarnation is not None and _killed(incarnation)
     lost = status.state is State.LOST
     return "platform" if lost or killed or reasons & _PLATFORM else "user"

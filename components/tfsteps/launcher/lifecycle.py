@@ -15,21 +15,23 @@ import msgspec
 
 from tfsteps.launcher.deadlines import Clock, Exceeded
 from tfsteps.launcher.earlier_files import EarlierFiles, origin_of
-from tfsteps.launcher.failure import failure_summary
 from tfsteps.launcher.log_limit import log_limit
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.records import RecordKeeper
+from tfsteps.launcher.remarks import remarks
 from tfsteps.launcher.signals import on_termination
+from tfsteps.launcher.silence import silence
 from tfsteps.launcher.stop_requests import StopRequests
+from tfsteps.launcher.verdict import recorded_end
 from tfsteps.runs.code import CodeReading
 from tfsteps.runs.events import JobChanged, ReplicaChanged, ReplicaState, State, Tick
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt, open_private
-from tfsteps.spec import SpecError, TrainingJob, format_duration
+from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems.base import Cause, Handle, LaunchError, Note, StoppedError, System
 from tfsteps.systems.usage_interval import usage_interval
 from tfsteps.tensorboard.event_growth import EventFileGrowth
@@ -286,7 +288,9 @@ def _run(
     if final.state is State.CANCELLED and stop.cause:
         final = msgspec.structs.replace(final, message=final.message or f"Stopped: {stop.cause}.")
     status.code = status.code or code.result()
-    recorder.end(_verdict(final, exceeded, recorder))
+    if final.state is State.SUCCEEDED:
+        status.warnings += remarks(status, recorder.logbook.last_lines)
+    recorder.end(recorded_end(final, exceeded, status, recorder.logbook.last_lines))
     _clean_up(job, handle, status)
 
 
@@ -333,6 +337,8 @@ def _follow(
             now = time.monotonic()
             if exceeded := clock.tick(now, visible=event.visible, readable=event.readable, age=handle.age):
                 recorder.status.waiting = _not_started(recorder.status)
+                quiet = silence(recorder.status, recorder.last_outputs, time.time(), exceeded.limit)
+                exceeded = msgspec.structs.replace(exceeded, silence=quiet)
                 handle.stop(Cause.DEADLINE)
             elif notice := clock.notice():
                 status = recorder.status
@@ -350,25 +356,6 @@ def _event_files(job: TrainingJob, status: Status) -> contextlib.AbstractContext
 
 def _not_started(status: Status) -> list[str]:
     return [replica.name for replica in status.replicas if replica.state is ReplicaState.PENDING]
-
-
-# --- verdict
-
-
-def _verdict(final: JobChanged, exceeded: Exceeded | None, recorder: Recorder) -> JobChanged:
-    """Return the end of the job as it is recorded: a passed deadline is a failure, and each failure has a summary."""
-    status = recorder.status
-    if exceeded and final.state in (State.CANCELLED, State.FAILED):  # FAILED: the platform reports the killed replicas
-        waiting = (
-            f" Still pending: {', '.join(status.waiting)}." if exceeded.name == "pending" and status.waiting else ""
-        )
-        detail = f" {exceeded.detail}" if exceeded.detail else ""
-        message = f"Deadline `{exceeded.name}` passed after {format_duration(exceeded.limit)}.{waiting}{detail}"
-        final = msgspec.structs.replace(final, state=State.FAILED, reason="DeadlineExceeded", message=message)
-    if final.state in (State.FAILED, State.LOST):
-        status.state, status.reason, status.message = final.state, final.reason, final.message
-        status.failure = failure_summary(status, recorder.logbook.last_lines, str(final.replica or ""))
-    return final
 
 
 # --- outputs, clean-up, report

@@ -22,6 +22,7 @@ from tfsteps.runs.store import Attempt
 from tfsteps.systems.base import LaunchError
 
 _SAVE_SECONDS = 0.2  # between two saved statuses, unless the job's state changes
+_SHOWN = 200  # bytes of a last line
 _TRANSITIONS = 100  # this many of the first and of the last are kept
 
 
@@ -44,12 +45,14 @@ class Recorder:
     Attributes:
         status: As it is now.
         logbook: The lines so far.
+        last_outputs: When each replica printed last, in seconds since the epoch, and what.
     """
 
     def __init__(self, status: Status, attempt: Attempt, logbook: LogWriter, observers: Sequence[Observer]) -> None:
         """Write the first status. LaunchError if it cannot be written."""
         self.status = status
         self.logbook = logbook
+        self.last_outputs: dict[str, tuple[float, str]] = {}
         self._attempt = attempt
         self._write = attempt.write
         self._observers = observers
@@ -69,9 +72,12 @@ class Recorder:
             case LogLines():
                 self._save_if_due()
                 self.logbook.write(event)
+                if event.texts and not event.container:
+                    self.last_outputs[event.source] = time.time(), event.texts[-1][:_SHOWN].decode(errors="replace")
                 for observer in self._observers:
                     observer.lines(event)
             case PartialLine():
+                self.last_outputs[str(event.replica)] = time.time(), event.text[:_SHOWN].decode(errors="replace")
                 for observer in self._observers:
                     observer.partial(event)
             case UsageSampled():

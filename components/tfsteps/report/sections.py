@@ -10,6 +10,7 @@ from tfsteps.report.formats import cpu_seconds, duration, icon, moment, natural,
 from tfsteps.report.html import Html, tag
 from tfsteps.report.logs import plain
 from tfsteps.runs.events import State
+from tfsteps.runs.output_paths import filled
 from tfsteps.runs.status import FailureSummary, Status
 from tfsteps.runs.store import Attempt
 
@@ -136,6 +137,7 @@ def _findings(summary: FailureSummary) -> list[tuple[str, str]]:
         ("Exit code", code if summary.exit_code is not None else summary.meaning),
         ("Exception", plain(summary.exception)),
         ("Raised at", summary.frame),
+        ("What helps", plain(summary.hint)),
         ("What to do", _ADVICE.get(summary.fault, summary.fault)),
     ]
     return [(term, text) for term, text in findings if text]
@@ -194,7 +196,7 @@ def outputs(status: Status, attempt: Attempt) -> Html:
     url = hidden(status.tensorboard_url)
     safe = url.startswith(("http://", "https://"))
     places: list[tuple[str, str]] = [
-        ("Model", hidden(status.model)),
+        ("Model", hidden(filled(status.model))),
         ("Event files", hidden(status.logs)),
         ("Output folder", hidden(status.output)),
         ("Whole log", str(attempt.log)),

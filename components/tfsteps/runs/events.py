@@ -111,6 +111,8 @@ class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
         place: Where it runs: `pid 4711 port 40123`, or a pod's name; empty = not known.
         cpu_seconds: CPU time of the incarnation that just ended; None = not known.
         memory_bytes: Peak memory of that incarnation; None = not known.
+        memory_limit: Its memory limit in bytes; None = it has none, or not known.
+        message: What the job system reports about a failure, for people; empty = nothing.
         started: When the incarnation's program started, from the job system; None = the system does not report it.
         incarnation: Number of the incarnation within the replica, from 0, as in LogLines; None = equal to `restarts`.
     """
@@ -125,6 +127,8 @@ class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
+    memory_limit: int | None = None
+    message: str = ""
     started: float | None = None
     incarnation: int | None = None
 

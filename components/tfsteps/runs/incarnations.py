@@ -50,4 +50,5 @@ def _apply(replica: ReplicaStatus, event: ReplicaChanged) -> None:
         return
     incarnation.ended = max(event.at, incarnation.started)  # the clocks of a node and of the launcher differ
     incarnation.exit_code, incarnation.reason, incarnation.container = event.exit_code, event.reason, event.container
-    incarnation.cpu_seconds, incarnation.memory_bytes = event.cpu_seconds, event.memory_bytes
+    incarnation.cpu_seconds, incarnation.message = event.cpu_seconds, event.message
+    incarnation.memory_bytes, incarnation.memory_limit = event.memory_bytes, event.memory_limit

@@ -4,13 +4,13 @@ import collections
 from collections.abc import Sequence
 
 from tfsteps.runs.events import LogLines
-from tfsteps.text.tracebacks import HEADER, is_chained
+from tfsteps.text.tracebacks import FATAL, HEADER, STACK, is_chained
 
 _RECENT = 40
 _WIDTH = 1000  # bytes of a line
 _MOST_LINES = 400  # from the traceback on; a program that prints more survived that exception
 _MOST_BYTES = 64 << 10
-_MARK = HEADER.encode()
+_MARK, _STACKS = HEADER.encode(), (FATAL.encode(), STACK.encode())
 _KEPT = 2  # incarnations of a replica
 
 
@@ -27,8 +27,10 @@ class Tail:
     def add(self, texts: Sequence[bytes]) -> None:
         """Add the next lines, in the order in which they were printed."""
         start = 0
-        if _MARK in b"\n".join(texts):
-            for place in [n for n, text in enumerate(texts) if text.rstrip().endswith(_MARK)]:
+        joined = b"\n".join(texts)
+        if _MARK in joined or any(mark in joined for mark in _STACKS):
+            starts = [n for n, t in enumerate(texts) if t.rstrip().endswith(_MARK) or t.startswith(_STACKS)]
+            for place in starts:
                 self._append(texts[start:place])
                 if not (self._traceback and is_chained(self._before.decode(errors="replace"))):
                     self._traceback, self._room = [], _MOST_BYTES

@@ -1,4 +1,4 @@
-"""The output folders of a job. Pure."""
+"""The output folders of a job."""
 
 import pathlib
 from typing import Self
@@ -15,6 +15,14 @@ def join(folder: str, below: str = "") -> str:
         return str(folder / relative)
     scheme, _, rest = folder.partition("://")
     return "/".join([f"{scheme}://{rest.rstrip('/')}", *relative.parts])
+
+
+def filled(folder: str) -> str:
+    """Return a folder that is not empty, else the empty string. One on a cluster or of a URI counts as not empty."""
+    if is_uri(folder):
+        return folder
+    path = pathlib.Path(folder)
+    return folder if folder and (not path.parent.exists() or (path.is_dir() and any(path.iterdir()))) else ""
 
 
 class OutputPaths(msgspec.Struct, frozen=True, kw_only=True):

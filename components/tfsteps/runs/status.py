@@ -29,6 +29,8 @@ class Incarnation(msgspec.Struct, kw_only=True):
         place: `pid 4711 port 40123`, or a pod's name.
         cpu_seconds: CPU time; None = not known.
         memory_bytes: Peak memory; None = not known.
+        memory_limit: Memory limit in bytes; None = it has none, or not known.
+        message: What the job system reports about its failure; empty = nothing.
         number: Number of the incarnation within the replica, from 0; log lines are kept by this number.
     """
 
@@ -41,6 +43,8 @@ class Incarnation(msgspec.Struct, kw_only=True):
     place: str = ""
     cpu_seconds: float | None = None
     memory_bytes: Bytes | None = None
+    memory_limit: Bytes | None = None
+    message: str = ""
     number: Count = 0
 
 
@@ -79,6 +83,7 @@ class FailureSummary(msgspec.Struct, kw_only=True):
         exception: Last line of its traceback; empty = none found.
         frame: Last frame of its traceback, `train.py:41 in step`; empty = none found.
         tail: Its last lines, at most 20.
+        hint: What helps against the exception, with the page about it; empty = not known.
         fault: platform = the same job may succeed next time; user = something must be changed first.
     """
 
@@ -89,6 +94,7 @@ class FailureSummary(msgspec.Struct, kw_only=True):
     exception: str = ""
     frame: str = ""
     tail: list[str] = []
+    hint: str = ""
     fault: Literal["user", "platform"] = "user"
 
 

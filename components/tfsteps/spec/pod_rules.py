@@ -15,6 +15,7 @@ LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _KEY_ALLOWED = "[domain/]name of letters, digits, '-', '_', '.', name up to 63"
 LABEL_VALUE = re.compile(rf"({_NAME})?")
 _VALUE_ALLOWED = "up to 63 letters, digits, '-', '_', '.', a letter or digit first and last"
+_LONGEST = 128 * 1024 - 1  # bytes of an argument or a variable of a process, without the zero at its end
 _OPTION = re.compile(r"(--[A-Za-z][-\w]*)\s+(\S.*)", re.DOTALL)
 _UNEXPANDED = re.compile(r"(--[-\w]+=)?\$(\w+|\{\w+\})(/.*)?")
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
@@ -93,6 +94,23 @@ def arguments(job: TrainingJob) -> Iterator[Problem]:
             elif program and program not in _SHELLS and _UNEXPANDED.fullmatch(text):
                 fix = "Let the program read the variable, or run it by a shell"
                 yield problem(here, "is not expanded: no shell reads it", fix, shown(text))
+
+
+def lengths(job: TrainingJob) -> Iterator[Problem]:
+    """Linux starts no program with a longer argument or variable."""
+    for path, place in _places(job):
+        texts = {
+            **{
+                (*path, field, i): text
+                for field in ("command", "args")
+                for i, text in enumerate(getattr(place, field) or ())
+            },
+            **{(*path, "env", name): f"{name}={text}" for name, text in place.env.items() if isinstance(text, str)},
+        }
+        for here, text in texts.items():
+            if (size := len(text.encode(errors="surrogateescape"))) > _LONGEST:
+                fix = "Write it to a file, and pass the file's path"
+                yield problem(here, f"has {size:,} bytes", fix, allowed=f"at most {_LONGEST:,}")
 
 
 def environment(job: TrainingJob) -> Iterator[Problem]:

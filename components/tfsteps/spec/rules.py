@@ -178,6 +178,8 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     pod_rules.gpu_types: ("resources.gpu", "roles.*.resources.gpu"),
     pod_rules.programs: (),
     pod_rules.arguments: ("command",),
+    pod_rules.lengths: (),
+    pod_rules.lengths: (),
     pod_rules.environment: (),
     pod_rules.volumes: (),
     pod_rules.scratch: ("volumes.*.empty_dir", "roles.*.volumes.*.empty_dir"),

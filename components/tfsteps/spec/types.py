@@ -98,7 +98,8 @@ class Roles(_Base, frozen=True):
         chief: The replica whose end decides the job. It also trains, or coordinates parameter servers.
         worker: Training tasks. Without a chief, worker 0 decides the job.
         ps: Parameter servers.
-        evaluator: Evaluates the checkpoints. It is not part of the cluster in TF_CONFIG.
+        evaluator: Evaluates the checkpoints. It is not part of the cluster in TF_CONFIG. The job succeeds without it,
+            but fails if it fails and is not restarted.
     """
 
     chief: _Replicas | None = None
@@ -339,3 +340,8 @@ class TrainingJob(_Base, frozen=True):
         if self.backoff_limit is None:
             return 0 if self.restart == "never" else 3
         return self.backoff_limit
+
+    @property
+    def names_backoff_limit(self) -> bool:
+        """Whether the job itself says how many restarts it may have, as a whole or of a role."""
+        return self.backoff_limit is not None or any(role.backoff_limit is not None for _, role in self.roles.items())

@@ -64,16 +64,25 @@ def restart_rules(job: TrainingJob) -> dict[str, Any]:
 class RestartPolicy:
     """Decides what follows from the end of a replica, and counts restarts."""
 
-    def __init__(self, rules: Mapping[str, Any]) -> None:
-        """Create the policy with no restart used. `rules` are the result of `restart_rules`."""
+    def __init__(self, rules: Mapping[str, Any], *, patient: bool = True) -> None:
+        """Create the policy with no restart used.
+
+        Args:
+            rules: The result of `restart_rules`.
+            patient: Whether all restarts are used. Else the same failure twice in succession is the last.
+        """
         self._strategy, self._success, self._backoff = rules["strategy"], rules["success"], rules["backoff"]
         self._roles = rules["roles"]
         counts = {name: role["replicas"] for name, role in self._roles.items() if name in _TRAIN}
         self._trainers = frozenset((name, i) for name, count in counts.items() for i in range(count))
         self._decisive: Member = ("chief" if "chief" in self._roles else "worker", 0)
+        self._patient = patient
+        self._failure = ""  # the last one that is known
         self._used: dict[str | None, int] = {}  # restarts, by role if it has a limit; None = the shared limit
 
-    def judge(self, ended: Member, exit_code: int, succeeded: Collection[Member], reason: str = "") -> Decision:
+    def judge(
+        self, ended: Member, exit_code: int, succeeded: Collection[Member], reason: str = "", failure: str = ""
+    ) -> Decision:
         """Decide what follows from the end of a replica that was not stopped on request.
 
         Args:
@@ -81,6 +90,7 @@ class RestartPolicy:
             exit_code: As in a shell: 128 + n for signal n.
             succeeded: The replicas that have succeeded so far.
             reason: Why it failed: PeerLost = because another replica did; empty = not known.
+            failure: The exception and its place, if it will come again; empty = not known.
         """
         what = "{}-{} ended with exit code {}".format(*ended, exit_code)
         if exit_code == 0:
@@ -89,6 +99,9 @@ class RestartPolicy:
         permanent = policy == "exit_code" and exit_code < RETRYABLE_FROM and reason != "PeerLost"
         if policy == "never" or permanent:
             return Decision("fail", reason or "ReplicaFailed", what)
+        repeated, self._failure = failure and failure == self._failure, failure
+        if repeated and not self._patient:
+            return Decision("fail", "SameFailure", f"{what}, twice by the same exception at the same place")
         return self._restart(ended, what)
 
     def _after_success(self, ended: Member, what: str, succeeded: Collection[Member]) -> Decision:

@@ -7,15 +7,34 @@ import msgspec
 
 HEADER = "Traceback (most recent call last):"
 _LINES = 20
+_WIDTH = 300  # characters of an exception, from which on further lines are left out
 _CONTEXT = 8  # lines of an excerpt before the explaining line
-_FRAME = re.compile(r'^(?P<indent>\s+)File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)(?:\s+\*+)?\s*$')
+FATAL = "Fatal Python error: "
+"""How the message begins that Python prints after a fatal signal, if its faulthandler is enabled."""
+
+STACK = "(stack at the deadline)"
+"""The line before the stacks that a program prints when a deadline has passed."""
+
+# `, in f` after a line is missing in a SyntaxError; faulthandler writes ` in f`.
+_FRAME = re.compile(r'^(?P<indent>\s+)File "(?P<file>.+)", line (?P<line>\d+)(?:,? in (?P<name>\S+)(?:\s+\*+)?)?\s*$')
+_SYNTAX = re.compile(r"^(?:SyntaxError|IndentationError|TabError): ")
+_SYNTAX_LINES = 5  # place, source, marks, and the exception
+# What the interpreter or the shell of the command prints if there is no program to run.
+_NO_PROGRAM = re.compile(
+    r"^\S*python[\d.]*: (?P<python>can't (?:open|find) .*|No module named .*)"
+    r"|^\S*: (?:\d+: |line \d+: )?exec: "
+    r"(?P<shell>.+: (?:not found|Permission denied|Argument list too long|cannot execute.*))"
+)
+_STACK = re.compile(r"^(?:Current thread|Thread) 0x[\da-f]+ .*\(most recent call first\):")
 _EXCEPTION = re.compile(r"^(?P<type>[^\W\d][\w.]*)(?::\s+(?P<message>.*)|:?)$")
 _INNER = re.compile(r"^(?P<type>[\w.]*(?:Error|Exception|Exit|Interrupt)): (?P<message>.*)$")
 _CHAINED = {
     "The above exception was the direct cause of the following exception:": "caused by",
     "During handling of the above exception, another exception occurred:": "while handling",
 }
-_LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen |/__autograph_generated_file")
+_LIBRARY = re.compile(
+    r"site-packages|dist-packages|/lib/python\d|<frozen |/__autograph_generated_file|/tfsteps/systems/local/startup/"
+)
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 # Log lines of other threads: TensorFlow (`2026-11-21 07:21:18.1: E tensor...`, `E0000 00:00:17.1 ...`) or `logging`.
 _LOGGED = re.compile(r"^(?:\d{4}-\d\d-\d\d[ T]\d\d:\d\d|[IWEF]\d{4} \d\d:\d\d:\d\d|[A-Z]+:\S)")
@@ -55,6 +74,8 @@ class Raised(msgspec.Struct, frozen=True):
 def raised(lines: Sequence[str]) -> Raised:
     """Return the exception of the last traceback in `lines`, the last output lines of one process."""
     starts = [number for number, line in enumerate(lines) if is_header(line)]
+    if bare := _without_header(lines, starts[-1] if starts else -1):
+        return bare
     chain: list[tuple[str, str]] = []  # (relation to the later exception, exception), the last one first
     frame, shown, link, end = "", 0, "", len(lines)
     for start in reversed(starts):
@@ -70,6 +91,57 @@ def raised(lines: Sequence[str]) -> Raised:
         return Raised(excerpt=list(lines[-_LINES:]))
     text = ", ".join(f"{relation} {exception}".strip() for relation, exception in chain)
     return Raised(text.rstrip(".: "), frame, _excerpt(lines, shown))
+
+
+def _without_header(lines: Sequence[str], header: int) -> Raised | None:
+    """Return why a program ended that printed no traceback header; None = there is none, or `header` is the last."""
+    fatal = next((n for n in range(len(lines) - 1, header, -1) if lines[n].startswith(FATAL)), None)
+    if fatal is not None:
+        stack = innermost_call(lines[fatal + 1 :])
+        return Raised(lines[fatal].strip(), stack, list(lines[fatal : fatal + _LINES]))
+    plain = [_COLOUR.sub("", line.rstrip()) for line in lines]
+    last = next((n for n in range(len(plain) - 1, header, -1) if plain[n]), -1)
+    if last < 0:
+        return None
+    if match := _NO_PROGRAM.match(plain[last]):
+        return Raised(match["python"] or match["shell"], "", list(lines[-_LINES:]))
+    end = next((n for n in range(last, header, -1) if _SYNTAX.match(plain[n])), None)
+    if end is None:
+        return None
+    place = next((n for n in range(end - 1, max(end - _SYNTAX_LINES, -1), -1) if _FRAME.match(plain[n])), None)
+    if place is None or (header >= 0 and all(text.startswith(" ") for text in plain[header + 1 : place])):
+        return None  # it is in a file that the program imports: the traceback has more
+    return Raised(plain[end].rstrip(".: "), _innermost(plain[place : place + 1]), _excerpt(lines, end))
+
+
+def innermost_call(lines: Sequence[str]) -> str:
+    """Return the innermost call in the user's own files, of a stack as `faulthandler` prints it; empty = none.
+
+    It is that of the thread that ran Python when a fatal signal came, else of the main thread, which is printed last.
+    """
+    return _innermost([*reversed(_thread(lines))])
+
+
+def _thread(lines: Sequence[str]) -> list[str]:
+    """Return the frames of that thread, the innermost first."""
+    threads: list[list[str]] = []
+    current = None
+    for line in lines:
+        if _STACK.match(line):
+            threads.append([])
+            current = threads[-1] if line.startswith("Current") else current
+        elif threads and _FRAME.match(line):
+            threads[-1].append(line)
+    return current if current is not None else threads[-1] if threads else []
+
+
+def stack(lines: Sequence[str]) -> Raised:
+    """Return the innermost call of the stack that was printed at a deadline; without a stack, the last lines."""
+    start = next((n for n in range(len(lines) - 1, -1, -1) if lines[n].startswith(STACK)), None)
+    if start is None:
+        return Raised(excerpt=list(lines[-_LINES:]))
+    chosen = _thread(lines[start + 1 :])
+    return Raised("", innermost_call(lines[start + 1 :]), chosen[:_LINES])
 
 
 def is_header(line: str) -> bool:
@@ -101,7 +173,17 @@ def _one(block: Sequence[str]) -> tuple[str, str, int]:
         if not _WRAPPERS.match(message):
             text, at = message, number
             break
+    text = _whole(text, plain[at + 1 :])
     return f"{kind}: {text}" if kind and text else kind or text, _innermost(plain[: at + 1]), at
+
+
+def _whole(text: str, rest: Sequence[str]) -> str:
+    """Return a message with its next lines, as long as brackets are open."""
+    for line in rest:
+        if len(text) > _WIDTH or sum(map(text.count, "([{")) <= sum(map(text.count, ")]}")):
+            break
+        text = f"{text} {line.strip()}"
+    return text
 
 
 def _first(lines: Sequence[str]) -> int | None:
@@ -122,7 +204,10 @@ def _explaining(lines: Sequence[str], start: int) -> Iterator[tuple[int, str]]:
 
 def _innermost(lines: Sequence[str]) -> str:
     frames = [match for line in lines if (match := _FRAME.match(line)) and not _LIBRARY.search(match["file"])]
-    return f"{frames[-1]['file'].rpartition('/')[2]}:{frames[-1]['line']} in {frames[-1]['name']}" if frames else ""
+    if not frames:
+        return ""
+    place = f"{frames[-1]['file'].rpartition('/')[2]}:{frames[-1]['line']}"
+    return f"{place} in {frames[-1]['name']}" if frames[-1]["name"] else place
 
 
 def _excerpt(lines: Sequence[str], shown: int) -> list[str]:

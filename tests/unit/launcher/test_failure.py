@@ -117,11 +117,13 @@ def test_the_one_that_the_system_blames_comes_first():
         (1, "", "the program raised an error", "user"),
         (3, "", "the program ended with an error", "user"),
         (127, "", "the command was not found", "user"),
-        (137, "", "killed (SIGKILL): by somebody, or by the kernel for lack of memory", "platform"),
+        (137, "", "killed (SIGKILL): by somebody, or by the kernel for lack of memory (peak 2.0 GiB)", "platform"),
         (137, "OOMKilled", "killed for using more than its memory limit (peak 2.0 GiB)", "user"),
         (143, "", "ended (SIGTERM) by somebody", "platform"),
         (139, "", "crashed (SIGSEGV)", "user"),
-        (136, "", "ended by signal 8", "user"),
+        (136, "", "ended by signal 8 (SIGFPE)", "user"),
+        (255, "", "the program ended with an error", "user"),
+        (193, "", "the program ended with an error", "user"),
         (1, "PeerLost", "the program raised an error", "platform"),
         (None, "", "its exit code is not known", "user"),
     ],
@@ -179,3 +181,79 @@ def test_only_the_incarnation_that_failed_is_quoted():
     ended.replicas[0].incarnations[-1].number = 3  # the two before it were not seen
     found = failure_summary(ended, lambda _, incarnation: {0: TRACEBACK, 3: ["silent"]}[incarnation])
     assert (found.exception, found.tail) == ("", ["silent"])
+
+
+LOST = ["Traceback (most recent call last):", '  File "t.py", line 9, in step', "UnavailableError: a task is gone"]
+OWN = ["Traceback (most recent call last):", '  File "t.py", line 3, in step', "ValueError: no batch"]
+ENDED = ReplicaState.SUCCEEDED
+
+
+def test_a_worker_that_ended_early_with_0_is_the_failure():
+    found = failure_summary(
+        status([incarnation(20, 1)], [incarnation(9, 0, ENDED)]), printed(worker_0=LOST), "worker-0"
+    )
+    assert (found.replica, found.exit_code, found.fault) == ("worker-1", 0, "user")
+    assert found.summary.startswith("worker-1 ended with exit code 0 11 s before worker-0 failed")
+    assert "docs/get-started/mirrored.md" in found.hint
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "lines"),
+    [
+        ([incarnation(20, 1)], [incarnation(25, 0, ENDED)], LOST),  # it ended later
+        ([incarnation(20, 1)], [incarnation(9, 0, ENDED)], OWN),  # an error of its own
+    ],
+)
+def test_a_worker_that_ended_is_not_blamed_for_what_it_did_not_cause(first, second, lines):
+    assert failure_summary(status(first, second), printed(worker_0=lines)).replica == "worker-0"
+
+
+def test_with_parameter_servers_workers_may_end_one_after_the_other():
+    ended = status([incarnation(20, 1)], [incarnation(9, 0, ENDED)])
+    ended.replicas.append(ReplicaStatus(role="ps", index=0))
+    assert failure_summary(ended, printed(worker_0=LOST)).replica == "worker-0"
+
+
+def test_the_replica_with_an_error_of_its_own_comes_before_its_peers_that_lost_it():
+    ended = status([incarnation(10, 1)], [incarnation(21, 1)])
+    found = failure_summary(ended, printed(worker_0=LOST, worker_1=OWN), "worker-0")
+    assert (found.replica, found.exception, found.fault) == ("worker-1", "ValueError: no batch", "user")
+
+
+def test_who_was_killed_because_the_job_had_failed_is_not_the_cause():
+    ended = status([incarnation(10, 1)], [incarnation(21, 137)])
+    assert failure_summary(ended, printed(worker_0=LOST)).replica == "worker-0"
+    assert failure_summary(ended, printed(worker_0=LOST)).fault == "platform"
+
+
+def test_failures_of_unknown_time_have_no_first():
+    unknown = Incarnation(started=5, ended=5, state=ReplicaState.FAILED, exit_code=1)
+    ended = status([unknown], [unknown], message="These failed: worker-0, worker-1.")
+    assert failure_summary(ended, printed()).replica == ""
+    assert failure_summary(ended, printed(), "worker-1").replica == "worker-1"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "limit", "meaning", "fault"),
+    [
+        ("OOMKilled", "", 2**30, "killed for using more than its memory limit of 1.0 GiB (peak 2.0 GiB)", "user"),
+        (
+            "Evicted",
+            "The node was low on memory.",
+            None,
+            "its pod was taken away (Evicted: The node was low",
+            "platform",
+        ),
+        ("StartError", 'exec: "trian": executable file not found in $PATH', None, "the program could not be", "user"),
+        ("StartError", "exec /bin/x: argument list too long", None, "the program could not be started (Sta", "user"),
+        ("StartError", "exec /bin/x: exec format error", None, "the program could not be started (StartE", "user"),
+        ("StartError", "cannot set up the cgroup: device busy", None, "the program could not be star", "platform"),
+    ],
+)
+def test_what_the_platform_says_about_an_end(reason, message, limit, meaning, fault):
+    end = incarnation(5, 128 if reason == "StartError" else 137, reason=reason, memory=2 * 2**30)
+    end.message, end.memory_limit = message, limit
+    found = failure_summary(status([end]), printed())
+    assert found.meaning.startswith(meaning)
+    assert message.rstrip(".") in found.meaning
+    assert found.fault == fault

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import pathlib
 import re
 
 import msgspec
@@ -78,11 +79,20 @@ def test_everything_that_is_known_is_there():
     for said in (
         *("k7c2m9x4qp", "mnist-nightly", "local", "2025-06-15 15:06:40 UTC", "BackoffLimitExceeded", "1m05s"),
         *("ValueError: batch 311 holds <nan>", "train.py:41 in step", "PeerLost", "pid 4712 port 40101", "412 MiB"),
-        *("examples_per_second", "0.1555", "step 119  loss", "ghcr.io/acme/mnist:1.4", "/output/model", "restarting"),
+        *("examples_per_second", "0.1555", "step 119  loss", "ghcr.io/acme/mnist:1.4", "/output/logs", "restarting"),
     ):
         assert said in text
     assert "\x1b" not in text
     assert "hunter2" not in text
+
+
+def test_a_model_is_an_output_only_if_there_is_one():
+    attempt = finished.succeeded()
+    assert "/output/model" not in Reader(page_of(attempt)).text
+    folder = pathlib.Path(attempt.status().model)
+    folder.mkdir(parents=True)
+    (folder / "saved_model.pb").touch()
+    assert "/output/model" in Reader(page_of(attempt)).text
 
 
 def test_the_job_description_has_the_units_of_job_files():

@@ -11,8 +11,8 @@ SERVERS = "{chief: {}, ps: {}, worker: {replicas: 2}, evaluator: {}}"
 GRAPH = "{ps: {}, worker: {replicas: 2}}\nstrategy: between_graph"
 
 
-def policy_of(text):
-    return RestartPolicy(restart_rules(spec.parse(f"name: x\ncommand: [x]\n{text}")))
+def policy_of(text, *, patient=True):
+    return RestartPolicy(restart_rules(spec.parse(f"name: x\ncommand: [x]\n{text}")), patient=patient)
 
 
 def restarted(decision):
@@ -112,3 +112,19 @@ def test_no_backoff_limit_means_three_restarts():
 
 def test_delay_is_none_at_first_and_bounded():
     assert [delay(count) for count in (1, 2, 3, 4, 50)] == [0, 1, 2, 4, 30]
+
+
+@pytest.mark.parametrize(("patient", "again"), [(False, False), (True, True)])
+def test_the_same_failure_twice_is_the_last_unless_all_restarts_are_used(patient, again):
+    policy = policy_of("roles: {worker: {replicas: 2}}\nrestart: on_failure", patient=patient)
+    assert policy.judge(W0, 1, (), failure="ValueError: x at t.py:1").action == "restart"
+    second = policy.judge(W1, 1, (), failure="ValueError: x at t.py:1")
+    assert (second.action == "restart") is again
+    assert again or second.reason == "SameFailure"
+
+
+@pytest.mark.parametrize("other", ["ValueError: y at t.py:1", ""])
+def test_another_failure_between_them_is_none_of_the_same(other):
+    policy = policy_of("roles: {worker: {}}\nrestart: on_failure", patient=False)
+    for failure in ("ValueError: x at t.py:1", other, "ValueError: x at t.py:1"):
+        assert policy.judge(W0, 1, (), failure=failure).action == "restart"

@@ -1,12 +1,17 @@
 """The exception that explains, found in what real programs printed: TensorFlow 2.21 and Keras 3, a file each."""
 
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
 from tfsteps.runs.last_lines import Tail
-from tfsteps.text.tracebacks import raised
+from tfsteps.systems.local.guard import WRAPPER
+from tfsteps.text.tracebacks import STACK, raised, stack
 
+SHELL = [*WRAPPER[:2], WRAPPER[2].partition("&& ")[2], "tfsteps"]  # without the guard's pipe
 PRINTED = pathlib.Path(__file__).parent / "tracebacks"
 ERRORS = "tensorflow.python.framework.errors_impl."
 
@@ -110,3 +115,93 @@ def test_memory_is_bounded(block, graph_execution):
 def test_odd_ones(lines, exception, frame):
     found = raised(lines)
     assert (found.exception, found.frame) == (exception, frame)
+
+
+def printed_by(*command, **env):
+    """Return the last lines of a real program, as the launcher keeps them."""
+    process = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **env}, check=False
+    )
+    tail = Tail()
+    tail.add(process.stdout.splitlines())
+    return tail.lines()
+
+
+@pytest.mark.parametrize(
+    ("source", "exception", "frame"),
+    [
+        ('x = 1\nprint("a"\ny = 2\n', "SyntaxError: '(' was never closed", "main.py:2"),
+        ("def f():\n\treturn 1\n        return 2\n", "TabError: inconsistent use of tabs", "main.py:3"),
+        ("x = 1\n  y = 2\n", "IndentationError: unexpected indent", "main.py:2"),
+        ("import broken", "SyntaxError: invalid syntax", "broken.py:1"),
+        (
+            "try: 1/0\nexcept: import traceback; traceback.print_exc()\nexec('import broken')",
+            "SyntaxError",
+            "broken.py:1",
+        ),
+    ],
+)
+def test_a_file_that_is_not_python(tmp_path, source, exception, frame):
+    (tmp_path / "main.py").write_text(source)
+    (tmp_path / "broken.py").write_text("def\n")
+    found = raised(printed_by(sys.executable, str(tmp_path / "main.py")))
+    assert found.exception.startswith(exception)
+    assert found.frame == frame
+    assert any(exception[:20] in line for line in found.excerpt)
+
+
+def test_a_fatal_signal_has_the_frame_that_ran(tmp_path):
+    path = tmp_path / "crash.py"
+    path.write_text("import ctypes\ndef inner():\n    ctypes.string_at(0)\nprint('on the way')\ninner()\n")
+    found = raised(printed_by(sys.executable, str(path), PYTHONFAULTHANDLER="1"))
+    assert found.exception == "Fatal Python error: Segmentation fault"
+    assert found.frame == "crash.py:3 in inner"
+
+
+@pytest.mark.parametrize(
+    ("command", "exception"),
+    [
+        ([sys.executable, "/nowhere/train.py"], "can't open file '/nowhere/train.py': [Errno 2] No such file"),
+        ([sys.executable, "-m", "no_such_module"], "No module named no_such_module"),
+        ([*SHELL, "no-such-program"], "no-such-program: not found"),
+        ([*SHELL, "/etc/passwd"], "/etc/passwd: Permission denied"),
+    ],
+)
+def test_without_a_program_to_run(command, exception):
+    assert raised(printed_by(*command)).exception.startswith(exception)
+
+
+def test_a_message_of_several_lines_is_whole_as_long_as_brackets_are_open():
+    lines = """\
+Traceback (most recent call last):
+  File "/app/fit.py", line 8, in <module>
+    m.fit(x)
+ValueError: Attempt to convert a value (PerReplica:{
+  0: <tf.Tensor: shape=(), dtype=float32, numpy=0.0>
+}) with an unsupported type (<class 'PerReplica'>) to a Tensor.
+bye""".splitlines()
+    assert raised(lines).exception.endswith("}) with an unsupported type (<class 'PerReplica'>) to a Tensor")
+
+
+def test_the_stack_at_a_deadline_is_that_of_the_main_thread():
+    lines = f"""\
+step 3
+{STACK}
+Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+  File "/app/loader.py", line 9 in fill
+
+Thread 0x00007f0000000002 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/tensorflow/execute.py", line 53 in quick_execute
+  File "/app/train.py", line 41 in step
+  File "/app/train.py", line 50 in <module>""".splitlines()
+    assert stack(lines).frame == "train.py:41 in step"
+    assert "site-packages" in stack(lines).excerpt[0]
+    assert stack(lines[:1]).excerpt == ["step 3"]
+
+
+def test_a_long_stack_is_kept_whole():
+    tail = Tail()
+    tail.add([STACK.encode(), b"Current thread 0x00007f0000000002 (most recent call first):"])
+    tail.add([b'  File "/app/deep.py", line %d in f' % number for number in range(90)])
+    assert stack(tail.lines()).frame == "deep.py:0 in f"

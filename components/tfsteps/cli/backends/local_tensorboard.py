@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfsteps.cli.backends.base import EventFolder
 from tfsteps.cli.errors import CommandError
+from tfsteps.console.messages import say
+from tfsteps.runs.output_paths import filled
 from tfsteps.runs.status import Status
 from tfsteps.spec import is_uri
 from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
@@ -20,6 +22,8 @@ def opened(statuses: Sequence[Status], port: int) -> Iterator[str]:
         identity = status.identity
         if not status.logs:
             raise CommandError(f"run {identity.run}: task {identity.task} has no event files that outlive its replicas")
+        if not filled(status.logs):
+            say(f"run {identity.run}: task {identity.task} has no event files so far: nothing is in {status.logs}")
         log_dirs[f"{identity.run}/{identity.task}" if several else identity.task] = status.logs
     only = next(iter(log_dirs.values()))
     with _served(log_dirs if len(log_dirs) > 1 else only, port) as url:

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tfsteps.kube.client import Resource
-from tfsteps.runs.events import Replica, State
+from tfsteps.runs.events import Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import MOST_REPLICAS, Problem, RoleName, TrainingJob
@@ -75,6 +75,38 @@ class Verdict(msgspec.Struct, frozen=True):
     state: State
     reason: str = ""
     message: str = ""
+
+
+class ReplicaEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a replica ended by its job object, which outlives its pod; when is not known.
+
+    Attributes:
+        replica: The replica.
+        pod: Name of its pod.
+        uid: Uid of that pod; empty = not known.
+        exit_code: Of the program.
+        stopped: Whether the operator may have ended it.
+        restarts: Number of its restarts; 0 also if not known.
+    """
+
+    replica: Replica
+    pod: str
+    uid: str
+    exit_code: int
+    stopped: bool = False
+    restarts: int = 0
+
+    def change(self, at: float) -> ReplicaChanged:
+        """Return the event; `at` stands for the unknown time, in seconds since the epoch."""
+        failed = ReplicaState.STOPPED if self.stopped else ReplicaState.FAILED
+        return ReplicaChanged(
+            at=at,
+            replica=self.replica,
+            state=failed if self.exit_code else ReplicaState.SUCCEEDED,
+            restarts=self.restarts,
+            exit_code=self.exit_code,
+            place=self.pod,
+        )
 
 
 class RoleSpec(msgspec.Struct, frozen=True):
@@ -206,6 +238,9 @@ class JobKind(Protocol):
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the operator runs for a job; None = none, or not yet."""
 
+    def replica_ends(self, item: Mapping[str, Any], replicas: Sequence[Replica]) -> Iterable[ReplicaEnd]:
+        """Return the ends of replicas that the job object itself names, for those whose pods are gone."""
+
     def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
         """Return the patches that end replicas which an ended job leaves running; empty = its operator ends them."""
 
@@ -264,6 +299,10 @@ class BaseJobKind:
 
     def stop_stragglers(self, _item: Mapping[str, Any]) -> list[ObjectPatch]:
         """Return nothing."""
+        return []
+
+    def replica_ends(self, _item: Mapping[str, Any], _replicas: Sequence[Replica]) -> Iterable[ReplicaEnd]:
+        """Return nothing: only pods have the ends of replicas."""
         return []
 
     def tensorboard_link(self, _item: Mapping[str, Any]) -> TensorBoardLink | None:

@@ -18,7 +18,7 @@ from tfsteps.systems.base import LaunchError, Note, OnEnd, Scope
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.expansion import escaped, expand_program
 from tfsteps.systems.features import Use, job_and_roles
-from tfsteps.systems.local import finalizer, ports
+from tfsteps.systems.local import finalizer, ports, stacks
 from tfsteps.systems.local.capabilities import CAPABILITIES
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.process import Command
@@ -73,7 +73,7 @@ class LocalSystem:
                 "replica": str(command.replica),
                 "command": command.argv,
                 "working_dir": str(command.cwd),
-                "env": {key: value for key, value in command.env.items() if inherited.get(key) != value},
+                "env": _shown(command.env, inherited),
             }
             for command in commands.values()
         ]
@@ -169,9 +169,20 @@ def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, 
     if not role.resources.gpu:
         env.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     env |= variables
+    env.setdefault("PYTHONFAULTHANDLER", "1")  # the stack after a fatal signal
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(stacks.STARTUP), env.get("PYTHONPATH")]))
+    env[stacks.VARIABLE] = str(int(stacks.NUMBER))
     for key in ("no_proxy", "NO_PROXY"):  # a proxy in the environment makes gRPC hang, even to 127.0.0.1
         env[key] = ",".join(filter(None, [env.get(key), _LOOPBACK]))
     return env
+
+
+def _shown(env: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that differ from the inherited ones, without the folder of this installation."""
+    own = str(stacks.STARTUP)
+    paths = [path for path in env["PYTHONPATH"].split(os.pathsep) if path != own]
+    shown = {**env, "PYTHONPATH": os.pathsep.join(paths)}
+    return {key: value for key, value in shown.items() if inherited.get(key, "") != value}
 
 
 def _working_dir(path: str | None, base_dir: pathlib.Path) -> pathlib.Path:

@@ -1,13 +1,18 @@
 """TCP ports for the replicas of one job."""
 
 import contextlib
+import os
 import pathlib
 import socket
 import struct
 from collections.abc import Collection, Iterator
 
+from tfsteps.systems.local import sessions
+
 _TABLES = (pathlib.Path("/proc/net/tcp"), pathlib.Path("/proc/net/tcp6"))
-_SERVING = {"0A", "01"}  # LISTEN, ESTABLISHED
+_ESTABLISHED = "01"
+_MAPPED = "0000000000000000FFFF0000"  # before an IPv4 address in the table of IPv6
+_SERVING = {"0A", _ESTABLISHED}  # LISTEN
 
 # sock_diag(7): all TCP listeners of an address family.
 _SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _DUMP, _DONE, _TCP_LISTEN = 4, 20, 0x301, 3, 10
@@ -32,6 +37,11 @@ def free_ports(count: int) -> list[int]:
             sock.close()
 
 
+def visible() -> bool:
+    """Return whether connections can be seen here at all."""
+    return any(table.exists() for table in _TABLES)
+
+
 def serving(ports: Collection[int], *, reached: bool) -> set[int]:
     """Return those of `ports` on which a process of this machine listens.
 
@@ -46,6 +56,23 @@ def serving(ports: Collection[int], *, reached: bool) -> set[int]:
         with contextlib.suppress(OSError):  # a sandbox may have no sock_diag
             return {port for family in (socket.AF_INET, socket.AF_INET6) for port in _listeners(family)} & set(ports)
     return set(_connections()) & set(ports)
+
+
+def connected(leaders: Collection[int]) -> bool:
+    """Return whether processes of two of these sessions have a connection to each other, on whatever ports."""
+    owner: dict[str, int] = {}
+    for leader in leaders:
+        for pid in sessions.members(leader):
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+                for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        owner[os.readlink(fd)] = leader  # noqa: PTH115  `socket:[4711]` is no path
+    ends = {
+        (row[1].removeprefix(_MAPPED), row[2].removeprefix(_MAPPED)): owner[f"socket:[{row[9]}]"]
+        for row in _rows()
+        if row[3] == _ESTABLISHED and f"socket:[{row[9]}]" in owner
+    }
+    return any(ends.get((there, here), leader) != leader for (here, there), leader in ends.items())
 
 
 def _listeners(family: int) -> Iterator[int]:
@@ -66,7 +93,11 @@ def _listeners(family: int) -> Iterator[int]:
 
 
 def _connections() -> Iterator[int]:
+    return (int(row[1].rpartition(":")[2], 16) for row in _rows() if row[3] in _SERVING)
+
+
+def _rows() -> Iterator[list[str]]:
+    """Yield the sockets of this network namespace: local and remote address second and third, state, ..., inode."""
     for table in _TABLES:
         if table.exists():
-            rows = (line.split() for line in table.read_text().splitlines()[1:])
-            yield from (int(row[1].rpartition(":")[2], 16) for row in rows if row[3] in _SERVING)
+            yield from (line.split() for line in table.read_text().splitlines()[1:])

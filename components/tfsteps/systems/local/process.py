@@ -1,8 +1,10 @@
 """One replica as a process in its own session: its output as lines, its end with its resource usage."""
 
 import contextlib
+import errno
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import time
@@ -10,6 +12,7 @@ import time
 import msgspec
 
 from tfsteps.runs.events import Replica
+from tfsteps.spec import format_bytes
 from tfsteps.systems.local import sessions
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
@@ -45,34 +48,64 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
 
 
+class CannotStartError(Exception):
+    """A process cannot be started. The message says why, and what to do.
+
+    Attributes:
+        passing: Whether it may start later: the machine lacks memory, processes or file descriptors.
+    """
+
+    def __init__(self, command: Command, error: OSError) -> None:
+        """Explain an error of the kernel."""
+        self.passing = error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+        why = str(error)
+        if error.errno == errno.E2BIG:
+            size = sum(len(_encoded(text)) + 1 for text in [*command.argv, *command.env, *command.env.values()])
+            most = format_bytes(os.sysconf("SC_ARG_MAX"))
+            why = (
+                f"its command, arguments and environment have {format_bytes(size)}; this machine allows {most} in all "
+                "and 128 KiB for each. Write long values to a file, and pass its path"
+            )
+        elif error.filename == command.cwd and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
+            why = f"its working folder {command.cwd} cannot be entered: {error.strerror}. Correct `working_dir`"
+        super().__init__(f"{command.replica} could not be started: {why}")
+
+
 class Process:
     """A running replica.
 
     Attributes:
         command: The command of the replica.
         pid: The process id, also that of its session and group.
+        peak: The most resident memory of its session that was seen, in bytes; whoever samples it sets it.
         exit_fd: Readable when the process has ended.
         out_fd: Its standard output and error.
     """
 
     def __init__(self, command: Command, guard: Guard) -> None:
-        """Start the process. OSError if the wrapping shell cannot be started."""
+        """Start the process. CannotStartError if the wrapping shell cannot be started."""
         self.command = command
-        self._popen = subprocess.Popen(
-            list(map(_encoded, [*WRAPPER, *command.argv])),
-            stdin=guard.pipe,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={_encoded(name): _encoded(value) for name, value in command.env.items()},
-            cwd=command.cwd,
-            start_new_session=True,
-        )
+        try:
+            self._popen = subprocess.Popen(
+                list(map(_encoded, [*WRAPPER, *command.argv])),
+                stdin=guard.pipe,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={_encoded(name): _encoded(value) for name, value in command.env.items()},
+                cwd=command.cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CannotStartError(command, error) from error
         self._guard = guard
+        # The kernel counts the memory of this process for it, too: until it executes its program, it shares that.
+        self._inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.pid = self._popen.pid
         self.started = time.time()
         assert self._popen.stdout
         self.out_fd = self._popen.stdout.fileno()
         self.exit_fd = os.pidfd_open(self.pid)
+        self.peak = 0
         self._rest = bytearray()
         self._cut = False  # `_rest` continues a line that was split
         self._over = False  # it has been reaped: its id may be reused
@@ -117,7 +150,8 @@ class Process:
         return Ended(
             exit_code=code if code >= 0 else 128 - code,
             cpu_seconds=usage.ru_utime + usage.ru_stime,
-            memory_bytes=usage.ru_maxrss * 1024,
+            memory_bytes=max(usage.ru_maxrss * 1024 if usage.ru_maxrss > self._inherited else 0, self.peak)
+            or usage.ru_maxrss * 1024,
         )
 
     def close(self) -> list[bytes]:
@@ -146,6 +180,13 @@ class Process:
                 pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]
                 total += int(pages) * os.sysconf("SC_PAGE_SIZE")
         return total
+
+    def over_limit(self) -> bool:
+        """Return whether its session uses more resident memory than it may."""
+        limit = self.command.memory_limit
+        if limit is not None:
+            self.peak = max(self.peak, self.memory())
+        return limit is not None and self.peak > limit
 
 
 def _encoded(text: str) -> bytes:

@@ -22,6 +22,7 @@ class ReplicaProcess:
         self.restarts = -1
         self.stop_asked = False
         self.reason = ""
+        self.memory_limit: int | None = None
         self.partial_due = 0.0  # when its unfinished line may be shown again, by the monotonic clock
         self.tail = Tail()
 
@@ -57,6 +58,7 @@ class ReplicaProcess:
             place=self.place,
             cpu_seconds=ended.cpu_seconds if ended else None,
             memory_bytes=ended.memory_bytes if ended else None,
+            memory_limit=self.memory_limit,
         )
 
     def partial_lines(self) -> Iterator[PartialLine]:
@@ -64,10 +66,3 @@ class ReplicaProcess:
         if self.process and self.process.rest and time.monotonic() >= self.partial_due:
             self.partial_due = time.monotonic() + PARTIAL_SECONDS
             yield PartialLine.of(time.time(), self.replica, self.process.rest)
-
-    def not_joined(self, patience: float) -> str:
-        """Return a message if its process has run for `patience` seconds without joining the others; else empty."""
-        late = self.process and self.state is ReplicaState.PENDING and time.time() - self.process.started > patience
-        if not self.process or not late:
-            return ""
-        return f"{self.replica} runs (pid {self.process.pid}) but does not listen on its TF_CONFIG port"

@@ -29,24 +29,23 @@ from tfsteps.runs.last_lines import Tail
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import Cause
-from tfsteps.systems.local import ports
-from tfsteps.systems.local.failure_patterns import failure_pattern
+from tfsteps.systems.local import stacks
 from tfsteps.systems.local.guard import Guard
+from tfsteps.systems.local.joins import Joins
 from tfsteps.systems.local.options import LocalOptions
 from tfsteps.systems.local.output import Collector
-from tfsteps.systems.local.process import Command, Ended, Process
+from tfsteps.systems.local.process import CannotStartError, Command, Ended, Process
 from tfsteps.systems.local.replica_process import ReplicaProcess
 from tfsteps.systems.local.usage import UsageMeter
 from tfsteps.systems.restart_policy import RestartPolicy, restart_rules
+from tfsteps.text.failure_patterns import failure_pattern, no_restart_helps, repeatable
+from tfsteps.text.tracebacks import STACK, Raised, raised
 
 _PORT_TRIES = 5
 _SETTLE_SECONDS = 3.0  # how long a lost peer's end waits for the end that caused it
+_ENDING_SECONDS = 20.0  # the same, if another replica has printed an exception: TensorFlow takes so long to end
 _MEMORY_SECONDS = 0.25
 _BLOCKS = 8  # of output, before other events are handled
-_JOINING = ("parameter_server", "multi_worker_mirrored")  # strategies whose replicas wait for each other at the start
-_JOIN_SECONDS = 10.0  # the import of TensorFlow takes seconds
-_NAMED = 3
-_REACHED_LOOKS = 10  # at each tenth check, connections are listed too, for replicas that no longer listen
 
 
 class _Phase(enum.Enum):
@@ -82,12 +81,12 @@ class LocalJob:
         self.warnings: list[str] = []
         self._job, self._options = job, options
         self._make_commands, self._attempt = commands, attempt
-        self._restart_policy = RestartPolicy(restart_rules(job))
+        self._restart_policy = RestartPolicy(restart_rules(job), patient=job.names_backoff_limit)
         self._slots = {replica: ReplicaProcess(replica) for replica in replicas_of(job.roles.items())}
         self._phase = _Phase.ACTIVE
-        self._looks = self._port_tries = self._stops = 0
+        self._port_tries, self._stops, self._deadline = 0, 0, False
         self._last_state = (State.UNKNOWN, "", "")
-        self._join_by_port = options.started == "port" or (options.started is None and job.strategy in _JOINING)
+        self._joins = Joins(job, options)
         self._outcome = JobChanged(at=0, state=State.SUCCEEDED)
         self._groups: list[tuple[frozenset[Replica], float, bool]] = []
         self._parked: list[tuple[ReplicaProcess, int]] = []
@@ -120,9 +119,13 @@ class LocalJob:
             finally:
                 self._kill_all()
 
-    def stop(self, cause: Cause) -> None:  # noqa: ARG002  every cause ends the processes
-        """Send SIGTERM to the processes; a second call kills them. Safe in a signal handler."""
+    def stop(self, cause: Cause) -> None:
+        """Send SIGTERM to the processes, after a deadline when they have printed their stacks; a second call kills.
+
+        Safe in a signal handler.
+        """
         self._stops += 1
+        self._deadline = self._deadline or cause is Cause.DEADLINE
         if self._wake_write >= 0:
             os.write(self._wake_write, b"!")
 
@@ -144,6 +147,7 @@ class LocalJob:
     def _tick(self) -> None:
         self._queue.append(Tick(time.time()))
         self._queue.extend(self._usage.look(self._running()))
+        self._joins.look(self._running(), self._commands)
         self._after(TICK_SECONDS, self._tick)
 
     def _flush(self) -> Iterator[Event]:
@@ -163,10 +167,11 @@ class LocalJob:
             slot = self._slots[replica]
             try:
                 process = Process(self._commands[replica], self._guard)
-            except OSError as error:
-                self._fail("StartFailed", f"{replica} could not be started: {error}", replica)
+            except CannotStartError as error:
+                self._fail("StartFailed" if error.passing else "CannotStart", str(error), replica)
                 return
             slot.process, slot.stop_asked, slot.reason = process, False, ""
+            slot.memory_limit = process.command.memory_limit
             slot.restarts += 1
             slot.tail = Tail()
             slot.output, slot.ended = self._collector.add(slot, process.out_fd), None
@@ -184,28 +189,12 @@ class LocalJob:
 
     def _see_starts(self) -> None:
         """Report which replicas have joined the others, and that the job runs once all processes run."""
-        waiting = {slot: slot.process for slot in self._running() if slot.state is ReplicaState.PENDING}
-        alone = len([command for command in self._commands.values() if command.port]) < 2
-        by_port = self._join_by_port and not alone
-        expected_ports = {slot: p.command.port for slot, p in waiting.items() if p and p.command.port and by_port}
-        open_ports = self._open_ports([port for port in expected_ports.values() if port])
-        for slot in waiting:
-            if slot not in expected_ports or expected_ports[slot] in open_ports:
-                self._report(slot, ReplicaState.RUNNING)
+        waiting = [slot for slot in self._running() if slot.state is ReplicaState.PENDING]
+        for slot in self._joins.started(waiting, self._commands):
+            self._report(slot, ReplicaState.RUNNING)
         if self._phase is _Phase.ACTIVE and all(slot.up for slot in self._slots.values()):
-            missing = self._not_joined()
+            missing = self._joins.missing(self._running())
             self._tell(State.RUNNING, "NotJoined" if missing else "", missing)
-
-    def _not_joined(self) -> str:
-        """Return which replicas have run for a while without joining the others; empty = none."""
-        patience = min(_JOIN_SECONDS, (self._job.deadlines.pending or _JOIN_SECONDS) / 2)
-        late = [why for slot in self._running() if (why := slot.not_joined(patience))]
-        rest = f"; {len(late) - _NAMED} more do not" if late[_NAMED:] else ""
-        return f"{'; '.join(late[:_NAMED])}{rest}; its peers wait for that" if late else ""
-
-    def _open_ports(self, candidates: list[int]) -> set[int]:
-        self._looks += 1
-        return ports.serving(candidates, reached=self._looks % _REACHED_LOOKS == 0) if candidates else set()
 
     # --- what happens
 
@@ -249,6 +238,7 @@ class LocalJob:
         )
         slot.process = None
         self._report(slot, slot.end_state(ended), ended)
+        self._queue.extend(self._usage.end(str(slot.replica), ended.memory_bytes))
         if self._phase is _Phase.ACTIVE and not slot.stop_asked:
             self._judge(slot, ended.exit_code)
         self._go_on()
@@ -258,17 +248,19 @@ class LocalJob:
         if self._phase is not _Phase.FAILING:
             self._phase = _Phase.STOPPING
             self._outcome = JobChanged(at=0, state=State.CANCELLED, reason="Stopped")
-        self._end_all()
+        asked = stacks.request(self._running()) if self._deadline and self._stops == 1 else []
+        for slot in asked:
+            self._lines(slot, time.time(), [STACK.encode()])
+        self._after(stacks.SECONDS if asked else 0, self._end_all)
         for slot in self._running() if self._stops > 1 else ():  # both signals may have come before this call
             if slot.process:
                 slot.process.kill()
 
     def _watch_memory(self) -> None:
         for slot in self._running():
-            process = slot.process
-            if process and process.command.memory_limit and process.memory() > process.command.memory_limit:
+            if slot.process and slot.process.over_limit():
                 slot.reason = "OOMKilled"
-                process.kill()
+                slot.process.kill()
         if any(command.memory_limit for command in self._commands.values()):
             self._after(_MEMORY_SECONDS, self._watch_memory)
 
@@ -282,7 +274,7 @@ class LocalJob:
             self._restart(members, 0.0, f"{slot.replica} found its port taken", new_ports=True)
         elif exit_code and slot.reason == "PeerLost" and self._others_may_have_failed(slot):
             self._parked.append((slot, exit_code))
-            self._after(_SETTLE_SECONDS, self._unpark)
+            self._after(_SETTLE_SECONDS, partial(self._unpark, time.monotonic() + _ENDING_SECONDS))
         else:
             self._parked.clear()
             self._decide(slot, exit_code)
@@ -291,8 +283,12 @@ class LocalJob:
         judged = {slot, *(waiting for waiting, _ in self._parked)}
         return any(other not in judged for other in self._running() if other.replica.role != "evaluator")
 
-    def _unpark(self) -> None:
-        if self._parked and self._phase is _Phase.ACTIVE:
+    def _unpark(self, until: float) -> None:
+        if not self._parked or self._phase is not _Phase.ACTIVE:
+            return
+        if time.monotonic() < until and any(raised(slot.tail.lines()).exception for slot in self._running()):
+            self._after(_SETTLE_SECONDS, partial(self._unpark, until))  # a peer has failed, and is ending
+        else:
             slot, exit_code = self._parked[0]
             self._parked.clear()
             self._decide(slot, exit_code)
@@ -301,14 +297,17 @@ class LocalJob:
     def _decide(self, slot: ReplicaProcess, exit_code: int) -> None:
         slots = self._slots.items()
         succeeded = {replica.member for replica, other in slots if other.state is ReplicaState.SUCCEEDED}
-        decision = self._restart_policy.judge(slot.replica.member, exit_code, succeeded, slot.reason)
+        error = raised(slot.tail.lines()) if exit_code else Raised()
+        failure = "" if slot.reason else repeatable(error)
+        decision = self._restart_policy.judge(slot.replica.member, exit_code, succeeded, slot.reason, failure)
         if decision.action == "succeed":
             self._finish()
         elif decision.action == "fail":
             self._fail(decision.reason, decision.message, slot.replica)
         elif decision.action == "restart":
+            useless = f", which does not help against {error.exception}" if no_restart_helps(error.exception) else ""
             replicas = frozenset(Replica(*member) for member in decision.members)
-            self._restart(replicas, decision.delay, decision.message)
+            self._restart(replicas, decision.delay, decision.message + useless)
 
     def _restart(self, replicas: frozenset[Replica], delay: float, why: str, *, new_ports: bool = False) -> None:
         new_ports = new_ports or self._job.effective_strategy == "multi_worker_mirrored"
@@ -342,6 +341,7 @@ class LocalJob:
     def _finish(self) -> None:
         """Wait for the other replicas to end; parameter servers never end by themselves and are stopped earlier."""
         self._phase = _Phase.FINISHING
+        self.warnings += filter(None, [self._joins.apart])
         if self._job.effective_strategy == "parameter_server":
             for slot in self._running():
                 if slot.replica.role in ("ps", "worker"):

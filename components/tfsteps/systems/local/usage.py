@@ -55,9 +55,14 @@ class UsageMeter:
             if samples or note:
                 yield UsageSampled(samples, note)
 
+    def end(self, replica: str, peak: int) -> Iterator[UsageSampled]:
+        """Yield the peak memory of a replica that has ended, in bytes: it may have come between two samples."""
+        if self._interval:
+            yield UsageSampled([Sample(at=round(time.time(), 3), window=0.0, replica=replica, memory_peak=peak)])
+
     def sample(self, running: Iterable[ReplicaProcess]) -> list[Sample]:
         """Return what each replica used since the last sample, or since its start; without those that have ended."""
-        now = time.monotonic()
+        now, running = time.monotonic(), list(running)
         processes = {slot.process.pid: (str(slot.replica), slot.process.started) for slot in running if slot.process}
         readings = _sessions(processes) if processes else {}
         gpus = self._gpus.sessions(processes) if self._gpus else {}
@@ -79,6 +84,9 @@ class UsageMeter:
                         gpu_memory=gpus[pid].memory if pid in gpus else None,
                     )
                 )
+        for slot in running:
+            if slot.process and slot.process.pid in readings:
+                slot.process.peak = max(slot.process.peak, readings[slot.process.pid].memory)
         self._last = {pid: (now, reading.cpu) for pid, reading in readings.items()}
         return samples
 

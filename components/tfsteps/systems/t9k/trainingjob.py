@@ -5,7 +5,7 @@ in part those of the sibling kind GenericJob.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.kube.client import Resource
@@ -17,6 +17,7 @@ from tfsteps.systems.kubernetes.job_kind import (
     BaseJobKind,
     ObjectPatch,
     RenderedJob,
+    ReplicaEnd,
     RoleSpec,
     Verdict,
     true_conditions,
@@ -39,6 +40,7 @@ from tfsteps.systems.t9k.options import T9kOptions
 _NAME = 63  # of a pod, which is also a host
 _JOB = f"{PREFIX}job"  # a label of our own: which ones the controller puts on pods is documented for siblings only
 _CLEAN_UP = {"unfinished": "Unfinished", "all": "All", "none": "None"}
+_KILLED = (137, 143)  # exit codes of a program that SIGKILL or SIGTERM ended
 _RETRIED = "130, 137, 138 and 143"
 
 
@@ -148,6 +150,23 @@ class TensorFlowTrainingJob(BaseJobKind):
         name = f"{role}-{meta['name'].rpartition('-')[2]}"
         return next((replica for replica in replicas if str(replica) == name), None)
 
+    def replica_ends(self, item: Mapping[str, Any], replicas: Sequence[Replica]) -> Iterator[ReplicaEnd]:
+        """Yield the ends in `status.tasks`: the platform deletes the pods of an ended job as `clean_up` says."""
+        names = {str(replica): replica for replica in replicas}
+        for role, entry, restarts in _reported(item):
+            replica = names.get(f"{role}-{str(entry.get('name', '')).rpartition('-')[2]}")
+            containers = [status for status in entry.get("containers") or [] if status.get("name") == CONTAINER]
+            codes = [status.get("exitCode") for status in containers if status.get("state") == "Terminated"]
+            if replica and codes and type(codes[0]) is int:
+                yield ReplicaEnd(
+                    replica=replica,
+                    pod=entry["name"],
+                    uid=str(entry.get("uid", "")),
+                    exit_code=codes[0],
+                    stopped=entry.get("phase") == "Deleted" and codes[0] in _KILLED,
+                    restarts=restarts,
+                )
+
     def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
         """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
         return tensorboard_link.of_job(item)
@@ -245,12 +264,17 @@ def _queue(item: Mapping[str, Any]) -> str:
 
 def _queued(item: Mapping[str, Any]) -> bool:
     """Tell whether the job waits in the queue: it is Pending, and no replica has a container yet."""
-    status = item.get("status") or {}
-    if not _queue(item) or status.get("phase", "") not in ("", "Pending"):
+    if not _queue(item) or (item.get("status") or {}).get("phase", "") not in ("", "Pending"):
         return False
-    tasks = status.get("tasks") or []
-    replicas = [replica for task in tasks for replica in task.get("replicas") or task.get("replicaStatus") or []]
-    return not any(replica.get("containers") for replica in replicas)
+    return not any(entry.get("containers") for _, entry, _ in _reported(item))
+
+
+def _reported(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], int]]:
+    """Yield (role, status, restarts) of each replica in `status.tasks`; 0 restarts if those of a role are summed."""
+    for task in (item.get("status") or {}).get("tasks") or []:
+        replicas = task.get("replicas") or task.get("replicaStatus") or []  # the second in an older manual
+        restarts = (task.get("restartCount") or 0) if len(replicas) == 1 else 0
+        yield from ((task.get("type", ""), entry, restarts) for entry in replicas)
 
 
 # --- verdicts
@@ -269,4 +293,7 @@ def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
         reason = "DeadlineExceeded"
     elif 0 < limit <= (item.get("status") or {}).get("backoffCount", 0):
         reason = "BackoffLimitExceeded"
+    counts = (item.get("status") or {}).get("aggregate") or {}
+    if not any(True for _ in _reported(item)) and (failed := counts.get("failed")):
+        message = f"{message} The platform counts {failed} failed replica{'s' * (failed != 1)}.".strip()
     return Verdict(State.FAILED, reason, message)

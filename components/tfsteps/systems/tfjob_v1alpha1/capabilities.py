@@ -35,7 +35,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "chief": native("replicaSpecs with type MASTER"),
     "worker": native("replicaSpecs with type WORKER; without a chief, worker 0 is the MASTER"),
     "ps": native("replicaSpecs with type PS; the operator's own program with `systems.tfjob-v1alpha1.default_ps`"),
-    "evaluator": done("a Kubernetes Job beside the TfJob: it has no type for one"),
+    "evaluator": done("a Kubernetes Job beside the TfJob, which has no type for one; its failure is only a warning"),
     "restart_never": done("a restart ends the job: the Kubernetes Job of a replica would go on"),
     "restart_on_failure": refused(
         "for the replica that decides, the operator takes exit codes 1 to 127 for the end of the job",

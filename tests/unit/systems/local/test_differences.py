@@ -81,6 +81,16 @@ def proxies(monkeypatch):
     assert "no_proxy" not in pod_variables()
 
 
+def python(monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    said = run_job("name: a\nroles: {worker: {}}\ncommand: [env]\nenv: {PYTHONPATH: /mine}").said
+    assert said(r"PYTHONPATH=\S+/startup:/mine")
+    assert said("PYTHONFAULTHANDLER=1")
+    assert env(env={"PYTHONPATH": "/mine"})["PYTHONPATH"] == "/mine"  # what the job file says
+    assert "PYTHONPATH" not in env()
+    assert not {"PYTHONPATH", "PYTHONFAULTHANDLER"} & pod_variables().keys()
+
+
 def gpu(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert env()["CUDA_VISIBLE_DEVICES"] == "-1"
@@ -144,6 +154,7 @@ ROWS = {
     "variables from a Secret, a ConfigMap or the pod": sources,
     "addresses": addresses,
     "proxies": proxies,
+    "Python": python,
     "GPU": gpu,
     "memory": memory,
     "image, CPU limits, shared memory, volumes, node selectors, ...": unused,

@@ -38,7 +38,8 @@ def replicas(tmp_path):
         started.append(process)
         until(lambda: len(list(tmp_path.glob(f"done-{index}-*"))) == 2)  # both are done
         return types.SimpleNamespace(
-            replica=Replica("worker", index), process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10)
+            replica=Replica("worker", index),
+            process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10, peak=0),
         )
 
     yield start
@@ -71,7 +72,8 @@ def test_children_that_have_ended_count(monkeypatch, tmp_path):
         try:
             until((tmp_path / "done").exists)
             slot = types.SimpleNamespace(
-                replica=Replica("worker", 0), process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10)
+                replica=Replica("worker", 0),
+                process=types.SimpleNamespace(pid=process.pid, started=time.time() - 10, peak=0),
             )
             read = samples(UsageMeter(JOB), [slot])["worker-0"]
         finally:
@@ -109,7 +111,7 @@ def test_nothing_is_read_before_it_is_due(monkeypatch, interval):
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", interval)
     monkeypatch.setattr(usage, "_sessions", lambda _leaders: pytest.fail("read"))
     slot = types.SimpleNamespace(
-        replica=Replica("worker", 0), process=types.SimpleNamespace(pid=os.getpid(), started=0.0)
+        replica=Replica("worker", 0), process=types.SimpleNamespace(pid=os.getpid(), started=0.0, peak=0)
     )
     assert list(UsageMeter(JOB).look([slot])) == []
 

@@ -26,6 +26,13 @@ def explanation(final: JobChanged, replica: ReplicaChanged | None, failure: str,
     return f"{replica.replica} failed{code}{f' ({replica.reason})' if replica.reason else ''}."
 
 
+def several(final: JobChanged, failed: Sequence[ReplicaChanged]) -> str:
+    """Return the message of a job of which several replicas `failed`, at unknown times."""
+    ends = ", ".join(f"{change.replica} with exit code {change.exit_code}" for change in failed[:_NAMED])
+    more = f" and {len(failed) - _NAMED} more" if failed[_NAMED:] else ""
+    return f"{final.message} These failed: {ends}{more}; which one first is not known.".strip()
+
+
 def _unknown(gone: Sequence[Replica]) -> str:
     names = ", ".join(map(str, gone[:_NAMED])) + (f" and {len(gone) - _NAMED} more" if gone[_NAMED:] else "")
     return f"No pod is left of {names}, so it is not known which replica failed and with which exit code."

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable
 from tfsteps.runs.events import Replica, ReplicaChanged, ReplicaState
 from tfsteps.systems.kubernetes.follow.pods import Pod
 
+_LONGEST = 300  # characters of a message
+
 
 class PodHistory(dict[Replica, list[str]]):
     """The uids of each replica's pods, the newest last."""
@@ -38,6 +40,8 @@ class PodHistory(dict[Replica, list[str]]):
             restarts=seen.restarts + self.incarnations_before(replica, seen.uid, without=self.withdrawn),
             exit_code=seen.exit_code,
             reason=seen.reason,
+            message=seen.message[:_LONGEST] if seen.state is ReplicaState.FAILED else "",
+            memory_limit=seen.memory_limit,
             container=seen.failed if seen.state is ReplicaState.FAILED else "",
             place=f"{seen.name} on {seen.node}" if seen.node else seen.name,
             started=seen.started,

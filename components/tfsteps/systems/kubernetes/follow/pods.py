@@ -1,5 +1,6 @@
 """Parses a pod into the state of its replica. Pure."""
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.runs.events import ReplicaState
+from tfsteps.spec.units import parse_bytes
 from tfsteps.systems.kubernetes.times import latest, seconds
 
 _STUCK = {
@@ -62,6 +64,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         killed: Whether it ended after its deletion had begun.
         earlier: The same pod when its program ended before its last restart; None = it was not restarted.
         before: Number of incarnations of its replica before this pod.
+        memory_limit: Memory limit of the program's container in bytes; None = it has none, or not known.
         failed: Name of the container that failed instead of the program's; empty = none.
         containers: The started containers, the program's last.
     """
@@ -82,6 +85,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     killed: bool = False
     earlier: "Pod | None" = None
     before: int = 0
+    memory_limit: int | None = None
     failed: str = ""
     containers: tuple[Container, ...] = ()
 
@@ -130,10 +134,20 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
         ended=phase in ("Succeeded", "Failed"),
         deleting="deletionTimestamp" in meta,
         killed=_is_killed(meta, finished),
+        memory_limit=_memory_limit(item, failed.get("name") or container),
         failed=failed.get("name", ""),
         containers=tuple(_containers(item, container)),
     )
     return msgspec.structs.replace(result, earlier=_earlier(result, seen))
+
+
+def _memory_limit(item: Mapping[str, Any], container: str) -> int | None:
+    spec = item.get("spec") or {}
+    for entry in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
+        if entry.get("name") == container:
+            with contextlib.suppress(ValueError):  # a form that tfsteps does not write, such as 1e9
+                return parse_bytes(str(((entry.get("resources") or {}).get("limits") or {}).get("memory", "")))
+    return None
 
 
 def _finished(status: Mapping[str, Any], end: Mapping[str, Any]) -> float | None:
@@ -166,6 +180,7 @@ def _earlier(seen: Pod, container: Mapping[str, Any]) -> Pod | None:
         restarts=seen.restarts - (not waits),
         exit_code=end.get("exitCode"),
         reason=end["reason"] if end.get("reason") not in (None, "Error", "Completed") else "",
+        message="",
         started=seconds(end.get("startedAt")),
         finished=seconds(end.get("finishedAt")),
     )

@@ -9,7 +9,7 @@ from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen
 from tfsteps.runs.events import Event, JobChanged, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import PREFIX
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.kubernetes.follow.explanation import explanation
+from tfsteps.systems.kubernetes.follow.explanation import explanation, several
 from tfsteps.systems.kubernetes.follow.pod_history import PodHistory
 from tfsteps.systems.kubernetes.follow.pods import Pod, pod
 from tfsteps.systems.kubernetes.follow.warning_events import WarningEvent
@@ -153,8 +153,8 @@ class Tracker:
         Pods report whole seconds; within one second the operator may have ended other replicas because of the failure.
         """
         failed = [
-            (change.at, self._uids[replica][-1] in self._ended_from_outside, number, replica)
-            for number, replica in enumerate(self._uids)
+            (change.at, not self._ended_from_outside.isdisjoint(uids[-1:]), number, replica)
+            for number, (replica, uids) in enumerate(self._uids.items())
             if (change := self._shown.get(replica)) and change.state is ReplicaState.FAILED
         ]
         return min(failed)[-1] if failed else None
@@ -164,7 +164,11 @@ class Tracker:
         if final.state is not State.FAILED:
             return final
         replica = self._cause()
-        gone = [name for name, uids in self._uids.items() if not uids] if self.listed else []
+        without = {name: self._shown.get(name) for name, uids in self._uids.items() if not uids}
+        gone = [name for name, change in without.items() if not (change and change.place)] if self.listed else []
+        untimed = [change for change in without.values() if change and change.state is ReplicaState.FAILED]
+        if replica in without and len(untimed) > 1:
+            return msgspec.structs.replace(final, replica=None, message=several(final, untimed))
         change, failure = (self._shown.get(replica), self._failures.get(replica, "")) if replica else (None, "")
         message = explanation(final, change, failure, gone)
         return msgspec.structs.replace(final, replica=replica, message=message)
@@ -289,7 +293,12 @@ class Tracker:
         noted = noted_states(self.item, self._replicas)
         looked_late = not self._last_state and not self.stopping and not any(self._uids.values())
         unseen = ReplicaState.UNKNOWN if looked_late else ReplicaState.STOPPED
+        ends = {end.replica: end for end in self._kind.replica_ends(self.item, self._replicas)} if self.final else {}
         for replica, uids in self._uids.items():
+            end = ends.get(replica)
+            if end and (not uids or (end.uid == uids[-1] and self._shown[replica].exit_code is None)):
+                yield from self._show(replica, end.change(now))
+                continue
             change = self._shown.get(replica) or ReplicaChanged(at=now, replica=replica, state=ReplicaState.PENDING)
             stopped = msgspec.structs.replace(change, at=now, state=ReplicaState.STOPPED, reason="")
             taken = self.pods.get(uids[-1]) if unexplained and uids else None
@@ -313,7 +322,7 @@ class Tracker:
     def _was_in_the_way(self, replica: Replica, cause: Replica | None) -> bool:
         """Tell whether the operator ended a replica because the job was over: its failure is not the cause."""
         over = self.final is not None and self.final.state in (State.SUCCEEDED, State.FAILED)
-        return over and replica != cause and self._uids[replica][-1] in self._ended_from_outside
+        return over and replica != cause and not self._ended_from_outside.isdisjoint(self._uids[replica][-1:])
 
     @property
     def unexplained(self) -> bool:

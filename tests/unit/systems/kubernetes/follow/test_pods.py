@@ -121,3 +121,12 @@ def test_a_pull_that_fails_has_one_message_whether_the_kubelet_tries_or_pauses()
         status["containerStatuses"][0]["state"]["waiting"] = {"reason": reason, "message": message}
         messages.add(pod(item(status), "tensorflow").message)
     assert messages == {said}
+
+
+def test_the_memory_limit_is_that_of_the_container_that_ended():
+    limited = item("out of memory")
+    limited["spec"] = {"containers": [{"name": "tensorflow", "resources": {"limits": {"memory": "1Gi"}}}]}
+    assert pod(limited, "tensorflow").memory_limit == 2**30
+    limited["spec"]["containers"][0]["resources"]["limits"]["memory"] = "1e9"  # a form that tfsteps does not write
+    assert pod(limited, "tensorflow").memory_limit is None
+    assert pod(item("out of memory"), "tensorflow").memory_limit is None
