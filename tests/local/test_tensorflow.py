@@ -192,3 +192,30 @@ def test_an_error_within_a_graph_is_explained(how, exception, frame):
     assert exception in digest.summary
     assert digest.frame == frame
     assert any(exception.partition(": ")[2] in line for line in digest.tail)
+
+
+EARLY = """
+name: early
+roles: {worker: {replicas: 2}}
+command:
+  - python
+  - -c
+  - |
+    import json, os, sys
+    import tensorflow as tf
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    index = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    @tf.function
+    def step():
+        return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("SUM", tf.constant(1.0)))
+    for number in range(5):
+        if index == 1 and number == 3:
+            sys.exit(0)
+        step()
+"""
+
+
+def test_a_worker_that_ends_early_is_the_failure_not_the_peer_that_waits_for_it():
+    failure = run_job(EARLY).status.failure
+    assert (failure.replica, failure.exit_code, failure.fault) == ("worker-1", 0, "user")
+    assert "UnavailableError" in failure.summary
