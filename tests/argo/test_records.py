@@ -9,7 +9,7 @@ import pytest
 from tests.preflight.conftest import ROOT
 from tests.support.s3 import VARIABLES, served_bucket
 from tests.support.waiting import until
-from tests.unit.cli.command import said
+from tests.unit.cli.command import said, tfsteps
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube.client import Resource
 from tfsteps.runs.store import RECORDS
@@ -90,7 +90,8 @@ def test_they_are_compared_and_run_again(recorded, where):
     compared = json.loads("".join(said("compare", *runs, *where, "--output", "json")))
     assert [run["state"] for run in compared["runs"]] == ["succeeded", "failed"]
     assert compared["differences"]["command -c"] == ["echo trained", "echo broken; exit 3"]
-    again = "\n".join(said("rerun", runs[0], *where, "--dry-run"))
+    code, again, heading = tfsteps("rerun", runs[0], *where, "--dry-run")
+    assert (code, heading.splitlines()[0]) == (0, f"again: run {runs[0]}, without changes")
     assert "echo trained" in again
 
 

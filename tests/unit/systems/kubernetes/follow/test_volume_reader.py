@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfsteps.systems.kubernetes.follow.volume_reader import reader_pod
+from tfsteps.systems.kubernetes.follow.volume_reader import volume_pod
 from tfsteps.systems.kubernetes.launcher_pod import LauncherImage, _image
 from tfsteps.systems.kubernetes.mounts import find_mount
 
@@ -43,7 +43,7 @@ def test_a_job_of_root_is_read_by_root():
     """What root wrote with a narrow umask nobody else can read; such a namespace does not enforce `restricted`."""
     mount = find_mount([spec(("claim", "/data"), securityContext={"runAsUser": 0})], "/data/logs")
     job = {"metadata": {"name": "job", "namespace": "ns"}}
-    (container,) = reader_pod(job, {}, mount, LauncherImage("i", "Always", []), [])["spec"]["containers"]
+    (container,) = volume_pod(job, {}, mount, LauncherImage("i", "Always", []), [])["spec"]["containers"]
     assert (container["securityContext"]["runAsUser"], container["securityContext"]["runAsNonRoot"]) == (0, False)
 
 
