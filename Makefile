@@ -97,14 +97,14 @@ image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher 
 	  build="$$(command -v docker || command -v podman || echo docker) build --build-arg BASE=$(BASE) --build-arg VERSION=$$1"; \
 	  $$build --tag $$2 --file images/launcher/Dockerfile dist && $$build --tag $$3 --file images/tensorboard/Dockerfile dist
 
-cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour; PLATFORM=newest: newer versions
+cluster: ## start a real Kubernetes with all job operators on this machine (root); built once, a quarter to half an hour; PLATFORM=previous: older versions
 	@$(PYTHON) -m tests.cluster up $(if $(PLATFORM),--platform $(PLATFORM))
 
 cluster-down: ## stop it and remove every trace
 	@$(PYTHON) -m tests.cluster down
 
-compat: $(STAMP) ## on the newest platform, the suites that its versions touch (root; 40 minutes, and the build the first time)
-	@$(PYTHON) -m tests.cluster up --platform newest
+compat: $(STAMP) ## on the previous platform, the suites that its versions touch (root; 40 minutes, and the build the first time)
+	@$(PYTHON) -m tests.cluster up --platform previous
 	@status=0; FAULTS=covering KUBECONFIG=$$($(PYTHON) -m tests.cluster kubeconfig) \
 	  $(BIN)/python -m tests.side_by_side --cluster $(addprefix --suite ,$(COMPAT)) $(ARGS) || status=$$?; \
 	  $(PYTHON) -m tests.cluster status | sed -n 1p; exit $$status

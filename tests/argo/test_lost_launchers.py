@@ -221,7 +221,12 @@ def kept(environment, trainings):
 
 
 def retry(environment, name):
-    """Start the failed step of a Workflow again, as `argo retry` and Kubeflow Pipelines' Retry do."""
+    """Start the failed step of a Workflow again, as `argo retry` and Kubeflow Pipelines' Retry do.
+
+    As people do, some seconds after its end: one that is retried within a second stands still with Argo 4.0.5, whose
+    controller takes it for throttled.
+    """
+    time.sleep(5)
     nodes = environment.status(name)["nodes"]
     again = {"phase": "Running", "message": None, "finishedAt": None}
     changed = {key: again if node["type"] == "DAG" else None for key, node in nodes.items()}

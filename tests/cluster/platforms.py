@@ -1,4 +1,4 @@
-"""The versions that the cluster is made of: those that CI runs, and those of the other platform (`make compat`)."""
+"""The versions that the cluster is made of: the newest, which CI runs, and those of before, for `make compat`."""
 
 from .paths import STATE
 
@@ -18,8 +18,7 @@ PREVIOUS = {
     "trainer": "2.0.0",
 } | _BOTH
 PLATFORMS = {"newest": NEWEST, "previous": PREVIOUS}
-DEFAULT = "previous"
-"""What CI runs. The newest comes in its place once all suites have passed on it."""
+DEFAULT = "newest"
 
 _STARTED = STATE / "platform"  # gone after `down`, as the cluster is
 

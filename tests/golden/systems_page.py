@@ -1,13 +1,24 @@
 """docs/systems/features.md: what each job system can do, from the capabilities by which jobs are refused and warned."""
 
-from tests.cluster.platforms import DEFAULT, PLATFORMS
+from tests.cluster.platforms import PLATFORMS
 from tfsteps.systems import registry
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
 
-OPERATOR, JOBSET, TRAINER, KUBERNETES = (
-    PLATFORMS[DEFAULT][part] for part in ("training-operator", "jobset", "trainer", "kubernetes")
-)
+
+def _tested(part):
+    """Return the versions of a part that the test cluster has had, the newest first."""
+    return " and ".join(versions[part] for versions in PLATFORMS.values())
+
+
+TESTED = {
+    "kubeflow": f"training operator {_tested('training-operator')}",
+    "jobset": f"JobSet {_tested('jobset')}",
+    "trainjob": f"Kubeflow Trainer {_tested('trainer')}; on an API server, the CRDs of 2.1.0 and 2.2.1",
+    "jobs": f"Kubernetes {_tested('kubernetes')}",
+}
+"""What a page says of each system that runs on the test cluster."""
+
 INTRO = f"""# Features of each job system
 
 <!-- Written by `make golden` from components/tfsteps/systems/*/capabilities.py. -->
@@ -29,10 +40,10 @@ queues and priorities on a cluster only the acceptance is tested. Each refused c
 | system | what it is | tested with |
 |---|---|---|
 | `local` | processes of this machine | itself |
-| `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | the operator {OPERATOR} |
-| `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | JobSet {JOBSET} |
-| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | Trainer {TRAINER}; CRDs of 2.1 to 2.3 |
-| `jobs` | plain Kubernetes Jobs, no operator | Kubernetes {KUBERNETES} |
+| `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | {TESTED['kubeflow']} |
+| `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | {TESTED['jobset']} |
+| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | {TESTED['trainjob']} |
+| `jobs` | plain Kubernetes Jobs, no operator | {TESTED['jobs']} |
 | `t9k` | TensorFlowTrainingJob `batch.tensorstack.dev/v1beta1` | a test controller [1] |
 | `tfjob-v1alpha1` | TfJob `tensorflow.org/v1alpha1`, or `kubeflow.org/v1alpha1` of v0.1.0 | a test controller [2] |
 | `hai` | HAI Platform, by its REST interface | a test server written from its protocol; ranks are real processes |
