@@ -36,6 +36,11 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on this machine (ARGS=--tensorboard keeps TensorBoard up)
 	@$(BIN)/python pipelines/mnist.py $(ARGS)
+	@printf '%s\n' '' 'Next:' '  $(BIN)/tfsteps show latest           # its steps, jobs and replicas' \
+	  '  $(BIN)/tfsteps report latest --open  # timeline, curves and logs in a browser' \
+	  '  $(BIN)/tfsteps rerun latest -p examples=2000' \
+	  '  $(BIN)/tfsteps init mine             # a job of your own: a program and a job file' \
+	  '  $(BIN)/tfsteps run mine/job.yaml'
 
 test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster: KUBECONFIG's, or our own; ARGS go to pytest
 ifdef CLUSTER

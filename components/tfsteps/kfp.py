@@ -3,6 +3,13 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+try:
+    import kfp as _kfp  # noqa: F401
+except ModuleNotFoundError as _error:
+    if _error.name != "kfp":
+        raise
+    raise ModuleNotFoundError("tfsteps.kfp needs kfp: pip install 'tfsteps[kfp]'", name="kfp") from None
+
 from tfsteps.engines.kfp.component import LauncherComponent, container_spec, launcher_component
 from tfsteps.engines.kfp.lint import problems, warnings
 from tfsteps.image import IMAGE
@@ -16,14 +23,15 @@ from tfsteps.steps.wait.component import wait
 
 if TYPE_CHECKING:
     from tfsteps.engines.local.run_here import run_here
-    from tfsteps.engines.local.runner import PipelineError, Step, run
+    from tfsteps.engines.local.runner import PipelineError, run
+    from tfsteps.runs.pipeline_record import StepRecord
     from tfsteps.steps.train_and_finalize.pipeline import train_and_finalize
 
 __all__ = [
     "IMAGE",
     "LauncherComponent",
     "PipelineError",
-    "Step",
+    "StepRecord",
     "cleanup",
     "container_spec",
     "evaluate_gate",
@@ -42,7 +50,7 @@ __all__ = [
 
 _LATER = {
     "PipelineError": "tfsteps.engines.local.runner",
-    "Step": "tfsteps.engines.local.runner",
+    "StepRecord": "tfsteps.runs.pipeline_record",
     "run": "tfsteps.engines.local.runner",
     "run_here": "tfsteps.engines.local.run_here",
     "train_and_finalize": "tfsteps.steps.train_and_finalize.pipeline",  # a pipeline: its compilation takes 0.1 s

@@ -415,7 +415,7 @@ def test_tensorboard_is_kept_until_ctrl_c_and_the_exit_code_is_the_jobs():
     with started("run", job, "--keep-tensorboard", "--run-id", "r1") as process:
         url = process.stderr.readline().removeprefix("tensorboard ").strip()
         read_until(process, "script failed after")
-        assert "stays up at" in process.stderr.readline()
+        assert "stays up until Ctrl-C: http" in process.stderr.readline()
         until(lambda: answers(url))
         assert url in tfsteps("show", "r1").stdout
         process.send_signal(signal.SIGINT)

@@ -2,6 +2,7 @@
 # ruff: noqa: UP045  kfp does not know `X | None`
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,8 +79,21 @@ def sleep():
 
 def do(pipeline, tmp_path, /, arguments=None, **options):
     lines = []
-    steps = run(pipeline, arguments or {}, pipeline_root=tmp_path / "root", say=lines.append, **options)
+    steps = run(
+        pipeline,
+        arguments or {},
+        pipeline_root=tmp_path / "root",
+        say=lambda line: lines.append(text_of(line)),
+        **options,
+    )
     return [(each.name, each.exit_code) for each in steps], lines
+
+
+def text_of(line):
+    """Return a line without the task before it: `[worker-0] hello`, or the text of the step's own line."""
+    prefix, bracket, text = line.partition("] ")
+    replica = re.search(r"/((?:chief|worker|ps|evaluator)-\d+)$", prefix)
+    return f"[{replica[1]}] {text}" if replica else text if bracket else line
 
 
 def test_outputs_reach_the_next_step(tmp_path, capfd):
@@ -179,7 +193,7 @@ def test_failed_step(tmp_path):
 
     with pytest.raises(PipelineError, match=r"step fail failed with exit code 7") as error:
         do(failing, tmp_path)
-    assert error.value.exit_code == 7
+    assert error.value.exit_code == 10
     assert [each.name for each in error.value.steps] == ["fail"]
 
 
@@ -191,7 +205,7 @@ def test_exit_handler_runs_and_the_pipeline_has_failed(tmp_path):
 
     with pytest.raises(PipelineError) as error:
         do(handled, tmp_path)
-    assert error.value.exit_code == 9
+    assert error.value.exit_code == 10
     assert [(each.name, each.exit_code) for each in error.value.steps][-1] == ("say", 0)
 
 
@@ -442,7 +456,8 @@ def test_a_program_is_not_run_again_for_a_step(tmp_path):
 def test_killed_launcher(tmp_path):
     with pytest.raises(PipelineError) as error:
         do(asleep, tmp_path, observer=WhenAsleep(lambda status: os.kill(status.launcher, signal.SIGKILL)), run_id="r")
-    assert error.value.exit_code == 137
+    assert error.value.exit_code == 10
+    assert error.value.steps[-1].exit_code == 137
     [attempt] = attempts("r")
     assert attempt.status().state == "lost"
 
@@ -454,7 +469,8 @@ def test_killed_server(tmp_path):
 
     with pytest.raises(PipelineError) as error:
         do(asleep, tmp_path, observer=WhenAsleep(kill_parent))
-    assert error.value.exit_code == 137
+    assert error.value.exit_code == 10
+    assert error.value.steps[-1].exit_code == 137
 
 
 def test_stopped_launcher(tmp_path):

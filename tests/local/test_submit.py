@@ -1,9 +1,14 @@
 """`tfsteps submit --engine local`: a pipeline runs here, from its program or compiled."""
 
 import json
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
+from tests.support.processes import started
+from tests.support.waiting import read_until
 from tests.unit.cli.command import tfsteps
 
 PROGRAM = """
@@ -21,7 +26,7 @@ def nightly(n: int = 1):
 OPTIONS = ["--engine", "local", "--installed", "acme/steps:1"]
 
 
-ENDS = {1: (0, "nightly succeeded after"), 3: (7, "nightly failed: step step")}
+ENDS = {1: (0, "nightly succeeded after"), 3: (10, "step step failed with exit code 7")}
 
 
 @pytest.mark.parametrize("form", ["program", "compiled"])
@@ -57,6 +62,7 @@ def test_an_image_that_is_not_installed_here(tmp_path):
         2,
         f"error: run {run_id} has no jobs; `tfsteps show {run_id}` says how it ended\n",
     )
+    assert tfsteps("rerun", run_id)[0] == 2, "and so it is when it is run again"
 
 
 def test_only_what_matters_on_this_machine_is_checked(tmp_path):
@@ -95,3 +101,65 @@ def _compiled(program):
     exec(compile(program.read_text(), str(program), "exec"), names)
     compiler.Compiler().compile(names["nightly"], str(file := program.with_suffix(".yaml")))
     return file
+
+
+FAILING = """
+from kfp import dsl
+from tfsteps.kfp import train
+
+@dsl.component(base_image="python:3.11")
+def after(model: dsl.Input[dsl.Model], wrong: str):
+    import os
+    print("the model has", *os.listdir(model.path))
+    if wrong:
+        raise ValueError(wrong)
+
+@dsl.pipeline(name="failing")
+def failing(wrong: str = "my own step is wrong"):
+    command = ["sh", "-c", "mkdir -p $TFSTEPS_MODEL_DIR && echo 1 > $TFSTEPS_MODEL_DIR/weights"]
+    trained = train(name="quick", command=command, workers=1)
+    after(model=trained.outputs["model"], wrong=wrong)
+"""
+
+
+def test_a_pipeline_is_a_run(tmp_path):
+    file = tmp_path / "failing.py"
+    file.write_text(FAILING)
+    code, out, err = tfsteps("submit", file, "--engine", "local", "--installed", "python:3.11")
+    assert (code, err) == (10, "")
+    assert "[after] the model has weights" in out, "model.path can be opened here"
+    assert "[train] quick: running" in out
+    assert "tensorboard" not in out, "only if it is asked for"
+    ended = "failed with exit code 1: ValueError: my own step is wrong"
+    assert out.splitlines()[-1].endswith(f"step after {ended}")
+    run = out.split()[1]
+    rows = json.loads(tfsteps("runs", "--state", "failed", "--output", "json")[1])
+    assert [(row["run"], row["task"], row["attempt"], row["state"]) for row in rows] == [(run, "", None, "failed")]
+    shown = tfsteps("show", run)[1]
+    assert "step after: failed" in shown
+    assert shown.splitlines()[-1].endswith(ended)
+    for command in (("logs", run), ("logs", run, "--task", "after"), ("debug", run)):
+        assert "ValueError: my own step is wrong" in tfsteps(*command)[1], command
+    report = tfsteps("report", run)[1].splitlines()[0]
+    assert "ValueError: my own step is wrong</pre>" in pathlib.Path(report).read_text().replace("\n", "")
+    code, out, err = tfsteps("rerun", run, "-p", "wrong=")
+    assert (code, err) == (0, ""), out
+    assert out.startswith(f"again: run {run}, wrong default -> \nrun failing-"), out
+    code, _, err = tfsteps("rerun", run, "--set", "env.A=1")
+    assert (code, err) == (2, f"error: run {run} is a pipeline, and --set is about one job; add --task NAME\n")
+    assert "nothing is at model.path on a cluster" in tfsteps("compile", file)[2]
+
+
+def test_a_killed_pipeline_is_lost_and_a_stopped_one_is_cancelled(tmp_path):
+    file = tmp_path / "nightly.py"
+    file.write_text(PROGRAM.replace("test {n} -lt 3", "echo begun; sleep 600"))
+    command = [pathlib.Path(sys.executable).with_name("tfsteps"), "submit", file, *OPTIONS]
+    for end, state in ((lambda run, _: tfsteps("stop", run), "cancelled"), (lambda _, process: process.kill(), "lost")):
+        with started(command, stdout=subprocess.PIPE, text=True) as process:
+            run = read_until(process, r"\[step\] begun").split()[1]
+            assert "pipeline nightly: running" in tfsteps("show", run)[1]
+            assert "[step] begun" in tfsteps("logs", run)[1]
+            end(run, process)
+            process.wait()
+        assert f"step step: {state}" in tfsteps("show", run)[1]
+        assert f" {state} " in tfsteps("runs", run)[1]

@@ -1,6 +1,7 @@
 """TensorBoards of jobs on a real cluster: seen in a browser, idle, started again, and harmless when they fail."""
 
 import json
+import re
 import signal
 import time
 import urllib.request
@@ -32,7 +33,7 @@ def runs_of(cluster, url):
 
 def url_in(process):
     """Return the address that a launcher or `tfsteps tensorboard` prints."""
-    return read_until(process, "TensorBoard at ").partition("TensorBoard at ")[2].partition(";")[0].strip()
+    return re.search(r"TensorBoard.* (http\S+)$", read_until(process, "TensorBoard.* http"), re.MULTILINE)[1]
 
 
 def has_ended(job):

@@ -189,6 +189,6 @@ def _keep(board: "TensorBoard", job: TrainingJob) -> None:
     give_up = time.monotonic() + (keep_for or float("inf"))
     signals: list[bool] = []
     with on_termination(lambda: signals.append(True)):
-        print(f"TensorBoard stays up at {board.url}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        print(f"TensorBoard stays up until Ctrl-C: {board.url}", file=sys.stderr, flush=True)
         while not signals and time.monotonic() < give_up:
             time.sleep(0.1)

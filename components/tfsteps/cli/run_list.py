@@ -1,4 +1,4 @@
-"""Lists runs: filters, sorts and shows their jobs, and pipelines that ended without a job."""
+"""Lists runs: filters, sorts and shows their jobs, and pipelines."""
 
 import contextlib
 import datetime as dt
@@ -27,9 +27,9 @@ class Entry(msgspec.Struct, frozen=True):
     """One line of the list.
 
     Attributes:
-        status: Of a job; of a pipeline that ended without a job, its state and times alone.
+        status: Of a job; of a pipeline, its state and times alone.
         workflow: The name of its Workflow; empty = none.
-        is_job: False for a pipeline that ended without a job.
+        is_job: False for a pipeline.
     """
 
     status: Status
@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_pipeline(cls, record: PipelineRecord) -> "Entry":
-        """Return the entry of a pipeline that ended without a job."""
+        """Return the entry of a pipeline."""
         status = Status(
             identity=Identity(run=record.run, task="", pipeline=record.pipeline),
             job="",

@@ -16,6 +16,7 @@ from tfsteps.masking import hidden
 from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node
 from tfsteps.runs.output_paths import filled
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
 from tfsteps.runs.usage import UsageSummary
@@ -75,7 +76,7 @@ def plain(status: Status) -> dict[str, Any]:
     paths = {"folder": attempt.folder, "log": attempt.log, "report": attempt.report}
     data = msgspec.to_builtins(status) | {"metrics": {}, "metric_notes": {}}  # names of users may be those of times
     return {
-        **_with_iso_times(data),
+        **with_iso_times(data),
         "metrics": status.metrics,
         "metric_notes": status.metric_notes,
         **{name: _existing(path) for name, path in paths.items()},
@@ -123,7 +124,7 @@ def print_tree(run: str, root: Node) -> None:
 
 def graph_data(root: Node) -> Any:
     """Return a graph as plain data, its times in ISO form."""
-    return _with_iso_times(msgspec.to_builtins(root))
+    return with_iso_times(msgspec.to_builtins(root))
 
 
 def replica_row(replica: ReplicaStatus, now: float) -> list[str]:
@@ -165,6 +166,13 @@ def verdict(status: Status) -> str:
     why = status.failure.summary if status.failure else status.message
     name = clean(status.identity.task)
     return f"{name} {status.state}{took}: {clean(why)}" if why else f"{name} {status.state}{took}."
+
+
+def pipeline_verdict(record: PipelineRecord) -> str:
+    """Return the state of a pipeline as one sentence: `mnist failed after 12s: step train failed with exit code 10`."""
+    took = f" after {duration(record.ended - record.created)}" if record.ended is not None else ""
+    why = f": {clean(record.message)}" if record.message else "."
+    return f"{clean(record.pipeline)} {'is running' if record.state is State.RUNNING else record.state}{took}{why}"
 
 
 def links(status: Status) -> dict[str, str]:
@@ -215,6 +223,9 @@ def _why(status: Status) -> list[str]:
         "at": failure.frame,
         "what helps": failure.hint,
         "retry": advice.get(failure.fault, ""),
+        "install": "pip install 'tfsteps[tensorflow]', or the TensorFlow of your choice, beside tfsteps"
+        if status.on_this_machine and failure.exception.endswith("No module named 'tensorflow'")
+        else "",
     }
     lines = [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
     return [*(f"  | {clean(line)}" for line in failure.tail), *lines]
@@ -232,10 +243,11 @@ def _existing(path: pathlib.Path) -> str:
     return str(path) if path.exists() else ""
 
 
-def _with_iso_times(data: Any) -> Any:
+def with_iso_times(data: Any) -> Any:
+    """Return plain data with the times in it, seconds since the epoch, in ISO form."""
     if isinstance(data, dict):
-        return {key: iso(value) if key in _TIMES else _with_iso_times(value) for key, value in data.items()}
-    return [_with_iso_times(item) for item in data] if isinstance(data, list | tuple) else data
+        return {key: iso(value) if key in _TIMES else with_iso_times(value) for key, value in data.items()}
+    return [with_iso_times(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 def forget_tensorboard(attempt: Attempt) -> None:

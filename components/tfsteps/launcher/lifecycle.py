@@ -91,7 +91,7 @@ def begin(job: TrainingJob, identity: Identity, system: System, *, base_dir: pat
     _check(job, system)
     places = system.places(job, identity, base_dir)
     status = first_status(job, identity, system, places, "")
-    stop = StopRequests(system)
+    stop = StopRequests(system, Attempt.of(identity))
     with on_termination(stop.request, stop.signals):
         try:
             handle = system.start(job, identity, places)
@@ -152,7 +152,7 @@ def _followed(
     leaves: bool = False,
 ) -> Status:
     """Follow the job that `start` returns to its end, write all records, and return its final status."""
-    stop = StopRequests(system)
+    stop = StopRequests(system, Attempt.of(first.identity))
     notifier = Notifier(job)
     first.warnings += notifier.warnings
     # handle signals before the first status, which names the process to signal, and until all records are written

@@ -27,13 +27,16 @@ class Printer:
         self._tensorboard: str | None = None
 
     def changed(self, status: Status) -> None:
-        """Print the job's state if it changed, and the address of a TensorBoard that was started meanwhile."""
+        """Print the job's state if it changed, and the address of a TensorBoard that was started meanwhile.
+
+        The end of the job is not printed: who launches or follows it says that in a sentence of its own.
+        """
         title = self._title or status.identity.task
         if self._tensorboard is not None and status.tensorboard_url not in ("", self._tensorboard):
             self.say(f"{title}: TensorBoard at {status.tensorboard_url}")
         self._tensorboard = status.tensorboard_url
         now = (status.state, status.message)
-        if now != self._state:
+        if now != self._state and not status.state.terminal:
             self._state = now
             self.say(f"{title}: {status.state}" + (f": {terminal.escaped(status.message)}" if status.message else ""))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tfsteps.runs.events import JobChanged
 from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt
 from tfsteps.systems.base import Cause, Handle, System
 
 _NOTIFY_SECONDS, _NOTIFY_STOPPED_SECONDS, _NOTIFY_KILLED_SECONDS = 10.0, 2.0, 0.1
@@ -23,12 +24,13 @@ class StopRequests:
         signals: The signals that came, in their order.
     """
 
-    def __init__(self, system: System) -> None:
-        """Forward to `system`, until there is a job."""
+    def __init__(self, system: System, attempt: Attempt) -> None:
+        """Forward to `system`, until there is a job. `attempt` is where `tfsteps stop` notes that it stops the job."""
         self.signals: list[int] = []
         self._requests = 0
         self._announced = False
         self._system = system
+        self._attempt = attempt
         self._handle: Handle | None = None
 
     @property
@@ -38,7 +40,9 @@ class StopRequests:
 
     @property
     def cause(self) -> str:
-        """The first signal, as messages call it; empty = there was none."""
+        """The command or the first signal, as messages call it; empty = there was none."""
+        if self.signals and self.signals[0] == signal.SIGTERM and self._attempt.stop_requested:
+            return "`tfsteps stop`"
         return _SIGNALS.get(self.signals[0], "") if self.signals else ""
 
     def notify_seconds(self) -> float:

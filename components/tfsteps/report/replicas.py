@@ -72,7 +72,7 @@ def _panel(replica: ReplicaStatus, tail: Tail, start: float, opened: str) -> Htm
     return tag(
         "details",
         summary,
-        tag("div", _incarnations(replica.incarnations, start), _log(replica.name, tail), class_="inside"),
+        tag("div", _incarnations(replica.incarnations, start), last_lines(replica.name, tail), class_="inside"),
         id=replica.name,
         class_="replica",
         open=replica.name == opened,
@@ -123,7 +123,8 @@ def _cells(kind: str, texts: Iterable[str]) -> Html:
     return tag("tr", *[tag(kind, text, scope="col" if kind == "th" else None) for text in texts])
 
 
-def _log(name: str, tail: Tail) -> Html:
+def last_lines(name: str, tail: Tail) -> Html:
+    """Return the end of the log of a replica or a step, with what is left out."""
     if not tail.lines:
         far = f"The lines of {name} are too far from the end of the log file."
         note = far if tail.earlier else f"{name} printed nothing."

@@ -8,12 +8,13 @@ from tfsteps.report import charts, sections
 from tfsteps.report.document import document, save
 from tfsteps.report.formats import UNKNOWN, badge, duration, icon, moment, plural
 from tfsteps.report.html import Html, join, tag
-from tfsteps.report.logs import plain
+from tfsteps.report.logs import plain, tails
+from tfsteps.report.replicas import last_lines
 from tfsteps.report.run_steps import RunSteps, Try, run_steps
 from tfsteps.report.timeline import Extent, axis, row
 from tfsteps.runs import store
 from tfsteps.runs.events import State
-from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.pipeline_record import STEP, PipelineRecord
 
 _MOST = 500  # tries
 _BAD = (State.FAILED, State.LOST)
@@ -46,6 +47,7 @@ def _page(run: RunSteps) -> str:
         ("warnings", "Warnings", _warnings(run, len(run.tries) - len(shown))),
         ("timeline", "Timeline", _timeline(run, shown) if shown else None),
         ("steps", "Steps", _steps(run, shown)),
+        ("output", "Output of steps", _output(shown)),
     ]
     present = [(anchor, title, content) for anchor, title, content in parts if content]
     body = [
@@ -144,6 +146,17 @@ def _steps(run: RunSteps, tries: Sequence[Try]) -> Html:
     head = tag("thead", tag("tr", *[tag("th", text, scope="col") for text in heads]))
     table = tag("table", head, tag("tbody", *rows), class_="steps")
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label="Table of steps")
+
+
+def _output(tries: Sequence[Try]) -> Html | None:
+    """Return the last lines of the steps that launched no job, those of failed ones open; None if there are none."""
+    panels = []
+    for item in tries:
+        if item.log:
+            summary = tag("summary", tag("span", item.step, class_="name"), badge(item.state))
+            inside = tag("div", last_lines(item.step, tails(item.log, [STEP])[STEP]), class_="inside")
+            panels.append(tag("details", summary, inside, class_="replica", open=item.state in _BAD))
+    return tag("div", *panels, class_="replicas") if panels else None
 
 
 def _cells(item: Try, run: RunSteps, *, first: bool) -> Html:

@@ -1,5 +1,6 @@
 """What the records of this machine say about all steps of a run."""
 
+import pathlib
 import urllib.parse
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +9,7 @@ import msgspec
 from tfsteps.report.formats import natural
 from tfsteps.runs import store
 from tfsteps.runs.events import State
-from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
+from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 
@@ -28,6 +29,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
         replicas: Number of its replicas.
         metrics: The metrics of the job.
         report: Address of its report, relative to the run's report; empty = there is none.
+        log: File of its output, of a step that launched no job; None = there is none.
     """
 
     step: str
@@ -39,6 +41,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 0
     metrics: dict[str, float] = {}
     report: str = ""
+    log: pathlib.Path | None = None
 
 
 class RunSteps(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +77,7 @@ def run_steps(run: str) -> RunSteps:
         except OSError as error:
             unread.append(str(error))
     jobs = [_job(attempt, status) for attempt, status in statuses]
-    tries = _ordered([*jobs, *_other_steps(record.steps if record else [], jobs)])
+    tries = _ordered([*jobs, *_other_steps(record, jobs)])
     state, message = _state(run, record, tries)
     ends = [item.ended for item in tries if item.ended is not None]
     return RunSteps(
@@ -104,15 +107,20 @@ def _job(attempt: Attempt, status: Status) -> Try:
     )
 
 
-def _other_steps(steps: Sequence[StepRecord], jobs: Sequence[Try]) -> Iterator[Try]:
+def _other_steps(record: PipelineRecord | None, jobs: Sequence[Try]) -> Iterator[Try]:
     """Yield the steps that launched no job, and those that failed although their job succeeded."""
     last = {job.step: job.state for job in jobs}
-    for step in steps:
-        job = last.get(step.name)
-        if job is None or (job is State.SUCCEEDED and step.state is not State.SUCCEEDED):
-            after = ", after its job had succeeded" if job else ""
-            message = f"exit code {step.exit_code}{after}" if step.exit_code else ""
-            yield Try(step=step.name, state=step.state, started=step.started, ended=step.ended, message=message)
+    for step in record.without_job(last) if record else []:
+        code, _, exception = step.why.partition(": ")
+        after = ", after its job had succeeded" if step.why and step.name in last else ""
+        yield Try(
+            step=step.name,
+            state=step.state,
+            started=step.started,
+            ended=step.ended,
+            message=code + after + (f": {exception}" if exception else ""),
+            log=record.log_of(step) if record else None,
+        )
 
 
 def _ordered(tries: Sequence[Try]) -> list[Try]:

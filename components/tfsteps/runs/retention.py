@@ -19,7 +19,7 @@ class RunRecords(msgspec.Struct, frozen=True):
     Attributes:
         run: Its id.
         statuses: The status of each attempt that can be read.
-        pipeline: How its pipeline ended; None = it is no pipeline of this machine, or runs.
+        pipeline: The record of its pipeline; None = it is no pipeline of this machine.
         problem: Why its records do not show whether it has ended; empty = they do.
         in_use: What uses it on this machine, a clause; empty = nothing.
     """
@@ -35,7 +35,7 @@ class RunRecords(msgspec.Struct, frozen=True):
         """When its last attempt, or its pipeline, ended, in seconds since the epoch; None = not known."""
         times = [status.ended or status.created for status in self.statuses]
         if self.pipeline:
-            times.append(self.pipeline.ended)
+            times.append(self.pipeline.ended or self.pipeline.created)
         return max(times, default=None)
 
     @property

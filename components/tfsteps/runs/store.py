@@ -16,6 +16,7 @@
     report.html   the report, written after the job has ended
     lock          locked by the launcher while it runs; says which process that is, `null` once it has released it
     replicas-ended  exists if the launcher was killed, and its local replicas were seen to be gone
+    stop-requested  exists if `tfsteps stop` has signalled the launcher
     reserve       keeps space for the last status on a full disk; the last write removes it
     copied-from   exists if this is a copy, and names the address of the records that it was copied from
 """
@@ -154,6 +155,15 @@ class Attempt:
         return self.folder / "replicas-ended"
 
     @property
+    def stop_requested(self) -> bool:
+        """Whether `terminate` has signalled the launcher."""
+        return self._stop_file.exists()
+
+    @property
+    def _stop_file(self) -> pathlib.Path:
+        return self.folder / "stop-requested"
+
+    @property
     def launcher(self) -> ProcessRef | None:
         """The process that has taken the lock of this attempt; None = an older version did, or nobody holds it."""
         return lock.holder(self.folder)
@@ -200,6 +210,8 @@ class Attempt:
         if not alive.yes:
             return alive
         if launcher := self.launcher:
+            with contextlib.suppress(OSError):  # a full disk: the status names the signal
+                self._stop_file.touch(mode=0o600)
             return launcher.send(signal.SIGTERM)
         return unknown("its launcher does not say where it lives: an older version of tfsteps started it")
 
@@ -285,6 +297,7 @@ class Attempt:
         make_private(self.folder)
         claimed = Lock(self.folder)
         try:
+            self._stop_file.unlink(missing_ok=True)
             self._reserve(_RESERVE)
         except OSError:
             claimed.close()

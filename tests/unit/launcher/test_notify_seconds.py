@@ -4,6 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from tfsteps.launcher.stop_requests import StopRequests
+from tfsteps.runs.store import Attempt
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ from tfsteps.launcher.stop_requests import StopRequests
         ([signal.SIGTERM], False, 2.0),  # `tfsteps stop` of a local run
     ],
 )
-def test_the_longest_wait_for_notifications_at_the_end_of_a_step(signals, on_cluster, seconds):
-    stop = StopRequests(SimpleNamespace(outlives_launcher=on_cluster))
+def test_the_longest_wait_for_notifications_at_the_end_of_a_step(signals, on_cluster, seconds, tmp_path):
+    stop = StopRequests(SimpleNamespace(outlives_launcher=on_cluster), Attempt(tmp_path))
     stop.signals += signals
     assert stop.notify_seconds() == seconds

@@ -1,10 +1,12 @@
 """What a job is told of the signals that ask its launcher to stop."""
 
+import pathlib
 import signal
 
 import pytest
 
 from tfsteps.launcher.stop_requests import StopRequests
+from tfsteps.runs.store import Attempt
 from tfsteps.systems.base import Cause
 
 
@@ -30,7 +32,7 @@ class Job:
 @pytest.mark.parametrize("before", [True, False], ids=["before the job", "while it runs"])
 def test_ctrl_c_alone_certainly_comes_from_a_person(number, cause, before):
     job = Job()
-    stop = StopRequests(job)
+    stop = StopRequests(job, Attempt(pathlib.Path("none")))
     if not before:
         stop.attach(job)
     stop.signals.append(number)

@@ -77,10 +77,10 @@ class RunBackend(Protocol[JobT]):
         """
 
     def pipelines(self, jobs: Sequence[JobT]) -> Sequence[PipelineRecord]:
-        """Return the pipelines that ended without a job; none on HAI.
+        """Return the pipelines of this machine; on a cluster those that failed without a job; none on HAI.
 
         Args:
-            jobs: Those of all runs. On a cluster the Workflows that failed without one of them are returned.
+            jobs: Those of all runs.
         """
 
     def find(self, text: str) -> Run[JobT]:

@@ -8,7 +8,7 @@ import msgspec
 
 from tfsteps.cli.errors import CommandError
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
 
 LATEST = "latest"
@@ -37,12 +37,18 @@ class Run(msgspec.Struct, Generic[JobT], frozen=True):
     Attributes:
         id: Its id.
         jobs: All attempts at all its tasks, the oldest first.
-        pipeline: How the pipeline ended, if it launched no job; None = it did, or it is no pipeline of this machine.
+        pipeline: The record of its pipeline: on this machine, or of a Workflow without a job; None = there is none.
     """
 
     id: str
     jobs: Sequence[JobT]
     pipeline: PipelineRecord | None = None
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        """The tries of the pipeline's steps that launched no job, or failed though their job succeeded."""
+        states = {job.status.identity.task: job.status.state for job in self.jobs}
+        return self.pipeline.without_job(states) if self.pipeline else []
 
 
 class KnownRun(msgspec.Struct, frozen=True):
@@ -109,8 +115,28 @@ class Selection(msgspec.Struct, frozen=True):
             raise CommandError(f"run {run.id} has no jobs; `tfsteps show {run.id}` says how it ended")
         raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(sorted(known)) or 'none'}")
 
+    def parts(self, run: Run[JobT]) -> tuple[list[JobT], list[StepRecord]]:
+        """Return the selected jobs of the run, and the tries of its pipeline's selected steps that launched no job.
+
+        CommandError if there is neither; it names what exists.
+        """
+        if not (chosen := self.steps(run)):
+            return self.of(run), []
+        known = {job.status.identity.task for job in run.jobs} | {step.name for step in run.steps}
+        if unknown := [task for task in self.tasks if task not in known]:
+            raise CommandError(f"run {run.id}: task {unknown[0]!r} is unknown; it has {_some(sorted(known))}")
+        return self.choose(run.jobs), chosen
+
+    def steps(self, run: Run[JobT]) -> list[StepRecord]:
+        """Return the tries of the selected steps that launched no job; none if an attempt at a job is selected."""
+        tasks = self._tasks()
+        return [step for step in run.steps if self.attempt is None and (not tasks or step.name in tasks)]
+
+    def _tasks(self) -> tuple[str, ...]:
+        return self.tasks or ((self.task,) if self.task is not None else ())
+
     def _of_task(self, jobs: Sequence[JobT]) -> list[JobT]:
-        tasks = self.tasks or ((self.task,) if self.task is not None else ())
+        tasks = self._tasks()
         return [job for job in jobs if not tasks or job.status.identity.task in tasks]
 
 

@@ -1,11 +1,13 @@
 """The launchers and pipelines that this machine records, as nodes of a run's graph."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tfsteps.cli.backends.records import record_of
 from tfsteps.runs.graph import Node, NodeKind
 from tfsteps.runs.lost_launcher import ABANDONED
-from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
 
 
@@ -27,8 +29,16 @@ def recorded_launcher(status: Status) -> Node | None:
     return None
 
 
-def of_record(record: PipelineRecord) -> Node:
-    """Return a pipeline that ran on this machine and has ended."""
+def of_record(record: PipelineRecord, steps: Sequence[StepRecord]) -> Node:
+    """Return a pipeline of this machine.
+
+    Args:
+        record: Its record.
+        steps: The tries of its steps that launched no job, in the order of their starts.
+    """
+    tries: dict[str, list[StepRecord]] = {}
+    for step in steps:
+        tries.setdefault(step.name, []).append(step)
     return Node(
         kind=NodeKind.PIPELINE,
         name=record.pipeline,
@@ -36,4 +46,21 @@ def of_record(record: PipelineRecord) -> Node:
         started=record.created,
         ended=record.ended,
         message=record.message,
+        children=tuple(_step(record, of_step) for of_step in tries.values()),
+    )
+
+
+def _step(record: PipelineRecord, tries: Sequence[StepRecord]) -> Node:
+    """Return a step with the state of its last try."""
+    last = tries[-1]
+    log = record.log_of(last)
+    return Node(
+        kind=NodeKind.STEP,
+        name=last.name,
+        state=last.state.value,
+        started=last.started,
+        ended=last.ended,
+        restarts=len(tries) - 1,
+        message=last.why,
+        links={"log": str(log)} if log else {},
     )

@@ -28,7 +28,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs import store
-from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.location import Location
 from tfsteps.runs.log_segments import LogReader, segments
@@ -83,9 +83,8 @@ class LocalBackend:
         jobs = [job for job in jobs if not labels or labels.items() <= _labels(job).items()]
         return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
 
-    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  a damaged job is one, too
-        runs = [run for run in store.runs() if not store.attempts(run)]
-        return [record for run in runs if (record := PipelineRecord.read(run))]
+    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  all have a line
+        return [record for run in store.runs() if (record := PipelineRecord.read(run))]
 
     def resolve(self, text: str) -> str:
         """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
@@ -104,7 +103,7 @@ class LocalBackend:
             newest = attempts[-1]
             unread = f"{newest.folder} has no status that can be read; look at {newest.log}"
             raise CommandError(unread, ExitCode.PLATFORM)
-        return Run(run, jobs, None if attempts else PipelineRecord.read(run))
+        return Run(run, jobs, PipelineRecord.read(run))
 
     def recorded(self, job: LocalJob) -> bytes:
         return recorded_job(job.attempt)
@@ -118,11 +117,11 @@ class LocalBackend:
     def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
         """Return the launchers, and the pipeline if one of this machine runs or ran the jobs."""
         names = {job.status.identity.pipeline for job in jobs} - {""}
-        record = PipelineRecord.read(run)
+        whole = Run(run, self.jobs(run), PipelineRecord.read(run))
         running = bool(names) and Attempt(store.pipeline_folder(run)).alive().yes
         return Surroundings(
-            pipelines=[of_record(record)]
-            if record
+            pipelines=[of_record(whole.pipeline, whole.steps)]
+            if whole.pipeline
             else [
                 Node(kind=NodeKind.PIPELINE, name=name, state="running" if running else "") for name in sorted(names)
             ],
@@ -148,13 +147,14 @@ class LocalBackend:
         return local_log.containers(job)
 
     def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> int:
-        run = jobs[0].status.identity.run
+        run = self.find(selection.run)
         with local_log.LocalLog(options) as log:
-            log.print(jobs, options.tail)
-            while options.follow and any(job.running for job in jobs):
+            log.print(jobs, run.pipeline, selection.steps(run), options.tail)
+            while options.follow and (any(job.running for job in jobs) or _runs(run.pipeline)):
                 time.sleep(POLL_SECONDS)
-                jobs = selection.of(self.find(run))
-                log.print(jobs)
+                run = self.find(selection.run)
+                jobs = selection.choose(run.jobs)
+                log.print(jobs, run.pipeline, selection.steps(run))
             return log.printer.printed
 
     def shell(self, job: LocalJob, replica: str | None, command: Sequence[str]) -> NoReturn:
@@ -242,6 +242,10 @@ class LocalBackend:
         wait(waiting_for, printer.say, hint, _HINT_SECONDS)
         if ended := self._job(job.attempt):
             printer.say(verdict(ended.status))
+
+
+def _runs(pipeline: PipelineRecord | None) -> bool:
+    return pipeline is not None and pipeline.state is State.RUNNING
 
 
 class _Labelled(msgspec.Struct):

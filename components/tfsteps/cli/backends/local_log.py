@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from tfsteps.cli.backends.base import LogOptions
 from tfsteps.cli.backends.log_printer import LogLine, LogPrinter
 from tfsteps.runs.log_file import stamp
-from tfsteps.runs.log_segments import LogReader
+from tfsteps.runs.log_segments import GAP, LogReader
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
 
 if TYPE_CHECKING:
@@ -26,22 +27,30 @@ class LocalLog(contextlib.ExitStack):
         """Open nothing yet."""
         super().__init__()
         self.printer = LogPrinter(options)
-        self._files: dict[pathlib.Path, tuple[_Incarnations, LogReader]] = {}
+        self._files: dict[pathlib.Path, tuple[_Incarnations | _Try, LogReader]] = {}
 
-    def print(self, jobs: Sequence["LocalJob"], tail: int | None = None) -> None:
-        """Print the new lines of `jobs`; only the last ones, as many as `tail`; None = all."""
-        for job in sorted(jobs, key=lambda job: job.status.created):
-            if job.attempt.folder not in self._files and job.attempt.log.exists():
-                file = self.enter_context(LogReader(job.attempt.log))
-                self._files[job.attempt.folder] = _Incarnations(job), file
+    def print(
+        self,
+        jobs: Sequence["LocalJob"],
+        pipeline: PipelineRecord | None,
+        steps: Sequence[StepRecord],
+        tail: int | None = None,
+    ) -> None:
+        """Print the new lines of `jobs` and of steps of a pipeline; only the last, as many as `tail`; None = all."""
+        sources: list[_Incarnations | _Try] = [_Incarnations(job) for job in jobs]
+        if pipeline:
+            sources += [_Try(step, log) for step in steps if (log := pipeline.log_of(step))]
+        for source in sorted(sources, key=lambda source: source.started):
+            if source.log not in self._files and source.log.exists():
+                self._files[source.log] = source, self.enter_context(LogReader(source.log))
         self.printer.several = len(self._files) > 1
         self.printer.print(self._lines(), tail)
         self.printer.flush()
 
     def _lines(self) -> Iterator[LogLine]:
-        for incarnations, file in self._files.values():
+        for of_file, file in self._files.values():
             for at, source, text in file.read():
-                yield LogLine(at, incarnations.task, source, incarnations.number(source, at), text)
+                yield of_file.line(at, source, text)
 
 
 def containers(job: "LocalJob") -> list[str]:
@@ -52,16 +61,31 @@ def containers(job: "LocalJob") -> list[str]:
         return sorted({source for _, source, _ in log.read() if "/" in source})
 
 
+class _Try:
+    """A try of a step that launched no job."""
+
+    def __init__(self, step: StepRecord, log: pathlib.Path) -> None:
+        self.log, self.started = log, step.started
+        self._step = step
+
+    def line(self, at: str, source: str, text: bytes) -> LogLine:
+        return LogLine(at, self._step.name, source if source == GAP else "", self._step.number, text)
+
+
 class _Incarnations:
     """Finds the incarnation of a replica that printed a line, by when the one before it had ended."""
 
     def __init__(self, job: "LocalJob") -> None:
-        self.task = job.status.identity.task
+        self.log, self.started = job.attempt.log, job.status.created
+        self._task = job.status.identity.task
         self._attempt = job.attempt
         self._is_local = job.status.on_this_machine
         self._take(job.status)
 
-    def number(self, source: str, at: str) -> int:
+    def line(self, at: str, source: str, text: bytes) -> LogLine:
+        return LogLine(at, self._task, source, self._number(source, at), text)
+
+    def _number(self, source: str, at: str) -> int:
         """Return the number of the incarnation, from 0; always 0 for another container than the program's."""
         if self._is_local and at > self._taken:
             with contextlib.suppress(OSError):

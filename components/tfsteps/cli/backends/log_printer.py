@@ -28,8 +28,8 @@ class LogLine(NamedTuple):
     Attributes:
         stamp: When it was printed: UTC, `2026-11-21T08:00:01.500000Z`; text order is time order.
         task: The task of its job.
-        source: `worker-1`, or `worker-1/init-data` for an init container or a sidecar.
-        incarnation: Number of the incarnation that printed it, from 0.
+        source: `worker-1`, or `worker-1/init-data` for an init container or a sidecar; empty = a step without a job.
+        incarnation: Number of the incarnation, or of the try of the step, that printed it, from 0.
         text: Its bytes without the line end.
     """
 
@@ -92,7 +92,7 @@ class LogPrinter:
 
     def _shown(self, line: LogLine) -> bytes:
         at = f"{_local(line.stamp)} " if self._options.timestamps else ""
-        name = f"{clean(line.task)}/{line.source}" if self.several else line.source
+        name = f"{clean(line.task)}/{line.source}" if self.several and line.source else line.source or clean(line.task)
         source = line.task, line.source
         mark = ""
         if line.incarnation != self._incarnations.get(source, 0):

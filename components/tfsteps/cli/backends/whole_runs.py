@@ -1,9 +1,15 @@
-"""Job systems that pause and resume whole runs by themselves, such as HAI."""
+"""Whole runs: job systems that pause and resume them by themselves, such as HAI, and the stop of a local pipeline."""
 
+import signal
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
 from tfsteps.cli.errors import CommandError
+from tfsteps.cli.watch import wait
+from tfsteps.console.outputs import pipeline_verdict
+from tfsteps.launcher.printer import Printer
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.store import Attempt, pipeline_folder
 from tfsteps.systems import registry
 
 
@@ -41,3 +47,34 @@ def pause_run(run: str, systems: Collection[str], task: str | None, *, paused: b
         if not changed:
             raise CommandError(f"run {run}: nothing of it {'runs' if paused else 'is paused'} on {name}")
         print(f"{', '.join(changed)} {'paused' if paused else 'resumed'}")
+
+
+def stop_pipeline(pipeline: PipelineRecord, *, now: bool) -> None:
+    """Stop a pipeline of this machine with all its steps, and wait for its end. CommandError if it cannot be signalled.
+
+    Args:
+        pipeline: Its record.
+        now: Kill the replicas of its jobs, without a grace period.
+    """
+    process = Attempt(pipeline_folder(pipeline.run))
+
+    def send() -> None:
+        launcher = process.launcher
+        answer = launcher.send(signal.SIGTERM) if launcher else process.alive()
+        if answer.unknown:
+            raise CommandError(f"run {pipeline.run} was not stopped: {answer.why}; stop it where it runs")
+
+    def waiting_for() -> str:
+        current = PipelineRecord.read(pipeline.run)
+        if current is None or not process.alive().yes:
+            return ""
+        if now:  # a second signal kills
+            send()
+        steps = [step.name for step in current.steps if not step.state.terminal]
+        return f"stopping {pipeline.pipeline}: waiting for {', '.join(steps) or 'its process'}"
+
+    send()
+    printer = Printer()
+    wait(waiting_for, printer.say, "" if now else f"still waiting; `tfsteps stop {pipeline.run} --now` kills it", 15.0)
+    if ended := PipelineRecord.read(pipeline.run):
+        printer.say(pipeline_verdict(ended))

@@ -1,6 +1,8 @@
 """`tfsteps debug`: everything that helps to find out what a run is doing, or why it failed."""
 
+import collections
 import pathlib
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -17,8 +19,13 @@ from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.job_input import read_file
 from tfsteps.console.outputs import REPLICA_COLUMNS, headline, print_table, replica_row, results
-from tfsteps.console.text import clean
+from tfsteps.console.text import clean, duration
+from tfsteps.runs.events import State
+from tfsteps.runs.log_segments import LogReader
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
 from tfsteps.runs.status import Status
+
+_TAIL_LINES = 40  # of a step: a traceback of the SDK's executor has about 15
 
 
 def debug(
@@ -69,8 +76,13 @@ def debug(
     with open_backend(
         located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
     ) as backend:
-        for job in selection.of(backend.find(run)):
+        target = backend.find(run)
+        jobs, steps = selection.parts(target)
+        for job in jobs:
             _print(backend.explain(job), backend.sections(job), backend.commands(job))
+    for step in steps:
+        if target.pipeline and (task or step.state is not State.SUCCEEDED):
+            _print_step(target.pipeline, step)
 
 
 def _print(status: Status, sections: Iterator[Section], commands: Sequence[str]) -> None:
@@ -83,3 +95,23 @@ def _print(status: Status, sections: Iterator[Section], commands: Sequence[str])
             print("\n".join("  " + "  ".join(filter(None, map(clean, row))) for row in rows))
     print("\n" + "\n".join(results(status)))
     print("\nlook further\n" + "\n".join(f"  {command}" for command in commands) + "\n")
+
+
+def _print_step(pipeline: PipelineRecord, step: StepRecord) -> None:
+    """Print a step of a pipeline on this machine that launched no job."""
+    log = pipeline.log_of(step)
+    facts = {
+        "run": pipeline.run,
+        "step": step.name + (f", try {step.number}" if step.number else ""),
+        "pipeline": pipeline.pipeline,
+        "state": f"{step.state}, {duration((step.ended or time.time()) - step.started)}",
+        "why": step.why,
+        "outputs": step.outputs,
+        "log": str(log or ""),
+    }
+    print("\n".join(f"{name:<12} {clean(value)}" for name, value in facts.items() if value))
+    if log:
+        with LogReader(log) as lines:
+            last = collections.deque(lines.read(), maxlen=_TAIL_LINES)
+        print("\nlast lines\n" + "\n".join(f"  {clean(text)}" for _, _, text in last))
+    print(f"\nlook further\n  {shlex.join(['tfsteps', 'logs', pipeline.run, '--task', step.name])}\n")

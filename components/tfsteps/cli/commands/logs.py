@@ -3,6 +3,7 @@
 import time
 from typing import Annotated
 
+import msgspec
 import typer
 
 from tfsteps.cli import run_list
@@ -72,7 +73,8 @@ def logs(
     """Print the log of a run.
 
     Lines come as `[worker-1] text`, and as `[worker-1/name] text` from an init container or a sidecar; with the task
-    before the replica if there are several. `--- worker-1, restart 1 ---` comes before the first line after a restart.
+    before the replica if there are several, and as `[task] text` from a step of a local pipeline that launched no job.
+    `--- worker-1, restart 1 ---` comes before the first line after a restart.
 
     On a terminal, control characters are shown as text, except colours. Elsewhere, lines are printed as they are.
     """
@@ -88,7 +90,8 @@ def logs(
         located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
     ) as backend:
         target = backend.find(run)
-        jobs = selection.of(target)
+        selection = msgspec.structs.replace(selection, run=target.id)
+        jobs, _ = selection.parts(target)
         known = [replica.name for job in jobs for replica in job.status.replicas]
         named = any("/" in name for name in names)
         chosen.check(target.id, known, [source for job in jobs if named for source in backend.containers(job)])

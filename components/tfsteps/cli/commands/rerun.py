@@ -10,7 +10,8 @@ import typer
 
 from tfsteps import spec
 from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import Context, From, Namespace, OnOption, Place, located, open_backend
+from tfsteps.cli.backends.local import LocalBackend
+from tfsteps.cli.backends.place import Context, From, Namespace, On, OnOption, Place, located, open_backend
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.plan import choose, make_plan, print_plan
 from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
@@ -19,6 +20,8 @@ from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.job_input import JobInput, Overrides, set_by
+from tfsteps.cli.submitters.local import rerun as rerun_pipeline
+from tfsteps.cli.submitters.submission import parse_parameters
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
 from tfsteps.json_errors import NOT_READABLE
@@ -36,7 +39,13 @@ def rerun(
     run: RunId,
     *,
     overrides: Overrides = None,
-    task: Annotated[str | None, typer.Option(help="The task to run again, if the run has several.")] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="Change an input of the pipeline. Repeatable."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Only the job of this task. Left out: the pipeline, or the only job.")
+    ] = None,
     run_id: Annotated[str | None, typer.Option(help="Id of the new run. Left out: a new one, printed first.")] = None,
     on: OnOption = None,
     context: Context = "",
@@ -47,11 +56,22 @@ def rerun(
     output: RunOutput = Output.TEXT,
     timestamps: Timestamps = False,
 ) -> None:
-    """Run the job of an earlier run again, as a new run: the same job, job system, namespace and working folder.
+    """Run a job, or a pipeline of this machine, again, as a new run.
 
-    Prints the id of the new run and the fields that differ.
+    A job has the same job system, namespace and working folder; a pipeline runs as it was compiled, in the same folder,
+    and with the same inputs. Prints the id of the new run and what differs.
     """
-    status, old = recorded(Selection(run, task), located(Selection(run, task), on, context, namespace, records=from_))
+    place = located(Selection(run, task), on, context, namespace, records=from_)
+    if pipeline := _pipeline(Selection(run, task), place):
+        options = {"--set": overrides, "--detach": detach, "--dry-run": dry_run, "--timestamps": timestamps}
+        if used := [name for name, value in {**options, "--output": output is Output.JSON}.items() if value]:
+            raise CommandError(f"run {pipeline} is a pipeline, and {used[0]} is about one job; add --task NAME")
+        if run_id == pipeline:
+            raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
+        raise typer.Exit(rerun_pipeline(pipeline, parse_parameters(params or []), run_id or ""))
+    if params:
+        raise CommandError("--param changes an input of a pipeline; for a job, write --set PATH=VALUE")
+    status, old = recorded(Selection(run, task), place)
     new_input = recorded_input(status, old, overrides or [])
     on_cluster = status.location is Location.KUBERNETES
     system, place = choose(None, status.system, context if on_cluster else "", status.namespace if on_cluster else "")
@@ -68,6 +88,14 @@ def rerun(
     choice = TensorBoardChoice()
     code = start_detached(plan, place, display, choice) if detach else run_plan(plan, place.on, display, choice)
     raise typer.Exit(code)
+
+
+def _pipeline(selection: Selection, place: Place) -> str:
+    """Return the id of the run if it is a pipeline of this machine, and no task of it is selected; else empty."""
+    if selection.task is not None or place.on is not On.LOCAL or place.records:
+        return ""
+    target = LocalBackend().find(selection.run)
+    return target.id if target.pipeline else ""
 
 
 def recorded(selection: Selection, place: Place) -> tuple[Status, spec.TrainingJob]:

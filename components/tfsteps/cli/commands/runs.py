@@ -83,8 +83,8 @@ def runs(
 ) -> None:
     """List all runs, the newest first.
 
-    Each attempt at a task has a line, and each pipeline that ended without a job: those of this machine, and failed
-    ones of a cluster.
+    Each attempt at a task has a line, and so has each pipeline of this machine, with `-` for the task; of a cluster,
+    each pipeline that failed without a job.
     """
     labels = run_list.parse_labels(label or [])
     now, metrics = time.time(), list(dict.fromkeys(metric or []))

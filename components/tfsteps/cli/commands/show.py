@@ -9,7 +9,6 @@ import typer
 
 from tfsteps.cli.backends.base import RunBackend
 from tfsteps.cli.backends.find import Run, Selection
-from tfsteps.cli.backends.launchers import of_record
 from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, OnOption, located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, OutputOption, RunId, Task
 from tfsteps.cli.live_graph import LiveGraph
@@ -20,16 +19,17 @@ from tfsteps.console.outputs import (
     graph_data,
     headline,
     links,
+    pipeline_verdict,
     plain,
     print_json,
     print_table,
     print_tree,
     replica_row,
     results,
+    with_iso_times,
 )
-from tfsteps.console.text import clean, duration, iso
-from tfsteps.runs.graph import Node, Surroundings, graph
-from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.console.text import clean
+from tfsteps.runs.graph import Node, graph
 from tfsteps.runs.status import Status
 
 
@@ -56,15 +56,16 @@ def show(
         located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
     ) as backend:
         target = backend.find(run)
-        if target.pipeline and task is None:
-            _print_pipeline(target.pipeline, output)
-            return
-        statuses = _statuses(backend, target, selection, output, follow=follow)
+        pipeline = target.pipeline if task is None and attempt is None else None
+        jobs = selection.choose(target.jobs) if pipeline else selection.parts(target)[0]
+        statuses = _statuses(backend, target, jobs, selection, output, follow=follow)
         root, notes = _graph(backend, target, selection, statuses, again=follow)
+        if pipeline and follow:
+            pipeline = backend.find(target.id).pipeline
     statuses.sort(key=lambda status: status.created)
     if output is Output.JSON:
-        attempts = [plain(status) for status in statuses]
-        print_json({"run": target.id, "attempts": attempts, "graph": graph_data(root), "notes": notes})
+        data = {"attempts": [plain(status) for status in statuses], "graph": graph_data(root), "notes": notes}
+        print_json({**(with_iso_times(msgspec.to_builtins(pipeline)) if pipeline else {"run": target.id}), **data})
         return
     print_tree(target.id, root)
     for note in notes:
@@ -72,14 +73,21 @@ def show(
     for status in statuses:
         print()
         print_status(status)
+    if pipeline:
+        print(f"\n{pipeline_verdict(pipeline)}")
 
 
 def _statuses(
-    backend: RunBackend[Any], target: Run[Any], selection: Selection, output: Output, *, follow: bool
+    backend: RunBackend[Any],
+    target: Run[Any],
+    jobs: Sequence[Any],
+    selection: Selection,
+    output: Output,
+    *,
+    follow: bool,
 ) -> list[Status]:
     """Return the statuses of the selected attempts, explained; with `follow` once all have ended."""
-    jobs = selection.of(target)
-    if not follow:
+    if not (follow and jobs):
         return [backend.explain(job) for job in jobs]
     if output is Output.JSON:
         return backend.follow(jobs, selection, [])
@@ -96,18 +104,6 @@ def _graph(
     known = {job.status.identity: job.status for job in jobs} | {status.identity: status for status in statuses}
     paths = {identity: links(status) for identity, status in known.items()}
     return graph(target.id, known.values(), around, paths), around.notes
-
-
-def _print_pipeline(pipeline: PipelineRecord, output: Output) -> None:
-    """Print how a pipeline ended that launched no job."""
-    if output is Output.JSON:
-        times = {"created": iso(pipeline.created), "ended": iso(pipeline.ended)}
-        root = graph(pipeline.run, [], Surroundings(pipelines=[of_record(pipeline)]))
-        print_json({**msgspec.to_builtins(pipeline), **times, "attempts": [], "graph": graph_data(root), "notes": []})
-        return
-    name, message = clean(pipeline.pipeline), f": {clean(pipeline.message)}" if pipeline.message else "."
-    print(f"{'run':<12} {clean(pipeline.run)}\n{'pipeline':<12} {name}\n")
-    print(f"{name} {pipeline.state} after {duration(pipeline.ended - pipeline.created)}, no job was launched{message}")
 
 
 def print_status(status: Status) -> None:

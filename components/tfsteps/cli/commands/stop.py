@@ -6,7 +6,9 @@ import typer
 
 from tfsteps.cli.backends.find import Selection
 from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
+from tfsteps.cli.backends.whole_runs import stop_pipeline
 from tfsteps.cli.commands.runs import RunId, Task
+from tfsteps.runs.events import State
 
 
 def stop(
@@ -19,7 +21,11 @@ def stop(
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
 ) -> None:
-    """Stop a run and wait until it has ended."""
+    """Stop a run and wait until it has ended. A pipeline of this machine is stopped with all its steps."""
     selection = Selection(run, task)
     with open_backend(located(selection, on, context, namespace, everywhere=all_namespaces)) as backend:
-        backend.stop(selection.of(backend.find(run)), now=now)
+        target = backend.find(run)
+        if task is None and target.pipeline and target.pipeline.state is State.RUNNING:
+            stop_pipeline(target.pipeline, now=now)
+            return
+        backend.stop(selection.of(target), now=now)

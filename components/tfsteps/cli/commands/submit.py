@@ -11,7 +11,7 @@ from tfsteps.cli.compiled import Engine, obtain
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.schedule_options import CronText, Interval, ScheduleFile, Timezone, chosen
 from tfsteps.cli.submitters import macros
-from tfsteps.cli.submitters.submission import Scheduler, Submission
+from tfsteps.cli.submitters.submission import Scheduler, Submission, parse_parameters
 from tfsteps.console.messages import warn
 from tfsteps.image import IMAGE
 
@@ -66,6 +66,10 @@ def submit(
         list[str] | None,
         typer.Option(metavar="IMAGE", help="Local: an image whose programs are installed here. Repeatable."),
     ] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Local: a TensorBoard for the jobs.")] = False,
+    keep_tensorboard: Annotated[
+        bool, typer.Option("--keep-tensorboard", help="Local: a TensorBoard that stays up at the end, until Ctrl-C.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be created, and create nothing.")
     ] = False,
@@ -86,9 +90,12 @@ def submit(
                 "--engine local runs pipelines of Kubeflow Pipelines only; leave it out to submit to Argo"
             )
         raise CommandError(f"{compiled.source} is for {compiled.engine}, not {chosen_engine}; leave --engine out")
+    if (tensorboard or keep_tensorboard) and chosen_engine is not Engine.LOCAL:
+        option = "--tensorboard" if tensorboard else "--keep-tensorboard"
+        raise CommandError(f"{option} is for local runs; on a cluster, add a `tensorboard` step to the pipeline")
     if wait and when:
         raise CommandError("--wait is for one run, a schedule never ends; leave it out")
-    parameters = _parameters(params or [])
+    parameters = parse_parameters(params or [])
     compiled.check(chosen_engine, parameters)
     for warning in macros.warnings(parameters, chosen_engine):
         warn(warning)
@@ -107,6 +114,8 @@ def submit(
         server_timezone=server_timezone,
         installed=tuple(installed or ()),
         folder=pathlib.Path(pipeline).absolute().parent if pipeline.endswith(".py") else pathlib.Path.cwd(),
+        tensorboard=tensorboard,
+        keep_tensorboard=keep_tensorboard,
         dry_run=dry_run,
         wait=wait,
     )
@@ -118,15 +127,3 @@ def _submit(engine: Engine, submission: Submission) -> int:
     submitter = importlib.import_module(f"tfsteps.cli.submitters.{engine}")
     code: int = submitter.submit(submission)
     return code
-
-
-def _parameters(options: list[str]) -> dict[str, str]:
-    parameters: dict[str, str] = {}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals or not name:
-            raise CommandError(f"--param {option!r} has no value; write --param NAME=VALUE")
-        if name in parameters:
-            raise CommandError(f"--param {name} is given twice; leave one out")
-        parameters[name] = value
-    return parameters

@@ -62,7 +62,8 @@ def tensorboard(
             tensorboard = backend.tensorboard(jobs, port)
         stopped: list[bool] = []
         with on_termination(lambda: stopped.append(True)), tensorboard as url:
-            print(f"TensorBoard at {url}; Ctrl-C ends {'this command' if on is On.KUBERNETES else 'it'}", flush=True)
+            forwarded = ", forwarded" if on is On.KUBERNETES else ""
+            print(f"TensorBoard{forwarded} until Ctrl-C: {url}", flush=True)
             if open_browser and not webbrowser.open(url):
                 print("no browser could be started: open the address yourself", flush=True)
             while not stopped:

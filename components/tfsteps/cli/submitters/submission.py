@@ -2,8 +2,9 @@
 
 import enum
 import pathlib
+import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +31,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         parameters: Inputs by name, as text.
         folder: Working directory of local steps.
+        tensorboard: Whether a local run has a TensorBoard.
+        keep_tensorboard: Whether it has one that stays up after its end.
     """
 
     compiled: Compiled
@@ -46,8 +49,23 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     server_timezone: str
     installed: tuple[str, ...]
     folder: pathlib.Path
+    tensorboard: bool
+    keep_tensorboard: bool
     dry_run: bool
     wait: bool
+
+
+def parse_parameters(options: Sequence[str]) -> dict[str, str]:
+    """Return the inputs that `--param` options set. CommandError for one without a value, or given twice."""
+    parameters: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise CommandError(f"--param {option!r} has no value; write --param NAME=VALUE")
+        if name in parameters:
+            raise CommandError(f"--param {name} is given twice; leave one out")
+        parameters[name] = value
+    return parameters
 
 
 def check_names(supplied: Iterable[str], known: Iterable[str], missing: Iterable[str]) -> None:
@@ -68,8 +86,15 @@ def check_names(supplied: Iterable[str], known: Iterable[str], missing: Iterable
         raise CommandError(f"the pipeline requires {', '.join(lacking)}; add --param {lacking[0]}=VALUE")
 
 
-def typed(parameters: Mapping[str, str], inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def typed(
+    parameters: Mapping[str, str], inputs: Mapping[str, Mapping[str, Any]], known: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the inputs of a pipeline of Kubeflow Pipelines, converted to their types.
+
+    Args:
+        parameters: Inputs by name, as text.
+        inputs: Their definitions in the compiled pipeline.
+        known: Names of inputs that are set otherwise.
 
     Raises:
         CommandError: An input is unknown, missing, or not of its type.
@@ -79,7 +104,7 @@ def typed(parameters: Mapping[str, str], inputs: Mapping[str, Mapping[str, Any]]
         for name, definition in inputs.items()
         if not definition.get("isOptional") and "defaultValue" not in definition
     ]
-    check_names(parameters, inputs, needed)
+    check_names(parameters, inputs, [name for name in needed if name not in known])
     return {name: _typed(name, text, inputs[name]["parameterType"]) for name, text in parameters.items()}
 
 
@@ -97,6 +122,13 @@ _EXAMPLES = {
     "LIST": '["a", "b"]',
     "STRUCT": '{"a": 1}',
 }
+_NAMES = {
+    "NUMBER_INTEGER": "whole number",
+    "NUMBER_DOUBLE": "number",
+    "BOOLEAN": "true or false",
+    "LIST": "list in JSON",
+    "STRUCT": "mapping in JSON",
+}
 
 
 def _typed(name: str, text: str, kind: str) -> Any:
@@ -105,9 +137,10 @@ def _typed(name: str, text: str, kind: str) -> Any:
     try:
         return msgspec.json.decode(text, type=_TYPES[kind])
     except NOT_READABLE as error:
-        raise CommandError(
-            f"--param {name}={text!r} is not a {kind}; write something like --param {name}='{_EXAMPLES[kind]}'"
-        ) from error
+        wrong = f"--param {name}: {text!r} is not {'' if kind == 'BOOLEAN' else 'a '}{_NAMES[kind]}"
+        example = _EXAMPLES[kind]
+        written = shlex.quote(f"{name}={example}")
+        raise CommandError(f"{wrong}; write something like --param {written}") from error
 
 
 def print_yaml(documents: list[dict[str, Any]]) -> None:

@@ -20,7 +20,7 @@ class KubeflowAuthoring(Authoring):
         from kfp.dsl.graph_component import GraphComponent  # noqa: PLC0415  the program has imported it
 
         def compiler(pipeline: Any) -> Callable[[], str]:
-            return lambda: _compiled(pipeline)
+            return lambda: compiled_text(pipeline)
 
         named = {name: value for name, value in vars(module).items() if isinstance(value, GraphComponent)}
         return {
@@ -50,7 +50,8 @@ class KubeflowAuthoring(Authoring):
         return lint.warnings(text)
 
 
-def _compiled(pipeline: Any) -> str:
+def compiled_text(pipeline: Any) -> str:
+    """Return the pipeline, the result of `@dsl.pipeline` or loaded from a text, as `kfp.compiler` writes it."""
     from kfp import compiler  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:

@@ -143,13 +143,20 @@ class ExecutorInput(msgspec.Struct):
     def write(self, parameters: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]) -> None:
         """Write the task's outputs as a whole: every parameter, and for each output artifact its metadata.
 
-        A declared parameter that is left out fails the task on the back end. OSError if the disk does not take it.
+        A declared parameter that is left out fails the task on the back end. With kfp.local, which keeps artifacts as
+        files, an artifact that has none gets those of the folder in its metadata: its path is a link to them. OSError
+        if the disk does not take it.
         """
         artifacts = {
             name: {"artifacts": [{"name": item.name, "uri": item.uri, "metadata": metadata.get(name, {})}]}
             for name, listed in self.outputs.artifacts.items()
             for item in listed.artifacts
         }
+        for name, values in metadata.items():
+            item, folder = self.output(name), pathlib.Path(values.get("path") or "")
+            is_file = item is not None and pathlib.PurePath(item.uri).is_absolute()  # no URI
+            if item and is_file and not os.path.lexists(item.path) and folder.is_absolute() and folder.is_dir():
+                item.path.symlink_to(folder)
         file = pathlib.Path(self.outputs.output_file)
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_name(f"{file.name}.new")

@@ -48,6 +48,7 @@ class Call(NamedTuple):
         inputs: The parameters that the task passes, by name.
         siblings: The tasks of its graph, itself among them, by name.
         graph: The names of the inputs of its graph.
+        artifacts: Of input artifacts that a step of tfsteps writes, the step and its output: `("train", "model")`.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Call(NamedTuple):
     inputs: Mapping[str, Value]
     siblings: Mapping[str, Node]
     graph: frozenset[str]
+    artifacts: Mapping[str, tuple[str, str]]
 
     @property
     def container(self) -> Node:
@@ -68,10 +70,12 @@ class Call(NamedTuple):
     @property
     def step(self) -> str:
         """The tfsteps step that it runs, such as train; empty = none."""
-        programs = (word.split(".") for word in self.container.get("command", []))
-        return next(
-            (str(words[2]) for words in programs if words[:2] + words[3:] == ["tfsteps", "steps", "launcher"]), ""
-        )
+        return _step(self.container)
+
+
+def _step(container: Node) -> str:
+    programs = (PROGRAM.fullmatch(word) for word in container.get("command", []))
+    return next((program["step"] for program in programs if program), "")
 
 
 def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Call]:
@@ -86,7 +90,7 @@ def calls(spec: Node, arguments: Mapping[str, Any] | None = None) -> Iterator[Ca
     """
     inputs = parameters(spec["root"])
     values = {name: _argument(name, declared, arguments) for name, declared in inputs.items()}
-    yield from _calls(spec, spec["root"], values, ())
+    yield from _calls(spec, spec["root"], values, {}, ())
 
 
 def _argument(name: str, declared: Node, arguments: Mapping[str, Any] | None) -> Value:
@@ -137,7 +141,11 @@ def kind(value: Any) -> str:
 
 
 def _calls(
-    spec: Node, graph: Node, arguments: Mapping[str, Value], outer: tuple[tuple[str, str], ...]
+    spec: Node,
+    graph: Node,
+    arguments: Mapping[str, Value],
+    given: Mapping[str, tuple[str, str]],
+    outer: tuple[tuple[str, str], ...],
 ) -> Iterator[Call]:
     """Yield the tasks of a graph and those within; `outer` has the task and the component of each graph around it."""
     tasks = graph.get("dag", {}).get("tasks", {})
@@ -152,9 +160,36 @@ def _calls(
         label = component.get("executorLabel", "")
         path = (*outer, (name, used))
         where, executor = "/".join(task for task, _ in path), executors.get(label, {})
-        call = Call(where, task, component, executor, label, inputs, tasks, frozenset(parameters(graph)))
+        sent = task.get("inputs", {}).get("artifacts", {})
+        artifacts = {key: written for key, source in sent.items() if (written := _writer(source, given, tasks, spec))}
+        of_graph = frozenset(parameters(graph))
+        call = Call(where, task, component, executor, label, inputs, tasks, of_graph, artifacts)
         yield call
-        yield from _calls(spec, component, _within(call), path)
+        yield from _calls(spec, component, _within(call), artifacts, path)
+
+
+def _writer(
+    source: Node, given: Mapping[str, tuple[str, str]], tasks: Mapping[str, Node], spec: Node
+) -> tuple[str, str] | None:
+    """Return the step of tfsteps, and its output, that an input artifact comes from; None = another component's."""
+    match source:
+        case {"componentInputArtifact": name}:
+            return given.get(name)
+        case {"taskOutputArtifact": {"producerTask": producer, "outputArtifactKey": key}}:
+            component = spec.get("components", {}).get(tasks.get(producer, {}).get("componentRef", {}).get("name"), {})
+        case _:
+            return None
+    for _ in range(len(spec.get("components", {}))):  # of an inner pipeline, the task that writes its output
+        selectors = component.get("dag", {}).get("outputs", {}).get("artifacts", {}).get(key, {})
+        match selectors.get("artifactSelectors"):
+            case [{"producerSubtask": producer, "outputArtifactKey": key}]:
+                inner = component["dag"]["tasks"].get(producer, {}).get("componentRef", {}).get("name")
+                component = spec["components"].get(inner, {})
+            case _:
+                break
+    executor = spec.get("deploymentSpec", {}).get("executors", {}).get(component.get("executorLabel"), {})
+    step = _step(executor.get("container", {}))
+    return (step, key) if step else None
 
 
 def _value(source: Node, inputs: Mapping[str, Value], tasks: Mapping[str, Node], spec: Node) -> Value:

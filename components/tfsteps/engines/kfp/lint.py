@@ -26,7 +26,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     Raises:
         YamlError: It is neither.
     """
-    from tfsteps.engines.kfp import caching, step_rules  # noqa: PLC0415  who writes pipelines imports this module
+    from tfsteps.engines.kfp import artifact_rules, caching, step_rules  # noqa: PLC0415  who writes pipelines imports it
 
     spec, *platforms = documents(compiled)
     sentences, settings = [], _settings(platforms)
@@ -37,6 +37,7 @@ def problems(compiled: str, arguments: Mapping[str, Any] | None = None) -> list[
     for call in calls(spec, arguments):
         rules = (
             _task(call.task),
+            artifact_rules.problems(call),
             driver_rules.problems(call),
             driver_rules.hookless(call, spec),
             caching.problems(call, *step_rules.step_inputs(call)),

@@ -1,6 +1,7 @@
 """Runs a pipeline on this machine with a live view, TensorBoard, and a summary of the results."""
 
 import contextlib
+import os
 import pathlib
 import sys
 import time
@@ -8,21 +9,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.console.messages import warn
-from tfsteps.console.outputs import forget_tensorboard, results
-from tfsteps.console.text import columns, duration
+from tfsteps.console.outputs import forget_tensorboard, pipeline_verdict, results
+from tfsteps.console.text import clean, columns, duration
 from tfsteps.engines.base import TENSORBOARD_URL
-from tfsteps.engines.local.runner import PipelineError, Step, check, run
+from tfsteps.engines.kfp.authoring import compiled_text
+from tfsteps.engines.local.runner import PipelineError, check, run
+from tfsteps.engines.local.step_output import StepObserver
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import new_run_id
-from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord, Submission
 from tfsteps.tensorboard.process import TensorBoard, TensorBoardError
 from tfsteps.text import streams
+
+_TENSORBOARD_STEP = "tfsteps.steps.tensorboard.launcher"
 
 
 def run_here(
@@ -31,98 +35,107 @@ def run_here(
     *,
     images: Collection[str] = (),
     cwd: pathlib.Path | None = None,
+    tensorboard: bool = False,
     keep_tensorboard: bool = False,
+    run_id: str = "",
 ) -> int:
     """Run a pipeline on this machine to its end and return the exit code: 0 only if it succeeded.
 
-    Ctrl-C stops it. The run is recorded in the folder of all runs, so that `tfsteps show` and `logs` find its jobs.
+    10 if a step failed; a step of tfsteps also with its other codes. Ctrl-C stops it. The run is recorded in the folder
+    of all runs, where `tfsteps show`, `logs` and `rerun` find it.
 
     Args:
         pipeline: The result of `@dsl.pipeline`.
         arguments: Inputs by name; inputs that are left out have their defaults.
         images: Images, besides the one of tfsteps, whose programs are installed on this machine.
         cwd: Working directory of the steps' commands, in place of the image's; None = the current folder.
-        keep_tensorboard: Whether TensorBoard runs on after the end of the pipeline, until Ctrl-C.
+        tensorboard: Whether there is a TensorBoard for its jobs. There also is one if the pipeline has a `tensorboard`
+            step.
+        keep_tensorboard: Whether there is a TensorBoard, and it runs on after the end of the pipeline, until Ctrl-C.
+        run_id: Id of the run; empty = a new one.
     """
     streams.ensure()
-    run_id = new_run_id(pipeline.name)
-    root = store.pipeline_folder(run_id)
+    run_id = run_id or new_run_id(pipeline.name)
+    root, folder = store.pipeline_folder(run_id), cwd or pathlib.Path.cwd()
     out = Printer()
     out.say(f"run {run_id}")
-    created = time.time()
-    try:
-        check(pipeline, {IMAGE, *images})
-    except PipelineError as error:
-        _record(run_id, pipeline.name, created, [], error)
-        out.say(f"{pipeline.name} cannot run on this machine: {error}")
-        return error.exit_code
+    record = PipelineRecord(run=run_id, pipeline=pipeline.name, state=State.RUNNING, created=time.time())
     # the folder is private, as the inputs of steps may hold secrets; locked, the run is not removed
-    with contextlib.suppress(KeyboardInterrupt), store.locked(root), _tensorboard(run_id) as board:
-        env = {TENSORBOARD_URL: board.url} if board else {}
-        code, verdict, steps = _run(
-            pipeline, arguments, pipeline_root=root, run_id=run_id, images={IMAGE, *images}, cwd=cwd, env=env
+    with contextlib.suppress(KeyboardInterrupt), store.locked(root):
+        text = compiled_text(pipeline)
+        submission = Submission(
+            pipeline=text, arguments=dict(arguments), images=sorted(images), folder=os.fspath(folder)
         )
-        elapsed = duration(time.time() - created)
-        if not (board and keep_tensorboard):
-            _forget_tensorboard(run_id)
-        out.say("\n".join([*_results(run_id, steps), f"{pipeline.name} {verdict} after {elapsed}"]))
-        if board and keep_tensorboard:
-            _keep(board)
-            _forget_tensorboard(run_id)
-        return code
-    out.say(f"{pipeline.name} cancelled")  # Ctrl-C before or after the steps
+        try:
+            submission.write(run_id)
+        except OSError as error:
+            warn(f"the pipeline is not recorded, and cannot be run again by `tfsteps rerun`: {error}")
+        try:
+            check(pipeline, {IMAGE, *images})
+        except PipelineError as error:
+            _end(record, error)
+            out.say(pipeline_verdict(record))
+            return error.exit_code
+        wanted = tensorboard or keep_tensorboard or _TENSORBOARD_STEP in text
+        with _tensorboard(run_id) if wanted else contextlib.nullcontext() as board:
+            env = {TENSORBOARD_URL: board.url} if board else {}
+            code = _run(pipeline, arguments, record, images={IMAGE, *images}, cwd=folder, env=env)
+            if not (board and keep_tensorboard):
+                _forget_tensorboard(run_id)
+            out.say("\n".join([*_results(record), pipeline_verdict(record)]))
+            if board and keep_tensorboard:
+                _keep(board)
+                _forget_tensorboard(run_id)
+            return code
+    if record.ended is None:  # Ctrl-C before or after the steps
+        _end(record, PipelineError("", ExitCode.CANCELLED))
+    out.say(pipeline_verdict(record))
     return ExitCode.CANCELLED
 
 
-def _run(pipeline: Any, arguments: Mapping[str, Any], **options: Any) -> tuple[int, str, list[Step]]:
-    """Run the pipeline and record its end; return the exit code, the result as text, and the steps that ended."""
-    created = time.time()
+def _run(pipeline: Any, arguments: Mapping[str, Any], record: PipelineRecord, **options: Any) -> int:
+    """Run the pipeline, record its steps and its end, and return the exit code."""
+
+    def changed(steps: Sequence[StepRecord]) -> None:
+        record.steps = list(steps)
+        with contextlib.suppress(OSError):  # a full disk: the result is only printed
+            record.write()
+
+    changed([])
+    error = None
     with _observer() as (observer, say):
         try:
-            steps = run(pipeline, arguments, observer=observer, say=say, **options)
-            _record(options["run_id"], pipeline.name, created, steps)
-            return 0, "succeeded", steps  # noqa: TRY300
-        except PipelineError as error:
-            _record(options["run_id"], pipeline.name, created, error.steps, error)
-            verdict = "cancelled" if error.exit_code == ExitCode.CANCELLED else f"failed: {error}"
-            return error.exit_code, verdict, error.steps
+            run(
+                pipeline,
+                arguments,
+                pipeline_root=store.pipeline_folder(record.run),
+                run_id=record.run,
+                observer=observer,
+                say=say,
+                record=changed,
+                **options,
+            )
+        except PipelineError as failure:
+            error = failure
+    _end(record, error)
+    return error.exit_code if error else 0
 
 
-def _record(run_id: str, name: str, created: float, steps: Sequence[Step], error: PipelineError | None = None) -> None:
+def _end(record: PipelineRecord, error: PipelineError | None) -> None:
     """Record how the pipeline ended, and write its report; if that fails, the result is only printed."""
     from tfsteps.report import write_run  # noqa: PLC0415  needed at the end only
 
+    cancelled = error and error.exit_code == ExitCode.CANCELLED
+    record.state = State.CANCELLED if cancelled else State.FAILED if error else State.SUCCEEDED
+    record.message = str(error) if error and not cancelled else ""
+    record.ended = time.time()
     with contextlib.suppress(OSError):
-        PipelineRecord(
-            run=run_id,
-            pipeline=name,
-            state=_state(error.exit_code if error else 0),
-            message=str(error) if error else "",
-            created=created,
-            ended=time.time(),
-            steps=[
-                StepRecord(
-                    name=step.name,
-                    state=_state(step.exit_code),
-                    exit_code=step.exit_code,
-                    started=step.started,
-                    ended=step.started + step.seconds,
-                )
-                for step in steps
-            ],
-        ).write()
-        write_run(run_id)
-
-
-def _state(exit_code: int) -> State:
-    """Return the state of a pipeline or a step with this exit code."""
-    if exit_code == ExitCode.CANCELLED:
-        return State.CANCELLED
-    return State.FAILED if exit_code else State.SUCCEEDED
+        record.write()
+        write_run(record.run)
 
 
 @contextlib.contextmanager
-def _observer() -> Iterator[tuple[Observer | None, Any]]:
+def _observer() -> Iterator[tuple[StepObserver | None, Any]]:
     """Yield the observer of the jobs and the printer of other lines: the live view, or None and plain lines."""
     if not sys.stdout.isatty():
         yield None, Printer().say
@@ -133,12 +146,25 @@ def _observer() -> Iterator[tuple[Observer | None, Any]]:
         yield view, view.say
 
 
-def _results(run_id: str, steps: list[Step]) -> list[str]:
-    rows = [[step.name, f"exit {step.exit_code}", duration(step.seconds), str(step.folder)] for step in steps]
+def _results(record: PipelineRecord) -> list[str]:
+    rows = [
+        [
+            step.name,
+            f"exit {'?' if step.exit_code is None else step.exit_code}",
+            duration((step.ended or step.started) - step.started),
+            step.outputs,
+        ]
+        for step in record.steps
+    ]
     lines = columns([["STEP", "", "ELAPSED", "OUTPUTS"], *rows]) if rows else []
-    if store.run_report(run_id).exists():
-        lines += ["", f"{'run report':<12} {store.run_report(run_id)}"]
-    return [*lines, *(line for attempt in store.attempts(run_id) for line in ["", *results(attempt.status())]), ""]
+    for attempt in store.attempts(record.run):
+        status = attempt.status()
+        lines += ["", f"{'task':<12} {clean(status.identity.task)}", *results(status)[:-1]]  # without the verdict
+    return [
+        *lines,
+        "",
+        *([f"{'run report':<12} {report}"] if (report := store.run_report(record.run)).exists() else []),
+    ]
 
 
 # --- TensorBoard
@@ -172,6 +198,6 @@ def _keep(board: TensorBoard) -> None:
     """Keep TensorBoard running until a signal arrives."""
     signals: list[bool] = []
     with on_termination(lambda: signals.append(True)):
-        Printer().say(f"TensorBoard stays up at {board.url}; Ctrl-C ends it")
+        Printer().say(f"TensorBoard stays up until Ctrl-C: {board.url}")
         while not signals:
             time.sleep(0.1)

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import math
+import os
 import pathlib
 import threading
 import time
@@ -13,15 +15,18 @@ from kfp import dsl
 from kfp.local import utils
 
 from tfsteps.engines.kfp.executor import RUN_ID, ExecutorInput
+from tfsteps.engines.local.preload import can_fork
 from tfsteps.engines.local.sdk_patches import patched, problem
-from tfsteps.engines.local.step import Follower, Process
+from tfsteps.engines.local.step import Process
+from tfsteps.engines.local.step_output import StepObserver, StepOutput, View
 from tfsteps.image import IMAGE
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
+from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
+from tfsteps.runs.pipeline_record import StepRecord
 from tfsteps.runs.store import Attempt
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.local import finalizer
@@ -35,33 +40,16 @@ _NOT_LOCAL = (  # kfp.local fails with an IndexError for these placeholders
 )
 
 
-class Step(msgspec.Struct, frozen=True):
-    """A step that has ended.
-
-    Attributes:
-        name: The name of its task.
-        exit_code: Its exit code.
-        started: Seconds since the epoch.
-        seconds: Its duration.
-        folder: The folder of its outputs.
-    """
-
-    name: str
-    exit_code: int
-    started: float
-    seconds: float
-    folder: pathlib.Path
-
-
 class PipelineError(Exception):
     """A pipeline that did not succeed.
 
     Attributes:
-        exit_code: Exit code of the failed step; 12 if the run was cancelled; 2 if nothing was started.
-        steps: The steps that ended, in this order.
+        exit_code: Exit code of the run: that of the failed step if it is one of tfsteps, else 10; 12 if the run was
+            cancelled; 2 if nothing was started.
+        steps: The tries of the steps, in the order of their starts.
     """
 
-    def __init__(self, message: str, exit_code: int, steps: Sequence[Step] = ()) -> None:
+    def __init__(self, message: str, exit_code: int, steps: Sequence[StepRecord] = ()) -> None:
         """Store the message, the exit code and the steps."""
         self.exit_code = exit_code
         self.steps = list(steps)
@@ -77,10 +65,11 @@ def run(
     images: Collection[str] = (IMAGE,),
     cwd: pathlib.Path | None = None,
     env: Mapping[str, str] | None = None,
-    observer: Observer | None = None,
+    observer: StepObserver | None = None,
     say: Callable[[str], None] | None = None,
-) -> list[Step]:
-    """Run a pipeline to its end and return its steps, including retries, in the order in which they ended.
+    record: Callable[[Sequence[StepRecord]], None] | None = None,
+) -> list[StepRecord]:
+    """Run a pipeline to its end and return its steps, including retries, in the order in which they started.
 
     SIGTERM, SIGINT and SIGHUP stop the running steps, and so the pipeline.
 
@@ -94,6 +83,7 @@ def run(
         env: Environment variables for every step.
         observer: Receives the jobs' states and lines; called from several threads, one at a time.
         say: Receives the lines that are not passed to `observer`; None = print them.
+        record: Receives the steps when one has started or ended, from several threads, one at a time; None = nobody.
 
     Raises:
         PipelineError: A step failed, the run was cancelled, or a step cannot run on this machine.
@@ -106,14 +96,14 @@ def run(
     with _jobs(run_id, say), PipelineLock() as lock, Guard() as guard:
         variables = {**(env or {}), **lock.env, RUN_ID: run_id}
         start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard)
-        steps = _Steps(variables, start, observer, say)
+        steps = _Steps(variables, start, pipeline_root, View(observer, say), record or (lambda _: None))
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
         except (_Stopped, RuntimeError) as error:  # kfp's RuntimeError contains only the name of the failed task
-            refused = PipelineError(f"the pipeline ended, though no step failed: {error}", ExitCode.FAILED, steps.ended)
+            refused = PipelineError(f"the pipeline ended, though no step failed: {error}", ExitCode.FAILED, steps.tries)
             raise steps.failure() or refused from error
-    return steps.ended
+    return steps.tries
 
 
 @contextlib.contextmanager
@@ -145,37 +135,58 @@ class _Steps:
         self,
         env: Mapping[str, str],
         start: Callable[[list[str], Mapping[str, str]], Process],
-        observer: Observer | None,
-        say: Callable[[str], None],
+        folder: pathlib.Path,
+        view: View,
+        record: Callable[[Sequence[StepRecord]], None],
     ) -> None:
-        self.ended: list[Step] = []
-        self._env, self._start, self._observer, self._say = env, start, observer, say
+        self.tries: list[StepRecord] = []
+        self._env, self._start, self._folder, self._view, self._record = env, start, folder, view, record
         self._running: set[Process] = set()
         self._starting = 0
         self._stopped = False
+        self._ours: set[str] = set()  # names of the steps of tfsteps, whose exit codes have a meaning
         self._lock = threading.Lock()  # the iterations of a loop run in threads
 
     def run(self, command: list[str], env: Mapping[str, str], executor_input: Mapping[str, Any]) -> int:
         """Run one step to its end and return its exit code."""
         task = msgspec.convert(executor_input, ExecutorInput)
         task.make_folders()
-        started, began = time.time(), time.monotonic()
         with self._process(command, {**self._env, **env}) as process:
-            follower = self._follower(task)
+            step = self._begin(task, ours=can_fork(command))
+            output = StepOutput(self._attempt(task), step.name, self._folder / step.log, self._view)
             for lines in process.lines():
                 with self._lock:
-                    follower.see(lines)
+                    output.see(lines)
             code = process.wait()
         output_file = pathlib.Path(task.outputs.output_file)
         if code == 0 and not output_file.exists():
             task.write({}, {})  # a program that writes its outputs alone: kfp.local would have no artifacts
         with self._lock:
-            follower.see([])
-        seconds = time.monotonic() - began
-        self.ended.append(Step(task.identity().task, code, started, seconds, output_file.parent))
+            exception = output.close()
+            step.message = exception if code else ""
+            step.exit_code, step.ended, step.state = code, time.time(), self._state(code)
+            self._record(self.tries)
         if self._stopped:
             raise _Stopped
         return code
+
+    def _begin(self, task: ExecutorInput, *, ours: bool) -> StepRecord:
+        name = task.identity().task
+        outputs = pathlib.Path(task.outputs.output_file).parent
+        with self._lock:
+            number = sum(step.name == name for step in self.tries)
+            log = f"logs/{store.quote(name)}.{number}"
+            step = StepRecord(name=name, state=State.RUNNING, started=time.time(), log=log, outputs=os.fspath(outputs))
+            self.tries.append(step)
+            if ours:
+                self._ours.add(name)
+            self._record(self.tries)
+        return step
+
+    def _state(self, code: int) -> State:
+        if code and (self._stopped or code == ExitCode.CANCELLED):
+            return State.CANCELLED
+        return State.FAILED if code else State.SUCCEEDED
 
     def stop(self) -> None:
         """Stop every running step, and start no other step. Called from the signal handler."""
@@ -188,13 +199,14 @@ class _Steps:
     def failure(self) -> PipelineError | None:
         """Return the first failure of a step whose last try failed; None if every step succeeded."""
         if self._stopped:
-            return PipelineError("the pipeline was cancelled", ExitCode.CANCELLED, self.ended)
-        last = {step.name: step for step in self.ended}
-        for step in last.values():
+            return PipelineError("the pipeline was cancelled", ExitCode.CANCELLED, self.tries)
+        last = {step.name: step for step in self.tries}
+        for step in sorted(last.values(), key=lambda step: step.ended or math.inf):
             if step.exit_code:
-                return PipelineError(
-                    f"step {step.name} failed with exit code {step.exit_code}", step.exit_code, self.ended
+                code = (
+                    step.exit_code if step.name in self._ours and step.exit_code in set(ExitCode) else ExitCode.FAILED
                 )
+                return PipelineError(f"step {step.name} failed with {step.why}", code, self.tries)
         return None
 
     @contextlib.contextmanager
@@ -218,7 +230,8 @@ class _Steps:
         finally:
             self._running.discard(process)
 
-    def _follower(self, task: ExecutorInput) -> Follower:
+    def _attempt(self, task: ExecutorInput) -> Attempt:
+        """Return the attempt at a job that a step makes or waits for; it need not exist."""
         match task.parameters.get("job"):
             case {"run": str(run), "task": str(name), "attempt": int(attempt)}:  # a `wait` step, for this job
                 identity = Identity(run=run, task=name, attempt=attempt)
@@ -227,7 +240,7 @@ class _Steps:
                 identity = msgspec.structs.replace(
                     first_attempt, attempt=store.next_attempt(first_attempt.run, first_attempt.task)
                 )
-        return Follower(Attempt.of(identity), self._observer, self._say)
+        return Attempt.of(identity)
 
 
 # --- kfp.local

@@ -3,27 +3,20 @@
 import contextlib
 import os
 import pathlib
-import re
 import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
 from tfsteps.engines.local.preload import Forked, can_fork
-from tfsteps.launcher.lifecycle import Observer
-from tfsteps.runs.events import Replica, one_line
-from tfsteps.runs.store import Attempt
-from tfsteps.spec import RoleName
 from tfsteps.systems.local import sessions
 from tfsteps.systems.local.guard import WRAPPER, Guard
 
 _POLL_SECONDS = 0.2
 _READ = 1 << 16
 _MAX_LINE = 1 << 20  # longer lines are split
-_REPLICA_LINE = re.compile(rb"\[(chief|worker|ps|evaluator)-(\d+)/?([^\]]*)\] (.*)", re.DOTALL)
 
 
 class Child(Protocol):
@@ -120,34 +113,3 @@ class Process:
     def kill(self) -> None:
         """Kill the process and its session."""
         self._child.send(signal.SIGKILL)
-
-
-class Follower:
-    """Passes the replicas of a step to an observer: lines from the step's output, states from the records."""
-
-    def __init__(self, attempt: Attempt, observer: Observer | None, say: Callable[[str], None]) -> None:
-        """Follow `attempt`, which need not exist yet. Without an observer, `say` gets every line unchanged."""
-        self._attempt = attempt
-        self._observer = observer
-        self._say = say
-        self._seen: tuple[int, int] | None = None
-
-    def see(self, lines: list[bytes]) -> None:
-        """Pass lines to the observer, and the status if it has changed."""
-        for line in lines:
-            match = _REPLICA_LINE.fullmatch(line) if self._observer else None
-            if match and self._observer:
-                replica = Replica(cast("RoleName", match[1].decode()), int(match[2]))
-                self._observer.lines(one_line(time.time(), replica, match[4], match[3].decode()))
-            else:
-                self._say(line.decode(errors="backslashreplace").rstrip("\r"))
-        if self._observer and self._changed():
-            self._observer.changed(self._attempt.status())
-
-    def _changed(self) -> bool:
-        try:
-            stat = (self._attempt.folder / "status.json").stat()
-        except FileNotFoundError:
-            return False
-        before, self._seen = self._seen, (stat.st_mtime_ns, stat.st_ino)
-        return self._seen != before

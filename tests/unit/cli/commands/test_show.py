@@ -72,7 +72,7 @@ def test_follow_ends_with_the_job(monkeypatch):
 
     monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end))  # it ends while it is waited for
     lines = said("show", "latest", "--follow")
-    assert lines[:2] == ["mnist: running", "mnist: succeeded"]
+    assert lines[:2] == ["mnist: running", "run          r1"], "the last line is the end, once"
     assert lines[-1] == "mnist succeeded after 1m01s."
 
 
@@ -113,7 +113,7 @@ def test_follow_warns_of_a_status_that_cannot_be_read_once(command, monkeypatch)
 
 def test_follow_of_an_ended_job_ends_at_once():
     saved(state=State.CANCELLED)
-    assert said("show", "latest", "--follow")[0] == "mnist: cancelled"
+    assert said("show", "latest", "--follow")[0] == "run          r1"
 
 
 @pytest.mark.parametrize("filled", [True, False])
