@@ -12,7 +12,7 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 EXITS = {
     ExitCode.SUCCEEDED: "the job succeeded, or the command did what was asked",
     ExitCode.USAGE: "the job file or the command line is wrong; nothing was created",
-    ExitCode.FAILED: "the job failed",
+    ExitCode.FAILED: "the job failed, or a step of a pipeline on this machine",
     ExitCode.DEADLINE: "one of the job's deadlines passed",
     ExitCode.CANCELLED: "the job was cancelled",
     ExitCode.PLATFORM: "not the job's fault: safe to try again",
@@ -51,7 +51,9 @@ def section(context):
     usage = command.get_usage(context).removeprefix("Usage: ")
     rows = [param.get_help_record(context) for param in command.get_params(context)]
     shown = [(f"`{name}`".replace("|", r"\|"), text) for name, text in rows if name != "--help"]
-    parts = [f"## {context.info_name}", f"```\n{usage}\n```", command.help, table("argument", "meaning", shown)]
+    examples = "\n".join(line.strip() for line in command.epilog.partition("\b\n")[2].splitlines())
+    parts = [f"## {context.info_name}", f"```\n{usage}\n```", command.help, f"```sh\n{examples}\n```"]
+    parts.append(table("argument", "meaning", shown))
     return "\n\n".join(parts).rstrip()
 
 

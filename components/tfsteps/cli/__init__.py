@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command with the arguments of this process, and exit with one of `tfsteps.launcher.exit_codes`."""
     streams.ensure()
     if not importlib.util.find_spec("typer"):
-        sys.exit("The `tfsteps` command needs more packages than the core: pip install 'tfsteps[cli,local]'")
+        sys.exit("The `tfsteps` command needs more packages than the core: pip install 'tfsteps[cli,local,tensorflow]'")
     from tfsteps.cli.app import app  # noqa: PLC0415  importing `tfsteps.console.live_view` must not cost typer
 
     try:

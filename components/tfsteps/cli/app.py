@@ -41,33 +41,51 @@ app = typer.Typer(
 )
 
 _CLASSES: dict[Callable[..., None], type[TyperCommand]] = {run.run: run.RunCommand, shell.shell: shell.ShellCommand}
-for command in (
-    run.run,
-    attach.attach,
-    rerun.rerun,
-    runs.runs,
-    show.show,
-    compare.compare,
-    logs.logs,
-    shell.shell,
-    debug.debug,
-    stop.stop,
-    pause.pause,
-    pause.resume,
-    tensorboard.tensorboard,
-    rm.rm,
-    clear.clear,
-    prune.prune,
-    report.report,
-    files.init,
-    files.validate,
-    files.schema,
-    compiling.compile,
-    lint.lint,
-    submit.submit,
-    role.role,
-):
-    app.command(cls=_CLASSES.get(command))(command)
+_GROUPS: dict[str, dict[Callable[..., None], tuple[str, ...]]] = {
+    "Run a job": {
+        run.run: ("tfsteps run job.yaml", "tfsteps run --workers 2 -- python train.py --epochs 5"),
+        attach.attach: ("tfsteps attach latest",),
+        rerun.rerun: ("tfsteps rerun latest --set env.LR=0.3", "tfsteps rerun nightly -p epochs=5"),
+        stop.stop: ("tfsteps stop latest",),
+        pause.pause: ("tfsteps pause mnist --on kubernetes",),
+        pause.resume: ("tfsteps resume mnist --on kubernetes",),
+    },
+    "Look at runs": {
+        runs.runs: ("tfsteps runs --state failed --since 1d", "tfsteps runs --metric accuracy --sort accuracy"),
+        show.show: ("tfsteps show latest",),
+        logs.logs: ("tfsteps logs latest worker-1 --follow", "tfsteps logs latest --grep 'loss: nan' -C 3"),
+        report.report: ("tfsteps report latest --open",),
+        compare.compare: ("tfsteps compare mnist-k7c2 mnist-p4xq --html compared.html",),
+        tensorboard.tensorboard: ("tfsteps tensorboard latest --open",),
+        debug.debug: ("tfsteps debug latest", "tfsteps debug job.yaml --hold worker"),
+        shell.shell: ("tfsteps shell latest worker-1 -- env",),
+    },
+    "Write job files": {
+        files.init: ("tfsteps init mnist", "tfsteps init mnist --template keras"),
+        files.validate: ("tfsteps validate job.yaml --system kubeflow",),
+        files.schema: ("tfsteps schema --output job.schema.json",),
+    },
+    "Pipelines": {
+        compiling.compile: ("tfsteps compile pipeline.py -o pipeline.yaml",),
+        lint.lint: ("tfsteps lint pipeline.yaml",),
+        submit.submit: (
+            "tfsteps submit pipeline.py --engine local",
+            "tfsteps submit pipeline.py --host https://kubeflow.example/pipeline -p epochs=5 --wait",
+        ),
+        role.role: ("tfsteps role jobset -n team | kubectl apply -f -",),
+    },
+    "Remove runs": {
+        rm.rm: ("tfsteps rm mnist-k7c2",),
+        clear.clear: ("tfsteps clear mnist-k7c2 --on kubernetes",),
+        prune.prune: ("tfsteps prune --older-than 30d --keep 20 --dry-run",),
+    },
+}
+"""The commands of each part of the help, with their examples."""
+
+for title, commands in _GROUPS.items():
+    for command, examples in commands.items():
+        lines = "\n".join(f"  {example}" for example in examples)
+        app.command(cls=_CLASSES.get(command), rich_help_panel=title, epilog=f"Examples:\n\n\b\n{lines}")(command)
 
 
 def _version(value: bool) -> None:

@@ -8,6 +8,7 @@ import shlex
 import sys
 import traceback
 import types
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -190,7 +191,10 @@ def _run(file: pathlib.Path) -> types.ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.absolute().parent))
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # stdout is for the compiled pipeline
+        # stdout is for the compiled pipeline; kfp's plans for its own defaults are nothing that an author acts on
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The default base_image", FutureWarning)
+            warnings.filterwarnings("ignore", module=r"kfp(\.|$)")
             spec.loader.exec_module(module)
     except FileNotFoundError as error:
         if file.exists():

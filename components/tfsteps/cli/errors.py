@@ -12,6 +12,7 @@ from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.spec import SpecError
 from tfsteps.systems.base import LaunchError
 
+_SHORT = 80  # characters of a command's description in the list
 _SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
 
 
@@ -30,6 +31,16 @@ class CommandError(Exception):
 
 class Group(TyperGroup):
     """The group of all commands; it prints errors as messages instead of tracebacks."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by their groups."""
+        groups: dict[str, list[Any]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            groups.setdefault(command.rich_help_panel, []).append((name, command))
+        for title, commands in groups.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str(_SHORT)) for name, command in commands])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command and turn its errors into a message and an exit code."""

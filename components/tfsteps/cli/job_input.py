@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from tfsteps.systems import registry
 from tfsteps.text.streams import read_input
 
 COMMAND_LINE = "command line"
+_INTERPRETER = re.compile(r"(python|sh|bash)[0-9.]*")
 
 Overrides = Annotated[
     list[str] | None,
@@ -98,7 +100,13 @@ def read_command(command: Sequence[str], options: JobOptions, overrides: Sequenc
 
     Raises:
         SpecError: It is wrong.
+        CommandError: It has parameter servers, no chief, and no strategy that needs none.
     """
+    if options.ps and not (options.chief or any(text.startswith(("roles.chief", "strategy=")) for text in overrides)):
+        raise CommandError(
+            f"--ps {options.ps}: TensorFlow 2's parameter servers hang without a chief; add --chief, or --set "
+            "strategy=between_graph if the program uses TensorFlow 1's graph mode"
+        )
     roles: dict[str, Any] = {}
     if options.chief:
         roles["chief"] = {}
@@ -132,11 +140,34 @@ def read(file: str | None, command: Sequence[str] | None, options: JobOptions, o
         return read_command(command, options, overrides)
     if file is None:
         raise CommandError("give a job file, or a command after `--`: `tfsteps run --workers 2 -- python train.py`")
+    if words := split_command([file])[1]:
+        line = shlex.join(["tfsteps", "run", *_written(options), "--", *words])
+        raise CommandError(f"{file} is a program, not a job file; write `{line}`")
     if used := options.used:
         field = {"--workers": "roles.worker.replicas=2", "--ps": "roles.ps.replicas=1", "--chief": "roles.chief={}"}
         write = field.get(used[0], f"{used[0].removeprefix('--')}=...")
         raise CommandError(f"{used[0]} is for a command after `--`; with a job file, write --set {write}")
     return read_file(file, overrides)
+
+
+def _written(options: JobOptions) -> list[str]:
+    """Return the options as a command line has them."""
+    used = ((f"--{name}", value) for name, value in msgspec.structs.asdict(options).items())
+    return [
+        word
+        for name, value in used
+        if value not in (None, False)
+        for word in ([name] if value is True else [name, str(value)])
+    ]
+
+
+def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return options, and the command that a user probably meant by arguments without `--`; empty = there is none."""
+    for position, word in enumerate(arguments):
+        interpreter = {".py": ["python"], ".sh": ["sh"]}.get(pathlib.PurePath(word).suffix, [])
+        if "=" not in word and (interpreter or _INTERPRETER.fullmatch(pathlib.PurePath(word).name)):
+            return [*arguments[:position]], [*interpreter, *arguments[position:]]
+    return [*arguments], []
 
 
 def set_by(overrides: Sequence[str]) -> dict[spec.Path, str]:
@@ -147,7 +178,11 @@ def set_by(overrides: Sequence[str]) -> dict[spec.Path, str]:
 def _name(command: Sequence[str]) -> str:
     """Return a name for a job that runs a command: that of its program, `train` for `python -u train.py`."""
     words = [word for word in command if not word.startswith("-")]
-    interpreted = re.fullmatch(r"(python|sh|bash)[0-9.]*", pathlib.PurePath(command[0]).name)
+    interpreted = _INTERPRETER.fullmatch(pathlib.PurePath(command[0]).name)
     program = words[1] if interpreted and len(words) > 1 and "-c" not in command else command[0]
-    name = re.sub(r"[^a-z0-9]+", "-", pathlib.PurePath(program).stem.lower())
-    return name.strip("-0123456789")[:40].rstrip("-") or "job"
+    return name_of(pathlib.PurePath(program).stem) or "job"
+
+
+def name_of(text: str) -> str:
+    """Return a name for a job made of a text, such as a file's name; empty = it has no character for one."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")[:40].rstrip("-")

@@ -35,11 +35,17 @@
     const first = Math.ceil(low / step), count = Math.floor(high / step) - first + 1;
     return [...Array(count).keys()].map((i) => Number(((first + i) * step).toPrecision(12)));
   };
-  const label = (value) => {
+  const label = (value, digits) => {
     for (const [unit, factor, suffix] of [[1e9, 1e9, "G"], [1e6, 1e6, "M"], [1e4, 1e3, "k"]]) {
-      if (value >= unit && value < 1e12) return `${Number((value / factor).toPrecision(4))}${suffix}`;
+      if (value >= unit && value < 1e12) return `${Number((value / factor).toPrecision(digits))}${suffix}`;
     }
-    return String(Number(value.toPrecision(4)));
+    return String(Number(value.toPrecision(digits)));
+  };
+  const labels = (values) => {
+    for (let digits = 4; ; digits += 1) {
+      const texts = values.map((value) => label(value, digits));
+      if (digits === 7 || new Set(texts).size === values.length) return texts;
+    }
   };
   const logScale = (values, bottom, top) => {
     let low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
@@ -129,9 +135,10 @@
       }
       const scale = logScale(positive, bottom, top), missing = values.length - positive.length;
       yOf = scale.at;
-      axis.replaceChildren(...scale.ticks.flatMap((value) => [
+      const texts = labels(scale.ticks);
+      axis.replaceChildren(...scale.ticks.flatMap((value, i) => [
         make("line", { x1: left, x2: right, y1: yOf(value), y2: yOf(value) }),
-        make("text", { x: left - 8, y: yOf(value) + 3.5, "text-anchor": "end" }, label(value)),
+        make("text", { x: left - 8, y: yOf(value) + 3.5, "text-anchor": "end" }, texts[i]),
       ]));
       drawn.forEach((group, i) => {
         group.replaceChildren(...logCurve(curves[i], xOf, yOf, group.querySelector("circle")));

@@ -10,7 +10,8 @@ from tfsteps.report.formats import plural
 from tfsteps.report.html import Html, number, printable, tag
 
 _WIDTH, _HEIGHT = 380.0, 210.0
-_LEFT, _TOP, _RIGHT, _BOTTOM = 50.0, 12.0, 12.0, 26.0
+_LEFT, _TOP, _RIGHT, _BOTTOM = 60.0, 12.0, 12.0, 26.0  # the left margin is wider for long labels
+_CHARACTER = 6.8  # width of one in a label
 _COLOURS = 6
 _DOTTED = 24  # a curve of at most this many points shows a dot for each
 _BOUND = 1e300  # differences of larger values overflow; values below its inverse are drawn as 0
@@ -37,7 +38,6 @@ def figure(chart: Chart, place: int, runs: Sequence[str]) -> Html:
 
 def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
     """Return the data of the script, in the order of `charts`: the tag, the plot area, the scales and the points."""
-    plot = [_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM]
     plots: list[dict[str, object]] = []
     for chart in charts:
         x, y = _scales(chart)
@@ -49,6 +49,7 @@ def data(charts: Sequence[Chart]) -> list[dict[str, object]]:
             }
             for c in chart.curves
         ]
+        plot = [x.start, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM]
         plots.append(
             {"tag": printable(chart.tag), "plot": plot, "x": [x.low, x.high], "y": [y.low, y.high], "curves": curves}
         )
@@ -82,7 +83,9 @@ def _scales(chart: Chart) -> tuple[Scale, Scale]:
     values = [_bounded(point.value) for point in points] or [0.0]
     x_low, x_high = _spread(min(steps), max(steps), 0.0)
     y_low, y_high = _spread(min(values), max(values), 0.06)
-    return Scale(x_low, x_high, _LEFT, _WIDTH - _RIGHT), Scale(y_low, y_high, _HEIGHT - _BOTTOM, _TOP)
+    y = Scale(y_low, y_high, _HEIGHT - _BOTTOM, _TOP)
+    longest = max(map(len, labels_of(y.ticks())), default=0)
+    return Scale(x_low, x_high, max(_LEFT, longest * _CHARACTER + 12), _WIDTH - _RIGHT), y
 
 
 def _spread(low: float, high: float, margin: float) -> tuple[float, float]:
@@ -100,11 +103,12 @@ def _bounded(value: float) -> float:
 def _grids(x: Scale, y: Scale) -> tuple[Html, Html]:
     """Return the lines and labels of the y axis, which the script replaces, and those of the x axis."""
     lines, labels = [], []
-    for value in y.ticks():
+    ticks = y.ticks()
+    for value, text in zip(ticks, labels_of(ticks), strict=True):
         at = y.at(value)
         lines += [
-            tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=at, y2=at),
-            tag("text", label(value), x=_LEFT - 8, y=at + 3.5, text_anchor="end"),
+            tag("line", x1=x.start, x2=_WIDTH - _RIGHT, y1=at, y2=at),
+            tag("text", text, x=x.start - 8, y=at + 3.5, text_anchor="end"),
         ]
     for value in x.ticks():
         if value == round(value):  # steps are whole numbers
@@ -165,9 +169,15 @@ def _short(value: float) -> float:
     return float(f"{value:.7g}")
 
 
-def label(value: float) -> str:
+def label(value: float, digits: int = 4) -> str:
     """Return a number in a few characters: `0.125`, `12k`, `1.2e-05`."""
     for unit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if unit <= abs(value) < 1e12:
-            return f"{value / (1e3 if suffix == 'k' else unit):.4g}{suffix}"
-    return f"{0.0 if value == 0 else value:.4g}"
+            return f"{value / (1e3 if suffix == 'k' else unit):.{digits}g}{suffix}"
+    return f"{0.0 if value == 0 else value:.{digits}g}"
+
+
+def labels_of(values: Sequence[float]) -> list[str]:
+    """Return labels of different values that differ, with as few digits as that takes, at most seven."""
+    shown = [[label(value, digits) for value in values] for digits in range(4, 8)]
+    return next((labels for labels in shown if len(set(labels)) == len(values)), shown[-1])

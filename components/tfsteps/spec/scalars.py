@@ -74,7 +74,9 @@ def number(value: Any, info: mi.IntType, meta: Mapping[str, Any], _written: str 
     if isinstance(value, bool) or not isinstance(value, int):
         match = re.fullmatch(r"\s*(-?[0-9]{1,9})(\.0*)?\s*", str(value))
         fix = f"Write `{int(match[1])}`" if match else such_as(meta, "Write a number without quotes")
-        raise RefusedError("is not a whole number", fix, allowed)
+        quoted = match is not None and isinstance(value, str)
+        wrong = "is text, because of its quotes, and not a whole number" if quoted else "is not a whole number"
+        raise RefusedError(wrong, fix, allowed)
     if not _within(value, info):
         raise RefusedError("is out of range", "Choose a value in that range", allowed)
     return value

@@ -2,6 +2,7 @@
 
 import enum
 import pathlib
+import re
 import shlex
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import typer
 from tfsteps.cli.commands.plan import check, find_system
 from tfsteps.cli.commands.run import JobFile
 from tfsteps.cli.errors import CommandError
-from tfsteps.cli.job_input import Overrides, read_file
+from tfsteps.cli.job_input import Overrides, name_of, read_file
 from tfsteps.systems import registry
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"
@@ -45,7 +46,7 @@ def init(
 ) -> None:
     """Write a first job that runs at once.
 
-    job.yaml, and the train.py that its replicas run. Nothing is overwritten.
+    job.yaml, and the train.py that its replicas run. The job has the name of the folder. Nothing is overwritten.
     """
     for name in _STARTER_FILES:
         if (folder / name).exists():
@@ -56,11 +57,21 @@ def init(
         folder.mkdir(parents=True, exist_ok=True)
         for name in _STARTER_FILES:
             with (folder / name).open("xb") as file:
-                file.write((_STARTER / template / name).read_bytes())
+                file.write(_starter(template, name, folder.name))
             print(folder / name)
     except OSError as error:
         raise CommandError(f"folder {str(folder)!r} cannot be written: {error}; choose another one") from error
     typer.echo(f"Run it: tfsteps run {shlex.quote(str(folder / 'job.yaml'))}", err=True)
+
+
+def _starter(template: Template, name: str, job: str) -> bytes:
+    """Return a file of a template; in a folder with a name, it is that of the job."""
+    text = (_STARTER / template / name).read_bytes()
+    if name != "job.yaml" or not (stem := name_of(job)):
+        return text
+    own = re.compile(rb"^name: (.+)$", re.MULTILINE).search(text)
+    assert own
+    return re.sub(rb"(^name: |/)" + own[1] + rb"(?=$|:1$)", rb"\g<1>" + stem.encode(), text, flags=re.MULTILINE)
 
 
 def validate(

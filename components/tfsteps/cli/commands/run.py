@@ -1,5 +1,6 @@
 """`tfsteps run`: one job from its file to its summary."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from tfsteps.cli.commands.plan import choose, make_plan, print_job_file, print_p
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
-from tfsteps.cli.job_input import COMMAND_LINE, JobOptions, Overrides
+from tfsteps.cli.job_input import COMMAND_LINE, JobOptions, Overrides, split_command
 from tfsteps.console.outputs import Output
 
 JobFile = Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")]
@@ -29,6 +30,7 @@ RunDryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be 
 RunOutput = Annotated[Output, typer.Option(help="json: the outputs as one object; log lines go to stderr.")]
 Timestamps = Annotated[bool, typer.Option("--timestamps", help="Plain log lines, each with its time.")]
 _COMMAND = "tfsteps.command"
+_UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that newer versions of typer have
 
 
 class RunCommand(TyperCommand):
@@ -40,7 +42,14 @@ class RunCommand(TyperCommand):
             position = args.index("--")
             ctx.meta[_COMMAND] = args[position + 1 :]
             args = args[:position]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, [*args])  # which empties the list
+        except _UsageError as error:
+            options, words = split_command(args)
+            if _COMMAND in ctx.meta or not words:
+                raise
+            line = shlex.join(["tfsteps", "run", *options, "--", *words])
+            raise CommandError(f"a command follows `--`; write `{line}`") from error
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line."""

@@ -27,18 +27,21 @@ def test_init_writes_a_job_that_is_valid_and_a_program_that_compiles(tmp_path, m
 
 @pytest.mark.parametrize("template", Template)
 def test_every_template_is_a_valid_job_and_a_program_that_compiles(tmp_path, template):
-    assert tfsteps("init", tmp_path, "--template", template)[0] == 0
-    job = spec.load(tmp_path / "job.yaml", registry.options())
+    folder = tmp_path / "My model, 2"
+    assert tfsteps("init", folder, "--template", template)[0] == 0
+    job = spec.load(folder / "job.yaml", registry.options())
     assert not registry.get("local").warnings(job)
-    assert (job.name, *job.command) == ("first" if template is Template.MIRRORED else template, "python", "train.py")
-    ast.parse((tmp_path / "train.py").read_text())
+    assert (job.name, *job.command) == ("my-model-2", "python", "train.py"), "the job has the name of the folder"
+    assert "/my-model-2:1\n" in (folder / "job.yaml").read_text()
+    assert {"TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"} <= set(job.env)
+    ast.parse((folder / "train.py").read_text())
 
 
 def test_no_template_is_the_mirrored_one(tmp_path):
-    assert tfsteps("init", tmp_path / "a")[0] == 0
-    assert tfsteps("init", tmp_path / "b", "--template", "mirrored")[0] == 0
+    assert tfsteps("init", tmp_path / "a" / "mine")[0] == 0
+    assert tfsteps("init", tmp_path / "b" / "mine", "--template", "mirrored")[0] == 0
     for name in ("job.yaml", "train.py"):
-        assert (tmp_path / "a" / name).read_text() == (tmp_path / "b" / name).read_text()
+        assert (tmp_path / "a" / "mine" / name).read_text() == (tmp_path / "b" / "mine" / name).read_text()
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "train.py"])

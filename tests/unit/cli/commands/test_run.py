@@ -95,7 +95,15 @@ def test_the_name_is_that_of_the_program(command, name):
             "error: --image is for a command after `--`; with a job file, write --set image=...\n",
         ),
         (["--workers", "0", "--", "true"], "--workers: roles.worker.replicas: 0 is out of range. Allowed: a whole"),
-        (["--ps", "1", "--", "true"], "--ps: roles.ps: needs a chief: "),
+        (
+            ["--ps", "1", "--", "true"],
+            "error: --ps 1: TensorFlow 2's parameter servers hang without a chief; add --chief, ",
+        ),
+        (["train.py"], "error: train.py is a program, not a job file; write `tfsteps run -- python train.py`\n"),
+        (
+            ["--workers", "2", "python", "train.py", "--epochs", "2"],
+            "error: a command follows `--`; write `tfsteps run --workers 2 -- python train.py --epochs 2`\n",
+        ),
         (["--name", "Foo_1", "--", "true"], "--name: name: 'Foo_1' is not allowed here. "),
         (
             ["--system", "jobs", "--", "true"],
