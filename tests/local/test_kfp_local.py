@@ -250,7 +250,7 @@ class Seen:
     def changed(self, status):
         self.states.append(str(status.state))
 
-    def lines(self, lines):
+    def lines(self, lines, task=""):
         self.printed += [(str(lines.replica), text) for text in lines.texts]
 
 
@@ -404,7 +404,7 @@ class WhenAsleep:
         self._status = status
         self._act_if_due()
 
-    def lines(self, lines):
+    def lines(self, lines, task=""):
         self._asleep |= b"asleep" in lines.texts
         self._act_if_due()
 

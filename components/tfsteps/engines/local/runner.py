@@ -96,7 +96,7 @@ def run(
     with _jobs(run_id, say), PipelineLock() as lock, Guard() as guard:
         variables = {**(env or {}), **lock.env, RUN_ID: run_id}
         start = functools.partial(Process, cwd=cwd or pathlib.Path.cwd(), guard=guard)
-        steps = _Steps(variables, start, pipeline_root, View(observer, say), record or (lambda _: None))
+        steps = _Steps(variables, start, pathlib.Path(pipeline_root), View(observer, say), record or (lambda _: None))
         try:
             with patched(steps.run, pipeline_root, say), on_termination(steps.stop):
                 pipeline(**arguments)
