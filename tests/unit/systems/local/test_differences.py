@@ -144,7 +144,7 @@ def step_image(_):
 def step_references(_):
     lines = []
     run(step(IMAGE, ["echo", "$(A) $$"]), {}, pipeline_root=pathlib.Path.cwd() / "root", say=lines.append)
-    assert lines == ["$(A) $$"]
+    assert lines == ["[own] $(A) $$"]
 
 
 ROWS = {
