@@ -40,10 +40,10 @@ queues and priorities on a cluster only the acceptance is tested. Each refused c
 | system | what it is | tested with |
 |---|---|---|
 | `local` | processes of this machine | itself |
-| `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | {TESTED['kubeflow']} |
-| `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | {TESTED['jobset']} |
-| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | {TESTED['trainjob']} |
-| `jobs` | plain Kubernetes Jobs, no operator | {TESTED['jobs']} |
+| `kubeflow` | TFJob `kubeflow.org/v1` of the training operator | {TESTED["kubeflow"]} |
+| `jobset` | JobSet `jobset.x-k8s.io/v1alpha2` | {TESTED["jobset"]} |
+| `trainjob` | TrainJob `trainer.kubeflow.org/v1alpha1` of Kubeflow Trainer | {TESTED["trainjob"]} |
+| `jobs` | plain Kubernetes Jobs, no operator | {TESTED["jobs"]} |
 | `t9k` | TensorFlowTrainingJob `batch.tensorstack.dev/v1beta1` | a test controller [1] |
 | `tfjob-v1alpha1` | TfJob `tensorflow.org/v1alpha1`, or `kubeflow.org/v1alpha1` of v0.1.0 | a test controller [2] |
 | `hai` | HAI Platform, by its REST interface | a test server written from its protocol; ranks are real processes |
