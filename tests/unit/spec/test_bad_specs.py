@@ -123,7 +123,7 @@ def test_files_that_are_no_text_are_refused(tmp_path, raw, piece):
 def test_plain_data_has_no_lines():
     with pytest.raises(spec.SpecError) as caught:
         spec.from_plain({"name": "mnist", "roles": {"worker": {"replicas": "2"}}}, "inputs")
-    assert str(caught.value).startswith("inputs: roles.worker.replicas: '2' is not a whole number.")
+    assert str(caught.value).startswith("inputs: roles.worker.replicas: '2' is text, because of its quotes, and ")
 
 
 @pytest.mark.parametrize("value", [None, 5, "x", [], [{}]])

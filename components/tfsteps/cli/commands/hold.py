@@ -10,6 +10,7 @@ from tfsteps.cli.backends.place import On, Place
 from tfsteps.cli.commands.plan import make_plan
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.job_input import JobInput
+from tfsteps.console.outputs import verdict
 from tfsteps.launcher.exit_codes import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
@@ -51,6 +52,7 @@ def launch_held(job_input: JobInput, roles: str, system: str, place: Place) -> N
         printer.say(f"warning: {warning}")
     shells = Shells(printer, programs, place)
     status = launch(plan.job, plan.identity, plan.system, base_dir=plan.base_dir, observers=[printer, shells])
+    printer.say(verdict(status))
     raise typer.Exit(exit_code(status))
 
 

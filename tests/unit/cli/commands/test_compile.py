@@ -360,11 +360,11 @@ def test_a_cluster_that_cannot_be_reached(flow, write, monkeypatch):
 
 
 VALUES = {
-    "n=x": "--param n='x' is not a NUMBER_INTEGER; write something like --param n='3'",
-    "lr=fast": "is not a NUMBER_DOUBLE",
-    "deep=yes": "is not a BOOLEAN; write something like --param deep='true'",
-    "sizes=1,2": "is not a LIST",
-    "options=[]": "is not a STRUCT",
+    "n=x": "--param n: 'x' is not a whole number; write something like --param n=3",
+    "lr=fast": "is not a number",
+    "deep=yes": "is not true or false; write something like --param deep=true",
+    "sizes=1,2": "is not a list in JSON",
+    "options=[]": "is not a mapping in JSON",
 }
 
 
