@@ -116,7 +116,7 @@ DEFAULTS = [
     ),
     (Roles, {"chief": None, "worker": None, "ps": None, "evaluator": None}),
     (spec.Deadlines, {"queue": None, "pending": None, "running": None, "no_progress": None, "total": 604800.0}),
-    (Outputs, {"model": "model", "logs": "logs", "metrics": {}}),
+    (Outputs, {"model": "model", "logs": "logs", "metrics": {}, "earlier_attempts": False}),
     (Gang, {"scheduler": "scheduler-plugins-scheduler", "min_available": None, "timeout": None}),
     (spec.Webhook, {"url": WebhookUrl(), "events": ("failed", "deadline"), "format": "json"}),
     (WebhookUrl, {"env": "TFSTEPS_WEBHOOK_URL"}),

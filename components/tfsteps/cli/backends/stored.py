@@ -197,8 +197,8 @@ class MergedBackend:
         return self._copies.explain(job) if isinstance(job, LocalJob) else self._cluster.explain(job)
 
     def surroundings(self, run: str, jobs: Sequence[Job | LocalJob]) -> Surroundings:
-        there = _of_cluster(jobs)
-        return self._cluster.surroundings(run, there) if there else self._copies.surroundings(run, _of_records(jobs))
+        there, gone = _of_cluster(jobs), _of_records(jobs)
+        return self._copies.surroundings(run, gone) if gone and not there else self._cluster.surroundings(run, there)
 
     def follow(
         self, jobs: Sequence[Job | LocalJob], selection: Selection, observers: Sequence[Observer]
@@ -229,8 +229,8 @@ class MergedBackend:
         self._cluster.set_paused(_of_cluster(jobs), selection, paused=paused)
 
     def tensorboard(self, jobs: Sequence[Job | LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
-        there = _of_cluster(jobs)
-        return self._cluster.tensorboard(there, port) if there else self._copies.tensorboard(_of_records(jobs), port)
+        there, gone = _of_cluster(jobs), _of_records(jobs)
+        return self._copies.tensorboard(gone, port) if gone and not there else self._cluster.tensorboard(there, port)
 
     def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
         return self._cluster.tensorboard_at(folder, port)
