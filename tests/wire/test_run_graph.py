@@ -372,7 +372,7 @@ def test_a_workflow_whose_launcher_failed_without_a_job_is_listed_and_shown(pipe
     for name in ("0b9a5a3e", "nightly-b4b4b", "nightly"):
         lines = pipelines(pod, command=("show", name))
         assert lines[0].split() == ["run", "0b9a5a3e"]
-        assert lines[-1] == f"nightly failed after 3s, no job was launched: {REFUSED}"
+        assert lines[-1] == f"nightly failed after 3s: {REFUSED}"
 
 
 @pytest.mark.parametrize(
