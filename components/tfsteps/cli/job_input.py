@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -137,6 +138,9 @@ def read(file: str | None, command: Sequence[str] | None, options: JobOptions, o
     if command is not None:
         if not command:
             raise CommandError("there is no command after `--`; write one, such as `-- python train.py`")
+        if command[0].endswith(".py") and not options.image and not shutil.which(command[0]):  # an image may have it
+            line = shlex.join(["tfsteps", "run", *_written(options), "--", "python", *command])
+            raise CommandError(f"{command[0]} is a program, not a command; write `{line}`")
         return read_command(command, options, overrides)
     if file is None:
         raise CommandError("give a job file, or a command after `--`: `tfsteps run --workers 2 -- python train.py`")

@@ -99,6 +99,7 @@ def test_the_name_is_that_of_the_program(command, name):
             ["--ps", "1", "--", "true"],
             "error: --ps 1: TensorFlow 2's parameter servers hang without a chief; add --chief, ",
         ),
+        (["--", "train.py"], "error: train.py is a program, not a command; write `tfsteps run -- python train.py`\n"),
         (["train.py"], "error: train.py is a program, not a job file; write `tfsteps run -- python train.py`\n"),
         (
             ["--workers", "2", "python", "train.py", "--epochs", "2"],
