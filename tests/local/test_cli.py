@@ -186,8 +186,10 @@ def test_json_is_one_object_on_standard_output_and_the_log_is_on_the_other(code,
     done = tfsteps("run", script(f"echo hello; {code}", roles="{worker: {}}"), "--output", "json", "--run-id", "r1")
     outputs = json.loads(done.stdout)
     assert done.returncode == exit_code
+    files = ("model", "logs", "report")
     assert set(outputs) == {
-        *("run", "task", "attempt", "job", "model", "metrics", "logs", "tensorboard_url", "failure", "report")
+        *("run", "task", "attempt", "job", "metrics", "metric_notes", "tensorboard_url", "failure"),
+        *files,
     }
     assert set(outputs["job"]) >= {"name", "uid", "system", "namespace", "state", "started", "ended"}
     assert (outputs["run"], outputs["job"]["state"]) == ("r1", state)
