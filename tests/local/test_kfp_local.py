@@ -329,7 +329,7 @@ def test_a_signal_ends_the_step_and_starts_no_other(tmp_path):
     lines = []
 
     def stop_when_asleep():
-        while "sleeping" not in lines:
+        while not any(line.endswith("sleeping") for line in lines):
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGTERM)
 
