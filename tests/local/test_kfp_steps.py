@@ -201,7 +201,7 @@ def test_a_killed_pipeline_leaves_no_job(tmp_path):
         [sys.executable, "-c", KILLED, tmp_path / "root"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     with process:
-        until(lambda: process.stdout.readline() == "sleeping\n")
+        until(lambda: process.stdout.readline().endswith("sleeping\n"))
         [attempt] = attempts("r")
         until(lambda: attempt.status().replicas[0].incarnations)
         launcher, replica = attempt.status().launcher, replica_of(attempt)
