@@ -150,6 +150,24 @@ def _python_base() -> None:
     _podman("import", root, PYTHON)
 
 
+def copied(dockerfile: Path, context: Path) -> list[Path]:
+    """Return the files that a Dockerfile copies from its context, in an order that lasts."""
+    lines = [line.split()[1:] for line in dockerfile.read_text().splitlines() if line.startswith("COPY ")]
+    named = [path for *sources, _ in lines for source in sources for path in sorted(context.glob(source.rstrip("/")))]
+    files = [file for path in named for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+    return [file for file in files if file.is_file() and "__pycache__" not in file.parts]
+
+
+def provide_own(name: str, dockerfile: Path, context: Path) -> str:
+    """Return the image that TFSTEPS_<NAME>_IMAGE names, else the one of a Dockerfile, built once for its content."""
+    if given := os.environ.get(f"TFSTEPS_{name.upper()}_IMAGE"):  # where the cluster is not of this machine
+        return given
+    content = b"".join(file.read_bytes() for file in [dockerfile, *copied(dockerfile, context)])
+    reference = f"registry.local/tfsteps-{name}:{hashlib.sha256(content).hexdigest()[:12]}"
+    provide_image(reference, context, dockerfile)
+    return reference
+
+
 def build_image(reference: str, folder: Path, dockerfile: Path | None = None) -> None:
     """Build a Dockerfile with podman, on this machine's network and certificates, and load it into the node."""
     with _locked(PYTHON):

@@ -1,7 +1,6 @@
 """The cluster that the cases need, the stand-in image on it, and the cases' outcomes, which come in side by side."""
 
 import concurrent.futures
-import hashlib
 import os
 import pathlib
 
@@ -15,14 +14,6 @@ from tfsteps.kube import access
 from tfsteps.kube.client import Api
 
 _ROOT = pathlib.Path(__file__).parents[2]
-_STANDIN = [
-    "images/standin/Dockerfile",
-    "components/tfsteps/__init__.py",
-    "components/tfsteps/tensorboard/__init__.py",
-    "components/tfsteps/tensorboard/event_files.py",
-    "tests/support/event_writer.py",
-    "tests/programs/standin.py",
-]
 _AT_ONCE = 6  # most of them wait
 
 
@@ -38,23 +29,14 @@ def kubeconfig():
 
 @pytest.fixture(scope="session")
 def build(kubeconfig):
-    """Return a function that builds one of `images/` from its files, once for their content, and names the image."""
-
-    def built(name, files):
-        if given := os.environ.get(f"TFSTEPS_{name.upper()}_IMAGE"):  # where the cluster is not of this machine
-            return given
-        content = hashlib.sha256(b"".join((_ROOT / file).read_bytes() for file in files)).hexdigest()[:12]
-        image = f"registry.local/tfsteps-{name}:{content}"
-        images.provide_image(image, _ROOT, _ROOT / "images" / name / "Dockerfile")
-        return image
-
-    return built
+    """Return a function that gives one of `images/`, built once for its content."""
+    return lambda name: images.provide_own(name, _ROOT / "images" / name / "Dockerfile", _ROOT)
 
 
 @pytest.fixture(scope="session")
 def case_outcomes(request, kubeconfig, build, tmp_path_factory):
     """Start the selected cases, a few at once, in the order in which their tests stand; return their futures."""
-    image = build("standin", _STANDIN)
+    image = build("standin")
     folder = tmp_path_factory.mktemp("conformance")
     api = Api(access.find())
 

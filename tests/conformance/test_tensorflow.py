@@ -14,13 +14,6 @@ from tfsteps.runs.events import ReplicaState, State
 
 pytestmark = [pytest.mark.cluster, pytest.mark.tensorflow]
 
-_FILES = [
-    "images/train/Dockerfile",
-    "images/train/requirements.txt",
-    "tests/programs/mwms.py",
-    "tests/programs/ps.py",
-    "tests/programs/evaluator.py",
-]
 _EVALUATOR = "import sys, evaluator; print('imported', flush=True); sys.exit(evaluator.main())"
 _ENV = {"TF_CPP_MIN_LOG_LEVEL": 2, "RESUME": 1}
 _WSUM_TWO_REPLICAS = "done wsum 6.175067902"  # of mwms.py after 3 epochs of 20 steps, as on any machine
@@ -28,9 +21,7 @@ _WSUM_TWO_REPLICAS = "done wsum 6.175067902"  # of mwms.py after 3 epochs of 20 
 
 @pytest.fixture(params=SYSTEMS, ids=lambda system: system.name)
 def environment(request, kubeconfig, build, tmp_path):
-    with Environment(
-        request.param, Api(access.find()), build("train", _FILES), tmp_path / "environment"
-    ) as environment:
+    with Environment(request.param, Api(access.find()), build("train"), tmp_path / "environment") as environment:
         yield environment
 
 

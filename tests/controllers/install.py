@@ -1,7 +1,5 @@
 """Puts the test controllers on a cluster: their CRDs, an account that may do all, a Deployment for each."""
 
-import hashlib
-import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -26,7 +24,7 @@ _DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
 
 def up(names: Iterable[str]) -> None:
     """Install controllers, or bring them to what is written here, and wait until they run."""
-    api, image = Api(access.find()), os.environ.get("TFSTEPS_CONTROLLERS_IMAGE") or _built()
+    api, image = Api(access.find()), images.provide_own("controllers", _HERE / "Dockerfile", _ROOT)
     for item in _definitions():
         _apply(api, _CRDS, "", item)
         until(lambda item=item: _served(api, item))
@@ -58,20 +56,6 @@ def down() -> None:
 def _definitions() -> Iterator[dict[str, Any]]:
     for file in sorted((_HERE / "crds").glob("*.yaml")):
         yield from yaml.safe_load_all(file.read_text())
-
-
-def _built() -> str:
-    """Return the image of the controllers, built from their files once for their content."""
-    files = [
-        *_HERE.glob("*.py"),
-        _HERE / "Dockerfile",
-        *(_ROOT / "components/tfsteps").glob("*.py"),
-        *(_ROOT / "components/tfsteps/kube").glob("*.py"),
-    ]
-    content = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()[:12]
-    image = f"registry.local/tfsteps-controllers:{content}"
-    images.provide_image(image, _ROOT, _HERE / "Dockerfile")
-    return image
 
 
 def _deployment(name: str, image: str) -> dict[str, Any]:

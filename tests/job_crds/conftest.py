@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from tests.conformance.conftest import _STANDIN, build, kubeconfig
+from tests.conformance.conftest import build, kubeconfig
 from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
 from tfsteps.kube import access
@@ -20,9 +20,7 @@ def environments(kubeconfig, build, tmp_path):
 
         def environment(name, image=None):
             system = next(each for each in SYSTEMS if each.name == name)
-            made = Environment(
-                system, Api(access.find()), image or build("standin", _STANDIN), tmp_path / "environment"
-            )
+            made = Environment(system, Api(access.find()), image or build("standin"), tmp_path / "environment")
             return stack.enter_context(made)
 
         yield environment

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.conformance.control_channel import WAIT_FOR_RELEASE, release
-from tests.conformance.test_tensorflow import _ENV, _FILES
+from tests.conformance.test_tensorflow import _ENV
 from tests.conformance.verdicts import SHARED, sh
 from tests.controllers.board import SERVICES
 from tests.controllers.tfjob_v1alpha1 import JOBS
@@ -145,7 +145,7 @@ os._exit(0)  # no orderly shutdown: the servers do not end
 
 @pytest.mark.tensorflow
 def test_the_operators_own_parameter_servers(environments, build):
-    environment = environments("tfjob-v1alpha1", build("train", _FILES))
+    environment = environments("tfjob-v1alpha1", build("train"))
     roles = {"chief": {}, "worker": {"replicas": 2}, "ps": {}}
     options = {"systems": {"tfjob-v1alpha1": {"default_ps": True}}}
     launcher = environment.launch({"roles": roles, "env": _ENV, "command": ["python", "-c", PROGRAM], **options})

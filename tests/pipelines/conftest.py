@@ -16,14 +16,6 @@ from tests.support.wheel import wheel
 
 __all__ = ["build", "cluster", "environment", "image"]
 
-TRAIN = [
-    "images/train/Dockerfile",
-    "images/train/requirements.txt",
-    "tests/programs/mwms.py",
-    "tests/programs/ps.py",
-    "tests/programs/evaluator.py",
-]
-
 
 @pytest.fixture(scope="session")
 def kubeconfig(cluster):
@@ -42,7 +34,7 @@ def digits_image(build, tmp_path_factory):
     shutil.copy(ROOT / "images/launcher/requirements.txt", context / "images/launcher")
     shutil.copytree(ROOT / "pipelines", context / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
     dockerfile = context / "pipelines/Dockerfile"
-    dockerfile.write_text(re.sub(r"(?m)^ARG BASE=.*", f"ARG BASE={build('train', TRAIN)}", dockerfile.read_text()))
+    dockerfile.write_text(re.sub(r"(?m)^ARG BASE=.*", f"ARG BASE={build('train')}", dockerfile.read_text()))
     parts = [*sorted(context.glob("dist/*.whl")), *sorted(context.glob("pipelines/*.py")), dockerfile]
     content = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()[:12]
     name = f"registry.local/tfsteps-digits:{content}"

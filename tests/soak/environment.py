@@ -1,7 +1,6 @@
 """The namespace of a soak, its claim and images, the proxy that makes the faults, and the janitor."""
 
 import contextlib
-import hashlib
 import os
 import pathlib
 import random
@@ -26,11 +25,6 @@ from tests.support.waiting import until
 from tfsteps.kube.errors import ApiError
 
 ROOT = pathlib.Path(__file__).parents[2]
-_STANDIN = (
-    "components/tfsteps/tensorboard/event_files.py",
-    "tests/support/event_writer.py",
-    "tests/programs/standin.py",
-)
 _JANITOR_PERIOD, _JANITOR_LIFE = "3s", (20.0, 90.0)
 
 
@@ -138,10 +132,4 @@ class Environment:
 
 
 def _standin() -> str:
-    if given := os.environ.get("TFSTEPS_STANDIN_IMAGE"):  # where the cluster is not of this machine
-        return given
-    dockerfile = ROOT / "images/standin/Dockerfile"
-    content = hashlib.sha256(b"".join((ROOT / file).read_bytes() for file in _STANDIN) + dockerfile.read_bytes())
-    name = f"registry.local/tfsteps-standin:soak-{content.hexdigest()[:12]}"
-    images.provide_image(name, ROOT, dockerfile)
-    return name
+    return images.provide_own("standin", ROOT / "images/standin/Dockerfile", ROOT)
