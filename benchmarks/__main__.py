@@ -12,6 +12,7 @@ import platform
 
 from benchmarks import (
     authoring,
+    command,
     fleet,
     janitor,
     kubernetes,
@@ -28,6 +29,7 @@ from benchmarks.measure import Row
 from tests.cluster import paths
 
 BENCHMARKS = {
+    "command": command.rows,
     "local": local.rows,
     "authoring": authoring.rows,
     "kubernetes": kubernetes.rows,

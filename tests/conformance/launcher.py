@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 
 from tfsteps import spec
-from tfsteps.launcher.exit_codes import ExitCode, exit_code
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.identity import Identity

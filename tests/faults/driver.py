@@ -8,7 +8,8 @@ import msgspec
 from tfsteps import spec
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access, client, watch
-from tfsteps.launcher.exit_codes import ExitCode, exit_code
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.runs.identity import Identity
 from tfsteps.systems.base import LaunchError

@@ -28,6 +28,7 @@ PRELOAD = [
     "tfsteps.steps.cleanup.launcher",
     "tfsteps.janitor.__main__",
     "tfsteps.cli.app",
+    "tfsteps.cli.commands.stop",
     "tfsteps.cli.backends.kubernetes",
     "tfsteps.cli.backends.hai",
     "tfsteps.report",

@@ -1,91 +1,209 @@
-"""The command line: every command under its name."""
+"""The command line: every command under its name. A command is imported when it is called, to start quickly."""
 
-from collections.abc import Callable
-from typing import Annotated
+import functools
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 import tfsteps
-from tfsteps.cli.commands import (
-    attach,
-    clear,
-    compare,
-    debug,
-    files,
-    lint,
-    logs,
-    pause,
-    prune,
-    report,
-    rerun,
-    rm,
-    role,
-    run,
-    runs,
-    shell,
-    show,
-    stop,
-    submit,
-    tensorboard,
-)
-from tfsteps.cli.commands import compile as compiling
-from tfsteps.cli.errors import Group
+from tfsteps.cli.errors import reported
 
-app = typer.Typer(
-    cls=Group,
-    rich_markup_mode=None,  # plain help: quick, stable, and the same in docs/reference/cli.md
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
 
-_CLASSES: dict[Callable[..., None], type[TyperCommand]] = {run.run: run.RunCommand, shell.shell: shell.ShellCommand}
-_GROUPS: dict[str, dict[Callable[..., None], tuple[str, ...]]] = {
+class _Command(NamedTuple):
+    """What is known of a command before it is imported.
+
+    Attributes:
+        module: Of `tfsteps.cli.commands`; its function has the name of the command.
+        summary: For the list of commands.
+        examples: Command lines, for the end of its help.
+        cls: Its class of typer's kind in `module`; empty = typer's own.
+    """
+
+    module: str
+    summary: str
+    examples: tuple[str, ...]
+    cls: str = ""
+
+
+_GROUPS: dict[str, dict[str, _Command]] = {
     "Run a job": {
-        run.run: ("tfsteps run job.yaml", "tfsteps run --workers 2 -- python train.py --epochs 5"),
-        attach.attach: ("tfsteps attach latest",),
-        rerun.rerun: ("tfsteps rerun latest --set env.LR=0.3", "tfsteps rerun nightly -p epochs=5"),
-        stop.stop: ("tfsteps stop latest",),
-        pause.pause: ("tfsteps pause mnist --on kubernetes",),
-        pause.resume: ("tfsteps resume mnist --on kubernetes",),
+        "run": _Command(
+            "run",
+            "Run a job to its end, from a job file or a command line.",
+            ("tfsteps run job.yaml", "tfsteps run --workers 2 -- python train.py --epochs 5"),
+            cls="RunCommand",
+        ),
+        "attach": _Command("attach", "Follow a job to its end, its log from the start.", ("tfsteps attach latest",)),
+        "rerun": _Command(
+            "rerun",
+            "Run a job, or a pipeline of this machine, again, as a new run.",
+            ("tfsteps rerun latest --set env.LR=0.3", "tfsteps rerun nightly -p epochs=5"),
+        ),
+        "stop": _Command("stop", "Stop a run and wait until it has ended.", ("tfsteps stop latest",)),
+        "pause": _Command(
+            "pause",
+            "Stop the replicas but keep the job, and wait until they are gone.",
+            ("tfsteps pause mnist --on kubernetes",),
+        ),
+        "resume": _Command(
+            "pause",
+            "Start the replicas of a job again that is paused, or was created suspended.",
+            ("tfsteps resume mnist --on kubernetes",),
+        ),
     },
     "Look at runs": {
-        runs.runs: ("tfsteps runs --state failed --since 1d", "tfsteps runs --metric accuracy --sort accuracy"),
-        show.show: ("tfsteps show latest",),
-        logs.logs: ("tfsteps logs latest worker-1 --follow", "tfsteps logs latest --grep 'loss: nan' -C 3"),
-        report.report: ("tfsteps report latest --open",),
-        compare.compare: ("tfsteps compare mnist-k7c2 mnist-p4xq --html compared.html",),
-        tensorboard.tensorboard: ("tfsteps tensorboard latest --open",),
-        debug.debug: ("tfsteps debug latest", "tfsteps debug job.yaml --hold worker"),
-        shell.shell: ("tfsteps shell latest worker-1 -- env",),
+        "runs": _Command(
+            "runs",
+            "List all runs, the newest first.",
+            ("tfsteps runs --state failed --since 1d", "tfsteps runs --metric accuracy --sort accuracy"),
+        ),
+        "show": _Command("show", "Show what a run consists of, and its status.", ("tfsteps show latest",)),
+        "logs": _Command(
+            "logs",
+            "Print the log of a run.",
+            ("tfsteps logs latest worker-1 --follow", "tfsteps logs latest --grep 'loss: nan' -C 3"),
+        ),
+        "report": _Command("report", "Write the report of a run again.", ("tfsteps report latest --open",)),
+        "compare": _Command(
+            "compare",
+            "Compare the newest attempts of runs.",
+            ("tfsteps compare mnist-k7c2 mnist-p4xq --html compared.html",),
+        ),
+        "tensorboard": _Command(
+            "tensorboard",
+            "Show the event files of runs in TensorBoard until Ctrl-C.",
+            ("tfsteps tensorboard latest --open",),
+        ),
+        "debug": _Command(
+            "debug",
+            "Show all that helps to find out why a run fails or makes no progress.",
+            ("tfsteps debug latest", "tfsteps debug job.yaml --hold worker"),
+        ),
+        "shell": _Command(
+            "shell",
+            "Open a shell in a replica, or run a command there.",
+            ("tfsteps shell latest worker-1 -- env",),
+            cls="ShellCommand",
+        ),
     },
     "Write job files": {
-        files.init: ("tfsteps init mnist", "tfsteps init mnist --template keras"),
-        files.validate: ("tfsteps validate job.yaml --system kubeflow",),
-        files.schema: ("tfsteps schema --output job.schema.json",),
+        "init": _Command(
+            "files",
+            "Write a first job that runs at once.",
+            ("tfsteps init mnist", "tfsteps init mnist --template keras"),
+        ),
+        "validate": _Command("files", "Check a job file.", ("tfsteps validate job.yaml --system kubeflow",)),
+        "schema": _Command(
+            "files", "Print the JSON schema of job files.", ("tfsteps schema --output job.schema.json",)
+        ),
     },
     "Pipelines": {
-        compiling.compile: ("tfsteps compile pipeline.py -o pipeline.yaml",),
-        lint.lint: ("tfsteps lint pipeline.yaml",),
-        submit.submit: (
-            "tfsteps submit pipeline.py --engine local",
-            "tfsteps submit pipeline.py --host https://kubeflow.example/pipeline -p epochs=5 --wait",
+        "compile": _Command(
+            "compile",
+            "Compile a pipeline for Kubeflow Pipelines or Argo Workflows.",
+            ("tfsteps compile pipeline.py -o pipeline.yaml",),
         ),
-        role.role: ("tfsteps role jobset -n team | kubectl apply -f -",),
+        "lint": _Command("lint", "Check compiled pipelines.", ("tfsteps lint pipeline.yaml",)),
+        "submit": _Command(
+            "submit",
+            "Submit a pipeline: run it now, or by a schedule.",
+            (
+                "tfsteps submit pipeline.py --engine local",
+                "tfsteps submit pipeline.py --host https://kubeflow.example/pipeline -p epochs=5 --wait",
+            ),
+        ),
+        "role": _Command(
+            "role",
+            "Print the Role and RoleBinding that launchers of a job system need.",
+            ("tfsteps role jobset -n team | kubectl apply -f -",),
+        ),
     },
     "Remove runs": {
-        rm.rm: ("tfsteps rm mnist-k7c2",),
-        clear.clear: ("tfsteps clear mnist-k7c2 --on kubernetes",),
-        prune.prune: ("tfsteps prune --older-than 30d --keep 20 --dry-run",),
+        "rm": _Command(
+            "rm", "Remove runs of this machine: their folders, logs and reports.", ("tfsteps rm mnist-k7c2",)
+        ),
+        "clear": _Command(
+            "clear",
+            "Remove everything of a run, ended or not: jobs, pods, TensorBoards.",
+            ("tfsteps clear mnist-k7c2 --on kubernetes",),
+        ),
+        "prune": _Command(
+            "prune",
+            "Remove old runs of this machine that have ended.",
+            ("tfsteps prune --older-than 30d --keep 20 --dry-run",),
+        ),
     },
 }
-"""The commands of each part of the help, with their examples."""
+"""The commands by the parts of the help."""
+_COMMANDS = {name: command for commands in _GROUPS.values() for name, command in commands.items()}
+_PLAIN: Mapping[str, Any] = {
+    "rich_markup_mode": None,  # plain help: quick, stable, and the same in docs/reference/cli.md
+    "pretty_exceptions_enable": False,
+}
 
-for title, commands in _GROUPS.items():
-    for command, examples in commands.items():
-        lines = "\n".join(f"  {example}" for example in examples)
-        app.command(cls=_CLASSES.get(command), rich_help_panel=title, epilog=f"Examples:\n\n\b\n{lines}")(command)
+
+@functools.cache
+def _imported(name: str) -> Any:
+    listed = _COMMANDS[name]
+    module = importlib.import_module(f"tfsteps.cli.commands.{listed.module}")
+    lines = "\n".join(f"  {example}" for example in listed.examples)
+    alone = typer.Typer(add_completion=False, **_PLAIN)
+    cls: type[TyperCommand] | None = getattr(module, listed.cls) if listed.cls else None
+    alone.command(name, cls=cls, epilog=f"Examples:\n\n\b\n{lines}")(getattr(module, name))
+    return get_command(alone)
+
+
+class _Imported(Mapping[str, Any]):
+    """The commands by name, each imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _imported(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
+class _Group(TyperGroup):
+    """The group of all commands; it prints errors as messages instead of tracebacks."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = _Imported()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  of typer
+        """Return the names of all commands."""
+        return list(_COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  of typer
+        """Write the commands by their groups."""
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, command.summary) for name, command in commands.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Return the commands, or the options before one, that the shell may complete; no command is imported."""
+        self.commands = {name: TyperCommand(name, short_help=command.summary) for name, command in _COMMANDS.items()}
+        return super().shell_complete(ctx, incomplete)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command and turn its errors into a message and an exit code."""
+        with reported():
+            return super().invoke(ctx)
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    **_PLAIN,
+)
 
 
 def _version(value: bool) -> None:

@@ -13,8 +13,10 @@ from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
 from tfsteps.console.text import clean
 from tfsteps.launcher import background
-from tfsteps.launcher.exit_codes import ExitCode, exit_code
-from tfsteps.launcher.lifecycle import Observer, begin
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import exit_code
+from tfsteps.launcher.lifecycle import begin
+from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import format_duration

@@ -1,18 +1,15 @@
-"""The error of commands, and the group that turns every error into a message and an exit code."""
+"""The error of commands, and what turns every error into a message and an exit code."""
 
+import contextlib
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
 
 import typer
-from typer.core import TyperGroup
 
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.spec import SpecError
-from tfsteps.systems.base import LaunchError
 
-_SHORT = 80  # characters of a command's description in the list
 _SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
 
 
@@ -29,45 +26,47 @@ class CommandError(Exception):
         super().__init__(message)
 
 
-class Group(TyperGroup):
-    """The group of all commands; it prints errors as messages instead of tracebacks."""
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Turn an error of a command into a message and the exit code of this process.
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands by their groups."""
-        groups: dict[str, list[Any]] = {}
-        for name in self.list_commands(ctx):
-            command: Any = self.get_command(ctx, name)
-            groups.setdefault(command.rich_help_panel, []).append((name, command))
-        for title, commands in groups.items():
-            with formatter.section(title):
-                formatter.write_dl([(name, command.get_short_help_str(_SHORT)) for name, command in commands])
+    Raises:
+        typer.Exit: In place of each error that has a message for users.
+    """
+    try:
+        yield
+        sys.stdout.flush()  # inside `try`, so that a failure is reported
+    except CommandError as error:
+        say(f"error: {error}")
+        raise typer.Exit(error.code) from error
+    except UnicodeEncodeError as error:  # of a file name; printed text is escaped
+        say(f"error: {error.object!r} cannot name a file in this locale; set LC_ALL=C.UTF-8")
+        raise typer.Exit(ExitCode.USAGE) from error
+    except BrokenPipeError as error:
+        raise typer.Exit(_SIGPIPE) from error
+    except OSError as error:  # a full disk under standard output, a run folder of another user
+        say(f"error: {error}; fix the cause and retry")
+        raise typer.Exit(ExitCode.PLATFORM) from error
+    except typer.Exit:
+        raise
+    except Exception as error:
+        raise _of_job(error) from error
+    finally:
+        _flush()
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command and turn its errors into a message and an exit code."""
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # inside `try`, so that a failure is reported
-        except SpecError as error:
-            say(str(error))
-            raise typer.Exit(ExitCode.USAGE) from error
-        except CommandError as error:
-            say(f"error: {error}")
-            raise typer.Exit(error.code) from error
-        except LaunchError as error:
-            say(f"error: {error}")
-            raise typer.Exit(ExitCode.PLATFORM if error.retryable else ExitCode.USAGE) from error
-        except UnicodeEncodeError as error:  # of a file name; printed text is escaped
-            say(f"error: {error.object!r} cannot name a file in this locale; set LC_ALL=C.UTF-8")
-            raise typer.Exit(ExitCode.USAGE) from error
-        except BrokenPipeError as error:
-            raise typer.Exit(_SIGPIPE) from error
-        except OSError as error:  # a full disk under standard output, a run folder of another user
-            say(f"error: {error}; fix the cause and retry")
-            raise typer.Exit(ExitCode.PLATFORM) from error
-        else:
-            return result
-        finally:
-            _flush()
+
+def _of_job(error: Exception) -> Exception:
+    """Return the end of the process for an error of a job, else the error itself."""
+    from tfsteps.spec import SpecError  # noqa: PLC0415  a command that ends well needs neither
+    from tfsteps.systems.base import LaunchError  # noqa: PLC0415
+
+    if isinstance(error, SpecError):
+        say(str(error))
+        return typer.Exit(ExitCode.USAGE)
+    if isinstance(error, LaunchError):
+        say(f"error: {error}")
+        return typer.Exit(ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
+    return error
 
 
 def _flush() -> None:

@@ -15,9 +15,11 @@ from tfsteps.cli.watch import observer
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, results
 from tfsteps.console.text import iso
-from tfsteps.launcher.exit_codes import ExitCode, exit_code
-from tfsteps.launcher.lifecycle import Observer, launch
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import exit_code
+from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.recorder import Observer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs.events import LogLines
 from tfsteps.runs.log_file import times

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.status import Status
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.launcher.lifecycle import Observer, launch
+from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.notify.notifier import webhook_problems
+from tfsteps.launcher.recorder import Observer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs import store
 from tfsteps.runs.events import LogLines, PartialLine, Replica

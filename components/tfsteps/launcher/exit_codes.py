@@ -2,10 +2,6 @@
 
 import enum
 
-from tfsteps.launcher.failure import taken_away
-from tfsteps.runs.events import State
-from tfsteps.runs.status import Status
-
 
 class ExitCode(enum.IntEnum):
     """The exit codes of a step."""
@@ -31,21 +27,3 @@ _MEANINGS = {
     ExitCode.CANCELLED: "the job was cancelled",
     ExitCode.PLATFORM: "the platform's fault, not the job's; a retry is safe",
 }
-
-
-def exit_code(status: Status) -> ExitCode:
-    """Return the exit code for a job that has ended.
-
-    PLATFORM: the job is lost or has not ended, or it failed because a replica was evicted, pre-empted or lost.
-    """
-    match status.state:
-        case State.SUCCEEDED:
-            return ExitCode.SUCCEEDED
-        case State.FAILED if status.reason == "DeadlineExceeded":
-            return ExitCode.DEADLINE
-        case State.FAILED:
-            return ExitCode.PLATFORM if taken_away(status) else ExitCode.FAILED
-        case State.CANCELLED:
-            return ExitCode.CANCELLED
-        case _:
-            return ExitCode.PLATFORM

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import FailureSummary, Incarnation, ReplicaStatus, Status
 from tfsteps.spec import format_bytes
@@ -216,3 +217,21 @@ def taken_away(status: Status) -> bool:
     replica = next((r for r in status.replicas if status.failure and r.name == status.failure.replica), None)
     incarnation = _failed_incarnation(replica) if replica else None
     return incarnation is not None and incarnation.reason in _TAKEN
+
+
+def exit_code(status: Status) -> ExitCode:
+    """Return the exit code for a job that has ended.
+
+    PLATFORM: the job is lost or has not ended, or it failed because a replica was evicted, pre-empted or lost.
+    """
+    match status.state:
+        case State.SUCCEEDED:
+            return ExitCode.SUCCEEDED
+        case State.FAILED if status.reason == "DeadlineExceeded":
+            return ExitCode.DEADLINE
+        case State.FAILED:
+            return ExitCode.PLATFORM if taken_away(status) else ExitCode.FAILED
+        case State.CANCELLED:
+            return ExitCode.CANCELLED
+        case _:
+            return ExitCode.PLATFORM

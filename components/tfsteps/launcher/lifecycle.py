@@ -38,8 +38,6 @@ from tfsteps.tensorboard.event_growth import EventFileGrowth
 from tfsteps.tensorboard.event_origin import EventOrigin
 from tfsteps.text.tracebacks import unexpected
 
-__all__ = ["Observer", "begin", "first_status", "launch", "resume"]
-
 _IN_POD = "KUBERNETES_SERVICE_HOST"
 _LOOK_SECONDS = 10.0  # between two checks whether the event files have grown
 _ENDED = {ReplicaState.SUCCEEDED, ReplicaState.FAILED}

@@ -14,7 +14,7 @@ from tfsteps import spec
 from tfsteps.engines.base import TENSORBOARD_URL, StepTask
 from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.registry import find_pipeline
-from tfsteps.launcher.exit_codes import exit_code
+from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs import log_segments
 from tfsteps.runs.events import State

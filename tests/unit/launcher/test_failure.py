@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from tfsteps.launcher.exit_codes import ExitCode, exit_code
-from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import exit_code, failure_summary
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status

@@ -9,7 +9,7 @@ import msgspec
 
 from tfsteps.cli.backends.find import JobT, Run, Selection
 from tfsteps.cli.backends.records import Record
-from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import Status

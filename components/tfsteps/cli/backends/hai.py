@@ -26,8 +26,7 @@ from tfsteps.kube.access import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import failure_summary
-from tfsteps.launcher.lifecycle import Observer
-from tfsteps.launcher.recorder import change_state
+from tfsteps.launcher.recorder import Observer, change_state
 from tfsteps.runs.events import Event, JobChanged, LogLines, ReplicaChanged, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings
 from tfsteps.runs.incarnations import Incarnations

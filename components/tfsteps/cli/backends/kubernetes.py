@@ -28,7 +28,7 @@ from tfsteps.kube import access, client
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.failure import failure_summary
-from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord

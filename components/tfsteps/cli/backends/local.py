@@ -25,8 +25,8 @@ from tfsteps.console.outputs import verdict
 from tfsteps.console.text import local_time
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.launcher.lifecycle import Observer
 from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import store
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.graph import Node, NodeKind, Surroundings

@@ -20,7 +20,7 @@ from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.launcher.lifecycle import Observer
+from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import store
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord

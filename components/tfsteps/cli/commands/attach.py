@@ -23,7 +23,7 @@ from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
 from tfsteps.launcher import background
-from tfsteps.launcher.exit_codes import exit_code
+from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.location import Location

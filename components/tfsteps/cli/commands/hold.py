@@ -11,7 +11,7 @@ from tfsteps.cli.commands.plan import make_plan
 from tfsteps.cli.errors import CommandError
 from tfsteps.cli.job_input import JobInput
 from tfsteps.console.outputs import verdict
-from tfsteps.launcher.exit_codes import exit_code
+from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import ReplicaState

@@ -4,7 +4,8 @@ import pathlib
 from collections.abc import Sequence
 
 from tfsteps.engines.base import StepTask
-from tfsteps.launcher.exit_codes import ExitCode, exit_code
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import begin
 from tfsteps.launcher.signals import ignore_termination
 from tfsteps.runs.status import Status
