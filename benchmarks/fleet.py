@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from benchmarks.measure import Row
 from tests.cluster import paths
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Listed, Seen, Watch
 from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubeflow.tfjob import TFJob

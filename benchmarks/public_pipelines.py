@@ -15,8 +15,8 @@ import re
 import sys
 from collections.abc import Iterator
 
+from tfsteps.backends.errors import CommandError
 from tfsteps.cli.compiled import read
-from tfsteps.cli.errors import CommandError
 
 _SPECIFIC = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\{\{.*?\}\}|\[\d+\]|\b\d+\b")
 _SHOWN = 3  # files named for each rule

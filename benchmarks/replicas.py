@@ -33,14 +33,14 @@ _DONE = b'{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succ
 LAUNCHER = """
 import json, pathlib, ssl, sys
 from tfsteps import spec
-from tfsteps.kube import access
+from tfsteps.kube import access, credentials
 from tfsteps.runs.identity import Identity
 from tfsteps.launcher.lifecycle import first_status, resume
 from tfsteps.launcher.printer import Printer
 from tfsteps.systems import kubeflow
 server, trust, replicas, home = sys.argv[1:]
 tls = ssl.create_default_context(cafile=trust)
-access.find = lambda _context: access.Access(server, "ns", tls, lambda _refused: "t" * 900, "the server")
+access.find = lambda _context: credentials.Access(server, "ns", tls, lambda _refused: "t" * 900, "the server")
 job = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {"replicas": int(replicas)}}})
 who, system = Identity(run="r", task="t"), kubeflow.system()
 first = first_status(job, who, system, system.places(job, who, pathlib.Path(home)), "")

@@ -11,9 +11,9 @@ from tests.preflight.conftest import Cluster, release
 from tests.support.waiting import LONGEST, until
 from tfsteps import argo
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.client import Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import RUN_ID
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

@@ -10,7 +10,7 @@ from tests.support.doc_examples import examples
 from tests.support.event_writer import ScalarWriter
 from tfsteps.argo import problems
 from tfsteps.image import IMAGE
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 
 __all__ = ["claim"]
 

@@ -7,8 +7,8 @@ from tests.argo.environment import BUSYBOX
 from tests.preflight.conftest import namespace_of
 from tests.support.claims import claim_of
 from tests.support.event_writer import by_shell
-from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import RUN_ID
 
 pytestmark = pytest.mark.cluster

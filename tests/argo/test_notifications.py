@@ -8,7 +8,7 @@ from tests.cluster.paths import NODE_IP
 from tests.support.waiting import until
 from tests.support.webhook_receiver import PATH, receiver
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 
 pytestmark = pytest.mark.cluster
 

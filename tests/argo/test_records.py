@@ -11,7 +11,7 @@ from tests.support.s3 import VARIABLES, served_bucket
 from tests.support.waiting import until
 from tests.unit.cli.command import said, tfsteps
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.store import RECORDS
 from tfsteps.systems.kubernetes.record_settings import CONFIG_MAP, SECRET
 

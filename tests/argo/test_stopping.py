@@ -12,8 +12,8 @@ from hera.workflows import Steps
 from tests.argo.environment import LONG, WORKFLOWS, job
 from tests.preflight.conftest import HELD
 from tests.support.waiting import until
-from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 
 pytestmark = pytest.mark.cluster
 

@@ -17,9 +17,10 @@ from typing import Any, Self
 from tests.conformance import service_account
 from tests.conformance.systems import System
 from tests.support.waiting import until
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.runs.log_file import read_log

@@ -11,9 +11,10 @@ import yaml
 from tests.cluster import node
 from tests.support.waiting import until
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 
 _MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
 _RUNTIMES = Resource("trainer.kubeflow.org/v1alpha1", "clustertrainingruntimes", "ClusterTrainingRuntime")

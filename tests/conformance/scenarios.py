@@ -13,8 +13,8 @@ from tests.conformance.environment import Environment
 from tests.conformance.verdicts import sh, standin
 from tests.support.waiting import until
 from tfsteps import spec
-from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import JobChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths

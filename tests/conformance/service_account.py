@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 
 _MANIFESTS = pathlib.Path(__file__).parents[2] / "manifests"
 _ACCOUNTS = Resource("v1", "serviceaccounts", "ServiceAccount")

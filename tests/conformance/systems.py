@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.conformance import operators
 from tests.controllers import install as controllers
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.systems import registry
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.kubernetes.job_kind import JobKind

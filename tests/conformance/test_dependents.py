@@ -8,7 +8,8 @@ from tests.conformance.systems import SYSTEMS
 from tests.conformance.verdicts import sh
 from tests.support.waiting import until
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import State
 from tfsteps.systems.kubernetes.dependents import UNFINISHED
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS

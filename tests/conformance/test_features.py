@@ -16,7 +16,8 @@ from tests.support import features
 from tests.support.shown import shown
 from tests.support.waiting import until
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.capabilities import Level

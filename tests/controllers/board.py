@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.controllers.loop import ensure
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 
 _DEPLOYMENTS = Resource("apps/v1", "deployments", "Deployment")
 SERVICES = Resource("v1", "services", "Service")

@@ -9,8 +9,9 @@ import yaml
 from tests.cluster import images
 from tests.support.waiting import until
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 
 NAMESPACE = "tfsteps-controllers"
 _HERE = pathlib.Path(__file__).parent

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 
 Key = tuple[str, str]

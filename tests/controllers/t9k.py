@@ -9,9 +9,10 @@ from typing import Any
 from tests.controllers import board, t9k_pods
 from tests.controllers.loop import Loop, ensure, itself, owner, reference, stamp
 from tests.controllers.t9k_pods import Replica
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 
 JOBS = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
 BOARDS = Resource("tensorstack.dev/v1beta1", "tensorboards", "TensorBoard")

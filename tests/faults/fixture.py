@@ -15,9 +15,11 @@ from tests.cluster.paths import KUBECONFIG
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")
 NAMESPACES = Resource("v1", "namespaces", "Namespace")
@@ -41,7 +43,7 @@ class Fixture:
         uids: Of the job objects that were ever there, by task.
     """
 
-    access: access.Access
+    access: Access
     folder: pathlib.Path
     run: str = dataclasses.field(default_factory=lambda: f"faults-{secrets.token_hex(3)}")
     uids: dict = dataclasses.field(default_factory=lambda: defaultdict(set))
@@ -186,7 +188,7 @@ class Fixture:
         return str(file)
 
 
-def find() -> access.Access:
+def find() -> Access:
     """Return the cluster of KUBECONFIG, else the one that `python -m tests.cluster` starts."""
     os.environ.setdefault("KUBECONFIG", str(KUBECONFIG))
     return access.find()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import urllib3
 
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 
 _DROPPED = {"host", "authorization", "connection", "transfer-encoding", "content-length", "accept-encoding"}
 _PART = 1 << 16

@@ -10,7 +10,8 @@ from tests.conformance.environment import Environment
 from tests.conformance.systems import SYSTEMS
 from tests.support.waiting import until
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 
 IMAGE = os.environ.get("TFSTEPS_BUSYBOX_IMAGE", "docker.io/library/busybox:latest")
 SLOT = "tfsteps.dev/slot"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.hai import pods
 from tests.hai.printing import BEGUN, NOTE, Chain, Rank
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.logs import RankLog
 

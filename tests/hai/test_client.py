@@ -4,7 +4,7 @@ import pytest
 
 from tests.hai.server import Server
 from tests.wire.scripted import Answer, serve
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
 from tfsteps.systems.hai.client import Client, RefusedError
 

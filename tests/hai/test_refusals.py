@@ -8,7 +8,7 @@ import pytest
 from tests.hai.environment import HaiEnvironment
 from tests.hai.server import Server
 from tfsteps import spec
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import hai

@@ -18,7 +18,7 @@ from tests.hai.platform import HOOK_RESTART, INTERRUPT
 from tests.support.waiting import until
 from tfsteps import spec
 from tfsteps.answer import NO, YES, known, unknown
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.launcher import lifecycle
 from tfsteps.runs.events import JobChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity

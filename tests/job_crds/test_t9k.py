@@ -9,8 +9,9 @@ from tests.conformance.verdicts import sh
 from tests.controllers.board import SERVICES
 from tests.controllers.t9k import BOARDS, MAX_DURATION
 from tests.support.waiting import until
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Listed, Watch
 from tfsteps.runs.events import State
 from tfsteps.systems.kubernetes.tensorboard_link import address

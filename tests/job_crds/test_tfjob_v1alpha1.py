@@ -10,7 +10,7 @@ from tests.conformance.verdicts import SHARED, sh
 from tests.controllers.board import SERVICES
 from tests.controllers.tfjob_v1alpha1 import JOBS
 from tests.support.waiting import until
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import ReplicaState, State
 
 pytestmark = pytest.mark.cluster

@@ -16,8 +16,8 @@ from tests.support.waiting import until
 from tests.unit.cli.command import said
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
-from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 
 SECRETS, CONFIG_MAPS = Resource("v1", "secrets", "Secret"), Resource("v1", "configmaps", "ConfigMap")
 pytestmark = pytest.mark.cluster

@@ -9,7 +9,7 @@ from tests.kfp_pods.backend import Step, job
 from tests.support.event_writer import ScalarWriter, by_shell
 from tests.support.s3 import served_bucket
 from tests.tensorboard.conftest import tensorboard_image
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.systems.kubernetes.permissions import JOBS
 from tfsteps.systems.kubernetes.tensorboard.start import proxy_path
 

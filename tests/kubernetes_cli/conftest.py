@@ -14,7 +14,8 @@ from tests.preflight.conftest import Cluster, exists, release
 from tests.support.waiting import until
 from tests.unit.cli.command import COMMAND
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

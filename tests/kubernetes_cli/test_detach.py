@@ -7,7 +7,7 @@ import pytest
 
 from tests.preflight.conftest import HELD
 from tests.support.waiting import read_until, until
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity

@@ -14,7 +14,7 @@ from tests.support.claims import claim_of
 from tests.support.page_commands import commands, run
 from tests.support.waiting import until
 from tests.unit.cli.command import tfsteps
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.disruptive]  # the runtimes and the namespace `tfsteps` are the cluster's
 

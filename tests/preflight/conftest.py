@@ -15,9 +15,10 @@ from tests.cluster.build import build
 from tests.support.waiting import until
 from tests.support.wheel import wheel
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import new_run_id
 from tfsteps.systems.kubeflow.tfjob import TFJob
 

@@ -10,7 +10,7 @@ from tests.preflight.conftest import ACCOUNTS, namespace_of
 from tests.preflight.stage import Stage
 from tests.support.shell import printing
 from tests.unit.cli.command import tfsteps
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.systems import registry, roles
 from tfsteps.systems.kubernetes.permissions import needed
 

@@ -7,9 +7,9 @@ import pytest
 from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
 from tfsteps import spec
-from tfsteps.kube.client import Resource
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError

@@ -13,8 +13,8 @@ from tests.preflight.stage import Stage
 from tests.support.shell import printing
 from tests.support.waiting import until
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 
 pytestmark = pytest.mark.cluster
 

@@ -11,8 +11,8 @@ from tests.preflight.conftest import namespace_of
 from tests.support.waiting import until
 from tests.unit.cli.command import tfsteps
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 
 pytestmark = pytest.mark.cluster
 

@@ -21,7 +21,8 @@ from tests.soak.environment import Environment
 from tests.soak.job_run import JobRun
 from tests.soak.plan import KEPT_SECONDS, PlannedJob, plan
 from tests.soak.recorder import Recorder
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANAGED_BY, RUN_ID
 
 _CONFIGMAPS = Resource("v1", "configmaps", "ConfigMap")

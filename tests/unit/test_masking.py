@@ -7,8 +7,9 @@ import pytest
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, serve
 from tfsteps import masking, report
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import State
 from tfsteps.systems.hai.client import Client
 

@@ -8,11 +8,11 @@ import pytest
 
 import tfsteps
 from tfsteps import schedule, spec, yaml_reader
+from tfsteps.backends.errors import CommandError
 from tfsteps.cli import compiled
-from tfsteps.cli.errors import CommandError
 from tfsteps.engines.kfp import store_config
 from tfsteps.kube import kubeconfig
-from tfsteps.kube.access import AccessError
+from tfsteps.kube.credentials import AccessError
 from tfsteps.systems.hai import access as hai_access
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent

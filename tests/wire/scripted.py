@@ -18,7 +18,7 @@ import msgspec
 import trustme
 
 from tests.support.servers import KeepsErrors
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 
 
 class Asked(msgspec.Struct):

@@ -9,9 +9,10 @@ import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube import client as api_module
-from tfsteps.kube.access import Access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.response import retry_after
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.resource import Resource
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes import dependents
 from tfsteps.systems.kubernetes.dependents import UNFINISHED, apply, complete

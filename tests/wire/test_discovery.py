@@ -8,8 +8,8 @@ from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import tfjob
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube import access, client, http_client
-from tfsteps.kube.access import AccessError
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import Identity

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.wire.scripted import Answer, serve
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.runs.events import JobChanged, Replica, State
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.hai.client import Client

@@ -7,7 +7,7 @@ import pytest
 
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged, replicas_of
 from tfsteps.systems.hai.client import Client
 from tfsteps.systems.hai.job import HaiJob

@@ -10,7 +10,7 @@ import pytest
 
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import hai
 from tfsteps.systems.base import Cause, LaunchError, StoppedError

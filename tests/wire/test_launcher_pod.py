@@ -13,8 +13,8 @@ from tfsteps.engines.argo.node_names import tries
 from tfsteps.engines.argo.pipeline import WorkflowContext
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.kube import access
-from tfsteps.kube.access import AccessError
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.watch import Changed, Listed
 from tfsteps.steps import job_step

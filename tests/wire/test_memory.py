@@ -22,7 +22,7 @@ LINES = 30
 LAUNCHER = """
 import json, pathlib, sys
 from tfsteps import spec
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.client import Api
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.printer import Printer

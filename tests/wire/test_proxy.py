@@ -18,10 +18,11 @@ from tests.unit.systems.kubernetes.objects import tfjob
 from tests.wire.scripted import Answer, serve
 from tests.wire.test_job import events, listed
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.event_loop import EventLoop
 from tfsteps.kube.logs import ContainerLog
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Watch
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")

@@ -11,7 +11,8 @@ import pytest
 from tests.support.waiting import until
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.kube import watch
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Watch
 
 JOBS = Resource("kubeflow.org/v1", "tfjobs", "TFJob")

@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from tfsteps.cli.backends.hai import HaiBackend, hai
-from tfsteps.cli.backends.kubernetes import cluster
-from tfsteps.cli.backends.place import On, Place
-from tfsteps.cli.watch import POLL_SECONDS
+from tfsteps.backends.hai.backend import HaiBackend, hai
+from tfsteps.backends.kubernetes.backend import cluster
+from tfsteps.backends.place import On, Place
+from tfsteps.backends.waiting import POLL_SECONDS
 from tfsteps.console.messages import say
 from tfsteps.engines.argo.workflow import WORKFLOWS, end_of
 from tfsteps.kube.client import Api

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from tfsteps import image
+from tfsteps.backends.errors import CommandError
 from tfsteps.cli import pipelines_1
-from tfsteps.cli.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.authoring import authoring
 from tfsteps.spec.problems import Problem, SpecError

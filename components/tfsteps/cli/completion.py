@@ -12,7 +12,7 @@ from typing import ParamSpec
 import msgspec
 import typer
 
-from tfsteps.cli.backends.find import LATEST
+from tfsteps.backends.find import LATEST
 from tfsteps.console.text import duration
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs import store

@@ -5,10 +5,10 @@ import shlex
 
 import msgspec
 
-from tfsteps.cli.backends.place import On, Place
-from tfsteps.cli.commands.plan import Plan
-from tfsteps.cli.errors import CommandError
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of, launch_failed, launch_plan
+from tfsteps.cli.plan import Plan
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, verdict
 from tfsteps.console.text import clean

@@ -1,4 +1,4 @@
-"""The error of commands, and what turns every error into a message and an exit code."""
+"""What turns every error of a command into a message and an exit code."""
 
 import contextlib
 import os
@@ -7,23 +7,11 @@ from collections.abc import Iterator
 
 import typer
 
+from tfsteps.backends.errors import CommandError
 from tfsteps.console.messages import say
 from tfsteps.launcher.exit_codes import ExitCode
 
 _SIGPIPE = 141  # what a shell reports for a program that wrote to a closed pipe
-
-
-class CommandError(Exception):
-    """A command that cannot be carried out.
-
-    Attributes:
-        code: Exit code of the process.
-    """
-
-    def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
-        """Store the message, which names the object, the value and the next step, and the exit code."""
-        self.code = code
-        super().__init__(message)
 
 
 @contextlib.contextmanager

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tfsteps.cli.backends.place import On
-from tfsteps.cli.commands.plan import Plan
-from tfsteps.cli.errors import CommandError
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On
+from tfsteps.cli.plan import Plan
 from tfsteps.cli.watch import observer
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import Output, forget_tensorboard, outputs, print_json, results

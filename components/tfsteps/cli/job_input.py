@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from tfsteps import spec
-from tfsteps.cli.errors import CommandError
+from tfsteps.backends.errors import CommandError
 from tfsteps.spec import TrainingJob
 from tfsteps.spec.overrides import parse_override
 from tfsteps.systems import registry

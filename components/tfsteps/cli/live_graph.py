@@ -4,9 +4,9 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import Run, Selection
-from tfsteps.cli.errors import CommandError
+from tfsteps.backends.base import RunBackend
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Run, Selection
 from tfsteps.console import run_tree
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.events import LogLines, PartialLine

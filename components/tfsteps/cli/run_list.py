@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tfsteps.cli.backends.find import Job
-from tfsteps.cli.backends.records import record_of
-from tfsteps.cli.errors import CommandError
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Job
+from tfsteps.backends.records import record_of
 from tfsteps.console.text import clean, duration, iso
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity, label_value

@@ -1,21 +1,15 @@
-"""Output of commands that wait or watch: the live view on a terminal, plain lines elsewhere."""
+"""Output of commands that watch: the live view on a terminal, plain lines elsewhere."""
 
 import contextlib
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Observer
-from tfsteps.runs.status import Status
 
 if TYPE_CHECKING:
     from tfsteps.console.live_view import Above
-
-POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
@@ -33,45 +27,3 @@ def observer(*, final: bool = True, above: "Above | None" = None) -> Iterator[Ob
 
     with LiveView(final=final, above=above) as view:
         yield view
-
-
-class Changes:
-    """Passes statuses on to observers, each status only if it has changed."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        """Store the observers. Only their `changed` is called; `tfsteps logs` prints log lines."""
-        self._observers = observers
-        self._last: dict[object, bytes] = {}
-
-    def report(self, status: Status) -> None:
-        """Pass a status to the observers, unless it equals the last status of its job."""
-        job, encoded = (status.uid, status.identity), msgspec.json.encode(status)
-        if self._last.get(job) != encoded:
-            self._last[job] = encoded
-            for observer in self._observers:
-                observer.changed(status)
-
-
-def wait(waiting_for: Callable[[], str], say: Callable[[str], None], hint: str = "", hint_seconds: float = 0.0) -> None:
-    """Wait until `waiting_for` returns an empty line.
-
-    Args:
-        waiting_for: Returns a line that says what the command waits for; empty = the wait is over.
-        say: Prints that line whenever it changes, and the hint.
-        hint: What to do if the wait takes longer than `hint_seconds`; empty = no hint.
-        hint_seconds: Time before the hint is printed, in seconds.
-    """
-    start, last = time.monotonic(), ""
-    while line := waiting_for():
-        if line != last:
-            say(line)
-            last = line
-        if hint and time.monotonic() - start > hint_seconds:
-            say(hint)
-            hint = ""
-        time.sleep(POLL_SECONDS)
-
-
-def print_now(line: str) -> None:
-    """Print a line to standard output and flush it, also into a pipe."""
-    print(line, flush=True)

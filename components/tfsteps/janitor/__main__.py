@@ -12,6 +12,7 @@ from tfsteps.janitor.options import Options
 from tfsteps.janitor.sweep import Sweep
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import Stopped
 from tfsteps.kube.logs import PODS
 from tfsteps.launcher.exit_codes import ExitCode
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         api = Api(access.find(chosen.context), patience=_PATIENCE_SECONDS)
         janitor = _Janitor(api, _hai(api), chosen, say)
-    except access.AccessError as error:
+    except AccessError as error:
         say(f"The janitor cannot start: {error}.")
         return ExitCode.USAGE
     with on_termination(api.stopping.set):

@@ -11,10 +11,11 @@ from tfsteps.engines.argo.abandoned import Workflows, owner_of
 from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
 from tfsteps.janitor.rules import Due, Reason, due
 from tfsteps.kube.answers import CUT
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.metadata import metadata_of
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import ATTEMPT, MANAGED_BY, RUN_ID, TASK
 from tfsteps.systems.kubernetes.dependents import apply

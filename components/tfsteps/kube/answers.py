@@ -6,14 +6,12 @@ ShapeError unless the answer is that.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
-
-if TYPE_CHECKING:
-    from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 
 Check = Callable[[Mapping[str, Any]], object]
 
@@ -81,7 +79,7 @@ def _shallow(text: bytes) -> Iterator[bytes]:
         yield text[kept:]
 
 
-def an_object(resource: "Resource", name: str = "", *, stored: bool = True) -> Check:
+def an_object(resource: Resource, name: str = "", *, stored: bool = True) -> Check:
     """Expect one object of a kind, of this name unless it is empty, with a version unless it was not `stored`."""
 
     def check(answer: Mapping[str, Any]) -> None:
@@ -95,7 +93,7 @@ def an_object(resource: "Resource", name: str = "", *, stored: bool = True) -> C
     return check
 
 
-def a_list(resource: "Resource") -> Check:
+def a_list(resource: Resource) -> Check:
     """Expect the list of objects of a kind."""
 
     def check(answer: Mapping[str, Any]) -> None:
@@ -108,7 +106,7 @@ def a_list(resource: "Resource") -> Check:
     return check
 
 
-def an_event(resource: "Resource") -> Check:
+def an_event(resource: Resource) -> Check:
     """Expect one event of a watch: a change of an object, a bookmark, or an error with its Status."""
     an_item = an_object(resource)
 
@@ -127,7 +125,7 @@ def an_event(resource: "Resource") -> Check:
     return check
 
 
-def a_deletion(resource: "Resource", name: str) -> Check:
+def a_deletion(resource: Resource, name: str) -> Check:
     """Expect the answer to a deletion: a Status, or the object that is being deleted."""
     an_item = an_object(resource, name)
 
@@ -140,7 +138,7 @@ def a_deletion(resource: "Resource", name: str) -> Check:
     return check
 
 
-def a_review(resource: "Resource") -> Check:
+def a_review(resource: Resource) -> Check:
     """Expect an answered review, which has a status and no name."""
     return of_kind(resource.kind, _Review)
 
@@ -230,7 +228,7 @@ def _convert(answer: Mapping[str, Any], shape: type[_T]) -> _T:
         raise ShapeError(str(error)) from error
 
 
-def _expect(item: _Object | _Bookmark, resource: "Resource", *, required: bool) -> None:
+def _expect(item: _Object | _Bookmark, resource: Resource, *, required: bool) -> None:
     """Check kind and apiVersion; they may be missing unless they are `required`."""
     if (required or item.kind or item.api) and (item.kind, item.api) != (resource.kind, resource.api):
         raise ShapeError(f"expected {resource.kind} of {resource.api}, got {item.kind} of {item.api}")

@@ -12,10 +12,11 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from tfsteps.kube import answers
-from tfsteps.kube.access import Access
 from tfsteps.kube.answers import Check
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, TooLongError, UnexpectedAnswerError
 from tfsteps.kube.http_client import PATIENCE_SECONDS, READ_SECONDS, HttpClient, checked
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.response import Response, is_good, refusal
 from tfsteps.kube.stream import Stream
 
@@ -23,20 +24,6 @@ _PAGE = 600  # objects: a few MB each; ten thousand jobs and the pods of their s
 _PAGE_BYTES = 16 << 20  # of pages of several objects: one namespace may be full of large objects
 _FEWER = 8
 _WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')  # RFC 9111 has several in one header
-
-
-class Resource(msgspec.Struct, frozen=True):
-    """One kind of object: its API (`v1`, `kubeflow.org/v1`), its plural, and its kind."""
-
-    api: str
-    plural: str
-    kind: str
-
-    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """Return the path of a list, of one object, or of its subresource; no namespace = all namespaces."""
-        root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
-        parts = [root, *(["namespaces", namespace] if namespace else []), self.plural, name, subresource]
-        return "/".join(part for part in parts if part)
 
 
 class Api(HttpClient):

@@ -7,7 +7,7 @@ from typing import Any, cast
 import urllib3
 from urllib3.connection import HTTPConnection
 
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 
 _IDLE = 32  # idle connections kept
 _KEEPALIVE = [  # detects a dead peer within a minute, without a request to the API server

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.kube.access import TOKEN_SECONDS, AccessError, Token, checked_token
+from tfsteps.kube.credentials import TOKEN_SECONDS, AccessError, Token, checked_token
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _LONGEST = 300.0  # seconds: some wait for a person to log in

@@ -14,8 +14,8 @@ from urllib3.exceptions import HTTPError
 
 from tfsteps import __version__
 from tfsteps.kube import answers, backoff, connections
-from tfsteps.kube.access import Access, AccessError
 from tfsteps.kube.answers import Check, ShapeError
+from tfsteps.kube.credentials import Access, AccessError
 from tfsteps.kube.errors import ApiError, Stopped, UnexpectedAnswerError
 from tfsteps.masking import sent
 

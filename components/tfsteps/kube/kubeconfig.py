@@ -16,7 +16,7 @@ from typing import Any
 
 from tfsteps import yaml_reader
 from tfsteps.kube import exec_plugin
-from tfsteps.kube.access import Access, AccessError, Token, checked_token, token_of_file
+from tfsteps.kube.credentials import Access, AccessError, Token, checked_token, token_of_file
 from tfsteps.yaml_reader import YamlError
 
 _UNSUPPORTED = {

@@ -7,11 +7,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from tfsteps.answer import NO, Answer, known
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.event_loop import EventLoop, pause
 from tfsteps.kube.log_lines import Lines, Moved, Partial, Position, epoch, note
 from tfsteps.kube.log_splitter import Splitter
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.response import is_good
 from tfsteps.kube.stream import Stream
 

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube import answers, backoff, threads
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, SilentError, Stopped, UnexpectedAnswerError
 from tfsteps.kube.http_client import checked
+from tfsteps.kube.resource import Resource
 
 _WATCH_SECONDS = 3300  # how long the server keeps a watch open; then all objects are listed again
 _QUIET_SECONDS = 150.0  # bookmarks come once a minute: a longer silence means a dead connection

@@ -15,8 +15,9 @@ import msgspec
 
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.kube.access import AccessError, find
+from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.launcher.exit_codes import ExitCode

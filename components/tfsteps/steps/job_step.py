@@ -211,6 +211,7 @@ def find_finalizer(name: str) -> System:
 def _fitting(task: Identity | None = None) -> str:
     """Return the name of a job system that this pod's cluster serves and permits; print the name and the reason."""
     from tfsteps.kube import access, client  # noqa: PLC0415  most steps set the job system
+    from tfsteps.kube.credentials import AccessError  # noqa: PLC0415
     from tfsteps.kube.errors import ApiError  # noqa: PLC0415
     from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
 
@@ -218,7 +219,7 @@ def _fitting(task: Identity | None = None) -> str:
         api = client.Api(access.find())
         labels = task.selector() if task else None
         choice = discovery.choose(api, api.access.namespace, registry.discoverable(), labels)
-    except access.AccessError as error:
+    except AccessError as error:
         raise LaunchError(f"no job system was chosen: {error}", retryable=False) from error
     except ApiError as error:
         what = f"no job system was chosen: {error} in the input `system`"

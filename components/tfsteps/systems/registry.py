@@ -15,7 +15,7 @@ from tfsteps.systems.pipeline import FindPipeline, PipelineMember
 from tfsteps.systems.plugin import ENTRY_POINTS, SystemPlugin
 
 if TYPE_CHECKING:
-    from tfsteps.kube.client import Resource
+    from tfsteps.kube.resource import Resource
     from tfsteps.systems.kubernetes.job_kind import JobKind
 
 NAMES = ("local", "kubeflow", "t9k", "tfjob-v1alpha1", "hai", "jobset", "trainjob", "jobs")

@@ -14,8 +14,8 @@ from tfsteps.engines.argo.abandoned import Workflows
 from tfsteps.janitor.__main__ import main
 from tfsteps.janitor.hai import HaiSweep
 from tfsteps.janitor.rules import Reason
-from tfsteps.kube.access import Access
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import Access
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.systems.hai import schema

@@ -4,7 +4,7 @@ import ssl
 
 import trustme
 
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 
 
 def access(authority=None, server="https://10.0.0.1:443"):

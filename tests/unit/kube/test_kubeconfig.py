@@ -14,9 +14,10 @@ from tests.unit.cli.command import tfsteps
 from tests.unit.cli.jobs_on_cluster import Cluster
 from tests.wire.scripted import serve
 from tfsteps.kube import access
-from tfsteps.kube.access import AccessError
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 
 SECRET = "s3cr3t-t0ken"
@@ -211,7 +212,7 @@ PLUGINS = {
 def write(tmp_path, monkeypatch):
     file = tmp_path / "config"
     monkeypatch.setenv("KUBECONFIG", str(file))
-    monkeypatch.setattr("tfsteps.cli.backends.kubernetes.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("tfsteps.backends.kubernetes.backend.PATIENCE_SECONDS", 0.1)
 
     def write(content, script=""):
         text = content if isinstance(content, (bytes, str)) else yaml.safe_dump(content)

@@ -34,8 +34,8 @@ json.dump([code, sorted({{name.partition(".")[0] for name in sys.modules}})], sy
 """
 ON_KUBERNETES = """
 import json, sys
-from tfsteps.kube import access
-access.find = lambda _context: access.Access("{server}", "ns", None, lambda _refused: "", "the test's cluster")
+from tfsteps.kube import access, credentials
+access.find = lambda _context: credentials.Access("{server}", "ns", None, lambda _refused: "", "the test's cluster")
 from tfsteps.steps.train.launcher import main
 job = {{"name": "a", "image": "i", "roles": {{"worker": {{}}}}}}
 inputs = {{"parameterValues": {{"spec": job, "system": "kubeflow"}}}}

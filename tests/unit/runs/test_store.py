@@ -15,7 +15,7 @@ from tests.support.processes import started
 from tests.support.waiting import until
 from tfsteps import report, spec
 from tfsteps.kube import kubeconfig
-from tfsteps.kube.access import AccessError
+from tfsteps.kube.credentials import AccessError
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.recorder import Recorder

@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.find import LATEST, KnownRun, match_id
-from tfsteps.cli.backends.local import LocalBackend, LocalJob, known_runs
-from tfsteps.cli.backends.place import Context, Namespace, On, OnOption, Place, on_of, open_backend
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import LATEST, KnownRun, match_id
+from tfsteps.backends.local.backend import LocalBackend, known_runs
+from tfsteps.backends.local.job import LocalJob
+from tfsteps.backends.open import open_backend
+from tfsteps.backends.place import On, Place, on_of
 from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.place_options import Context, Namespace, OnOption
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode

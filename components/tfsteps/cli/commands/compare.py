@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import Job, Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, On, Place, open_backend
+from tfsteps.backends.base import RunBackend
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Job, Selection
+from tfsteps.backends.open import open_backend
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.completion import complete_run
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace
 from tfsteps.console.outputs import Output, print_json, print_table
 from tfsteps.console.text import clean, iso
 from tfsteps.report import comparison

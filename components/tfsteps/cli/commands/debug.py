@@ -9,15 +9,16 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.base import Section
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, OnOption, located, open_backend
+from tfsteps.backends.base import Section
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Selection
+from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.commands.hold import launch_held
-from tfsteps.cli.commands.plan import choose
 from tfsteps.cli.commands.rerun import recorded, recorded_input
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.job_input import read_file
+from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
+from tfsteps.cli.plan import choose
 from tfsteps.console.outputs import REPLICA_COLUMNS, headline, print_table, replica_row, results
 from tfsteps.console.text import clean, duration
 from tfsteps.runs.events import State

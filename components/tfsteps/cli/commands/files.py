@@ -9,10 +9,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tfsteps.cli.commands.plan import check, find_system
+from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands.run import JobFile
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.job_input import Overrides, name_of, read_file
+from tfsteps.cli.plan import check, find_system
 from tfsteps.systems import registry
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"

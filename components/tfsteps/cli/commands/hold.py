@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import msgspec
 import typer
 
-from tfsteps.cli.backends.place import On, Place
-from tfsteps.cli.commands.plan import make_plan
-from tfsteps.cli.errors import CommandError
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.job_input import JobInput
+from tfsteps.cli.plan import make_plan
 from tfsteps.console.outputs import verdict
 from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.place import Context, Namespace, On, Place
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.compiled import Compiled, Engine, read
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.messages import say, warn
 
 
@@ -66,7 +67,7 @@ def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
     """Yield a warning for each object that a valid pipeline names and that its cluster does not have."""
     if place.on is On.LOCAL:
         return
-    from tfsteps.cli.backends.kubernetes import cluster  # noqa: PLC0415  most checks need no HTTP
+    from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  most checks need no HTTP
     from tfsteps.cli.submitters import references  # noqa: PLC0415
 
     with cluster(place) as runs:

@@ -6,15 +6,16 @@ from typing import Annotated
 import msgspec
 import typer
 
+from tfsteps.backends.base import LogOptions
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Selection
+from tfsteps.backends.log_printer import compile_grep
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.replica_names import ReplicaFilter
 from tfsteps.cli import run_list
-from tfsteps.cli.backends.base import LogOptions
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.log_printer import compile_grep
-from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, OnOption, located, open_backend
-from tfsteps.cli.backends.replica_names import ReplicaFilter
 from tfsteps.cli.commands.runs import AttemptNumber, RunId
 from tfsteps.cli.completion import complete_replica, complete_task
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
 from tfsteps.console.messages import say
 from tfsteps.console.text import clean
 

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
+from tfsteps.backends.base import RunBackend
+from tfsteps.backends.find import Selection
+from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.commands.runs import RunId, Task
+from tfsteps.cli.place_options import AllNamespaces, Context, Namespace, OnOption
 
 _Change = Callable[[RunBackend[Any], Sequence[Any], Selection], None]
 

@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.local import LocalBackend
-from tfsteps.cli.backends.place import Context, From, Namespace, On, OnOption, Place, located, open_backend
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Selection
+from tfsteps.backends.local.backend import LocalBackend
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.console.messages import warn
 from tfsteps.runs import store
 

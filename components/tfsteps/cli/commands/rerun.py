@@ -9,17 +9,19 @@ import msgspec
 import typer
 
 from tfsteps import spec
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.local import LocalBackend
-from tfsteps.cli.backends.place import Context, From, Namespace, On, OnOption, Place, located, open_backend
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Selection
+from tfsteps.backends.local.backend import LocalBackend
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.commands.attach import only
-from tfsteps.cli.commands.plan import choose, make_plan, print_plan
 from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
 from tfsteps.cli.commands.runs import RunId
 from tfsteps.cli.detach import detach as start_detached
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.job_input import JobInput, Overrides, set_by
+from tfsteps.cli.place_options import Context, From, Namespace, OnOption
+from tfsteps.cli.plan import choose, make_plan, print_plan
 from tfsteps.cli.submitters.local import rerun as rerun_pipeline
 from tfsteps.cli.submitters.submission import parse_parameters
 from tfsteps.console.outputs import Output

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On
 from tfsteps.cli import job_input
-from tfsteps.cli.backends.place import Context, Namespace, On
-from tfsteps.cli.commands.plan import choose, make_plan, print_job_file, print_plan
 from tfsteps.cli.detach import detach as start_detached
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.job_input import COMMAND_LINE, JobOptions, Overrides, split_command
+from tfsteps.cli.place_options import Context, Namespace
+from tfsteps.cli.plan import choose, make_plan, print_job_file, print_plan
 from tfsteps.console.outputs import Output
 
 JobFile = Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")]

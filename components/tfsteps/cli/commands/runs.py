@@ -7,11 +7,13 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import replace
 
+from tfsteps.backends.base import RunBackend
+from tfsteps.backends.left_jobs import refreshed
+from tfsteps.backends.open import open_backend
+from tfsteps.backends.place import On, Place
 from tfsteps.cli import run_list
-from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.left_jobs import refreshed
-from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, On, Place, open_backend
 from tfsteps.cli.completion import complete_run
+from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
     Output,

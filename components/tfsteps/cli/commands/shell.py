@@ -5,11 +5,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Selection
+from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.completion import complete_replica
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.place_options import AllNamespaces, Context, Namespace, OnOption
 
 _COMMAND = "tfsteps.shell.command"  # key in the context's `meta`
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tfsteps.cli.backends.base import RunBackend
-from tfsteps.cli.backends.find import Run, Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, From, Namespace, OnOption, located, open_backend
+from tfsteps.backends.base import RunBackend
+from tfsteps.backends.find import Run, Selection
+from tfsteps.backends.open import located, open_backend
 from tfsteps.cli.commands.runs import AttemptNumber, OutputOption, RunId, Task
 from tfsteps.cli.live_graph import LiveGraph
+from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace, OnOption
 from tfsteps.cli.watch import observer
 from tfsteps.console.outputs import (
     REPLICA_COLUMNS,

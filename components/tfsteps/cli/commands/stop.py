@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.place import AllNamespaces, Context, Namespace, OnOption, located, open_backend
-from tfsteps.cli.backends.whole_runs import stop_pipeline
+from tfsteps.backends.find import Selection
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.whole_runs import stop_pipeline
 from tfsteps.cli.commands.runs import RunId, Task
+from tfsteps.cli.place_options import AllNamespaces, Context, Namespace, OnOption
 from tfsteps.runs.events import State
 
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands.compile import PipelineName
 from tfsteps.cli.compiled import Engine, obtain
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.schedule_options import CronText, Interval, ScheduleFile, Timezone, chosen
 from tfsteps.cli.submitters import macros
 from tfsteps.cli.submitters.submission import Scheduler, Submission, parse_parameters

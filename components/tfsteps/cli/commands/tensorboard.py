@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from tfsteps.cli.backends.base import EventFolder
-from tfsteps.cli.backends.find import LATEST, Selection
-from tfsteps.cli.backends.place import Context, From, Namespace, On, OnOption, located, open_backend
+from tfsteps.backends.base import EventFolder
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import LATEST, Selection
+from tfsteps.backends.open import located, open_backend
+from tfsteps.backends.place import On
 from tfsteps.cli.commands.runs import Task
 from tfsteps.cli.completion import complete_run
-from tfsteps.cli.errors import CommandError
+from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.launcher.signals import on_termination
 
 

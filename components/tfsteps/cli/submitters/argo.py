@@ -8,18 +8,20 @@ from typing import Any
 
 import yaml
 
-from tfsteps.cli.backends.place import On, Place
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.compiled import Compiled, LintError
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.schedule_options import print_fires
 from tfsteps.cli.submitters import references
 from tfsteps.cli.submitters.submission import Scheduler, Submission, check_names, print_yaml
 from tfsteps.console.messages import say, warn
 from tfsteps.engines.argo import lint
 from tfsteps.engines.argo.workflow import WORKFLOWS
-from tfsteps.kube.access import AccessError, find
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.access import find
+from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import spec_hash
 from tfsteps.schedule import Schedule, argo, cronjob, submitter

@@ -10,17 +10,18 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from tfsteps.cli.backends.place import On, Place
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.compiled import LintError
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.schedule_options import print_fires
 from tfsteps.cli.submitters import references
 from tfsteps.cli.submitters.submission import Submission, print_yaml, typed
 from tfsteps.console.messages import warn
 from tfsteps.console.text import local_time
 from tfsteps.engines.kfp import lint
-from tfsteps.kube.access import AccessError, find
+from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.schedule import Schedule, kubeflow

@@ -4,8 +4,8 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tfsteps.backends.errors import CommandError
 from tfsteps.cli.compiled import Compiled, LintError, understood
-from tfsteps.cli.errors import CommandError
 from tfsteps.cli.submitters.submission import Submission, typed
 from tfsteps.console.text import clean
 from tfsteps.engines.kfp import lint

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from tfsteps.backends.errors import CommandError
 from tfsteps.cli.compiled import Compiled
-from tfsteps.cli.errors import CommandError
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.schedule import Schedule
 from tfsteps.spec.spelling import nearest

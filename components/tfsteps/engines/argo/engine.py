@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfsteps.engines.argo.argument import ARGUMENT
 from tfsteps.engines.base import Engine, StepTask
 
 if TYPE_CHECKING:
     from tfsteps.kube.client import Api
     from tfsteps.systems.pipeline import PipelineContext
-
-ARGUMENT = "--argo"
 
 
 def _recognizes(arguments: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from hera.workflows.models import (
     VolumeMount,
 )
 
-from tfsteps.engines.argo.engine import ARGUMENT
+from tfsteps.engines.argo.argument import ARGUMENT
 from tfsteps.engines.argo.interface import Interface
 from tfsteps.engines.argo.task import ARTIFACTS, FOLDER, NODE_NAME, RUN_ID, WORKFLOW
 from tfsteps.image import IMAGE, LIMITS, REQUESTS

@@ -14,7 +14,7 @@ import msgspec
 from tfsteps.answer import NO, YES, Answer, known, unknown
 from tfsteps.engines.argo.node_names import Try, step_name, tries
 from tfsteps.json_errors import NOT_READABLE
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.spec.step_inputs import merged
 
 WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")

@@ -13,8 +13,9 @@ import msgspec
 
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SecretRef, Settings, StoreError, settings, split
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 
 SECONDS = 8.0
 """Time after which no further part of a file is sent; a request in progress has its own limit."""

@@ -12,7 +12,7 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from tfsteps import __version__
 from tfsteps.kube import backoff, connections
-from tfsteps.kube.access import Access
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.response import retry_after
 from tfsteps.launcher.notify.url import Url
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Collection
 from typing import Any
 
-from tfsteps.kube.access import Access, AccessError, Token
+from tfsteps.kube.credentials import Access, AccessError, Token
 from tfsteps.masking import hidden
 
 SERVER, TOKEN = "MARSV2_SERVER", "MARSV2_USER_TOKEN"

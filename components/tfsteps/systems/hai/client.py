@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tfsteps.kube.access import Access
 from tfsteps.kube.answers import Check, ShapeError, an_answer, decode
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
 from tfsteps.kube.http_client import PATIENCE_SECONDS, HttpClient
 from tfsteps.kube.response import retry_after

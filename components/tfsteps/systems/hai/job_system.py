@@ -11,6 +11,7 @@ from tfsteps.answer import YES, Answer, known, unknown
 from tfsteps.kube import access as cluster
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.events import State, replicas_of
@@ -286,7 +287,7 @@ class HaiSystem:
     def _client(self) -> Client:
         try:
             client = Client(access.find())
-        except cluster.AccessError as error:
+        except AccessError as error:
             raise LaunchError(str(error), retryable=False) from error
         client.stopping = self._given_up
         return client

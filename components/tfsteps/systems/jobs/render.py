@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import ResolvedRole, RoleName, TrainingJob

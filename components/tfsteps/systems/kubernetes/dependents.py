@@ -4,8 +4,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import PREFIX
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.job_kind import ObjectPatch, RenderedJob

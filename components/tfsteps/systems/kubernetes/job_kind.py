@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths

@@ -13,9 +13,9 @@ import msgspec
 from tfsteps.answer import NO, YES, Answer, unknown
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube import threads
-from tfsteps.kube.access import AccessError
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.identity import MANAGED_BY, STEP, Identity

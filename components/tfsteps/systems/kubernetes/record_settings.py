@@ -5,8 +5,10 @@ import binascii
 from typing import Any
 
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.record_store import RecordError, RecordSettings
 from tfsteps.runs.store import RECORDS
 
@@ -23,7 +25,7 @@ def of_pod() -> RecordSettings | None:
     """Return the settings of this pod's namespace, as `of_namespace` does."""
     try:
         api = Api(access.find(), _PATIENCE_SECONDS, _REQUEST_SECONDS)
-    except access.AccessError as error:
+    except AccessError as error:
         raise RecordError(f"whether this namespace keeps records is not known: {error}") from error
     return of_namespace(api, api.access.namespace)
 

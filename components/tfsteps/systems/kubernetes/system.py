@@ -14,6 +14,7 @@ from tfsteps.answer import NO, YES, Answer, known
 from tfsteps.kube import access
 from tfsteps.kube.answers import MALFORMED
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.http_client import StopFlag
 from tfsteps.runs.events import State
@@ -361,7 +362,7 @@ class KubernetesSystem:
     def _api(self) -> Api:
         try:
             api = Api(access.find(self._context))
-        except access.AccessError as error:
+        except AccessError as error:
             raise LaunchError(str(error), retryable=False) from error
         api.stopping = self._given_up
         return api

@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 
 
 class TensorBoardLink(msgspec.Struct, frozen=True, kw_only=True):

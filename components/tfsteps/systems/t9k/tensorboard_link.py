@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob
 from tfsteps.spec.pod import Volume

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import RoleName, TrainingJob

@@ -6,7 +6,7 @@ Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import PREFIX, Identity
 from tfsteps.runs.output_paths import OutputPaths

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.kubernetes.render.indexed_job import exit_code_policy
 from tfsteps.systems.trainjob.overrides import CONTAINER

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.client import Resource
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.events import Replica, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths

@@ -12,9 +12,9 @@ from tests.support.processes import started
 from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.statuses import status
 from tfsteps import spec
-from tfsteps.cli.backends.place import On, Place
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On, Place
 from tfsteps.cli.commands import hold
-from tfsteps.cli.errors import CommandError
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import ReplicaState

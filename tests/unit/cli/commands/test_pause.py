@@ -8,8 +8,8 @@ from tests.unit.cli.command import refused, said, tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import JOB, kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved
 from tests.wire.scripted import Answer, refusal
-from tfsteps.cli import watch
-from tfsteps.cli.backends import kubernetes_pause
+from tfsteps.backends import waiting
+from tfsteps.backends.kubernetes import pause as kubernetes_pause
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
@@ -83,7 +83,7 @@ def test_pause_waits_until_no_replica_runs(cluster, monkeypatch):
         return answer(asked)
 
     server.script = slowly
-    monkeypatch.setattr(watch, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(kubernetes_pause, "_HINT_SECONDS", 0.0)
     lines = said("pause", "busy", *K)
     assert lines[:3] == [
@@ -113,7 +113,7 @@ def test_a_pod_that_has_ended_and_is_being_deleted_is_waited_for(cluster, monkey
         return answer(asked)
 
     server.script = slowly
-    monkeypatch.setattr(watch, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
     lines = said(command, "busy", *K)
     assert lines[0] == f"{command.removesuffix('e')}ing mnist: waiting for worker-0"
     assert lines[-1].startswith(f"mnist is {command}d")

@@ -15,9 +15,9 @@ from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved, status
 from tfsteps import spec
-from tfsteps.cli.backends import local_shell
-from tfsteps.cli.backends.hai import HaiBackend
-from tfsteps.cli.errors import CommandError
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.hai.backend import HaiBackend
+from tfsteps.backends.local import shell as local_shell
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import Incarnation, ReplicaStatus
 from tfsteps.systems.hai.runs import HaiRun, HaiRuns, Plan

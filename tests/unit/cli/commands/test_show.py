@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.statuses import FAILURE, saved, status
-from tfsteps.cli.backends import local
+from tfsteps.backends.local import backend as local
 from tfsteps.console.text import iso
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity

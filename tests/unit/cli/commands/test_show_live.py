@@ -5,8 +5,8 @@ import threading
 
 from tests.support.waiting import until
 from tests.unit.cli.statuses import saved, status
-from tfsteps.cli.backends.find import Selection
-from tfsteps.cli.backends.local import LocalBackend
+from tfsteps.backends.find import Selection
+from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.cli.live_graph import LiveGraph
 from tfsteps.runs.events import State
 

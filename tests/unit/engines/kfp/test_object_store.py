@@ -22,6 +22,7 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps.engines.kfp import object_store
 from tfsteps.engines.kfp.object_store import Upload, upload
 from tfsteps.kube import access
+from tfsteps.kube.credentials import Access
 from tfsteps.runs.events import State
 from tfsteps.steps import program
 from tfsteps.steps.train import launcher
@@ -206,7 +207,7 @@ def test_a_cluster_that_is_away_costs_a_bounded_time(train, monkeypatch):
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         server = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        monkeypatch.setattr(access, "find", lambda *_: access.Access(server, "ns", None, lambda _: "", "it"))
+        monkeypatch.setattr(access, "find", lambda *_: Access(server, "ns", None, lambda _: "", "it"))
         began = time.monotonic()
         code, _, printed = train(FAILS)
     assert code == 10

@@ -4,7 +4,7 @@ import pytest
 
 from tfsteps.engines.argo.task import ArgoTask
 from tfsteps.engines.kfp.task_config import partial_job
-from tfsteps.kube.access import AccessError
+from tfsteps.kube.credentials import AccessError
 from tfsteps.spec.step_inputs import plain_job
 from tfsteps.systems.hai import access
 

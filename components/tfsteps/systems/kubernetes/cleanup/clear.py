@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANAGED_BY, RUN_ID, label_value
 from tfsteps.systems.kubernetes.job_kind import JobKind
 from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES

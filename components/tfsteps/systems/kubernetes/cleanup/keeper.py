@@ -13,9 +13,10 @@ from typing import Any
 
 from tfsteps.answer import NO, YES, unknown
 from tfsteps.kube.answers import MALFORMED
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import SETTLE_SECONDS
+from tfsteps.kube.resource import Resource
 from tfsteps.runs.identity import MANAGED_BY
 from tfsteps.systems.departure import Leave
 from tfsteps.systems.kubernetes.cleanup.retention import KEPT_FOR_TRY, KEPT_UNTIL

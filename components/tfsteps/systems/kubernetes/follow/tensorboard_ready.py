@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
 from tfsteps.runs.identity import Identity
@@ -42,7 +43,7 @@ def serve(job: TrainingJob, identity: Identity, log_dir: str, say: Callable[[str
         api = Api(access.find())
         request = request_for(job, identity, api.access.namespace, log_dir)
         url = start(api, request, job.deadlines.total)
-    except access.AccessError as error:
+    except AccessError as error:
         raise LaunchError(str(error), retryable=False) from error
     except ApiError as error:
         raise LaunchError(str(error), retryable=error.unavailable) from error

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 
 EVENTS = Resource("v1", "events", "Event")
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tfsteps.kube.answers import of_kind
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.systems.kubernetes.permissions import Permission
 from tfsteps.systems.kubernetes.preflight.access import permitted
 

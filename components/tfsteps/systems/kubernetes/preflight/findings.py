@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfsteps.kube import access
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
 from tfsteps.spec import TrainingJob
 from tfsteps.systems.base import LaunchError
 from tfsteps.systems.kubernetes.create import create

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.systems.kubernetes.job_kind import RoleSpec
 
 SECRETS = Resource("v1", "secrets", "Secret")

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from tfsteps.kube.answers import MALFORMED
-from tfsteps.kube.client import Api, Resource
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.inbox import Inbox
 from tfsteps.kube.log_lines import Lines, Position
 from tfsteps.kube.logs import PODS, read_log
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import MANAGED_BY, PREFIX, label_value

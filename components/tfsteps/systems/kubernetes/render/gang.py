@@ -8,7 +8,7 @@ kubernetes-sigs/scheduler-plugins 0.28.9, `pkg/coscheduling`.
 from collections.abc import Mapping
 from typing import Any
 
-from tfsteps.kube.client import Resource
+from tfsteps.kube.resource import Resource
 from tfsteps.spec import Gang, Problem, TrainingJob
 from tfsteps.systems.kubernetes.permissions import Permission
 

@@ -4,8 +4,8 @@ import resource
 
 from tests.unit.systems.kubernetes.objects import pod, tfjob
 from tfsteps import spec
-from tfsteps.kube.access import Access
 from tfsteps.kube.client import Api
+from tfsteps.kube.credentials import Access
 from tfsteps.kube.watch import Changed, Deleted, Listed
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import pod_logs

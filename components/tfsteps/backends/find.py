@@ -1,0 +1,235 @@
+"""Finds the run that a user typed, and selects jobs of it."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from tfsteps.backends.errors import CommandError
+from tfsteps.runs.identity import Identity
+from tfsteps.runs.pipeline_record import PipelineRecord, StepRecord
+from tfsteps.runs.status import Status
+
+LATEST = "latest"
+_SHOWN = 3  # suggestions in a message
+_NEAR = 0.6  # similarity from which a suggestion is made
+
+
+class Job(Protocol):
+    """One attempt at a task, as it was when it was looked at."""
+
+    @property
+    def status(self) -> Status:
+        """Its status; a failure summary may be missing."""
+
+    @property
+    def workflow(self) -> str:
+        """The name of the Workflow that it belongs to; empty = none."""
+
+
+JobT = TypeVar("JobT", bound=Job)
+
+
+class Run(msgspec.Struct, Generic[JobT], frozen=True):
+    """A run.
+
+    Attributes:
+        id: Its id.
+        jobs: All attempts at all its tasks, the oldest first.
+        pipeline: The record of its pipeline: on this machine, or of a Workflow without a job; None = there is none.
+    """
+
+    id: str
+    jobs: Sequence[JobT]
+    pipeline: PipelineRecord | None = None
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        """The tries of the pipeline's steps that launched no job, or failed though their job succeeded."""
+        states = {job.status.identity.task: job.status.state for job in self.jobs}
+        return self.pipeline.without_job(states) if self.pipeline else []
+
+
+class KnownRun(msgspec.Struct, frozen=True):
+    """What a run can be called.
+
+    Attributes:
+        id: Its id.
+        workflow: The name of its Workflow; empty = none.
+        names: Names of its tasks, jobs and pipeline.
+    """
+
+    id: str
+    workflow: str = ""
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, job: Job, run: str = "") -> "KnownRun":
+        """Return what the run of a job can be called after this job; `run` is its id, empty = that of the status."""
+        status = job.status
+        names = {status.identity.task, status.identity.pipeline, status.job, Identity.stem(status.job)}
+        return cls(run or status.identity.run, job.workflow, frozenset(names - {""}))
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which jobs of which run a command is about, as the user typed it.
+
+    Attributes:
+        run: An id, the beginning of one, `latest`, or the name of a Workflow, task, job or pipeline.
+        task: The one task; None = all tasks, or those of `tasks`.
+        attempt: The number of the attempt; None = the newest of each task.
+        tasks: Several tasks; empty = as `task` says.
+    """
+
+    run: str
+    task: str | None = None
+    attempt: int | None = None
+    tasks: tuple[str, ...] = ()
+
+    def includes(self, job: Job) -> bool:
+        """Return whether a job of the run is of the selected task and attempt; without an attempt, all are."""
+        identity = job.status.identity
+        return self.task in (None, identity.task) and self.attempt in (None, identity.attempt)
+
+    def choose(self, jobs: Sequence[JobT]) -> list[JobT]:
+        """Return the selected ones among all jobs of the run, ordered by task; there may be none."""
+        attempts = sorted(self._of_task(jobs), key=_task_and_attempt)
+        if self.attempt is None:
+            return list({job.status.identity.task: job for job in attempts}.values())
+        return [job for job in attempts if job.status.identity.attempt == self.attempt]
+
+    def of(self, run: Run[JobT]) -> list[JobT]:
+        """Return the selected jobs of the run. CommandError if there are none; it names what exists."""
+        known = {job.status.identity.task for job in run.jobs}
+        unknown = next((task for task in self.tasks if run.jobs and task not in known), None)
+        if unknown is not None:
+            raise CommandError(f"run {run.id}: task {unknown!r} is unknown; it has {_some(sorted(known))}")
+        if jobs := self.choose(run.jobs):
+            return jobs
+        if attempts := self._of_task(run.jobs):
+            numbers = sorted({job.status.identity.attempt for job in attempts})
+            there = ", ".join(map(str, numbers))
+            raise CommandError(f"run {run.id}: attempt {self.attempt} is unknown; there is {there}")
+        if self.task is None:
+            raise CommandError(f"run {run.id} has no jobs; `tfsteps show {run.id}` says how it ended")
+        raise CommandError(f"run {run.id}: task {self.task!r} is unknown; it has {_some(sorted(known)) or 'none'}")
+
+    def parts(self, run: Run[JobT]) -> tuple[list[JobT], list[StepRecord]]:
+        """Return the selected jobs of the run, and the tries of its pipeline's selected steps that launched no job.
+
+        CommandError if there is neither; it names what exists.
+        """
+        if not (chosen := self.steps(run)):
+            return self.of(run), []
+        known = {job.status.identity.task for job in run.jobs} | {step.name for step in run.steps}
+        if unknown := [task for task in self.tasks if task not in known]:
+            raise CommandError(f"run {run.id}: task {unknown[0]!r} is unknown; it has {_some(sorted(known))}")
+        return self.choose(run.jobs), chosen
+
+    def steps(self, run: Run[JobT]) -> list[StepRecord]:
+        """Return the tries of the selected steps that launched no job; none if an attempt at a job is selected."""
+        tasks = self._tasks()
+        return [step for step in run.steps if self.attempt is None and (not tasks or step.name in tasks)]
+
+    def _tasks(self) -> tuple[str, ...]:
+        return self.tasks or ((self.task,) if self.task is not None else ())
+
+    def _of_task(self, jobs: Sequence[JobT]) -> list[JobT]:
+        tasks = self._tasks()
+        return [job for job in jobs if not tasks or job.status.identity.task in tasks]
+
+
+def _task_and_attempt(job: Job) -> tuple[str, int]:
+    return job.status.identity.task, job.status.identity.attempt
+
+
+def run_among(jobs: Sequence[JobT], text: str, where: str, options: str) -> Run[JobT]:
+    """Return the run that is called `text`, from the jobs of all runs; see `match_run`."""
+    run = match_run(text, [KnownRun.of(job) for job in jobs], where, options)
+    return Run(run, [job for job in jobs if job.status.identity.run == run])
+
+
+def match_run(text: str, known: Sequence[KnownRun], where: str, options: str = "") -> str:
+    """Return the id of the run that is called `text`.
+
+    The first of these that matches: an id, `latest`, a Workflow's name, the beginning of one id, a name. A name means
+    the newest run that has it. It also does if ids begin with it, as new ids do, and one of these runs has the name.
+
+    Args:
+        text: What the user typed.
+        known: The runs, the newest last; a run may occur several times, once for each of its jobs.
+        where: The place they were looked for, for messages.
+        options: The options of that place, with a space before each.
+
+    Raises:
+        CommandError: No run matches, or more than one; names the nearest.
+    """
+    runs = list(dict.fromkeys(run.id for run in known))
+    if not runs:
+        raise CommandError(f"run {text!r} is unknown: there are no runs {where}; start one with `tfsteps run{options}`")
+    if text in runs:
+        return text
+    if text == LATEST:
+        return runs[-1]
+    of_workflow = list(dict.fromkeys(run.id for run in known if text and run.workflow == text))
+    if len(of_workflow) > 1:  # Workflows of one name in several namespaces, or steps with run ids of their own
+        raise CommandError(f"Workflow {text!r} has several runs: {', '.join(of_workflow)}; write the id of one")
+    matches = of_workflow or [run for run in runs if text and run.startswith(text)]
+    named = [run.id for run in known if text in run.names]
+    if named and (not matches or (not of_workflow and not set(matches).isdisjoint(named))):
+        return named[-1]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise CommandError(f"run {text!r} is ambiguous: {_some(matches)}; write more of the id")
+    near = _nearest(text, known) if text else []
+    listed = f"nearest: {_some(near)}" if near else f"newest: {_some(runs[: -_SHOWN - 1 : -1])}"
+    raise CommandError(f"run {text!r} is unknown; {listed}; `tfsteps runs{options}` lists all")
+
+
+def match_id(text: str, known: Sequence[KnownRun], where: str, options: str = "") -> str:
+    """Return the id of the run whose id is `text` or begins with it; of `latest`, the newest. For removals.
+
+    Args:
+        text: What the user typed.
+        known: The runs, as for `match_run`.
+        where: The place they were looked for, for messages.
+        options: The options of that place, with a space before each.
+
+    Raises:
+        CommandError: No id matches, or more than one; a name is refused with the id that it means.
+    """
+    ids = list(dict.fromkeys(run.id for run in known))
+    matches = [run for run in ids if text and run.startswith(text)]
+    if text in ids or (text == LATEST and ids) or len(matches) == 1:
+        return match_run(text, [KnownRun(run) for run in ids], where, options)
+    if matches:
+        raise CommandError(f"run {text!r} is ambiguous: {_some(matches)}; write more of the id")
+    newest = match_run(text, known, where, options)  # raises if it is no name either
+    raise CommandError(f"{text!r} is a name, and what it means may change: write the id, such as {newest}")
+
+
+def _nearest(text: str, known: Sequence[KnownRun]) -> list[str]:
+    """Return the names and ids that are spelled like `text`, or that begin so; the most similar first."""
+    names = sorted({name for run in known for name in run.names})
+    ids = [name for run in reversed(known) for name in (run.id, run.workflow) if name]
+    scores = {name: _similarity(text.lower(), name.lower()) for name in dict.fromkeys([*names, *ids])}
+    near = [name for name, score in scores.items() if score >= _NEAR]
+    return sorted(near, key=lambda name: -scores[name])[:_SHOWN]
+
+
+def _similarity(text: str, name: str) -> float:
+    """Return how similar two texts are, 0 to 1: as a whole, or `text` and as much of the beginning of `name`."""
+    matcher = difflib.SequenceMatcher(b=text, autojunk=False)  # which keeps what it computes of `b`
+
+    def ratio(other: str) -> float:
+        matcher.set_seq1(other)
+        return matcher.ratio() if matcher.quick_ratio() >= _NEAR else 0.0
+
+    return max(ratio(name), ratio(name[: len(text)]))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,195 @@
+"""Finds, follows, explains and stops jobs on a cluster through its API."""
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Run, Selection, run_among
+from tfsteps.backends.kubernetes import debug, graph, log, pause, shell, tensorboard
+from tfsteps.backends.kubernetes.pipelines import failed_pipelines
+from tfsteps.backends.place import PATIENCE_SECONDS, Place
+from tfsteps.backends.records import Record, record_of, recorded_job
+from tfsteps.backends.waiting import Changes, print_now, wait
+from tfsteps.console.messages import warn
+from tfsteps.console.outputs import verdict
+from tfsteps.engines.registry import find_origin
+from tfsteps.kube import access, client
+from tfsteps.kube.credentials import AccessError
+from tfsteps.kube.errors import ApiError
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.failure import failure_summary
+from tfsteps.launcher.recorder import Observer
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.graph import Surroundings
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.status import Status
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.cleanup.retention import JOB
+from tfsteps.systems.kubernetes.follow.pods import Pod
+from tfsteps.systems.kubernetes.query.runs import Job, Runs
+from tfsteps.systems.kubernetes.query.status import JobPod
+
+_TAIL_LINES = 400  # enough for a traceback of TensorFlow's
+_LOGS_READ = 8  # of failed replicas: the first one to fail is among the first that are listed as failed
+
+
+@contextlib.contextmanager
+def cluster(place: Place) -> Iterator[Runs]:
+    """Yield what has been launched on the cluster of `place`; a refusal of the cluster ends the command."""
+    try:
+        credentials = access.find(place.context)
+        api = client.Api(credentials, patience=PATIENCE_SECONDS)
+        namespace = "" if place.everywhere else place.namespace or credentials.namespace
+        yield Runs(api, registry.kinds(), namespace, find_origin, warn)
+    except AccessError as error:
+        raise CommandError(str(error)) from error
+    except ApiError as error:
+        raise CommandError(str(error), ExitCode.PLATFORM if error.unavailable else ExitCode.USAGE) from error
+
+
+class ClusterBackend:
+    """The `RunBackend` of a cluster: job objects, their pods and events."""
+
+    def __init__(self, runs: Runs, place: Place) -> None:
+        """Take what has been launched on the cluster of `place`."""
+        self._runs = runs
+        self._place = place
+
+    @property
+    def where(self) -> str:
+        return self._runs.where
+
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job]:
+        return self._runs.jobs(run, labels)
+
+    def pipelines(self, jobs: Sequence[Job]) -> list[PipelineRecord]:
+        return failed_pipelines(self._runs.api, self._runs.namespace, jobs)
+
+    def find(self, text: str) -> Run[Job]:
+        """Look among the jobs; if no run is called `text`, also among Workflows that failed without one."""
+        jobs = self.jobs()
+        try:
+            return run_among(jobs, text, self.where, self._place.options)
+        except CommandError:
+            for record in reversed(self.pipelines(jobs)):
+                if text in (record.run, record.workflow, record.pipeline):
+                    return Run(record.run, [], record)
+            raise
+
+    def recorded(self, job: Job) -> bytes:
+        """Return what this machine recorded, else the job's annotation."""
+        if (record := record_of(job.status)) and (text := recorded_job(record.attempt)):
+            return text
+        return str((job.item["metadata"].get("annotations") or {}).get(JOB, "")).encode()
+
+    def record(self, job: Job) -> Record | None:
+        return record_of(job.status)
+
+    def explain(self, job: Job) -> Status:
+        """Read the log of the replicas that failed, for the failure summary."""
+        status = job.status
+        if status.state in (State.FAILED, State.LOST):
+            tails = _tails(self._runs, job)
+            status.failure = failure_summary(status, lambda source, _: tails.get(source, []))
+        return status
+
+    def surroundings(self, run: str, jobs: Sequence[Job]) -> Surroundings:
+        return graph.surroundings(self._runs.api, run, jobs)
+
+    def follow(self, jobs: Sequence[Job], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
+        """Follow the jobs until they have ended or are deleted."""
+        changes = Changes(observers)
+        last = {job.status.uid: job for job in jobs}
+        for snapshot in self._runs.follow(jobs[0].status.identity.run):
+            current = {job.status.uid: job for job in snapshot}
+            last = {uid: current.get(uid) or job.deleted() for uid, job in last.items()}
+            last |= {job.status.uid: job for job in selection.choose(snapshot)}
+            for job in last.values():
+                changes.report(job.status)
+            if all(job.status.state.terminal for job in last.values()):
+                break
+        return [self.explain(job) for job in selection.choose([*last.values()])]
+
+    def now(self) -> float:
+        return self._runs.api.server_time() or time.time()
+
+    def containers(self, job: Job) -> list[str]:
+        return log.containers(job)
+
+    def print_log(self, jobs: Sequence[Job], selection: Selection, options: LogOptions) -> int:
+        lines = log.ClusterLog(self._runs, jobs, options)
+        lines.print(options.tail)
+        if options.follow:
+            lines.follow(selection)
+        return lines.printer.printed
+
+    def shell(self, job: Job, replica: str | None, command: Sequence[str]) -> NoReturn:
+        shell.replace_by(job, replica, command, self._place)
+
+    def stop(self, jobs: Sequence[Job], *, now: bool) -> None:
+        """Delete the job objects, and wait until their pods are gone."""
+        running = [job for job in jobs if not job.status.state.terminal]
+        for job in running:
+            self._runs.stop(job, now=now)
+        for job in jobs:
+            if job not in running:
+                print(f"already ended: {verdict(job.status)}")
+        for job in running:
+            self._wait(job)
+
+    def set_paused(self, jobs: Sequence[Job], selection: Selection, *, paused: bool) -> None:  # noqa: ARG002
+        pause.set_paused(self._runs, jobs, self._place, paused=paused)
+
+    def tensorboard(self, jobs: Sequence[Job], port: int) -> contextlib.AbstractContextManager[str]:
+        return tensorboard.opened(self._runs.api, functools.partial(tensorboard.request_for_jobs, jobs), port)
+
+    def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
+        namespace = self._runs.namespace or self._runs.api.access.namespace
+        request = functools.partial(tensorboard.request_for_folder, folder, namespace)
+        return tensorboard.opened(self._runs.api, request, port)
+
+    def sections(self, job: Job) -> Iterator[Section]:
+        return debug.sections(self._runs, job)
+
+    def commands(self, job: Job) -> list[str]:
+        return debug.commands(job, self._place)
+
+    def _wait(self, job: Job) -> None:
+        def waiting_for() -> str:
+            pods = ", ".join(str(job_pod.replica) for job_pod in self._runs.left(job))
+            return pods and f"stopping {job.status.identity.task}: waiting for {pods}"
+
+        wait(waiting_for, print_now)
+        stopped = job.deleted(stopped=True).status
+        stopped.ended = time.time()
+        print(verdict(stopped))
+
+
+def _tails(runs: Runs, job: Job) -> dict[str, list[str]]:
+    """Return the last lines of the replicas that failed, as far as their pods are still there.
+
+    Of a restarted replica, those of the incarnation that failed.
+    """
+    tails = {}
+    for job_pod in sorted(filter(_failure, job.pods), key=_failed_at)[:_LOGS_READ]:
+        failed = next((container for container in job_pod.pod.containers if container.name == job_pod.pod.failed), None)
+        restarted = job_pod.pod.state is ReplicaState.RUNNING
+        blocks = runs.log(job, job_pod, tail=_TAIL_LINES, previous=restarted, current=not restarted, container=failed)
+        source = f"{job_pod.replica}/{job_pod.pod.failed}" if job_pod.pod.failed else str(job_pod.replica)
+        tails[source] = [text.decode(errors="replace") for block in blocks for text in block.texts]
+    return tails
+
+
+def _failure(job_pod: JobPod) -> Pod | None:
+    """Return a pod as it was when its replica failed last; None = it has not failed."""
+    seen = job_pod.pod if job_pod.pod.state is ReplicaState.FAILED else job_pod.pod.earlier
+    return seen if seen and seen.state is ReplicaState.FAILED else None
+
+
+def _failed_at(job_pod: JobPod) -> float:
+    failure = _failure(job_pod)
+    return (failure and failure.finished) or job_pod.created

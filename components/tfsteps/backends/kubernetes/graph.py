@@ -1,0 +1,190 @@
+"""What a cluster has of a run beside its jobs: the Workflow, launchers, Services, volumes and TensorBoards."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tfsteps.backends.launchers import recorded_launcher
+from tfsteps.backends.pipeline_link import pipeline_links
+from tfsteps.engines.argo.node_names import split
+from tfsteps.engines.argo.steps import Step, steps, unreadable_steps
+from tfsteps.engines.argo.workflow import POD_LABEL, WORKFLOWS, reference_in, step_of
+from tfsteps.engines.registry import pipeline_node
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.logs import PODS
+from tfsteps.kube.resource import Resource
+from tfsteps.runs.graph import Node, NodeKind, Surroundings
+from tfsteps.runs.identity import RUN_ID, label_value
+from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
+from tfsteps.systems.kubernetes.permissions import JOBS, SERVICES
+from tfsteps.systems.kubernetes.query import parts
+from tfsteps.systems.kubernetes.query.runs import Job
+from tfsteps.systems.kubernetes.tensorboard.manifests import COMPONENT
+from tfsteps.systems.kubernetes.times import by_age
+
+_LABEL_LENGTH = 63
+_ENDED = {"succeeded", "failed", "skipped", "omitted"}
+_Item = Mapping[str, Any]
+
+
+def surroundings(api: Api, run: str, jobs: Sequence[Job]) -> Surroundings:
+    """Return what exists of a run beside its jobs. What may not be read is a note, not an error."""
+    reader = _Reader(api)
+    found = [_in_namespace(reader, run, space, own) for space, own in _by_namespace(jobs).items()]
+    return Surroundings(
+        pipelines=[node for around in found for node in around.pipelines],
+        launchers={identity: node for around in found for identity, node in around.launchers.items()},
+        parts={identity: nodes for around in found for identity, nodes in around.parts.items()},
+        others=[node for around in found for node in around.others],
+        notes=list(dict.fromkeys(reader.notes)),
+    )
+
+
+def _by_namespace(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    spaces: dict[str, list[Job]] = {}
+    for job in jobs:
+        spaces.setdefault(job.status.namespace, []).append(job)
+    return spaces
+
+
+class _Reader:
+    """Sends requests whose failure leaves something out.
+
+    Attributes:
+        notes: What could not be read.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.notes: list[str] = []
+
+    def items(self, what: str, resource: Resource, namespace: str, **selectors: str) -> list[dict[str, Any]]:
+        """Return the selected objects; none if they cannot be listed."""
+        try:
+            return list(self.api.iterate(resource, namespace, **selectors))
+        except ApiError as error:
+            self.notes.append(f"{what} cannot be read: {error}")
+            return []
+
+
+def _in_namespace(reader: _Reader, run: str, namespace: str, jobs: Sequence[Job]) -> Surroundings:
+    label = f"{RUN_ID}={label_value(run)}"
+    run_pods = reader.items("The pods of the run", PODS, namespace, labelSelector=label)
+    component = ",".join(f"{key}={value}" for key, value in COMPONENT.items())
+    boards = reader.items("TensorBoards", JOBS, namespace, labelSelector=f"{label},{component}")
+    services = reader.items("Services", SERVICES, namespace)
+    workflows = _workflows(reader, namespace, jobs)
+    launchers = {job.status.identity: node for job in jobs if (node := _launcher(job, workflows))}
+    step_pods = [item for workflow in workflows.values() for item in workflow.pods]
+    known = {item["metadata"]["uid"] for item in step_pods} | {pod.pod.uid for job in jobs for pod in job.pods}
+    return Surroundings(
+        pipelines=[node for workflow in workflows.values() for node in _pipeline(run, namespace, workflow, jobs)],
+        launchers=launchers,
+        parts={
+            job.status.identity: [*parts.services(job.kind, job.item, services), *parts.volumes(job.kind, job.item)]
+            for job in jobs
+        },
+        others=[*parts.tensorboards(boards, run_pods, services), *parts.other_pods(run_pods, frozenset(known))],
+    )
+
+
+# --- the Workflow and the launchers
+
+
+class _Workflow(msgspec.Struct, frozen=True):
+    """A Workflow with jobs of the run.
+
+    Attributes:
+        name: Its name.
+        item: The object; None = it is gone, or may not be read.
+        missing: Why `item` is None: `gone`, or a note.
+        steps: Its steps with a pod, by path.
+        pods: The pods of its steps that still exist.
+        pods_known: Whether the pods could be listed.
+    """
+
+    name: str
+    item: _Item | None
+    missing: str
+    steps: Mapping[str, Step]
+    pods: Sequence[_Item]
+    pods_known: bool
+
+
+def workflow_name(job: Job) -> str:
+    """Return the name of a job's Workflow; empty = none. A job that is kept for a retry has another owner."""
+    policy = retention_policy(job.item)
+    return job.workflow or (split(policy.launcher)[0] if policy.kept_until is not None else "")
+
+
+def _workflows(reader: _Reader, namespace: str, jobs: Iterable[Job]) -> dict[str, _Workflow]:
+    uids: dict[str, str] = {}
+    for job in jobs:
+        if name := workflow_name(job):
+            reference = reference_in(job.item["metadata"].get("ownerReferences") or [])
+            uids[name] = reference["uid"] if reference else uids.get(name, "")
+    return {name: _workflow(reader, namespace, name, uid) for name, uid in uids.items()}
+
+
+def _workflow(reader: _Reader, namespace: str, name: str, uid: str) -> _Workflow:
+    """Read a Workflow and the pods of its steps; `uid` empty = any of that name."""
+    before = len(reader.notes)
+    # a list, because the Role of launchers, which notebooks may share, has no `get`
+    listed = reader.items(f"Workflow {name}", WORKFLOWS, namespace, fieldSelector=f"metadata.name={name}")
+    unread = len(reader.notes) > before
+    item = next((item for item in listed if uid in ("", item["metadata"]["uid"])), None)
+    if item is None and not unread:
+        reader.notes.append(f"Workflow {name} is gone, with its pods.")
+    elif item is not None and (unreadable := unreadable_steps(item)):
+        reader.notes.append(unreadable)
+    before = len(reader.notes)
+    selector = f"{POD_LABEL}={name}" if len(name) <= _LABEL_LENGTH else POD_LABEL
+    pods = reader.items("The launchers' pods", PODS, namespace, labelSelector=selector)
+    return _Workflow(
+        name=name,
+        item=item,
+        missing="" if item is not None else "not readable" if unread else "gone",
+        steps={step.path: step for step in steps(item)} if item is not None else {},
+        pods=by_age([pod for pod in pods if step_of(pod)]),
+        pods_known=len(reader.notes) == before,
+    )
+
+
+def _pipeline(run: str, namespace: str, workflow: _Workflow, jobs: Iterable[Job]) -> list[Node]:
+    launched = {retention_policy(job.item).launcher for job in jobs}
+    node = (
+        Node(kind=NodeKind.PIPELINE, name=workflow.name, state="gone" if workflow.missing == "gone" else "")
+        if workflow.item is None
+        else pipeline_node(workflow.item, launched)
+    )
+    return [msgspec.structs.replace(node, links=pipeline_links(run, namespace, workflow.name))]
+
+
+def _launcher(job: Job, workflows: Mapping[str, _Workflow]) -> Node | None:
+    """Return the launcher of a job: its pod, or what became of it; None = nothing is known of it."""
+    workflow = workflows.get(workflow_name(job))
+    if workflow is None:
+        return recorded_launcher(job.status)
+    policy = retention_policy(job.item)
+    step = workflow.steps.get(policy.launcher)
+    pods = [item for item in workflow.pods if step_of(item) == policy.launcher]
+    if pods:
+        node = parts.pod_node(pods[-1], NodeKind.LAUNCHER, "main")
+        return msgspec.structs.replace(node, restarts=step.node.restarts if step else len(pods) - 1)
+    if step:
+        return _without_pod(step.node, pods_known=workflow.pods_known)
+    gone = workflow.pods_known and not policy.reported  # Argo may delete the pods of ended steps
+    message = f"step {policy.launcher} has no pod" if workflow.pods_known else f"step {policy.launcher}"
+    return Node(kind=NodeKind.LAUNCHER, name="", state="gone" if gone else "", message=message)
+
+
+def _without_pod(step: Node, *, pods_known: bool) -> Node:
+    """Return a launcher that has no pod, after its step: Argo or a user may delete the pods of ended steps."""
+    node = msgspec.structs.replace(step, kind=NodeKind.LAUNCHER, name=step.place)
+    if not pods_known or step.state in (_ENDED | {"pending"}):
+        return node
+    why = f"its pod {step.place} was deleted"
+    more = f": {step.message}" if step.message not in ("", "pod deleted") else ""
+    return msgspec.structs.replace(node, name="", state="gone", message=why + more)

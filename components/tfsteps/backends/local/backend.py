@@ -1,0 +1,289 @@
+"""Runs launched from this machine: read from their run folders, stopped through their launchers."""
+
+import collections
+import contextlib
+import pathlib
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import NoReturn
+
+import msgspec
+
+from tfsteps.answer import Answer
+from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import LATEST, KnownRun, Run, Selection, match_id, match_run
+from tfsteps.backends.launchers import of_record, recorded_launcher
+from tfsteps.backends.local import log as local_log
+from tfsteps.backends.local import shell as local_shell
+from tfsteps.backends.local import tensorboard as local_tensorboard
+from tfsteps.backends.local.job import LocalJob
+from tfsteps.backends.records import Record, recorded_job
+from tfsteps.backends.waiting import POLL_SECONDS, Changes, wait
+from tfsteps.backends.whole_runs import pause_run
+from tfsteps.console.messages import warn
+from tfsteps.console.outputs import verdict
+from tfsteps.console.text import local_time
+from tfsteps.json_errors import NOT_READABLE
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.printer import Printer
+from tfsteps.launcher.recorder import Observer
+from tfsteps.runs import store
+from tfsteps.runs.events import ReplicaState, State
+from tfsteps.runs.graph import Node, NodeKind, Surroundings
+from tfsteps.runs.location import Location
+from tfsteps.runs.log_segments import LogReader, segments
+from tfsteps.runs.lost_launcher import may_continue
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.status import Status
+from tfsteps.runs.store import Attempt, UnreadableError
+
+_HINT_SECONDS = 15.0  # longer than the default grace period
+_TAIL_LINES = 20
+
+
+class LocalBackend:
+    """The `RunBackend` of this machine: run folders, also of jobs elsewhere that a launcher on this machine records."""
+
+    def __init__(self, warn: Callable[[str], None] = warn) -> None:
+        """Report each record that cannot be read once, by `warn`."""
+        self._warn = warn
+        self._unreadable: set[pathlib.Path] = set()
+
+    @property
+    def where(self) -> str:
+        return f"in {store.home()}"
+
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalJob]:
+        """Return the attempts with a readable status; warn of the others. Labels are those of the recorded job."""
+        runs = [run] if run else store.runs()
+        jobs = [job for name in runs for attempt in store.attempts(name) if (job := self._job(attempt))]
+        jobs = [job for job in jobs if not labels or labels.items() <= _labels(job).items()]
+        return sorted(jobs, key=lambda job: (job.status.created, job.status.identity.attempt))
+
+    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  all have a line
+        return [record for run in store.runs() if (record := PipelineRecord.read(run))]
+
+    def resolve(self, text: str) -> str:
+        """Return the id of the run that a user calls `text`. CommandError if there is none; it names the nearest."""
+        if text and text != LATEST and store.attempts(text):  # a long id is cut in the folder's name
+            return text
+        return match_run(text, known_runs(), self.where)
+
+    def resolve_id(self, text: str) -> str:
+        """Return the id of the run that is to be removed. CommandError unless `text` is an id, or begins only one."""
+        return text if text and text != LATEST and store.attempts(text) else match_id(text, known_runs(), self.where)
+
+    def find(self, text: str) -> Run[LocalJob]:
+        run = self.resolve(text)
+        attempts, jobs = store.attempts(run), self.jobs(run)
+        if attempts and not jobs:
+            newest = attempts[-1]
+            unread = f"{newest.folder} has no status that can be read; look at {newest.log}"
+            raise CommandError(unread, ExitCode.PLATFORM)
+        return Run(run, jobs, PipelineRecord.read(run))
+
+    def recorded(self, job: LocalJob) -> bytes:
+        return recorded_job(job.attempt)
+
+    def record(self, job: LocalJob) -> Record:
+        return Record(job.attempt, job.status)
+
+    def explain(self, job: LocalJob) -> Status:
+        return job.status
+
+    def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
+        """Return the launchers, and the pipeline if one of this machine runs or ran the jobs."""
+        names = {job.status.identity.pipeline for job in jobs} - {""}
+        whole = Run(run, self.jobs(run), PipelineRecord.read(run))
+        running = bool(names) and Attempt(store.pipeline_folder(run)).alive().yes
+        return Surroundings(
+            pipelines=[of_record(whole.pipeline, whole.steps)]
+            if whole.pipeline
+            else [
+                Node(kind=NodeKind.PIPELINE, name=name, state="running" if running else "") for name in sorted(names)
+            ],
+            launchers={job.status.identity: node for job in jobs if (node := recorded_launcher(job.status))},
+        )
+
+    def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
+        """Follow the attempts until their launchers have ended: a launcher writes the report last."""
+        changes = Changes(observers)
+        run = jobs[0].status.identity.run
+        while True:
+            for job in jobs:
+                changes.report(job.status)
+            if not any(job.running for job in jobs):
+                return [job.status for job in jobs]
+            time.sleep(POLL_SECONDS)
+            jobs = selection.of(self.find(run))
+
+    def now(self) -> float:
+        return time.time()
+
+    def containers(self, job: LocalJob) -> list[str]:
+        return local_log.containers(job)
+
+    def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> int:
+        run = self.find(selection.run)
+        with local_log.LocalLog(options) as log:
+            log.print(jobs, run.pipeline, selection.steps(run), options.tail)
+            while options.follow and (any(job.running for job in jobs) or _runs(run.pipeline)):
+                time.sleep(POLL_SECONDS)
+                run = self.find(selection.run)
+                jobs = selection.choose(run.jobs)
+                log.print(jobs, run.pipeline, selection.steps(run))
+            return log.printer.printed
+
+    def shell(self, job: LocalJob, replica: str | None, command: Sequence[str]) -> NoReturn:
+        local_shell.replace_by(job, replica, command)
+
+    def stop(self, jobs: Sequence[LocalJob], *, now: bool) -> None:
+        """Send SIGTERM to the launchers on this machine, with `now` until they exit."""
+        answers = [(job, job.attempt.terminate() if job.running else job.alive) for job in jobs]
+        printer = Printer()  # if standard output is closed, it discards what is printed: `--now` goes on to kill
+        ended = [job.status for job in jobs if job.alive.no]
+        for status in ended:
+            if status.state.terminal:
+                printer.say(f"already ended: {verdict(status)}")
+        for job, answer in answers:
+            if job.running and not answer.unknown:
+                self._wait(job, printer, now=now)
+        problems = [_not_stopped(job, answer) for job, answer in answers if answer.unknown]
+        if left := list(filter(may_continue, ended)):
+            problems.append(_left_elsewhere(left))
+        if problems:
+            raise CommandError("; ".join(problems))
+
+    def set_paused(self, jobs: Sequence[LocalJob], selection: Selection, *, paused: bool) -> None:
+        """Leave it to the job systems: processes of this machine cannot be paused."""
+        run = jobs[0].status.identity.run
+        if any(job.status.location is Location.KUBERNETES for job in jobs):
+            raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
+        pause_run(run, {job.status.system for job in jobs}, selection.task, paused=paused)
+
+    def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+        if remote := next((job.status for job in jobs if job.status.location is Location.KUBERNETES), None):
+            raise CommandError(f"run {remote.identity.run}: its event files are on a cluster; add --on kubernetes")
+        return local_tensorboard.opened([job.status for job in jobs], port)
+
+    def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
+        return local_tensorboard.opened_folder(folder, port)
+
+    def sections(self, job: LocalJob) -> Iterator[Section]:
+        status = job.status
+        yield "changes", [[local_time(item.at), item.state, item.reason, item.message] for item in status.transitions]
+        if status.failure is None and job.attempt.log.exists():  # a failure summary has the lines that matter
+            with LogReader(job.attempt.log) as log:
+                lines = collections.deque(log.read(), maxlen=_TAIL_LINES)
+            yield "last lines", [[f"[{source}]", text.decode(errors="replace")] for _, source, text in lines]
+
+    def commands(self, job: LocalJob) -> list[str]:
+        follow = "" if job.status.state.terminal else " --follow"
+        running = [replica for replica in job.status.replicas if replica.state is ReplicaState.RUNNING]
+        places = [replica.incarnations[-1].place.split() for replica in running]
+        here = job.attempt.lives_here
+        pids = [place[1] for place in places if here and place[:1] == ["pid"]]
+        return [
+            f"tfsteps logs {shlex.quote(job.status.identity.run)}{follow}",
+            shlex.join(["less", str(job.attempt.log), *[str(segment.path) for segment in segments(job.attempt.log)]]),
+            *(f"tr '\\0' '\\n' < /proc/{pid}/environ  # environment of the first replica" for pid in pids[:1]),
+        ]
+
+    def _job(self, attempt: Attempt) -> LocalJob | None:
+        """Return the attempt; None if its status cannot be read, with a warning the first time."""
+        try:
+            alive = attempt.alive()  # first: a launcher that ends in between has written its last status before
+            return LocalJob(attempt, alive, attempt.status())
+        except OSError as error:
+            if attempt.folder not in self._unreadable:
+                self._unreadable.add(attempt.folder)
+                file = attempt.folder / "status.json"
+                self._warn(str(error) if isinstance(error, UnreadableError) else f"{file} cannot be read: {error}")
+        return None
+
+    def _wait(self, job: LocalJob, printer: Printer, *, now: bool) -> None:
+        """Wait until the launcher of an attempt has ended, and print which replicas are still up."""
+        identity = job.status.identity
+
+        def waiting_for() -> str:
+            if not job.attempt.alive().yes:
+                return ""
+            if now:  # a second signal kills; sent once only, it could be merged with the first
+                job.attempt.terminate()
+            current = self._job(job.attempt) or job
+            replicas = current.status.replicas
+            up = [replica.name for replica in replicas if replica.state is ReplicaState.RUNNING]
+            return f"stopping {identity.task}: waiting for {', '.join(up) or 'the launcher'}"
+
+        hint = "" if now else f"still waiting; `tfsteps stop {identity.run} --now` kills it"
+        wait(waiting_for, printer.say, hint, _HINT_SECONDS)
+        if ended := self._job(job.attempt):
+            printer.say(verdict(ended.status))
+
+
+def _runs(pipeline: PipelineRecord | None) -> bool:
+    return pipeline is not None and pipeline.state is State.RUNNING
+
+
+class _Labelled(msgspec.Struct):
+    """The part of `job.json` that filters need."""
+
+    labels: dict[str, str] = {}
+
+
+def _labels(job: LocalJob) -> dict[str, str]:
+    """Return the labels of a job as on a cluster; only those that tfsteps sets if `job.json` cannot be read."""
+    try:
+        recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=_Labelled).labels
+    except (OSError, *NOT_READABLE):
+        recorded = {}
+    return {**recorded, **job.status.identity.labels()}
+
+
+def known_runs() -> list[KnownRun]:
+    """Return what the runs can be called: their folders in their order, then by their jobs and pipelines."""
+    runs, quiet = store.runs(), LocalBackend(warn=lambda _: None)
+    named = [(job.status.created, KnownRun.of(job, run)) for run in runs for job in quiet.jobs(run)]
+    records = [(run, record) for run in runs if (record := PipelineRecord.read(run))]
+    named += [(record.created, KnownRun(run, names=frozenset({record.pipeline}))) for run, record in records]
+    return [*map(KnownRun, runs), *(known for _, known in sorted(named, key=itemgetter(0)))]
+
+
+def left_at(selection: Selection) -> set[Location | None]:
+    """Return where killed launchers left the jobs of selected tasks; nowhere if a launcher of one of them may run."""
+    try:
+        run = LocalBackend(warn=lambda _: None).find(selection.run)
+        jobs = Selection(run.id, selection.task, tasks=selection.tasks).of(run)
+    except (CommandError, OSError):  # the command itself reports it
+        return set()
+    if not all(job.alive.no for job in jobs):
+        return set()
+    return {job.status.location for job in jobs if may_continue(job.status)}
+
+
+def _left_elsewhere(left: Sequence[Status]) -> str:
+    """Return where the jobs of killed launchers are to be stopped."""
+    first = left[0]
+    run = shlex.quote(first.identity.run)
+    tasks = ", ".join(status.identity.task for status in left)
+    why = "it was left running" if first.detached else "its launcher was killed"
+    how = f"`{shlex.join(['tfsteps', 'stop', first.identity.run, *first.where])}` stops it"
+    if not first.where:
+        how = f"`tfsteps attach {run}` follows it on {first.system}, and meanwhile `tfsteps stop {run}` stops it"
+    return f"run {run}: {tasks} may go on, {why}; {how}"
+
+
+def _not_stopped(job: LocalJob, answer: Answer) -> str:
+    """Return why a launcher was not signalled, and what to do."""
+    run, launcher = job.status.identity.run, job.attempt.launcher
+    do = f"run `tfsteps stop {shlex.quote(run)}` where it lives"
+    if launcher and not launcher.elsewhere:
+        do = "stop it as that user"
+    elif job.alive.unknown:
+        do += f", or delete {job.attempt.folder} if that machine is gone"
+    elif launcher is None:
+        do = f"press Ctrl-C in its terminal, or end process {job.status.launcher} of its machine"
+    return f"run {run}: task {job.status.identity.task} was not stopped: {answer.why}; {do}"

@@ -1,0 +1,61 @@
+"""Opens the backend of a place, and imports no more than it needs."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from tfsteps.backends.base import RunBackend
+from tfsteps.backends.find import Selection
+from tfsteps.backends.place import On, Place
+from tfsteps.runs.location import Location
+
+
+def located(
+    selection: Selection, on: On | None, context: str, namespace: str, *, everywhere: bool = False, records: str = ""
+) -> Place:
+    """Return where a command looks for a run: as its options say, else where a killed launcher left it.
+
+    Raises:
+        CommandError: The options contradict one another.
+    """
+    from tfsteps.backends.local.backend import left_at  # noqa: PLC0415
+
+    if on is None and not (context or namespace or everywhere or records) and Location.HAI in left_at(selection):
+        on = On.HAI
+    return Place(on or On.LOCAL, context, namespace, everywhere, records)
+
+
+@contextlib.contextmanager
+def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any]]:
+    """Yield the backend of a place, and import no more than it needs. What a server refuses ends the command.
+
+    Args:
+        place: Where to look.
+        gone: On a cluster, also jobs whose objects are gone, by their stored records: for commands that only read.
+    """
+    if place.records:
+        from tfsteps.backends.stored import StoredBackend, settings_at  # noqa: PLC0415
+
+        yield StoredBackend(settings_at(place.records))
+        return
+    match place.on:
+        case On.LOCAL:
+            from tfsteps.backends.local.backend import LocalBackend  # noqa: PLC0415
+
+            yield LocalBackend()
+        case On.KUBERNETES:
+            from tfsteps.backends.kubernetes.backend import ClusterBackend, cluster  # noqa: PLC0415
+
+            with cluster(place) as runs:
+                backend = ClusterBackend(runs, place)
+                if gone:
+                    from tfsteps.backends.stored import MergedBackend  # noqa: PLC0415
+
+                    yield MergedBackend(backend, runs, place)
+                else:
+                    yield backend
+        case On.HAI:
+            from tfsteps.backends.hai.backend import hai  # noqa: PLC0415
+
+            with hai() as platform:
+                yield platform

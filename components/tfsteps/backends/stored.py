@@ -1,0 +1,251 @@
+"""Runs by their stored records: those of an address alone, and those of a cluster whose objects are gone."""
+
+import contextlib
+import functools
+import os
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NoReturn
+
+import msgspec
+
+from tfsteps.backends.base import NO_LABELS, EventFolder, LogOptions, Section
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import Run, Selection, run_among
+from tfsteps.backends.kubernetes.backend import ClusterBackend
+from tfsteps.backends.local import tensorboard as local_tensorboard
+from tfsteps.backends.local.backend import LocalBackend
+from tfsteps.backends.local.job import LocalJob
+from tfsteps.backends.place import Place
+from tfsteps.backends.records import Record
+from tfsteps.console.messages import warn
+from tfsteps.json_errors import NOT_READABLE
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.launcher.recorder import Observer
+from tfsteps.runs import store
+from tfsteps.runs.graph import Surroundings
+from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.record_store import RecordError, RecordSettings, RecordStore, copies_of
+from tfsteps.runs.status import Status
+from tfsteps.spec import TrainingJob, is_uri
+from tfsteps.systems.kubernetes import record_settings
+from tfsteps.systems.kubernetes.query.runs import Job, Runs
+
+
+def settings_at(address: str) -> RecordSettings:
+    """Return the settings for an address that a user typed. CommandError if it is none."""
+    try:
+        settings = RecordSettings.of(address)
+    except RecordError as error:
+        raise CommandError(str(error).replace(f"{store.RECORDS}=", "--from ", 1)) from error
+    if settings is None:
+        allowed = "write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, or the absolute path of a folder"
+        raise CommandError(f"--from {address!r} is no address; {allowed}")
+    return settings
+
+
+class StoredBackend(LocalBackend):
+    """Copies of the records at an address, in a folder of this machine: nothing that they tell of can be changed."""
+
+    def __init__(self, settings: RecordSettings) -> None:
+        """Copy what lists need. CommandError if the address cannot be used."""
+        super().__init__()
+        self.home = copies_of(settings.address)
+        with _readable():
+            self._store = RecordStore(settings)
+            self._store.copy(self.home)
+
+    @property
+    def where(self) -> str:
+        return f"in the records at {self._store.address}"
+
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[LocalJob]:
+        with store.using(self.home):
+            return super().jobs(run, labels)
+
+    def pipelines(self, jobs: Sequence[LocalJob]) -> list[PipelineRecord]:  # noqa: ARG002  those of clusters are not stored
+        return []
+
+    def find(self, text: str) -> Run[LocalJob]:
+        with store.using(self.home):
+            run = self.resolve(text)
+        return self.whole(run)
+
+    def whole(self, run: str) -> Run[LocalJob]:
+        """Return a run, with all that is stored of it copied."""
+        with _readable(), store.using(self.home):
+            self._store.copy(self.home, run)
+            return super().find(run)
+
+    def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
+        with store.using(self.home):
+            return super().surroundings(run, jobs)
+
+    def print_log(self, jobs: Sequence[LocalJob], selection: Selection, options: LogOptions) -> int:
+        with store.using(self.home):
+            return super().print_log(jobs, selection, msgspec.structs.replace(options, follow=False))
+
+    def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:  # noqa: ARG002
+        return [job.status for job in jobs]
+
+    def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+        """Show event files in buckets, and those that this machine sees; else say which command shows them."""
+        for job in jobs:
+            logs, identity = job.status.logs, job.status.identity
+            if logs and not is_uri(logs) and not os.path.isdir(logs):  # noqa: PTH112
+                how = _beside_claim(job, logs)
+                raise CommandError(f"run {identity.run}: its event files, {logs}, are not on this machine; {how}")
+        return local_tensorboard.opened([job.status for job in jobs], port)
+
+    def commands(self, job: LocalJob) -> list[str]:
+        return [f"tfsteps logs {shlex.quote(job.status.identity.run)} --from {shlex.quote(self._store.address)}"]
+
+
+def _beside_claim(job: LocalJob, logs: str) -> str:
+    """Return which command shows event files of a claim, by the recorded job."""
+    with contextlib.suppress(OSError, *NOT_READABLE):
+        recorded = msgspec.json.decode((job.attempt.folder / "job.json").read_bytes(), type=TrainingJob)
+        volumes = [v for v in recorded.volumes if v.pvc and f"{logs}/".startswith(f"{v.mount.rstrip('/')}/")]
+        if volumes:
+            where = ["--on", "kubernetes", "--namespace", job.status.namespace]
+            claim = f"{volumes[0].pvc}:{volumes[0].mount}"
+            return f"`{shlex.join(['tfsteps', 'tensorboard', '--log-dir', logs, '--claim', claim, *where])}` shows them"
+    return "use TensorBoard where they are"
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except RecordError as error:
+        raise CommandError(f"records cannot be read: {error}", ExitCode.PLATFORM) from error
+    except OSError as error:
+        raise CommandError(f"records cannot be copied to this machine: {error}", ExitCode.PLATFORM) from error
+
+
+class MergedBackend:
+    """The `RunBackend` of a cluster, and of the records of jobs that are not there any more, if it keeps any.
+
+    If the records cannot be read, a warning says so, and the cluster's objects are all that is known.
+    """
+
+    def __init__(self, cluster: ClusterBackend, runs: Runs, place: Place) -> None:
+        """Keep the arguments. The records are looked for once the cluster has answered."""
+        self._cluster, self._runs, self._place = cluster, runs, place
+
+    @functools.cached_property
+    def _stored(self) -> StoredBackend | None:
+        try:
+            if store.RECORDS in os.environ:
+                settings = RecordSettings.of(os.environ[store.RECORDS])
+            else:
+                namespace = self._runs.namespace or self._runs.api.access.namespace
+                settings = record_settings.of_namespace(self._runs.api, namespace)
+            return StoredBackend(settings) if settings else None
+        except (RecordError, CommandError) as error:
+            warn(f"runs whose objects are gone are not shown: {error}")
+            return None
+
+    @property
+    def _copies(self) -> StoredBackend:
+        """The records, where a job is of them."""
+        assert self._stored
+        return self._stored
+
+    @property
+    def where(self) -> str:
+        return f"{self._cluster.where} or {self._stored.where}" if self._stored else self._cluster.where
+
+    def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job | LocalJob]:
+        there = self._cluster.jobs(run, labels)
+        known, namespace = {job.status.uid for job in there}, self._runs.namespace
+        stored = self._stored.jobs(run, labels) if self._stored else []
+        gone = [job for job in stored if job.status.uid not in known and namespace in ("", job.status.namespace)]
+        return sorted([*there, *gone], key=lambda job: (job.status.created, job.status.identity.attempt))
+
+    def pipelines(self, jobs: Sequence[Job | LocalJob]) -> list[PipelineRecord]:
+        return self._cluster.pipelines(_of_cluster(jobs))
+
+    def find(self, text: str) -> Run[Job | LocalJob]:
+        try:
+            found = run_among(self.jobs(), text, self.where, self._place.options)
+        except CommandError:
+            there = self._cluster.find(text)  # a Workflow that failed without a job
+            return Run(there.id, [*there.jobs], there.pipeline)
+        if stored := _of_records(found.jobs):
+            whole = {job.attempt.folder: job for job in self._copies.whole(stored[0].status.identity.run).jobs}
+            jobs = [whole.get(job.attempt.folder, job) if isinstance(job, LocalJob) else job for job in found.jobs]
+            return Run(found.id, jobs)
+        return found
+
+    def recorded(self, job: Job | LocalJob) -> bytes:
+        return self._copies.recorded(job) if isinstance(job, LocalJob) else self._cluster.recorded(job)
+
+    def record(self, job: Job | LocalJob) -> Record | None:
+        """Return the record of a job on this machine, else the stored one."""
+        if isinstance(job, LocalJob):
+            return self._copies.record(job)
+        if record := self._cluster.record(job):
+            return record
+        run, uid = job.status.identity.run, job.status.uid
+        stored = self._stored.jobs(run) if self._stored else []
+        if not any(other.status.uid == uid for other in stored):
+            return None
+        whole = self._copies.whole(run).jobs
+        return next((self._copies.record(other) for other in whole if other.status.uid == uid), None)
+
+    def explain(self, job: Job | LocalJob) -> Status:
+        return self._copies.explain(job) if isinstance(job, LocalJob) else self._cluster.explain(job)
+
+    def surroundings(self, run: str, jobs: Sequence[Job | LocalJob]) -> Surroundings:
+        there, gone = _of_cluster(jobs), _of_records(jobs)
+        return self._copies.surroundings(run, gone) if gone and not there else self._cluster.surroundings(run, there)
+
+    def follow(
+        self, jobs: Sequence[Job | LocalJob], selection: Selection, observers: Sequence[Observer]
+    ) -> list[Status]:
+        there = _of_cluster(jobs)
+        gone = [job.status for job in _of_records(jobs)]
+        return [*gone, *(self._cluster.follow(there, selection, observers) if there else ())]
+
+    def now(self) -> float:
+        return self._cluster.now()
+
+    def containers(self, job: Job | LocalJob) -> Collection[str]:
+        return self._copies.containers(job) if isinstance(job, LocalJob) else self._cluster.containers(job)
+
+    def print_log(self, jobs: Sequence[Job | LocalJob], selection: Selection, options: LogOptions) -> int:
+        there, gone = _of_cluster(jobs), _of_records(jobs)
+        printed = self._copies.print_log(gone, selection, options) if gone else 0
+        return printed + (self._cluster.print_log(there, selection, options) if there else 0)
+
+    def shell(self, job: Job | LocalJob, replica: str | None, command: Sequence[str]) -> NoReturn:
+        [there] = _of_cluster([job])
+        self._cluster.shell(there, replica, command)
+
+    def stop(self, jobs: Sequence[Job | LocalJob], *, now: bool) -> None:
+        self._cluster.stop(_of_cluster(jobs), now=now)
+
+    def set_paused(self, jobs: Sequence[Job | LocalJob], selection: Selection, *, paused: bool) -> None:
+        self._cluster.set_paused(_of_cluster(jobs), selection, paused=paused)
+
+    def tensorboard(self, jobs: Sequence[Job | LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
+        there, gone = _of_cluster(jobs), _of_records(jobs)
+        return self._copies.tensorboard(gone, port) if gone and not there else self._cluster.tensorboard(there, port)
+
+    def tensorboard_at(self, folder: EventFolder, port: int) -> contextlib.AbstractContextManager[str]:
+        return self._cluster.tensorboard_at(folder, port)
+
+    def sections(self, job: Job | LocalJob) -> Iterator[Section]:
+        return self._copies.sections(job) if isinstance(job, LocalJob) else self._cluster.sections(job)
+
+    def commands(self, job: Job | LocalJob) -> list[str]:
+        return self._copies.commands(job) if isinstance(job, LocalJob) else self._cluster.commands(job)
+
+
+def _of_cluster(jobs: Sequence[Job | LocalJob]) -> list[Job]:
+    return [job for job in jobs if isinstance(job, Job)]
+
+
+def _of_records(jobs: Sequence[Job | LocalJob]) -> list[LocalJob]:
+    return [job for job in jobs if isinstance(job, LocalJob)]

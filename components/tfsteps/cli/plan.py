@@ -1,0 +1,210 @@
+"""What `tfsteps run` will do, checked as far as possible before anything is created."""
+
+import json
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.find import LATEST
+from tfsteps.backends.open import open_backend
+from tfsteps.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, on_of
+from tfsteps.backends.records import record_of
+from tfsteps.cli.job_input import JobInput
+from tfsteps.console.messages import say, warn
+from tfsteps.console.outputs import print_json
+from tfsteps.engines.registry import find_pipeline
+from tfsteps.runs import store
+from tfsteps.runs.identity import Identity, name_problem, new_run_id
+from tfsteps.runs.lost_launcher import may_continue
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.runs.status import Status
+from tfsteps.spec import SpecError, TrainingJob
+from tfsteps.systems import registry
+from tfsteps.systems.base import System
+from tfsteps.text.streams import takes_any
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What will be run, and where; its relative paths start from `base_dir`."""
+
+    job: TrainingJob
+    identity: Identity
+    system: System
+    base_dir: pathlib.Path
+    places: OutputPaths
+
+
+def find_system(name: str, **where: str) -> System:
+    """Return the job system called `name`, on the cluster that `where` says. CommandError for an unknown one."""
+    known = registry.available()
+    if name not in known:
+        raise CommandError(f"job system {name!r} is unknown: use one of {', '.join(known)}")
+    return registry.get(name, find_pipeline, **where)
+
+
+def check(job_input: JobInput, system: System, job: TrainingJob | None = None) -> None:
+    """Raise SpecError for a job that cannot run on `system`; `job` = what it was changed to, None = it was not."""
+    if problems := system.problems(job or job_input.job):
+        named = [msgspec.structs.replace(problem, source=job_input.origin(problem.path)) for problem in problems]
+        raise SpecError(named, job_input.source)
+
+
+def choose(on: On | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
+    """Return the name of the job system that the options choose, and its place.
+
+    Raises:
+        CommandError: They contradict one another.
+    """
+    if system is None:
+        on = on or On.LOCAL
+        return DEFAULT_SYSTEMS[on], Place(on, context, namespace)
+    its = On.KUBERNETES if system == AUTO else on_of(registry.location(system))
+    if on not in (None, its):
+        raise CommandError(f"--system {system} is not --on {on}; leave one out")
+    return system, Place(its, context, namespace)
+
+
+def make_plan(
+    job_input: JobInput,
+    name: str,
+    place: Place,
+    run_id: str | None,
+    task: str | None,
+    *,
+    adopt: bool = False,
+    dry_run: bool = False,
+    change: Callable[[TrainingJob, str], TrainingJob] | None = None,
+) -> Plan:
+    """Check a job, and return what will be run.
+
+    Args:
+        job_input: The job.
+        name: Of the job system.
+        place: Where to run it.
+        run_id: Id of the run; None = a new one.
+        task: Name of the task; None = the job's.
+        adopt: Take over a job that outlived its launcher.
+        dry_run: Ask no cluster for anything.
+        change: Given the job and the job system's name, returns what is to run in its place; None = the job itself.
+
+    Raises:
+        SpecError: The job is wrong, or this system cannot run it.
+        CommandError: Something else is wrong, or the task is running already.
+    """
+    where = {"context": place.context, "namespace": place.namespace} if place.on is On.KUBERNETES else {}
+    job = job_input.job
+    system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
+    job = change(job, system.name) if change else job
+    check(job_input, system, job)
+    run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
+    task = job.name if task is None else _named("--task", task)
+    attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt)
+    identity = Identity(run=run, task=task, attempt=attempt)
+    here = job_input.base_dir
+    return Plan(job, identity, system, here, system.places(job, identity, here))
+
+
+def _named(option: str, text: str) -> str:
+    if wrong := name_problem(text):
+        raise CommandError(f"{option} {text!r} {wrong}")
+    if text == LATEST:
+        raise CommandError(f"{option} {text!r} cannot be used: it means the newest run; give another name")
+    return text
+
+
+def _fitting(place: Place, *, dry_run: bool) -> str:
+    """Return the name of the job system whose API the cluster serves, and print why. A dry run makes no request."""
+    from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  local runs need no HTTP
+    from tfsteps.systems.kubernetes.preflight import discovery  # noqa: PLC0415
+
+    if dry_run:
+        choice = discovery.Choice(discovery.DEFAULT, "a dry run asks no cluster what it serves")
+    else:
+        with cluster(place) as runs:
+            namespace = place.namespace or runs.api.access.namespace
+            choice = discovery.choose(runs.api, namespace, registry.discoverable())
+    say(f"job system {choice.sentence('--system NAME')}")
+    return choice.system
+
+
+def _next_attempt(run: str, task: str, place: Place, system: str, *, adopt: bool) -> int:
+    """Return the attempt's number: one more than all known on this machine and in `place`, or that of a job to adopt.
+
+    With `adopt` that is a job that runs, or whose end has not been reported here: a new attempt would train again.
+    """
+    if any(earlier.alive().yes for earlier in store.attempts(run, task)):
+        raise _running_already(run, task, "")
+    number = store.next_attempt(run, task)
+    with open_backend(place) as backend:
+        jobs = [job.status for job in backend.jobs(run) if job.status.identity.task == task]
+    earlier: list[Status] = sorted(jobs, key=lambda status: status.identity.attempt)
+    if running := [status for status in earlier if not status.state.terminal]:
+        if adopt and running[-1].system != system:
+            other = running[-1].system
+            raise CommandError(f"run {run}: task {task} runs on {other}, not on {system}; --system {other} adopts it")
+        if adopt:
+            return running[-1].identity.attempt
+        raise _running_already(run, task, place.options, "; if its launcher is gone, --adopt goes on with it")
+    if adopt and earlier and (newest := earlier[-1]).identity.attempt + 1 >= number and not _reported(newest):
+        return newest.identity.attempt
+    return max([number, *(status.identity.attempt + 1 for status in earlier)])
+
+
+def _reported(ended: Status) -> bool:
+    """Return whether a launcher of this machine has recorded the end of a job. Of other machines that is not known."""
+    record = record_of(ended)
+    return record is not None and record.status.state.terminal and not may_continue(record.status)
+
+
+def _running_already(run: str, task: str, options: str, more: str = "") -> CommandError:
+    stop = f"`tfsteps stop {run} --task {task}{options}` stops it"
+    return CommandError(f"run {run}: task {task} is running already; {stop}, another --task runs beside it{more}")
+
+
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """Print what would be started: objects for kubectl, or the processes of a local run."""
+    objects = json.loads(msgspec.json.encode(plan.system.plan(plan.job, plan.identity, plan.places)))
+    if all("apiVersion" in item for item in objects):
+        for warning in plan.system.warnings(plan.job):
+            warn(warning)
+        if note := registry.plugin(plan.system.name).plan_note:
+            say(note)
+        documents = objects
+    else:
+        documents = [_described(plan, objects)]
+    if not as_json:
+        import yaml  # noqa: PLC0415  commands start faster without it
+
+        print(yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=takes_any(sys.stdout)), end="")
+    elif len(documents) == 1:
+        print_json(documents[0])
+    else:
+        print_json({"apiVersion": "v1", "kind": "List", "items": documents})
+
+
+def print_job_file(plan: Plan) -> None:
+    """Print the job file of a job that has none, as a comment."""
+    import yaml  # noqa: PLC0415  as above
+
+    text = yaml.safe_dump(
+        msgspec.to_builtins(plan.job), sort_keys=False, allow_unicode=takes_any(sys.stdout), default_flow_style=None
+    )
+    print("\n".join(["# job file:", *(f"#   {line}" for line in text.splitlines())]))
+
+
+def _described(plan: Plan, objects: list[Any]) -> dict[str, Any]:
+    return {
+        "run": plan.identity.run,
+        "task": plan.identity.task,
+        "attempt": plan.identity.attempt,
+        "system": plan.system.name,
+        "output": plan.places.output,
+        "model": plan.places.model,
+        "logs": plan.places.logs,
+        "warnings": plan.system.warnings(plan.job),
+        "objects": objects,
+    }

@@ -1,0 +1,3 @@
+"""The first argument of a launcher in an Argo step."""
+
+ARGUMENT = "--argo"
