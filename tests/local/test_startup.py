@@ -54,6 +54,19 @@ model().fit(x, y, verbose=0)
 
 
 @pytest.mark.tensorflow
+def test_the_metrics_of_an_unmodified_script_need_no_name(tmp_path):
+    code = f"""m = model()
+own = [keras.callbacks.TensorBoard({str(tmp_path / "mine")!r})]
+m.fit(x, y, epochs=2, verbose=0, validation_data=(x[:32], y[:32]), callbacks=own)
+model().fit(x, y, verbose=0)
+"""
+    status = run_job(job(code)).status
+    assert status.state is State.SUCCEEDED
+    assert status.metrics.keys() == {"loss", "val_loss"}
+    assert not status.metric_notes
+
+
+@pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("code", "off", "expected"),
     [

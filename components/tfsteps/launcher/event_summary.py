@@ -42,7 +42,9 @@ class EventSummary(msgspec.Struct, kw_only=True):
     model_written: float | None = None
 
     @classmethod
-    def of(cls, folder: str, tags: Mapping[str, str], origin: EventOrigin, model: str = "") -> "EventSummary":
+    def of(
+        cls, folder: str, tags: Mapping[str, str], origin: EventOrigin, model: str = "", *, recorded: bool = False
+    ) -> "EventSummary":
         """Read the event files below a folder or URI, and look at the model.
 
         Args:
@@ -50,6 +52,7 @@ class EventSummary(msgspec.Struct, kw_only=True):
             tags: The tag of each metric by its name.
             origin: What tells which files count.
             model: The folder of the model; empty = it is not looked at.
+            recorded: Without tags: whether the metrics of Keras' `fit` that tfsteps itself recorded are meant.
         """
         try:
             read = EventCurves.read(folder, origin, math.inf if tags else curves.READ_BYTES)
@@ -57,6 +60,8 @@ class EventSummary(msgspec.Struct, kw_only=True):
             why = f"the event files at {folder} could not be read: {error}"
             charts = curves.Charts(trouble=[why])
             return cls(metrics={}, notes=metrics.none_of(tags, why).notes, charts=charts)
+        if recorded and not tags and not read.cut:
+            tags = metrics.recorded_tags(read)
         found = metrics.collect(read, tags, origin)
         if not (is_uri(folder) or os.path.isdir(folder)):  # noqa: PTH112
             found = metrics.none_of(tags, f"the folder of the event files, {folder}, does not exist")
@@ -105,7 +110,10 @@ def _summary(
     about = json.dumps(msgspec.to_builtins(origin))
     program = ["-m", "tfsteps.launcher.event_summary", status.logs, json.dumps(tags), about, model]
     plain = handle.read_folder(status.logs, program) if elsewhere else None
-    return EventSummary.of(status.logs, tags, origin, model) if plain is None else msgspec.convert(plain, EventSummary)
+    if plain is not None:
+        return msgspec.convert(plain, EventSummary)
+    # The steps of a pipeline have the metrics that they name: on a cluster, where it runs next, none are recorded.
+    return EventSummary.of(status.logs, tags, origin, model, recorded=not status.identity.pipeline)
 
 
 def _set(status: Status, summary: EventSummary) -> None:

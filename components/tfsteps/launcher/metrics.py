@@ -12,6 +12,9 @@ from tfsteps.tensorboard.event_origin import UNKNOWN, EventOrigin
 _NAMED = 8
 _KERAS = ["train", "validation"]  # the runs of its TensorBoard callback; its names of metrics mean the first
 
+_EPOCH = "epoch_"  # with which that callback begins its tags
+_RECORDED = ".tfsteps"  # ends the name of a file that `systems.local.startup.keras_history` writes
+
 
 class Metrics(NamedTuple):
     """The metrics of an attempt.
@@ -46,6 +49,20 @@ def collect(curves: EventCurves, tags: Mapping[str, str], origin: EventOrigin | 
         if doubts := list(_doubts(matches[0], last.file, curves, origin)):
             metrics.notes[metric] = f"Metric {metric}, {last.value:g} at step {last.step}: {'; '.join(doubts)}."
     return metrics
+
+
+def recorded_tags(curves: EventCurves) -> dict[str, str]:
+    """Return the tag of each metric of Keras' `fit` that tfsteps itself recorded, under Keras' name: `val_loss`.
+
+    Of several models, the first.
+    """
+    tags = {}
+    for curve in curves.curves.values():
+        ours = all(curves.files[file].path.name.endswith(_RECORDED) for file in curve.files)
+        if ours and curve.run in _KERAS and curve.tag.startswith(_EPOCH):
+            name = curve.tag.removeprefix(_EPOCH)
+            tags[name if curve.run == _KERAS[0] else f"val_{name}"] = curve.name
+    return tags
 
 
 def none_of(tags: Iterable[str], why: str) -> Metrics:

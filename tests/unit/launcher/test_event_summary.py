@@ -48,6 +48,32 @@ def set_outputs(status, made, handle=None, before=None):
     event_summary.set_outputs(status, made, handle, origin, before)
 
 
+def test_recorded_metrics_count_without_names_and_outside_of_pipelines(tmp_path, monkeypatch):
+    """Only of the files that tfsteps wrote, of the first model, and as long as all of them was read."""
+    for run, value in (("train", 0.5), ("validation", 0.25), ("model-2/train", 9.0)):
+        (tmp_path / run).mkdir(parents=True)
+        with ScalarWriter(tmp_path / run) as writer:
+            writer.scalar("epoch_loss", value, 3)
+        (file,) = (tmp_path / run).iterdir()
+        file.rename(f"{file}.tfsteps")
+
+    _, status = ended(tmp_path)
+
+    def metrics(**changes):
+        status.identity = msgspec.structs.replace(status.identity, **changes)
+        set_outputs(status, job({}))
+        return status.metrics
+
+    assert metrics(pipeline="") == {"loss": 0.5, "val_loss": 0.25}
+    assert metrics(pipeline="nightly") == {}
+    monkeypatch.setattr(curves, "READ_BYTES", 200)
+    assert metrics(pipeline="") == {}
+    monkeypatch.undo()
+    (file,) = (tmp_path / "train").iterdir()
+    file.rename(str(file).removesuffix(".tfsteps"))
+    assert metrics(pipeline="") == {"val_loss": 0.25}
+
+
 class Elsewhere:
     """A job whose event files are in another place than its status says: there its programs are run."""
 

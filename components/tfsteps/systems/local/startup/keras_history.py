@@ -1,6 +1,7 @@
 """Records the history of Keras' `fit` as event files, as Keras' own TensorBoard callback names it.
 
-Only in the replica that decides the job, and only of a `fit` that has no TensorBoard callback. `sitecustomize` loads
+Only in the replica that decides the job, and only of a `fit` without a TensorBoard callback that writes to the job's
+folder of event files. `sitecustomize` loads
 this file into the user's program: standard library only, Python 3.7 or newer.
 """
 
@@ -64,14 +65,14 @@ class _Recorder:
         self._count = 0
 
     def add_to(self, arguments: dict[str, Any], model: Any) -> bool:
-        """Add the callback to the arguments of `fit`, unless it has a TensorBoard callback of its own."""
+        """Add the callback to the arguments of `fit`, unless one of them writes such curves below the same folder."""
         callbacks = arguments.get("callbacks")
         if callbacks is not None and not isinstance(callbacks, (list, tuple)):
             if hasattr(callbacks, "callbacks"):  # a CallbackList
                 return False
             callbacks = [callbacks]
         given = list(callbacks or ())
-        if any(base.__name__ == "TensorBoard" for callback in given for base in type(callback).__mro__):
+        if any(self._writes_below(callback) for callback in given):
             return False
         if model not in self._models:
             if self._count >= _MOST_MODELS:
@@ -81,6 +82,16 @@ class _Recorder:
         prefix, last = self._models[model]
         arguments["callbacks"] = [*given, self._callback(prefix, last)]
         return True
+
+    def _writes_below(self, callback: Any) -> bool:
+        """Return whether a callback is one of TensorBoard, and writes below the folder, or where is not known."""
+        if all(base.__name__ != "TensorBoard" for base in type(callback).__mro__):
+            return False
+        try:
+            folders = [os.path.realpath(os.fspath(folder)) for folder in (self._folder, callback.log_dir)]
+            return os.path.commonpath(folders) == folders[0]
+        except Exception:  # noqa: BLE001
+            return True
 
     def _callback(self, prefix: str, last: list[int]) -> Any:
         offset: list[int] = []
