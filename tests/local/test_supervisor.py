@@ -84,6 +84,22 @@ def test_a_wrong_command_fails_with_its_own_message(command, code, said):
     assert said in result.status.failure.tail[-1]
 
 
+@pytest.mark.parametrize("by_path", [False, True])
+def test_a_script_without_an_interpreter_line_does_not_start(tmp_path, by_path):
+    """A shell would read it as its own script; the runtime of a container does not start it."""
+    program = tmp_path / "train"
+    program.write_text("import os\nprint(os.getcwd())\n")
+    program.chmod(0o755)
+    where = f"env: {{PATH: {tmp_path}}}" if by_path else f"working_dir: {tmp_path}"
+    command = "[train]" if by_path else "[./train]"
+    result = run_job(f"name: text\nroles: {{worker: {{}}}}\ncommand: {command}\n{where}")
+    assert (result.status.state, result.status.reason) == (State.FAILED, "CannotStart")
+    assert "is text without a first line such as `#!/usr/bin/env python3`" in result.status.message
+    assert result.status.failure.fault == "user"
+    program.write_text(f"#!{sys.executable}\nprint('started')\n")
+    assert run_job(f"name: text\nroles: {{worker: {{}}}}\ncommand: {command}\n{where}").status.state is State.SUCCEEDED
+
+
 @pytest.mark.shows("restart_on_failure", "local")
 def test_failure_then_success_counts_the_restart(tmp_path):
     text = script(f"test -e {tmp_path}/done && exit 0; touch {tmp_path}/done; exit 7", more="restart: on_failure")

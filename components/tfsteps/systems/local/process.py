@@ -5,6 +5,7 @@ import errno
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +19,8 @@ from tfsteps.systems.local.guard import WRAPPER, Guard
 
 MAX_LINE = 1 << 20
 """Longer lines are split into pieces of this many bytes, to limit memory."""
+
+_FIRST_BYTES = 256  # of a program; a binary one has a null byte among them
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +69,12 @@ class CannotStartError(Exception):
                 f"its command, arguments and environment have {format_bytes(size)}; this machine allows {most} in all "
                 "and 128 KiB for each. Write long values to a file, and pass its path"
             )
+        elif error.errno == errno.ENOEXEC:
+            program = error.filename
+            why = (
+                f"{program} is text without a first line such as `#!/usr/bin/env python3`, so that Linux cannot start "
+                f"it. Add that line, or name the program that reads it: `python {program}`"
+            )
         elif error.filename == command.cwd and error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):
             why = f"its working folder {command.cwd} cannot be entered: {error.strerror}. Correct `working_dir`"
         super().__init__(f"{command.replica} could not be started: {why}")
@@ -86,6 +95,7 @@ class Process:
         """Start the process. CannotStartError if the wrapping shell cannot be started."""
         self.command = command
         try:
+            _require_interpreter(command)
             self._popen = subprocess.Popen(
                 list(map(_encoded, [*WRAPPER, *command.argv])),
                 stdin=guard.pipe,
@@ -187,6 +197,20 @@ class Process:
         if limit is not None:
             self.peak = max(self.peak, self.memory())
         return limit is not None and self.peak > limit
+
+
+def _require_interpreter(command: Command) -> None:
+    """Raise OSError (ENOEXEC) for a text without `#!`: a shell would run it, a container's runtime would not."""
+    program = shutil.which(
+        command.cwd / command.argv[0] if "/" in command.argv[0] else command.argv[0], path=command.env.get("PATH")
+    )
+    try:
+        with open(program or "", "rb") as file:  # noqa: PTH123
+            start = file.read(_FIRST_BYTES)
+    except OSError:  # missing, or not readable: the wrapping shell reports it
+        return
+    if not start.startswith(b"#!") and b"\0" not in start:
+        raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC), command.argv[0])
 
 
 def _encoded(text: str) -> bytes:
