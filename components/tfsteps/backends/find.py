@@ -87,6 +87,11 @@ class Selection(msgspec.Struct, frozen=True):
     attempt: int | None = None
     tasks: tuple[str, ...] = ()
 
+    @property
+    def whole(self) -> bool:
+        """Whether no task and no attempt is selected."""
+        return self.attempt is None and not self._tasks()
+
     def includes(self, job: Job) -> bool:
         """Return whether a job of the run is of the selected task and attempt; without an attempt, all are."""
         identity = job.status.identity

@@ -109,16 +109,20 @@ class LocalBackend:
         )
 
     def follow(self, jobs: Sequence[LocalJob], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
-        """Follow the attempts until their launchers have ended: a launcher writes the report last."""
+        """Follow the attempts until their launchers have ended: a launcher writes the report last.
+
+        If the whole run is selected, until its pipeline has ended too.
+        """
         changes = Changes(observers)
-        run = jobs[0].status.identity.run
+        run = self.find(jobs[0].status.identity.run if jobs else selection.run)
         while True:
             for job in jobs:
                 changes.report(job.status)
-            if not any(job.running for job in jobs):
+            if not (any(job.running for job in jobs) or (selection.whole and _runs(run.pipeline))):
                 return [job.status for job in jobs]
             time.sleep(POLL_SECONDS)
-            jobs = selection.of(self.find(run))
+            run = self.find(run.id)
+            jobs = selection.choose(run.jobs)
 
     def now(self) -> float:
         return time.time()
@@ -132,7 +136,7 @@ class LocalBackend:
             log.print(jobs, run.pipeline, selection.steps(run), options.tail)
             while options.follow and (any(job.running for job in jobs) or _runs(run.pipeline)):
                 time.sleep(POLL_SECONDS)
-                run = self.find(selection.run)
+                run = self.find(run.id)  # `latest` may be another run by now
                 jobs = selection.choose(run.jobs)
                 log.print(jobs, run.pipeline, selection.steps(run))
             return log.printer.printed

@@ -57,7 +57,7 @@ def show(
         located(selection, on, context, namespace, everywhere=all_namespaces, records=from_), gone=True
     ) as backend:
         target = backend.find(run)
-        pipeline = target.pipeline if task is None and attempt is None else None
+        pipeline = target.pipeline if selection.whole else None
         jobs = selection.choose(target.jobs) if pipeline else selection.parts(target)[0]
         statuses = _statuses(backend, target, jobs, selection, output, follow=follow)
         root, notes = _graph(backend, target, selection, statuses, again=follow)
@@ -87,8 +87,9 @@ def _statuses(
     *,
     follow: bool,
 ) -> list[Status]:
-    """Return the statuses of the selected attempts, explained; with `follow` once all have ended."""
-    if not (follow and jobs):
+    """Return the statuses of the selected attempts, explained; with `follow` once all and their pipeline have ended."""
+    here = selection.whole and target.pipeline and not target.pipeline.workflow
+    if not (follow and (jobs or here)):
         return [backend.explain(job) for job in jobs]
     if output is Output.JSON:
         return backend.follow(jobs, selection, [])

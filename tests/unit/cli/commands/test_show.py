@@ -14,7 +14,7 @@ from tfsteps.console.text import iso
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.store import Attempt
+from tfsteps.runs.store import Attempt, pipeline_folder
 
 
 def test_show_prints_why_a_job_failed():
@@ -109,6 +109,31 @@ def test_follow_warns_of_a_status_that_cannot_be_read_once(command, monkeypatch)
     monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll))
     code, _, err = tfsteps(*command)
     assert (code, err.count("cannot be read"), len(polls)) == (0, 1, 3)
+
+
+@pytest.mark.parametrize("with_job", [False, True])
+def test_follow_of_a_pipeline_ends_with_the_pipeline(with_job, monkeypatch):
+    """Also while a step runs that launches no job."""
+    record = PipelineRecord(run="r1", pipeline="nightly", state=State.RUNNING, created=10)
+    record.write()
+    process = Attempt(pipeline_folder("r1"))
+    process.folder.mkdir(parents=True, exist_ok=True)
+    lock = process.claim()
+    if with_job:
+        saved(state=State.SUCCEEDED)
+    polls = []
+
+    def end_at_the_third_poll(_seconds):
+        polls.append(1)
+        if len(polls) == 3:
+            record.state, record.ended = State.FAILED, 75
+            record.message = "step check failed with exit code 1"
+            record.write()
+            lock.close()
+
+    monkeypatch.setattr(local, "time", types.SimpleNamespace(sleep=end_at_the_third_poll))
+    assert said("show", "r1", "--follow")[-1] == "nightly failed after 1m05s: step check failed with exit code 1"
+    assert len(polls) == 3
 
 
 def test_follow_of_an_ended_job_ends_at_once():
