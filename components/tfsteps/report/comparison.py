@@ -15,6 +15,7 @@ from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 
 _WORDS = ("command", "args")
+_FEWEST = 2
 _OPTION = re.compile(r"--?[a-zA-Z]")
 
 
@@ -121,6 +122,16 @@ def differences(runs: Sequence[Compared]) -> dict[str, list[Any]]:
 def input_rows(runs: Sequence[Compared], longest: int) -> list[Row]:
     """Return `differences` as text, cut to `longest` characters around the first difference of a row."""
     return [Row(path, _cut(_texts(values), longest)) for path, values in differences(runs).items()]
+
+
+def all_same(runs: Sequence[Compared]) -> str:
+    """Return the sentence for runs without differing inputs; empty if inputs differ, or fewer than two are recorded."""
+    if sum(run.inputs is not None for run in runs) < _FEWEST or differences(runs):
+        return ""
+    codes = {run.status.code for run in runs if run.status.code}
+    if len(codes) > 1:
+        return "All recorded inputs are the same; the code differs."
+    return "All recorded inputs are the same."
 
 
 def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

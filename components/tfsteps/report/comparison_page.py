@@ -70,7 +70,7 @@ def _inputs(runs: Sequence[Compared], names: Sequence[str]) -> Html:
     note = f"Recorded of {recorded} of {len(runs)} runs." if recorded < len(runs) else None
     return tag(
         "div",
-        _table(names, rows) if rows else tag("p", "All recorded inputs are the same.", class_="note"),
+        _table(names, rows) if rows else tag("p", comparison.all_same(runs), class_="note"),
         tag("p", note, class_="note") if note else None,
     )
 

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from tfsteps.backends.base import RunBackend
@@ -121,10 +122,9 @@ def _print(runs: Sequence[Compared]) -> None:
     ]
     body = [[clean(row.name), *("-" if value is None else clean(value) for value in row.values)] for row in rows]
     print_table(("RUN", *(clean(run.run) for run in runs)), body)
-    recorded = sum(run.inputs is not None for run in runs)
     notes = [f"{clean(run.run)}: {clean(note)}" for run in runs for note in run.notes]
-    if recorded >= _FEWEST and not inputs:
-        notes.insert(0, "All recorded inputs are the same.")
+    if same := comparison.all_same(runs):
+        notes.insert(0, same)
     if notes:
         print("\n" + "\n".join(notes))
 
@@ -148,6 +148,7 @@ def _summary(run: Compared) -> dict[str, object]:
         "duration": run.seconds,
         "metrics": status.metrics,
         "replicas": run.roles,
+        "code": None if status.code is None else msgspec.to_builtins(status.code),
         "restarts": sum(replica.restarts for replica in status.replicas),
         "cpu_seconds": cpu_seconds(status.replicas),
         "peak_memory_bytes": peak_memory(status.replicas),

@@ -10,8 +10,11 @@ from tests.unit.cli.command import refused, said, tfsteps
 from tests.unit.cli.jobs_on_cluster import kubeconfig, tfjob
 from tests.unit.cli.statuses import saved
 from tfsteps import spec
+from tfsteps.runs.code import Code
 from tfsteps.runs.events import State
+from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.runs.store import Attempt
 
 JOB = """
 name: mnist
@@ -116,6 +119,13 @@ def test_what_is_not_known_is_said():
     attempt = recorded("one")
     recorded("two")
     assert said("compare", "one", "two")[-1] == "All recorded inputs are the same."
+    for run, digest in (("one", "a" * 64), ("two", "b" * 64)):
+        written = Attempt.of(Identity(run=run, task="mnist"))
+        status = written.status()
+        status.code = Code(program="train.py", digest=digest)
+        written.write(status)
+    assert said("compare", "one", "two")[-1] == "All recorded inputs are the same; the code differs."
+    assert '"digest": "' + "b" * 64 in tfsteps("compare", "one", "two", "--output", "json")[1]
     (attempt.folder / "job.json").write_text("{")
     assert said("compare", "one", "two")[-1] == "one: Its inputs are not known: job.json is missing or damaged."
 
