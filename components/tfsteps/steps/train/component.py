@@ -75,13 +75,15 @@ def train(
 
     Returns:
         job: name, uid, system, namespace, state, started and ended (ISO 8601), the folders output, model and logs, the
-            metrics, and the usage: mean and peak of CPU and memory of each role.
+            metrics, metric_notes (why a metric is not set, or what is not known of its value), and the usage: mean and
+            peak of CPU and memory of each role.
         tensorboard_url: Address of the TensorBoard; empty = none is running.
         failure: Why the job failed, in one sentence; empty = it did not fail.
         fault: platform = the same job may succeed next time; user = something must be changed first; empty = it did not
             fail.
         model: The model. metadata["path"] is its path as the replicas see it.
-        metrics: The metrics that the job names and its event files contain.
+        metrics: The metrics that the job names and its event files contain, and <metric>_note in the metadata: why a
+            metric is not set, or what is not known of its value.
         logs: Every line of every replica, with timestamps. metadata["path"] is the folder of the event files.
         report: The run report, a single HTML file.
         tensorboard_link: A page with the address of the TensorBoard as a link.
