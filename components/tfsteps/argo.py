@@ -1,5 +1,12 @@
 """What authors of Argo Workflows import; Hera writes the rest."""
 
+try:
+    import hera as _hera  # noqa: F401
+except ModuleNotFoundError as _error:
+    if _error.name != "hera":
+        raise
+    raise ModuleNotFoundError("tfsteps.argo needs hera: pip install 'tfsteps[argo]'", name="hera") from None
+
 from tfsteps.engines.argo.lint import problems, warnings
 from tfsteps.engines.argo.manifests import workflow_template
 from tfsteps.engines.argo.step import ArgoStep, argo_step

@@ -219,4 +219,4 @@ def _failure(file: pathlib.Path, error: BaseException) -> str:
     extra = {"kfp": "kfp", "hera": "argo"}.get(getattr(error, "name", None) or "")
     install = f"install tfsteps[{extra}]" if isinstance(error, ModuleNotFoundError) and extra else ""
     fix = pipelines_1.fix(error) or install or "correct the program"
-    return f"{file}{where}: {type(error).__name__}: {error}; {fix}"
+    return f"{file}{where}: {type(error).__name__}: {str(error).rstrip('.')}; {fix}"

@@ -137,7 +137,7 @@ class _Decoder:
         item_type, _ = _bare(info.item_type)
         if not isinstance(value, list | tuple):
             is_text = isinstance(item_type, mi.StrType) and isinstance(value, str | int | float)
-            words = scalars.flow(value).split() if is_text else []
+            words = scalars.words(scalars.flow(value)) if is_text else []
             fix = "Write a list: [{}]".format(", ".join(words)) if words else such_as(meta, "Write a list: [a, b]")
             raise RefusedError("is not a list", fix)
         read = [self.read(item, info.item_type, (*path, i)) for i, item in enumerate(value)]

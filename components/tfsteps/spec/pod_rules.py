@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tfsteps.spec.pod import Env, EnvSource, Resources, Volume
 from tfsteps.spec.problems import Path, Problem, problem, shown
+from tfsteps.spec.scalars import words
 from tfsteps.spec.types import Role, TrainingJob
 from tfsteps.spec.units import format_bytes
 
@@ -75,7 +76,7 @@ def programs(job: TrainingJob) -> Iterator[Problem]:
         if not first.strip():
             yield problem(here, "is empty", "Name the program first", repr(first))
         elif not rest and " " in first.strip() and "/" not in first.split()[0]:
-            fix = "Write [{}]".format(", ".join(first.split()))
+            fix = "Write [{}]".format(", ".join(words(first)))
             yield problem(here, "is a whole command line, not a program", fix, repr(first))
         if place.working_dir and place.working_dir.startswith(("~", "$")):
             wrong, fix = "is not expanded: no shell reads it", "Write the full path"

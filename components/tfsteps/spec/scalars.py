@@ -4,13 +4,17 @@ Each reader takes the value, its type, the type's `Meta`, and the value as its a
 not read from a text). It returns the value to keep, or raises `RefusedError`.
 """
 
+import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import inspect as mi
 
 from tfsteps.spec.spelling import nearest
+
+_PLAIN_WORD = re.compile(r"[\w./:=@%+-]+")
 
 
 class RefusedError(ValueError):
@@ -44,6 +48,15 @@ def flow(value: Any) -> str:
             return str(value).lower()
         case _:
             return str(value)
+
+
+def words(line: str) -> list[str]:
+    """Return the words of a command line as a shell splits it, each in the syntax of a job file."""
+    try:
+        parts = shlex.split(line)
+    except ValueError:  # a quote without its end
+        parts = line.split()
+    return [word if _PLAIN_WORD.fullmatch(word) else json.dumps(word, ensure_ascii=False) for word in parts]
 
 
 def text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | None) -> str:

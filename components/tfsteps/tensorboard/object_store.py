@@ -5,6 +5,7 @@ The clients find their credentials as they always do: variables, files, the serv
 
 import functools
 import io
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import IO, Any, ParamSpec, TypeVar
@@ -136,5 +137,6 @@ def _s3() -> Any:
 def _fsspec(uri: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs  # noqa: PLC0415  slow
 
+    logging.getLogger("gcsfs").addHandler(logging.NullHandler())  # it logs a traceback of what it then raises
     files, path = url_to_fs(uri, use_listings_cache=False)
     return files, path

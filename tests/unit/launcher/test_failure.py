@@ -73,6 +73,18 @@ def test_the_first_to_fail_is_named_with_its_own_frame():
     assert found.fault == "user"
 
 
+def test_a_long_exception_keeps_its_type_and_what_is_behind_its_values():
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in f',
+        f"ValueError: {[0.0] * 999} is not a Tensor",
+    ]
+    found = failure_summary(status([incarnation(5, 1)]), printed(worker_0=lines))
+    assert found.exception.startswith("ValueError: [0.0, ")
+    assert found.exception.endswith("0.0] is not a Tensor")
+    assert len(found.exception) < 310
+
+
 def test_the_deadline_that_ended_a_job_comes_before_what_failed_in_it():
     found = failure_summary(
         status([incarnation(5, 1)], reason="DeadlineExceeded", message="Deadline `total` passed."), printed()
