@@ -73,6 +73,7 @@ BAD_TEXTS: list[BadSpec] = [
 
 # Pieces whose fault only the parser sees, not a schema: keys given twice, tags, and what fields say together.
 BAD_TOGETHER: list[BadSpec] = [
+    ("command: ['python t.py \"a b\"']", "command[0]", 'Write [python, t.py, "a b"]'),
     ("pod: {spec: {containers: [{name: side}]}}", "pod.spec.containers[0]", "Add `image: <name>`"),
     ("pod: {spec: {initContainers: [{name: a, command: [b]}]}}", "pod.spec.initContainers[0]", "has no image"),
     (
