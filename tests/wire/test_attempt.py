@@ -30,7 +30,7 @@ def attempt(answer, monkeypatch, *, in_engine=True):
     with serve(answer if isinstance(answer, list) else [answer]) as server:
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        system = kubeflow.system()
+        system = kubeflow.PLUGIN.system()
         if in_engine:
             system._host = types.SimpleNamespace(pipeline=object())
         return system.attempt("r", "t"), [asked.query for asked in server.asked]
@@ -78,7 +78,7 @@ def test_nothing_is_created_or_adopted_if_earlier_attempts_are_not_known(status,
     existing = {}
     with serve(script) as server:
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        system, who = kubeflow.system(), Identity(run="r", task="t")
+        system, who = kubeflow.PLUGIN.system(), Identity(run="r", task="t")
         training = spec.from_plain({"name": "a", "image": "a:1", "roles": {"worker": {}}})
         places = system.places(training, who, pathlib.Path())
         existing |= system._rendered(training, who, places, "ns").manifest
@@ -103,7 +103,7 @@ def test_the_job_object_decides_and_not_a_part_of_the_job(monkeypatch):
 
     parts = {"tfsteps.dev/parts": "worker", REPORTED: "2026-11-23T10:00:00+00:00"}
     items = [of_jobs("chief", "Complete", [], **parts), of_jobs("worker", "Failed", [{"kind": "Job", "uid": "chief"}])]
-    monkeypatch.setattr(kubeflow, "system", jobs.system)
+    monkeypatch.setattr(kubeflow, "PLUGIN", jobs.PLUGIN)
     assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 1, "the end was reported: a retry begins anew"
     items[1]["status"]["conditions"][0]["type"] = "Complete"
     assert attempt(Answer(200, {"items": items}), monkeypatch)[0] == 0
@@ -123,7 +123,7 @@ def test_a_step_that_cannot_read_its_own_pod_does_not_train_again(listed, chosen
     with serve([Answer(200, {"items": [listed]})]) as server:
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        system = kubeflow.system()
+        system = kubeflow.PLUGIN.system()
         system.join_pipeline(lambda _api, _pod: None)
         system._host = types.SimpleNamespace(pipeline=None, unread="you may not")
         if chosen is not None:

@@ -81,7 +81,7 @@ def clean_up(
     with serve(script) as server:
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        system = kubeflow.system()
+        system = kubeflow.PLUGIN.system()
         api = Api(server.access(), patience=0)
         if node:
             system._host = finalizer(api, node)

@@ -35,7 +35,7 @@ def talk(monkeypatch):
         with serve(script) as server:
             monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
             monkeypatch.setattr(access, "find", lambda _context: server.access())
-            result = act(kubeflow.system())
+            result = act(kubeflow.PLUGIN.system())
             return result, [(each.method, "watch" in each.query) for each in server.asked if "tfjobs" in each.path]
 
     return run
@@ -124,7 +124,7 @@ def test_the_last_note_of_a_step_is_not_waited_for_long(answer, where, monkeypat
         monkeypatch.setattr(module, "REPORT_SECONDS", 1.0)
     with serve(lambda _: answer) as server:
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        on = kubeflow.system(namespace="ns") if where == "kubeflow" else hai.HaiSystem()
+        on = kubeflow.PLUGIN.system(namespace="ns") if where == "kubeflow" else hai.HaiSystem()
         vars(on).update({"_client": Client(server.access())} if where == "hai" else {})
         began = time.monotonic()
         with pytest.raises(LaunchError, match=r"could not be (annotated|tagged) as reported"):

@@ -62,7 +62,7 @@ def follow(monkeypatch, first, *changes, on_watch=lambda: None):
     with serve(script) as server:
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        return resume(JOB, status, kubeflow.system(namespace="ns")), server.asked
+        return resume(JOB, status, kubeflow.PLUGIN.system(namespace="ns")), server.asked
 
 
 def test_a_job_that_is_paused_and_resumed(webhook, monkeypatch):

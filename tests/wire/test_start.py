@@ -53,7 +53,7 @@ class Stopping:
     def start(self, monkeypatch, job=None):
         with serve(self) as server:
             monkeypatch.setattr(access, "find", lambda _context: server.access())
-            self.launcher = kubeflow.system()
+            self.launcher = kubeflow.PLUGIN.system()
             places = self.launcher.places(JOB, WHO, pathlib.Path())
             if job:
                 rendered = self.launcher._rendered(JOB, WHO, places, "ns").manifest

@@ -144,7 +144,7 @@ def test_the_job_ends_correctly_after_the_wrong_answers(seed, outside, no_garbag
     monkeypatch.setattr(threading, "excepthook", died.append)
     with serve(cluster) as server:
         monkeypatch.setattr(access, "find", lambda _context: server.access())
-        status = launch(JOB, WHO, kubeflow.system(), base_dir=pathlib.Path())
+        status = launch(JOB, WHO, kubeflow.PLUGIN.system(), base_dir=pathlib.Path())
     assert (status.state, status.message) == (State.SUCCEEDED, "")
     assert [asked.method for asked in server.asked if asked.method in {"DELETE", "PATCH"}] == []
     created = [asked for asked in server.asked if asked.path.endswith("/tfjobs") and asked.method == "POST"]
@@ -161,10 +161,10 @@ def test_wrong_answers_for_hours_are_one_clear_error(where, outside, monkeypatch
     with serve(cluster) as server:
         monkeypatch.setattr(access, "find", lambda _context: server.access())
         if where == "pods":  # the job is seen to its end without them
-            assert launch(JOB, WHO, kubeflow.system(), base_dir=pathlib.Path()).state is State.SUCCEEDED
+            assert launch(JOB, WHO, kubeflow.PLUGIN.system(), base_dir=pathlib.Path()).state is State.SUCCEEDED
             return
         with pytest.raises(LaunchError, match=r"not what was asked for.*<html>log in</html>") as caught:
-            launch(JOB, WHO, kubeflow.system(), base_dir=pathlib.Path())
+            launch(JOB, WHO, kubeflow.PLUGIN.system(), base_dir=pathlib.Path())
     assert caught.value.retryable
     assert "DELETE" not in {asked.method for asked in server.asked}
 
@@ -174,7 +174,7 @@ def test_wrong_answers_for_hours_are_one_clear_error(where, outside, monkeypatch
 
 def job_of(server):
     item = {**tfjob(), "metadata": {**tfjob()["metadata"], "namespace": "ns"}}
-    return KubernetesJob(client.Api(server.access(), patience=0.5), kubeflow.system()._kind, item, JOB, None)
+    return KubernetesJob(client.Api(server.access(), patience=0.5), kubeflow.PLUGIN.system()._kind, item, JOB, None)
 
 
 def test_an_object_that_is_not_understood_leaves_the_job():

@@ -1,7 +1,8 @@
 """The declaration of a job system by a package; docs/contribute/job-system.md shows an example."""
 
+import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -47,3 +48,23 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     hold: Hold | None = None
     missing_access: Callable[[Collection[str]], Sequence[str]] = lambda _names: ()
     plan_note: str = ""
+
+
+def kubernetes_plugin(kind: str, **fields: Any) -> SystemPlugin:
+    """Return the plugin of a job system on Kubernetes whose jobs are objects of one kind.
+
+    Args:
+        kind: `module:Class` of its `JobKind`, imported when a job is created or looked for.
+        fields: Of the plugin, without `system` and `kinds`.
+    """
+
+    def kinds() -> "list[JobKind]":
+        module, _, name = kind.partition(":")
+        return [getattr(importlib.import_module(module), name)()]
+
+    def system(context: str = "", namespace: str = "") -> System:
+        from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415  the options alone are cheap
+
+        return KubernetesSystem(kinds()[0], context, namespace)
+
+    return SystemPlugin(system=system, kinds=kinds, **fields)

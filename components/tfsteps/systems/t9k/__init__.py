@@ -1,32 +1,13 @@
 """The job system `t9k`: TensorFlowTrainingJob, batch.tensorstack.dev/v1beta1, of TensorStack's platform."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from tfsteps.spec import RoleName, TrainingJob
-from tfsteps.systems.base import System
-from tfsteps.systems.plugin import SystemPlugin
+from tfsteps.systems.plugin import kubernetes_plugin
 from tfsteps.systems.t9k.capabilities import CAPABILITIES
 from tfsteps.systems.t9k.options import OPTIONS
-
-if TYPE_CHECKING:
-    from tfsteps.systems.kubernetes.job_kind import JobKind
-
-
-def system(context: str = "", namespace: str = "") -> System:
-    """Return the job system, on the cluster that `context` names and in `namespace`; empty = what is configured."""
-    from tfsteps.systems.kubernetes.system import KubernetesSystem  # noqa: PLC0415  the options alone are cheap
-
-    return KubernetesSystem(kinds()[0], context, namespace)
-
-
-def kinds() -> "list[JobKind]":
-    """Return the kinds of its job objects: one."""
-    from tfsteps.systems.t9k.trainingjob import TensorFlowTrainingJob  # noqa: PLC0415
-
-    return [TensorFlowTrainingJob()]
 
 
 def held(job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]) -> TrainingJob:
@@ -36,12 +17,11 @@ def held(job: TrainingJob, commands: Mapping[RoleName, Sequence[str]]) -> Traini
     return msgspec.structs.replace(job, systems=systems)
 
 
-PLUGIN = SystemPlugin(
+PLUGIN = kubernetes_plugin(
+    "tfsteps.systems.t9k.trainingjob:TensorFlowTrainingJob",
     name="t9k",
     options=OPTIONS,
     capabilities=CAPABILITIES,
-    system=system,
-    kinds=kinds,
     discovery_rank=20,
     hold=held,
 )

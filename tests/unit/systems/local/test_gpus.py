@@ -1,6 +1,7 @@
 """The usage of GPUs by the output of `nvidia-smi pmon`, and by programs in its place: this machine has no GPU."""
 
 import os
+import shutil
 import time
 
 import pytest
@@ -111,7 +112,8 @@ def test_a_job_that_requests_gpus_has_them_in_its_samples(nvidia_smi, monkeypatc
 
 
 def test_without_nvidia_smi_there_is_one_note(monkeypatch):
-    monkeypatch.setattr(gpus.shutil, "which", lambda _name: None)
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **where: None if name == "nvidia-smi" else which(name, **where))
     monkeypatch.setenv("TFSTEPS_USAGE_INTERVAL", "1s")
     status = run_job(JOB).status
     assert status.state is State.SUCCEEDED
