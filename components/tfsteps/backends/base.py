@@ -1,6 +1,7 @@
 """The protocol of backends: what commands need of the place where runs live."""
 
 import contextlib
+import pathlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NoReturn, Protocol
@@ -91,6 +92,14 @@ class RunBackend(Protocol[JobT]):
 
     def record(self, job: JobT) -> Record | None:
         """Return what a launcher recorded of a job, where this machine has it; None = it was launched elsewhere."""
+
+    def reports(self, jobs: Sequence[JobT], most: int) -> list[pathlib.Path | None]:
+        """Return the report of each job, on this machine; None = there is none.
+
+        Args:
+            jobs: Of any runs.
+            most: So many of the first are copied to this machine, if reports are stored elsewhere.
+        """
 
     def explain(self, job: JobT) -> Status:
         """Return the status of a job, with a failure summary if it failed."""

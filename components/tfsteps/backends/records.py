@@ -1,5 +1,8 @@
 """The records on this machine of jobs that were found elsewhere."""
 
+import pathlib
+from collections.abc import Iterable
+
 import msgspec
 
 from tfsteps.runs.status import Status
@@ -21,6 +24,11 @@ def record_of(status: Status) -> Record | None:
     except OSError:
         return None
     return Record(attempt, recorded) if recorded.uid == status.uid else None
+
+
+def reports_of(records: Iterable[Record | None]) -> list[pathlib.Path | None]:
+    """Return the report of each record; None = it has none, or there is no record."""
+    return [record.attempt.report if record and record.attempt.report.exists() else None for record in records]
 
 
 def recorded_job(attempt: Attempt) -> bytes:

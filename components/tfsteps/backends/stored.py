@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import pathlib
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NoReturn
@@ -17,7 +18,7 @@ from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.local.job import LocalJob
 from tfsteps.backends.place import Place
-from tfsteps.backends.records import Record
+from tfsteps.backends.records import Record, reports_of
 from tfsteps.console.messages import warn
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.launcher.exit_codes import ExitCode
@@ -76,6 +77,11 @@ class StoredBackend(LocalBackend):
         with _readable(), store.using(self.home):
             self._store.copy(self.home, run)
             return super().find(run)
+
+    def reports(self, jobs: Sequence[LocalJob], most: int) -> list[pathlib.Path | None]:
+        with _readable():
+            self._store.copy(self.home, reports_of=[job.attempt.folder for job in jobs[:most]])
+        return super().reports(jobs, most)
 
     def surroundings(self, run: str, jobs: Sequence[LocalJob]) -> Surroundings:
         with store.using(self.home):
@@ -157,9 +163,11 @@ class MergedBackend:
         return f"{self._cluster.where} or {self._stored.where}" if self._stored else self._cluster.where
 
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> list[Job | LocalJob]:
-        there = self._cluster.jobs(run, labels)
-        known, namespace = {job.status.uid for job in there}, self._runs.namespace
+        on_cluster = self._cluster.jobs(run, labels)
         stored = self._stored.jobs(run, labels) if self._stored else []
+        recorded = {job.status.uid: job.status for job in stored}
+        there = [_completed(job, recorded.get(job.status.uid)) for job in on_cluster]
+        known, namespace = {job.status.uid for job in there}, self._runs.namespace
         gone = [job for job in stored if job.status.uid not in known and namespace in ("", job.status.namespace)]
         return sorted([*there, *gone], key=lambda job: (job.status.created, job.status.identity.attempt))
 
@@ -193,6 +201,16 @@ class MergedBackend:
             return None
         whole = self._copies.whole(run).jobs
         return next((self._copies.record(other) for other in whole if other.status.uid == uid), None)
+
+    def reports(self, jobs: Sequence[Job | LocalJob], most: int) -> list[pathlib.Path | None]:
+        records = [None if isinstance(job, LocalJob) else self._cluster.record(job) for job in jobs]
+        stored = {job.status.uid: job for job in self._stored.jobs()} if self._stored else {}
+        copies = [
+            job if isinstance(job, LocalJob) else None if record else stored.get(job.status.uid)
+            for job, record in zip(jobs, records, strict=True)
+        ]
+        copied = iter(self._copies.reports([copy for copy in copies if copy], most) if any(copies) else ())
+        return [next(copied) if copy else here for copy, here in zip(copies, reports_of(records), strict=True)]
 
     def explain(self, job: Job | LocalJob) -> Status:
         return self._copies.explain(job) if isinstance(job, LocalJob) else self._cluster.explain(job)
@@ -241,6 +259,14 @@ class MergedBackend:
 
     def commands(self, job: Job | LocalJob) -> list[str]:
         return self._copies.commands(job) if isinstance(job, LocalJob) else self._cluster.commands(job)
+
+
+def _completed(job: Job, recorded: Status | None) -> Job:
+    """Return a job with what its objects do not have: the metrics and the code of its stored record."""
+    if recorded is None or not (job.status.state.terminal and recorded.state.terminal):
+        return job
+    status = msgspec.structs.replace(job.status, metrics=recorded.metrics, code=recorded.code)
+    return msgspec.structs.replace(job, status=status)
 
 
 def _of_cluster(jobs: Sequence[Job | LocalJob]) -> list[Job]:

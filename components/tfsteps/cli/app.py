@@ -59,7 +59,11 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         "runs": _Command(
             "runs",
             "List all runs, the newest first.",
-            ("tfsteps runs --state failed --since 1d", "tfsteps runs --metric accuracy --sort accuracy"),
+            (
+                "tfsteps runs --state failed --since 1d",
+                "tfsteps runs --metric accuracy --sort accuracy",
+                "tfsteps runs --open",
+            ),
         ),
         "show": _Command("show", "Show what a run consists of, and its status.", ("tfsteps show latest",)),
         "logs": _Command(

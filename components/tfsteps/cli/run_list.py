@@ -29,20 +29,25 @@ class Entry(msgspec.Struct, frozen=True):
     Attributes:
         status: Of a job; of a pipeline, its state and times alone.
         workflow: The name of its Workflow; empty = none.
-        is_job: False for a pipeline.
+        job: The job, as its backend returned it; None = it is a pipeline.
     """
 
     status: Status
     workflow: str = ""
-    is_job: bool = True
+    job: Job | None = None
+
+    @property
+    def is_job(self) -> bool:
+        """False for a pipeline."""
+        return self.job is not None
 
     @classmethod
     def of(cls, job: Job) -> "Entry":
         """Return the entry of a job. Its metrics come from the record on this machine if its place has none."""
         status = job.status
         if not status.metrics and status.state.terminal and (record := record_of(status)):
-            status = msgspec.structs.replace(status, metrics=record.status.metrics)
-        return cls(status, job.workflow)
+            status = msgspec.structs.replace(status, metrics=record.status.metrics, code=record.status.code)
+        return cls(status, job.workflow, job)
 
     @classmethod
     def of_pipeline(cls, record: PipelineRecord) -> "Entry":
@@ -56,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True):
             created=record.created,
             ended=record.ended,
         )
-        return cls(status, record.workflow, is_job=False)
+        return cls(status, record.workflow)
 
     def seconds(self, now: float) -> float | None:
         """Return how long it has run, in seconds; None if that is not known."""

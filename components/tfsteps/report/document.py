@@ -19,7 +19,7 @@ from tfsteps.runs.store import open_private
 _SCRIPTS = ("page.js", "charts.js", "search.js")
 
 
-def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequence[Chart]) -> str:
+def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequence[Chart], *scripts: str) -> str:
     """Return a whole page.
 
     Args:
@@ -27,9 +27,10 @@ def document(title: str, colour: str, parts: Sequence[Html], scalar_charts: Sequ
         colour: Of the page's icon, a dot.
         parts: The content of the body.
         scalar_charts: The charts in `parts`, in their order, for the values shown on hover.
+        scripts: Names of further scripts, for this page alone.
     """
     data = msgspec.json.encode(charts.data(scalar_charts)).decode().replace("<", "\\u003c")
-    script = "".join(map(_file, _SCRIPTS))
+    script = "".join(map(_file, (*_SCRIPTS, *scripts)))
     body = tag(
         "body",
         icons(),

@@ -13,7 +13,7 @@ import pathlib
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -109,17 +109,21 @@ class RecordStore:
                     raise TimeoutError(f"it took too long; {name} and what follows are missing")
                 obstore.put(self._store, f"{folder}/{name}", content)
 
-    def copy(self, home: pathlib.Path, run: str = "") -> None:
+    def copy(self, home: pathlib.Path, run: str = "", reports_of: Collection[pathlib.Path] = ()) -> None:
         """Copy records to `home`, laid out as `store` does; those that are there already are not read again.
 
         Args:
             home: A folder for the records of this address alone. What the address does not have any more is removed.
             run: Everything of this run; empty = of all runs, only what lists need.
+            reports_of: Folders of attempts below `home` of which the report is copied as well.
         """
         with _one_line(self.address):
             below = f"runs/{store.quote(run)}" if run else "runs"
             listed = {item["path"]: item for item in self._list(below)}
-            wanted = [item for path, item in listed.items() if run or path.rpartition("/")[2] in _INDEX]
+            reports = {(folder.relative_to(home) / "report.html").as_posix() for folder in reports_of}
+            wanted = [
+                item for path, item in listed.items() if run or path.rpartition("/")[2] in _INDEX or path in reports
+            ]
             folders = {path.rpartition("/")[0] for path in listed}
             _forget(home, below, folders)
             with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:

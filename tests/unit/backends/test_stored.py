@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from tests.unit.cli.command import refused, said, tfsteps
+from tests.unit.cli.commands.test_runs import links
 from tests.unit.cli.jobs_on_cluster import kubeconfig
 from tests.unit.runs.test_record_store import attempt_of, opened, put
 from tests.wire.scripted import Answer, refusal
+from tfsteps.cli import run_page
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.events import State
 from tfsteps.runs.location import Location
@@ -51,6 +53,18 @@ def test_an_address_alone(address):
     assert json.loads("".join(said("compare", "good", "bad", *where, "--output", "json")))["differences"]
 
 
+def test_a_page_leads_to_copies_of_reports(address, tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    assert said("runs", "--from", address, "--html", page) == [str(page)]
+    found = links(page)
+    assert set(found) == {"good", "bad", "on"}
+    assert all((page.parent / file).read_text() == "<html>" for file in found.values())
+    monkeypatch.setattr(run_page, "REPORTS", 1)
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "another"))
+    said("runs", "--from", address, "--html", page, "--sort", "task")
+    assert len(links(page)) == 1
+
+
 def test_commands_look_nowhere_else(address):
     error = refused("runs", "--from", address, *K)
     assert "cannot both hold" in error
@@ -90,6 +104,12 @@ def test_a_cluster_shows_what_its_records_know(address, cluster):
     assert listed(*K) == {"good": "succeeded", "bad": "failed", "on": "unknown"}
     assert said("logs", "good", *K) == ["[worker-0] good"]
     assert listed(*K, "--namespace", "other") == {}
+
+
+def test_a_page_of_a_cluster_leads_to_stored_reports(address, cluster, tmp_path):
+    cluster[RECORDS] = address
+    said("runs", *K, "--html", tmp_path / "page.html")
+    assert set(links(tmp_path / "page.html")) == {"good", "bad", "on"}
 
 
 def test_records_that_cannot_be_read_are_a_warning(cluster):

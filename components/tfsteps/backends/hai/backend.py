@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import pathlib
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.pipeline_link import pipeline_links
 from tfsteps.backends.place import PATIENCE_SECONDS, On, Place
-from tfsteps.backends.records import Record, record_of, recorded_job
+from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import POLL_SECONDS
 from tfsteps.backends.whole_runs import pause_run
 from tfsteps.console.messages import warn
@@ -76,6 +77,9 @@ class HaiBackend:
 
     def record(self, job: HaiRun) -> Record | None:
         return record_of(job.status)
+
+    def reports(self, jobs: Sequence[HaiRun], most: int) -> list[pathlib.Path | None]:  # noqa: ARG002  they are here
+        return reports_of(map(self.record, jobs))
 
     def explain(self, job: HaiRun) -> Status:
         """Read the logs of the ranks: they have more than the platform says."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import pathlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
@@ -12,7 +13,7 @@ from tfsteps.backends.find import Run, Selection, run_among
 from tfsteps.backends.kubernetes import debug, graph, log, pause, shell, tensorboard
 from tfsteps.backends.kubernetes.pipelines import failed_pipelines
 from tfsteps.backends.place import PATIENCE_SECONDS, Place
-from tfsteps.backends.records import Record, record_of, recorded_job
+from tfsteps.backends.records import Record, record_of, recorded_job, reports_of
 from tfsteps.backends.waiting import Changes, print_now, wait
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import verdict
@@ -88,6 +89,9 @@ class ClusterBackend:
 
     def record(self, job: Job) -> Record | None:
         return record_of(job.status)
+
+    def reports(self, jobs: Sequence[Job], most: int) -> list[pathlib.Path | None]:  # noqa: ARG002  they are here
+        return reports_of(map(self.record, jobs))
 
     def explain(self, job: Job) -> Status:
         """Read the log of the replicas that failed, for the failure summary."""

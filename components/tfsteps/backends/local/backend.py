@@ -20,7 +20,7 @@ from tfsteps.backends.local import log as local_log
 from tfsteps.backends.local import shell as local_shell
 from tfsteps.backends.local import tensorboard as local_tensorboard
 from tfsteps.backends.local.job import LocalJob
-from tfsteps.backends.records import Record, recorded_job
+from tfsteps.backends.records import Record, recorded_job, reports_of
 from tfsteps.backends.waiting import POLL_SECONDS, Changes, wait
 from tfsteps.backends.whole_runs import pause_run
 from tfsteps.console.messages import warn
@@ -90,6 +90,9 @@ class LocalBackend:
 
     def record(self, job: LocalJob) -> Record:
         return Record(job.attempt, job.status)
+
+    def reports(self, jobs: Sequence[LocalJob], most: int) -> list[pathlib.Path | None]:  # noqa: ARG002  they are here
+        return reports_of(map(self.record, jobs))
 
     def explain(self, job: LocalJob) -> Status:
         return job.status

@@ -1,7 +1,6 @@
 """`tfsteps report`: the reports of a run as HTML files, written again, and opened in a browser."""
 
 import pathlib
-import webbrowser
 from typing import Annotated
 
 import typer
@@ -12,8 +11,8 @@ from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
 from tfsteps.backends.place import On, Place
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
+from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
-from tfsteps.console.messages import warn
 from tfsteps.runs import store
 
 
@@ -39,8 +38,8 @@ def report(
     paths = _write(selection) if place == Place() or place.on is On.HAI else _copied(selection, place)
     for path in paths:
         print(path)
-    if open_browser and not webbrowser.open(paths[0].as_uri()):
-        warn(f"no browser could be started: open {paths[0]} yourself, or copy it to a machine that has one")
+    if open_browser:
+        open_page(paths[0])
 
 
 def _copied(selection: Selection, place: Place) -> list[pathlib.Path]:

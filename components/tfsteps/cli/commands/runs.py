@@ -1,5 +1,6 @@
 """`tfsteps runs`: the list of runs, and what commands about one run share."""
 
+import pathlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import On, Place
 from tfsteps.cli import run_list
 from tfsteps.cli.completion import complete_run
+from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
@@ -21,6 +23,7 @@ from tfsteps.console.outputs import (
     print_table,
 )
 from tfsteps.console.text import clean
+from tfsteps.runs import store
 from tfsteps.runs.events import State
 
 RunId = Annotated[
@@ -51,7 +54,7 @@ _Metrics = Annotated[
     typer.Option(
         metavar="NAME",
         help="Add a column with the last value of this metric. Repeat it for several. On a cluster or HAI, metrics are "
-        "known of runs launched from this machine.",
+        "known of runs launched from this machine, or whose records are stored.",
     ),
 ]
 _Sort = Annotated[
@@ -77,6 +80,16 @@ def runs(
     metric: _Metrics = None,
     sort: _Sort = "created",
     output: OutputOption = Output.TEXT,
+    html: Annotated[
+        pathlib.Path | None,
+        typer.Option(metavar="FILE", help="Write a page with a table to filter and to sort, and links to the reports."),
+    ] = None,
+    open_browser: Annotated[
+        bool,
+        typer.Option(
+            "--open", help="Open that page in a browser; without --html it is `runs.html` in the state folder."
+        ),
+    ] = False,
     on: Annotated[On, typer.Option(help="Runs launched from this machine, on a cluster, or on HAI.")] = On.LOCAL,
     context: Context = "",
     namespace: Namespace = "",
@@ -93,18 +106,27 @@ def runs(
     selects = run_list.Filter(
         run_list.parse_states(state or []), task, pipeline, None if since is None else run_list.parse_since(since, now)
     )
+    page = html or (store.home() / "runs.html" if open_browser else None)
     with open_backend(Place(on, context, namespace, all_namespaces, from_), gone=True) as backend:
         entries = _entries(backend, run, labels)
-    if on is On.LOCAL:
-        statuses = refreshed([entry.status for entry in entries])
-        entries = [replace(entry, status=status) for entry, status in zip(entries, statuses, strict=True)]
-    run_list.check_sort(sort, entries, metrics)
-    chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
+        if on is On.LOCAL:
+            statuses = refreshed([entry.status for entry in entries])
+            entries = [replace(entry, status=status) for entry, status in zip(entries, statuses, strict=True)]
+        run_list.check_sort(sort, entries, metrics)
+        chosen = run_list.ordered([entry for entry in entries if selects.matches(entry)], sort, now)[:limit]
+        if page:
+            from tfsteps.cli import run_page  # noqa: PLC0415  only pages need it
+
+            run_page.write(page, backend, chosen, metrics, now)
+    if page and open_browser:
+        open_page(page)
     if output is Output.JSON:
         print_json([run_list.summary(entry, metrics, now) for entry in chosen])
         return
     _warn_of_unknown(metrics, chosen)
-    if chosen:
+    if page:
+        print(page)
+    elif chosen:
         header, *body = run_list.rows(chosen, metrics, now, namespaces=all_namespaces)
         print_table(tuple(header), body, spare=run_list.SPARE)
     elif entries or labels:

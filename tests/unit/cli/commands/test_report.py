@@ -91,6 +91,14 @@ def test_open_shows_the_first_report(browser):
     assert address.read_text() == attempt.report.as_uri()
 
 
+def test_open_shows_the_page_of_runs(browser, home):
+    finished.succeeded()
+    env, address = browser
+    done = subprocess.run([COMMAND, "runs", "--open"], env=env, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{home / 'runs.html'}\n", "")
+    assert address.read_text() == (home / "runs.html").as_uri()
+
+
 def test_open_without_a_browser_names_the_path(tmp_path):
     attempt = finished.succeeded()
     hidden = {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}

@@ -4,7 +4,9 @@ import datetime as dt
 import json
 import re
 import time
+import urllib.parse
 
+import msgspec
 import pytest
 
 from tests.unit.cli.command import refused, said, tfsteps
@@ -13,6 +15,7 @@ from tfsteps.console.text import iso
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.pipeline_record import PipelineRecord
+from tfsteps.spec import from_plain
 
 LONG = "a-name-" * 30
 
@@ -191,3 +194,62 @@ def test_runs_are_filtered_by_the_labels_of_their_recorded_jobs():
 )
 def test_a_label_that_cannot_be_one_is_refused(labels, message):
     assert message in refused("runs", *(word for label in labels for word in ("--label", label)))
+
+
+def links(page):
+    """Return where the page leads, by the run."""
+    return {run: address for address, run in re.findall(r'<th scope="row"><a href="([^"]*)">([^<]*)', page.read_text())}
+
+
+@pytest.mark.usefixtures("four_runs")
+def test_a_page_has_the_listed_runs(tmp_path):
+    page = tmp_path / "page.html"
+    assert said("runs", "--html", page, "--pipeline", "nightly") == [str(page)]
+    text = page.read_text()
+    assert [run for run in ("r1", "r2", "r5") if f'<th scope="row">{run}</th>' in text] == ["r1", "r5"]
+    assert "\x1b" not in text
+    [run, *_] = json.loads("".join(said("runs", "--html", page, "--metric", "auc", "--output", "json")))
+    assert run["run"] == "r5"
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', page.read_text())
+    assert "auc" in heads
+    assert "loss" not in heads
+    assert {"Namespace", "Workflow", "Code"}.isdisjoint(heads), "columns that would be empty"
+
+
+def test_a_page_leads_to_reports_from_where_it_is(home, tmp_path):
+    attempt = saved(run="a run/of ünusual = names", state=State.SUCCEEDED)
+    attempt.report.write_text("whole")
+    PipelineRecord(run="p", pipeline="nightly", state=State.SUCCEEDED, created=1.0, ended=2.0).write()
+    (home / "runs/p/report.html").write_text("of the pipeline")
+    for page in (tmp_path / "page.html", home / "runs.html"):
+        said("runs", "--html", page)
+        found = {run: page.parent / urllib.parse.unquote(address) for run, address in links(page).items()}
+        assert {run: file.read_text() for run, file in found.items()} == {
+            "a run/of ünusual = names": "whole",
+            "p": "of the pipeline",
+        }
+
+
+def test_a_page_has_the_options_that_differ(tmp_path):
+    page = tmp_path / "page.html"
+    for run, rate in (("one", "0.1"), ("two", "0.01")):
+        attempt = saved(run=run, state=State.SUCCEEDED)
+        args = ["--lr", rate, "--epochs", "3", "--api-key", f"hunter-{run}"]
+        job = {"name": "x", "image": "x:1", "command": ["train"], "args": args, "roles": {"worker": {}}}
+        (attempt.folder / "job.json").write_bytes(msgspec.json.encode(from_plain(job)))
+    said("runs", "--html", page)
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)', page.read_text())
+    assert "args --lr" in heads
+    assert "args --epochs" not in heads
+    assert "hunter" not in page.read_text()
+
+
+def test_a_page_that_cannot_be_written(tmp_path):
+    saved(state=State.SUCCEEDED)
+    assert "cannot be written" in refused("runs", "--html", tmp_path)
+
+
+def test_a_page_of_no_runs(tmp_path):
+    page = tmp_path / "page.html"
+    assert said("runs", "--html", page) == [str(page)]
+    assert "There are no runs." in page.read_text()
