@@ -15,6 +15,7 @@ from tfsteps.console.text import clean, columns, duration, iso, local_time
 from tfsteps.masking import hidden
 from tfsteps.runs.events import State
 from tfsteps.runs.graph import Node
+from tfsteps.runs.images import image_line
 from tfsteps.runs.output_paths import filled
 from tfsteps.runs.pipeline_record import PipelineRecord
 from tfsteps.runs.status import ReplicaStatus, Status
@@ -191,6 +192,7 @@ def headline(status: Status) -> list[str]:
         "job": f"{status.job} on {status.system}" + (f", namespace {status.namespace}" if status.namespace else ""),
         "created": f"{local_time(status.created)} ({duration(time.time() - status.created)} ago)",
         "code": str(status.code or ""),
+        "image": image_line(status.images),
         "launcher": f"pid {status.launcher}" if status.launcher and not status.state.terminal else "",
     }
     return [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]

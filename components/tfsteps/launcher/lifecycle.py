@@ -20,7 +20,7 @@ from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.records import RecordKeeper
-from tfsteps.launcher.remarks import remarks
+from tfsteps.launcher.remarks import mixed_images, remarks
 from tfsteps.launcher.signals import on_termination
 from tfsteps.launcher.silence import silence
 from tfsteps.launcher.stop_requests import StopRequests
@@ -288,6 +288,7 @@ def _run(
     status.code = status.code or code.result()
     if final.state is State.SUCCEEDED:
         status.warnings += remarks(status, recorder.logbook.last_lines)
+    status.warnings += mixed_images(status)
     recorder.end(recorded_end(final, exceeded, status, recorder.logbook.last_lines))
     _clean_up(job, handle, status)
 

@@ -1,8 +1,9 @@
-"""What the outcome of a job that has succeeded does not show: failures that did not count."""
+"""What the outcome of a job does not show: failures that did not count, and different images of one role."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.images import differ, short
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 from tfsteps.text.tracebacks import raised
 
@@ -25,6 +26,16 @@ def remarks(status: Status, last_lines: Callable[[str, int], Sequence[str]]) -> 
         more = f" and {len(failed) - _NAMED} more" if failed[_NAMED:] else ""
         who = f"{', '.join(failed[:_NAMED])}{more}"
         yield f"{who} failed. {status.decisive_replica} decides the outcome: the job has succeeded without."
+
+
+def mixed_images(status: Status) -> Iterator[str]:
+    """Yield a sentence for each role whose replicas certainly ran different images."""
+    for role, images in status.images.items():
+        if differ(images):
+            yield (
+                f"The replicas of {role} ran different images: {short(images)}. The tag was moved, or a node had an "
+                "older copy; name the image by its digest."
+            )
 
 
 def _traceback(

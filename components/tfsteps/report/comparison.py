@@ -1,6 +1,5 @@
 """Compares attempts of several runs: what was recorded of each, and the inputs that differ."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,14 +8,14 @@ import msgspec
 from tfsteps.masking import hidden
 from tfsteps.report import curves
 from tfsteps.report.curves import Charts
-from tfsteps.report.description import Description, read_inputs
+from tfsteps.report.description import Description
 from tfsteps.report.formats import cpu_seconds, duration, moment, peak_memory, size
+from tfsteps.runs.images import differ, image_line, short
+from tfsteps.runs.inputs import flatten, read_inputs
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 
-_WORDS = ("command", "args")
 _FEWEST = 2
-_OPTION = re.compile(r"--?[a-zA-Z]")
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -134,40 +133,28 @@ def all_same(runs: Sequence[Compared]) -> str:
     return "All recorded inputs are the same."
 
 
-def flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each single value below `value` with its dotted path: `roles.worker.env."a.b"`.
+def moved_tags(runs: Sequence[Compared]) -> list[str]:
+    """Return a sentence for each role whose image has the same tag in the runs that know it, and different digests."""
+    roles = dict.fromkeys(role for run in runs for role in run.status.images)
+    sentences = []
+    for role in roles:
+        known = [(run, run.status.images[role], _tag(run, role)) for run in runs if role in run.status.images]
+        tags = {tag for _, _, tag in known}
+        if (
+            len(known) > 1
+            and len(tags) == 1
+            and None not in tags
+            and differ(image for _, images, _ in known for image in images)
+        ):
+            ran = "; ".join(f"{run.run} ran {short(images)}" for run, images, _ in known)
+            sentences.append(f"The tag {tags.pop()} of {role} is not the same image in all runs: {ran}.")
+    return sentences
 
-    Options of a command line have their names, `args --lr`, and its other words their places, `args.0`.
-    """
-    if path.rpartition(".")[2] in _WORDS and isinstance(value, list):
-        yield from _words(value, path)
-        return
-    if isinstance(value, dict):
-        items = [(f'"{key}"' if "." in key else key, item) for key, item in value.items()]
-    elif isinstance(value, list):
-        items = [(str(index), item) for index, item in enumerate(value)]
-    else:
-        yield path, value
-        return
-    for key, item in items:
-        yield from flatten(item, f"{path}.{key}" if path else key)
 
-
-def _words(words: Sequence[Any], path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the options of a command line by name, those that are repeated as a list, and its other words by place."""
-    options: dict[str, list[Any]] = {}
-    waiting = ""  # the option whose value may come next
-    for place, word in enumerate(words):
-        if isinstance(word, str) and _OPTION.match(word):
-            waiting, equals, given = word.partition("=")
-            options.setdefault(waiting, []).append(given if equals else True)
-            waiting = "" if equals else waiting
-        elif waiting:
-            options[waiting][-1], waiting = word, ""
-        else:
-            yield f"{path}.{place}", word
-    for name, values in options.items():
-        yield f"{path} {name}", values[0] if len(values) == 1 else values
+def _tag(run: Compared, role: str) -> str | None:
+    inputs = run.inputs or {}
+    tag = inputs.get(f"roles.{role}.image") or inputs.get("image")
+    return None if tag is None else str(tag)
 
 
 def _facts(run: Compared) -> dict[str, str]:
@@ -185,6 +172,7 @@ def _facts(run: Compared) -> dict[str, str]:
         "duration": "" if run.seconds is None else duration(run.seconds),
         "replicas": ", ".join(f"{count} {role}" for role, count in run.roles.items()),
         "code": str(status.code or ""),
+        "image": image_line(status.images),
         "restarts": str(sum(replica.restarts for replica in status.replicas)),
         "CPU time": "" if cpu is None else duration(cpu),
         "peak memory": "" if memory is None else size(memory),

@@ -72,6 +72,7 @@ def _inputs(runs: Sequence[Compared], names: Sequence[str]) -> Html:
         "div",
         _table(names, rows) if rows else tag("p", comparison.all_same(runs), class_="note"),
         tag("p", note, class_="note") if note else None,
+        *[tag("p", moved, class_="note") for moved in comparison.moved_tags(runs)],
     )
 
 

@@ -59,16 +59,6 @@ class Description(msgspec.Struct, frozen=True):
         )
 
 
-def read_inputs(job: pathlib.Path | bytes) -> dict[str, Any] | None:
-    """Return a job, or that in a file, as plain data without secrets; None if it is missing or damaged."""
-    try:
-        plain = msgspec.json.decode(job if isinstance(job, bytes) else job.read_bytes(), type=dict[str, Any])
-    except (OSError, *NOT_READABLE):
-        return None
-    shown: dict[str, Any] = masked_job(plain)
-    return shown
-
-
 def _yaml(job: Mapping[str, Any]) -> str:
     text: str = yaml.safe_dump(masked_job(job), sort_keys=False, allow_unicode=True, width=100)
     return text

@@ -114,6 +114,7 @@ class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
         memory_limit: Its memory limit in bytes; None = it has none, or not known.
         message: What the job system reports about a failure, for people; empty = nothing.
         started: When the incarnation's program started, from the job system; None = the system does not report it.
+        image: Its image, with the digest, as `images.image_of` returns it; empty = not known, or it has none.
         incarnation: Number of the incarnation within the replica, from 0, as in LogLines; None = equal to `restarts`.
     """
 
@@ -130,6 +131,7 @@ class ReplicaChanged(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit: int | None = None
     message: str = ""
     started: float | None = None
+    image: str = ""
     incarnation: int | None = None
 
 

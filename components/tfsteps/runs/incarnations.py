@@ -45,6 +45,7 @@ def _apply(replica: ReplicaStatus, event: ReplicaChanged) -> None:
     if event.state is ReplicaState.RUNNING and incarnation.state is ReplicaState.PENDING and event.started:
         # without the time in a queue; between both reports, because the job system's clock may differ
         incarnation.started = min(max(event.started, incarnation.started), event.at)
+    incarnation.image = event.image or incarnation.image
     incarnation.state, incarnation.number, incarnation.place = event.state, number, event.place or incarnation.place
     if up:
         return

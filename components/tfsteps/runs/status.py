@@ -31,6 +31,7 @@ class Incarnation(msgspec.Struct, kw_only=True):
         memory_bytes: Peak memory; None = not known.
         memory_limit: Memory limit in bytes; None = it has none, or not known.
         message: What the job system reports about its failure; empty = nothing.
+        image: The image of the program's container with its digest; empty = not known, or it has none.
         number: Number of the incarnation within the replica, from 0; log lines are kept by this number.
     """
 
@@ -45,6 +46,7 @@ class Incarnation(msgspec.Struct, kw_only=True):
     memory_bytes: Bytes | None = None
     memory_limit: Bytes | None = None
     message: str = ""
+    image: str = ""
     number: Count = 0
 
 
@@ -175,6 +177,16 @@ class Status(msgspec.Struct, kw_only=True):
     def on_this_machine(self) -> bool:
         """Whether its replicas are processes of the machine of its launcher."""
         return self.location is Location.LOCAL
+
+    @property
+    def images(self) -> dict[RoleName, list[str]]:
+        """The images that the replicas of each role ran, with their digests; without roles of which none is known."""
+        images: dict[RoleName, dict[str, None]] = {}
+        for replica in self.replicas:
+            for incarnation in replica.incarnations:
+                if incarnation.image:
+                    images.setdefault(replica.role, {})[incarnation.image] = None
+        return {role: [*those] for role, those in images.items()}
 
     @property
     def where(self) -> list[str]:

@@ -1,6 +1,6 @@
 """What is said about a job that has succeeded."""
 
-from tfsteps.launcher.remarks import remarks
+from tfsteps.launcher.remarks import mixed_images, remarks
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
@@ -45,3 +45,14 @@ def test_a_replica_that_failed_although_the_job_succeeded():
 
 def test_nothing_is_said_of_an_ordinary_success():
     assert said(("worker", ReplicaState.SUCCEEDED, 0), ("ps", ReplicaState.STOPPED, 143), lines=["done"]) == []
+
+
+def test_replicas_of_one_role_with_different_images():
+    status = Status(identity=Identity(run="r", task="t"), job="j", system="jobset", state=State.FAILED)
+    for index, digit in enumerate("aab"):
+        incarnation = Incarnation(started=1, image=f"acme/mnist@sha256:{digit * 64}")
+        status.replicas.append(ReplicaStatus(role="worker", index=index, incarnations=[incarnation]))
+    (remark,) = mixed_images(status)
+    assert "worker ran different images: acme/mnist@sha256:aaaaaaaaaaaa, acme/mnist@sha256:bbbbbbbbbbbb." in remark
+    status.replicas.pop()
+    assert list(mixed_images(status)) == []

@@ -14,7 +14,8 @@ from tfsteps.report.comparison import Compared
 from tfsteps.report.comparison_page import page
 from tfsteps.report.curves import Chart, Charts, Curve, Point
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.status import Status
+from tfsteps.runs.inputs import flatten
+from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 from tfsteps.tensorboard.event_curves import EventCurves
 
 
@@ -30,7 +31,7 @@ def line(folder="train", points=3):
 
 def test_values_are_flattened_to_paths():
     job = {"a": 1, "b": {"c": [1, {"d": None}], "e.f": "x"}, "empty": {}}
-    assert dict(comparison.flatten(job)) == {"a": 1, "b.c.0": 1, "b.c.1.d": None, 'b."e.f"': "x"}
+    assert dict(flatten(job)) == {"a": 1, "b.c.0": 1, "b.c.1.d": None, 'b."e.f"': "x"}
 
 
 def test_only_inputs_that_differ_are_shown():
@@ -139,7 +140,7 @@ def test_runs_of_which_little_is_known_have_a_page():
 
 def test_options_have_their_names_wherever_they_stand():
     words = ["train.py", "--lr", "0.1", "--epochs=3", "-v", "--decay", "-0.5", "data", "--tag", "a", "--tag", "b"]
-    assert dict(comparison.flatten({"args": words, "roles": {"worker": {"args": ["--lr", "1"]}}})) == {
+    assert dict(flatten({"args": words, "roles": {"worker": {"args": ["--lr", "1"]}}})) == {
         "args.0": "train.py",
         "args.7": "data",
         "args --lr": "0.1",
@@ -149,3 +150,22 @@ def test_options_have_their_names_wherever_they_stand():
         "args --tag": ["a", "b"],
         "roles.worker.args --lr": "1",
     }
+
+
+def ran(name, digit, inputs):
+    image = f"acme/mnist@sha256:{digit * 64}" if digit else ""
+    replica = ReplicaStatus(role="worker", index=0, incarnations=[Incarnation(started=1, image=image)])
+    return run(name, inputs, replicas=[replica])
+
+
+def test_a_tag_that_was_moved_is_said():
+    tag, other = {"image": "acme/mnist:1.4"}, {"image": "x", "roles.worker.image": "acme/mnist:1.5"}
+    (sentence,) = comparison.moved_tags([ran("one", "a", tag), ran("two", "b", tag), ran("not known", "", tag)])
+    assert "The tag acme/mnist:1.4 of worker is not the same image in all runs: one ran acme/mnist@sha" in sentence
+    assert "not known ran" not in sentence
+    for pair in (("a", tag, "a", tag), ("a", tag, "b", other), ("a", tag, "", tag), ("a", None, "b", None)):
+        one, two = ran("one", *pair[:2]), ran("two", *pair[2:])
+        assert comparison.moved_tags([one, two]) == []
+    assert sentence in page([ran("one", "a", tag), ran("two", "b", tag)])
+    rows = {row.name: row.values for row in comparison.facts([ran("one", "a", tag), ran("two", "", tag)])}
+    assert rows["image"] == ["acme/mnist@sha256:aaaaaaaaaaaa", None]

@@ -14,6 +14,7 @@ from tfsteps.backends.open import open_backend
 from tfsteps.backends.place import On, Place
 from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.completion import complete_run
+from tfsteps.cli.pages import write_page
 from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace
 from tfsteps.console.outputs import Output, print_json, print_table
 from tfsteps.console.text import clean, iso
@@ -58,10 +59,13 @@ def compare(
     with open_backend(Place(on, context, namespace, all_namespaces, from_), gone=True) as backend:
         compared = [_compared(backend, job, others) for job, others in _chosen(backend, runs, task)]
     if html:
-        _write_page(html, compared)
+        from tfsteps.report import comparison_page  # noqa: PLC0415  only pages need it
+
+        write_page(html, comparison_page.page(compared))
     if output is Output.JSON:
         differences = comparison.differences(compared)
-        print_json({"runs": [_summary(run) for run in compared], "differences": differences})
+        notes = comparison.moved_tags(compared)
+        print_json({"runs": [_summary(run) for run in compared], "differences": differences, "notes": notes})
         return
     _print(compared)
     if html:
@@ -104,15 +108,6 @@ def _compared(backend: RunBackend[Any], job: Job, other_tasks: Sequence[str]) ->
     return Compared.of(status, record.attempt if record else None, notes, b"" if record else backend.recorded(job))
 
 
-def _write_page(file: pathlib.Path, runs: Sequence[Compared]) -> None:
-    from tfsteps.report import comparison_page  # noqa: PLC0415  only pages need it
-
-    try:
-        file.write_text(comparison_page.page(runs), encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{str(file)!r} cannot be written: {error}; choose another file") from error
-
-
 def _print(runs: Sequence[Compared]) -> None:
     inputs = comparison.input_rows(runs, _LONGEST)
     rows = [
@@ -122,7 +117,8 @@ def _print(runs: Sequence[Compared]) -> None:
     ]
     body = [[clean(row.name), *("-" if value is None else clean(value) for value in row.values)] for row in rows]
     print_table(("RUN", *(clean(run.run) for run in runs)), body)
-    notes = [f"{clean(run.run)}: {clean(note)}" for run in runs for note in run.notes]
+    notes = [clean(note) for note in comparison.moved_tags(runs)]
+    notes += [f"{clean(run.run)}: {clean(note)}" for run in runs for note in run.notes]
     if same := comparison.all_same(runs):
         notes.insert(0, same)
     if notes:
@@ -148,6 +144,7 @@ def _summary(run: Compared) -> dict[str, object]:
         "duration": run.seconds,
         "metrics": status.metrics,
         "replicas": run.roles,
+        "images": status.images,
         "code": None if status.code is None else msgspec.to_builtins(status.code),
         "restarts": sum(replica.restarts for replica in status.replicas),
         "cpu_seconds": cpu_seconds(status.replicas),

@@ -45,5 +45,6 @@ class PodHistory(dict[Replica, list[str]]):
             container=seen.failed if seen.state is ReplicaState.FAILED else "",
             place=f"{seen.name} on {seen.node}" if seen.node else seen.name,
             started=seen.started,
+            image=seen.image,
             incarnation=seen.restarts + self.incarnations_before(replica, seen.uid),
         )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.images import image_of
 from tfsteps.spec.units import parse_bytes
 from tfsteps.systems.kubernetes.times import latest, seconds
 
@@ -65,6 +66,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         earlier: The same pod when its program ended before its last restart; None = it was not restarted.
         before: Number of incarnations of its replica before this pod.
         memory_limit: Memory limit of the program's container in bytes; None = it has none, or not known.
+        image: Image of the program's container, as `images.image_of` returns it; empty = it has not started, or of an
+            earlier incarnation: then it is not known.
         failed: Name of the container that failed instead of the program's; empty = none.
         containers: The started containers, the program's last.
     """
@@ -86,6 +89,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     earlier: "Pod | None" = None
     before: int = 0
     memory_limit: int | None = None
+    image: str = ""
     failed: str = ""
     containers: tuple[Container, ...] = ()
 
@@ -135,6 +139,7 @@ def pod(item: Mapping[str, Any], container: str) -> Pod:
         deleting="deletionTimestamp" in meta,
         killed=_is_killed(meta, finished),
         memory_limit=_memory_limit(item, failed.get("name") or container),
+        image=image_of(seen.get("imageID") or ""),
         failed=failed.get("name", ""),
         containers=tuple(_containers(item, container)),
     )
@@ -183,6 +188,7 @@ def _earlier(seen: Pod, container: Mapping[str, Any]) -> Pod | None:
         message="",
         started=seconds(end.get("startedAt")),
         finished=seconds(end.get("finishedAt")),
+        image=seen.image if waits else "",
     )
 
 

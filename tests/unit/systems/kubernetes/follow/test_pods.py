@@ -130,3 +130,18 @@ def test_the_memory_limit_is_that_of_the_container_that_ended():
     limited["spec"]["containers"][0]["resources"]["limits"]["memory"] = "1e9"  # a form that tfsteps does not write
     assert pod(limited, "tensorflow").memory_limit is None
     assert pod(item("out of memory"), "tensorflow").memory_limit is None
+
+
+def test_the_image_is_that_of_the_present_incarnation():
+    image_id = "docker.io/acme/mnist@sha256:0a1b"
+    running = copy.deepcopy(STATUSES["running"])
+    running["containerStatuses"][0] |= {"imageID": image_id, "image": "acme/mnist:1.4"}
+    assert pod(item(running), "tensorflow").image == image_id
+    running["containerStatuses"][0] |= {
+        "restartCount": 1,
+        "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2026-11-21T09:29:47Z"}},
+    }
+    seen = pod(item(running), "tensorflow")
+    assert seen.image == image_id
+    assert seen.earlier.image == "", "a restart may have pulled another image"
+    assert pod(item(STATUSES["unschedulable"]), "tensorflow").image == ""
