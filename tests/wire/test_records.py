@@ -66,13 +66,15 @@ def test_an_address_that_cannot_be_used_is_a_warning(address, said, monkeypatch)
     assert "\n" not in warning
 
 
-def test_an_address_that_never_answers_delays_the_end_by_little(monkeypatch):
+@pytest.mark.parametrize("address", ["s3://runs/a", "mlflow"])
+def test_an_address_that_never_answers_delays_the_end_by_little(address, monkeypatch):
     monkeypatch.setattr(records, "SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        monkeypatch.setenv(RECORDS, "s3://runs/a")
+        monkeypatch.setenv(RECORDS, address)
         for name, value in s3.VARIABLES.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        for variable in ("AWS_ENDPOINT_URL", "MLFLOW_TRACKING_URI"):
+            monkeypatch.setenv(variable, f"http://127.0.0.1:{server.getsockname()[1]}")
         warning, seconds = kept(attempt_of("r"))
     assert "has not answered for 1 s" in warning
     assert seconds < 5
@@ -106,6 +108,14 @@ def test_a_namespace_says_where_and_with_which_credentials(monkeypatch):
     config = {RECORDS: "s3://runs/team/", "AWS_REGION": "here", "other": "x"}
     found, _ = settings(config=config, secret=keys)
     assert (found.address, found.variables) == ("s3://runs/team", {"AWS_REGION": "here", **keys})
+
+
+def test_a_namespace_names_an_mlflow_server():
+    login = {"MLFLOW_TRACKING_USERNAME": "team", "MLFLOW_TRACKING_PASSWORD": "hunter2"}
+    config = {RECORDS: "mlflow", "MLFLOW_TRACKING_URI": "https://mlflow.example/sub/", "MLFLOW_EXPERIMENT_NAME": "a b"}
+    found, _ = settings(config=config, secret=login)
+    assert found.address == "mlflow+https://mlflow.example/sub#a%20b"
+    assert login.items() <= found.variables.items()
 
 
 @pytest.mark.parametrize("config", [None, {}, {RECORDS: "none"}])

@@ -26,7 +26,7 @@ from tfsteps.launcher.recorder import Observer
 from tfsteps.runs import store
 from tfsteps.runs.graph import Surroundings
 from tfsteps.runs.pipeline_record import PipelineRecord
-from tfsteps.runs.record_store import RecordError, RecordSettings, RecordStore, copies_of
+from tfsteps.runs.record_store import ADDRESSES, RecordError, RecordSettings, RecordStore, copies_of
 from tfsteps.runs.status import Status
 from tfsteps.spec import TrainingJob, is_uri
 from tfsteps.systems.kubernetes import record_settings
@@ -40,8 +40,7 @@ def settings_at(address: str) -> RecordSettings:
     except RecordError as error:
         raise CommandError(str(error).replace(f"{store.RECORDS}=", "--from ", 1)) from error
     if settings is None:
-        allowed = "write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, or the absolute path of a folder"
-        raise CommandError(f"--from {address!r} is no address; {allowed}")
+        raise CommandError(f"--from {address!r} is no address; write {ADDRESSES}")
     return settings
 
 

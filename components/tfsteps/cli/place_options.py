@@ -28,7 +28,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="ADDRESS",
-        help="Look in the stored records at s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or a folder, and nowhere else.",
+        help="Look in the stored records at s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, mlflow or a folder, nowhere else.",
         show_default=False,
     ),
 ]

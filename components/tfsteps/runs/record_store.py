@@ -1,8 +1,9 @@
-"""Where the records of runs outlive this machine and the objects of a cluster: a bucket, or a folder such as a claim.
+"""Where the records of runs outlive this machine and the objects of a cluster: a bucket, a folder, or an MLflow server.
 
 <address>/runs/<run>/<task>/<attempt>/   the files of the attempt that `FILES` names, as `store` has them
 
-Buckets are reached by obstore, which finds its credentials in the variables that the clients of the clouds use.
+Buckets and folders are reached by obstore, which finds its credentials in the variables that the clients of the clouds
+use; MLflow by `mlflow_records`.
 """
 
 import concurrent.futures
@@ -12,26 +13,34 @@ import os
 import pathlib
 import re
 import shutil
-import time
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
-from tfsteps.runs import store
+from tfsteps.masking import hidden
+from tfsteps.runs import mlflow_records, store
 from tfsteps.runs.identity import short_hash
 from tfsteps.runs.log_segments import Segment, segments
+from tfsteps.runs.mlflow_records import MlflowRecords
 from tfsteps.runs.store import RECORDS, Attempt, open_private
+from tfsteps.runs.stored_files import StoredFile, check_time
 from tfsteps.spec import is_uri
 
 FILES = ("status.json", "job.json", "report.html", "curves.json", "usage.jsonl", "event-origin.json")
 """What is stored of an attempt, the most important first, and then the end of its log."""
 
+ADDRESSES = "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, mlflow, mlflow+https://HOST, or the absolute path of a folder"
+"""The forms of an address, for messages."""
+
+NOWHERE = ("", "none")
+"""Addresses that mean: records are stored nowhere."""
+
 LOG_BYTES = 1 << 20
 
 _INDEX = ("status.json", "job.json")  # what lists and filters need
-_SCHEMES = ("s3://", "gs://", "file://")
-_PREFIXES = ("aws_", "google_")
+_SCHEMES = ("s3://", "gs://", "file://", "mlflow+http://", "mlflow+https://")
+_PREFIXES = ("aws_", "google_", "mlflow_")
 _REQUEST_SECONDS = 5.0
 _AT_ONCE = 16
 _REASON_CHARACTERS = 300
@@ -48,9 +57,11 @@ class RecordSettings(msgspec.Struct, frozen=True):
     """Where records are stored.
 
     Attributes:
-        address: `s3://bucket/prefix`, `gs://bucket/prefix`, or an absolute path of a folder that is mounted.
+        address: `s3://bucket/prefix`, `gs://bucket/prefix`, `mlflow+https://host#experiment`, or an absolute path of a
+            folder that is mounted.
         variables: Variables for the clients of the clouds, such as AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_REGION or
-            GOOGLE_SERVICE_ACCOUNT_KEY; they count before those of the environment. Empty = the environment's alone.
+            GOOGLE_SERVICE_ACCOUNT_KEY, and those of MLflow; they count before those of the environment. Empty = the
+            environment's alone.
     """
 
     address: str
@@ -60,24 +71,29 @@ class RecordSettings(msgspec.Struct, frozen=True):
         """Refuse what is no address. RecordError with what is allowed."""
         if self.address.startswith(_SCHEMES if is_uri(self.address) else "/"):
             return
-        allowed = "allowed: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, or the absolute path of a folder"
-        raise RecordError(f"{RECORDS}={self.address!r} is not an address of records; {allowed}")
+        raise RecordError(f"{RECORDS}={self.address!r} is not an address of records; allowed: {ADDRESSES}")
 
     @classmethod
     def of(cls, address: str, variables: Mapping[str, str] = {}) -> "RecordSettings | None":
         """Return the settings for the value of TFSTEPS_RECORDS; None = records are stored nowhere.
 
         Args:
-            address: Empty or `none` = nowhere.
-            variables: From which those for the clients of the clouds are taken.
+            address: One of NOWHERE, or an address of ADDRESSES. `mlflow` = the server of MLFLOW_TRACKING_URI.
+            variables: From which those for the clients of the clouds and of MLflow are taken.
 
         Raises:
             RecordError: It is not an address.
         """
         address = address.strip()
-        if address in ("", "none"):
+        if address in NOWHERE:
             return None
-        return cls(address.rstrip("/") or "/", {k: v for k, v in variables.items() if k.lower().startswith(_PREFIXES)})
+        chosen = {k: v for k, v in variables.items() if k.lower().startswith(_PREFIXES)}
+        if address == mlflow_records.NAME or address.startswith(mlflow_records.PREFIX):
+            try:
+                return cls(*mlflow_records.resolve(address, {**os.environ, **chosen}))
+            except ValueError as error:
+                raise RecordError(f"{RECORDS}={hidden(address)!r} is not an address of records: {error}") from error
+        return cls(address.rstrip("/") or "/", chosen)
 
 
 class RecordStore:
@@ -91,7 +107,7 @@ class RecordStore:
         """Open the address; no request is sent."""
         self.address = settings.address
         with _one_line(self.address):
-            self._store = _open(settings)
+            self._files = _open(settings)
 
     def put(self, attempt: Attempt, until: float) -> None:
         """Store the files of an attempt that exist.
@@ -100,14 +116,9 @@ class RecordStore:
             attempt: Below `store.home()`.
             until: Value of `time.monotonic()` after which no further request is sent.
         """
-        import obstore  # noqa: PLC0415
-
         folder = attempt.folder.relative_to(store.home()).as_posix()
         with _one_line(self.address):
-            for name, content in _contents(attempt):
-                if time.monotonic() > until:
-                    raise TimeoutError(f"it took too long; {name} and what follows are missing")
-                obstore.put(self._store, f"{folder}/{name}", content)
+            self._files.put(folder, _contents(attempt), until)
 
     def copy(self, home: pathlib.Path, run: str = "", reports_of: Collection[pathlib.Path] = ()) -> None:
         """Copy records to `home`, laid out as `store` does; those that are there already are not read again.
@@ -119,64 +130,92 @@ class RecordStore:
         """
         with _one_line(self.address):
             below = f"runs/{store.quote(run)}" if run else "runs"
-            listed = {item["path"]: item for item in self._list(below)}
+            files = self._files.list(below)
+            listed = {file.path: file for file in files if _PATH.fullmatch(file.path) and file.size <= _FILE_BYTES}
             reports = {(folder.relative_to(home) / "report.html").as_posix() for folder in reports_of}
             wanted = [
-                item for path, item in listed.items() if run or path.rpartition("/")[2] in _INDEX or path in reports
+                file for path, file in listed.items() if run or path.rpartition("/")[2] in _INDEX or path in reports
             ]
             folders = {path.rpartition("/")[0] for path in listed}
             _forget(home, below, folders)
             with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
-                for copied in [pool.submit(self._copy, item, home) for item in wanted]:
+                for copied in [pool.submit(self._copy, file, home) for file in wanted]:
                     copied.result()
             for folder in folders:
                 Attempt(home / folder).mark_copied(self.address)
             _set_times(home, listed)
 
-    def _list(self, below: str) -> Iterator[Mapping[str, Any]]:
-        import obstore  # noqa: PLC0415
-
-        for chunk in obstore.list(self._store, below):
-            for item in chunk:
-                if _PATH.fullmatch(item["path"]) and item["size"] <= _FILE_BYTES:
-                    yield item
-
-    def _copy(self, item: Mapping[str, Any], home: pathlib.Path) -> None:
-        import obstore  # noqa: PLC0415
-
-        file, changed = home / item["path"], item["last_modified"].timestamp()
+    def _copy(self, stored: StoredFile, home: pathlib.Path) -> None:
+        file = home / stored.path
         with contextlib.suppress(FileNotFoundError):
             known = file.stat()
-            if known.st_size == item["size"] and known.st_mtime == changed:
+            if known.st_size == stored.size and known.st_mtime == stored.changed:
                 return
-        content = obstore.get(self._store, item["path"]).bytes()
+        content = self._files.get(stored.path)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = file.with_name(f"{file.name}.{os.getpid()}.new")
         with open_private(new, "wb") as out:
             out.write(content)
-        os.utime(new, (changed, changed))
+        os.utime(new, (stored.changed, stored.changed))
         new.replace(file)
+
+
+class _Files(Protocol):
+    """The files at an address."""
+
+    def put(self, folder: str, files: Iterable[tuple[str, bytes]], until: float) -> None: ...
+    def list(self, below: str) -> Iterator[StoredFile]: ...
+    def get(self, path: str) -> bytes: ...
+
+
+class _Bucket:
+    """The files of a bucket or folder, by obstore."""
+
+    def __init__(self, settings: RecordSettings) -> None:
+        """Open it. ImportError, or an error of obstore's own."""
+        from obstore.store import LocalStore, from_url  # noqa: PLC0415
+
+        address, limit = settings.address.removeprefix("file://"), dt.timedelta(seconds=_REQUEST_SECONDS)
+        self._store: Any = (
+            from_url(
+                address,
+                config={name.lower(): value for name, value in settings.variables.items()},
+                client_options={"timeout": limit, "connect_timeout": limit, "allow_http": True},
+                retry_config={"max_retries": 2, "retry_timeout": limit},
+            )
+            if is_uri(address)
+            else LocalStore(prefix=address, mkdir=True)
+        )
+
+    def put(self, folder: str, files: Iterable[tuple[str, bytes]], until: float) -> None:
+        import obstore  # noqa: PLC0415
+
+        for name, content in files:
+            check_time(until, name)
+            obstore.put(self._store, f"{folder}/{name}", content)
+
+    def list(self, below: str) -> Iterator[StoredFile]:
+        import obstore  # noqa: PLC0415
+
+        for chunk in obstore.list(self._store, below):
+            for item in chunk:
+                yield StoredFile(item["path"], item["size"], item["last_modified"].timestamp())
+
+    def get(self, path: str) -> bytes:
+        import obstore  # noqa: PLC0415
+
+        return bytes(obstore.get(self._store, path).bytes())
+
+
+def _open(settings: RecordSettings) -> _Files:
+    if settings.address.startswith(mlflow_records.PREFIX):
+        return MlflowRecords(settings.address, {**os.environ, **settings.variables})
+    return _Bucket(settings)
 
 
 def copies_of(address: str) -> pathlib.Path:
     """Return the folder on this machine for copies of the records at an address."""
     return store.home() / "copies" / short_hash(address)
-
-
-def _open(settings: RecordSettings) -> Any:
-    """Return obstore's store of an address. ImportError, or an error of obstore's own."""
-    from obstore.store import LocalStore, from_url  # noqa: PLC0415
-
-    address = settings.address.removeprefix("file://")
-    if not is_uri(address):
-        return LocalStore(prefix=address, mkdir=True)
-    limit = dt.timedelta(seconds=_REQUEST_SECONDS)
-    return from_url(
-        address,
-        config={name.lower(): value for name, value in settings.variables.items()},
-        client_options={"timeout": limit, "connect_timeout": limit, "allow_http": True},
-        retry_config={"max_retries": 2, "retry_timeout": limit},
-    )
 
 
 @contextlib.contextmanager
@@ -226,12 +265,12 @@ def _forget(home: pathlib.Path, below: str, folders: set[str]) -> None:
             shutil.rmtree(known, ignore_errors=True)
 
 
-def _set_times(home: pathlib.Path, listed: Mapping[str, Mapping[str, Any]]) -> None:
+def _set_times(home: pathlib.Path, listed: Mapping[str, StoredFile]) -> None:
     """Give the folder of each run the time of its newest file: `store.runs` orders runs by it."""
     newest: dict[str, float] = {}
-    for path, item in listed.items():
+    for path, file in listed.items():
         run = path.split("/")[1]
-        newest[run] = max(newest.get(run, 0.0), item["last_modified"].timestamp())
+        newest[run] = max(newest.get(run, 0.0), file.changed)
     for run, seconds in newest.items():
         with contextlib.suppress(FileNotFoundError):
             os.utime(home / "runs" / run, (seconds, seconds))

@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from tests.support import s3
+from tests.support import mlflow_server, s3
 from tfsteps.runs import record_store, store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
@@ -43,11 +43,14 @@ def opened(address, **variables):
     return RecordStore(RecordSettings.of(str(address), variables))
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", "s3", "mlflow"])
 def records(request, tmp_path):
     """Return the records at an address of each kind."""
     if request.param == "folder":
         yield opened(tmp_path / "claim/records")
+    elif request.param == "mlflow":
+        with mlflow_server.served() as (_, address):
+            yield opened("mlflow", MLFLOW_TRACKING_URI=address)
     else:
         with s3.served_bucket("runs", "127.0.0.1") as (_, endpoint):
             yield opened("s3://runs/a/b/", AWS_ENDPOINT_URL=f"http://{endpoint}", **s3.VARIABLES)

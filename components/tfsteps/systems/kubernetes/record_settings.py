@@ -9,7 +9,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import Resource
-from tfsteps.runs.record_store import RecordError, RecordSettings
+from tfsteps.runs.record_store import NOWHERE, RecordError, RecordSettings
 from tfsteps.runs.store import RECORDS
 
 CONFIG_MAP, SECRET = "tfsteps", "tfsteps-records"
@@ -38,7 +38,7 @@ def of_namespace(api: Api, namespace: str) -> RecordSettings | None:
     """
     try:
         data = _data(api, _CONFIG_MAPS, namespace, CONFIG_MAP)
-        if RecordSettings.of(data.get(RECORDS, "")) is None:
+        if data.get(RECORDS, "").strip() in NOWHERE:
             return None
         secret = {name: _decoded(name, text) for name, text in _data(api, _SECRETS, namespace, SECRET).items()}
     except (ApiError, Stopped) as error:

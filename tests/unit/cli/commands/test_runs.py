@@ -223,6 +223,7 @@ def test_a_page_leads_to_reports_from_where_it_is(home, tmp_path):
     (home / "runs/p/report.html").write_text("of the pipeline")
     for page in (tmp_path / "page.html", home / "runs.html"):
         said("runs", "--html", page)
+        assert not any(address.startswith("/") for address in links(page).values())
         found = {run: page.parent / urllib.parse.unquote(address) for run, address in links(page).items()}
         assert {run: file.read_text() for run, file in found.items()} == {
             "a run/of ünusual = names": "whole",
