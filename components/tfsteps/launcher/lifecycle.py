@@ -21,6 +21,7 @@ from tfsteps.launcher.notify.notifier import Notifier, webhook_problems
 from tfsteps.launcher.recorder import Observer, Recorder
 from tfsteps.launcher.records import RecordKeeper
 from tfsteps.launcher.remarks import mixed_images, remarks
+from tfsteps.launcher.repeated_failure import FailureWatch, RepeatedFailure
 from tfsteps.launcher.signals import on_termination
 from tfsteps.launcher.silence import silence
 from tfsteps.launcher.stop_requests import StopRequests
@@ -279,7 +280,7 @@ def _run(
         Attempt.of(status.identity).write_event_origin(origin)
     recorder.save()  # other commands find the job by this record
     records.begin()
-    final, exceeded = _follow(job, handle, recorder, stop)
+    final, ended_by = _follow(job, handle, recorder, stop)
     status.warnings += handle.warnings
     status.tensorboard_url = status.tensorboard_url or handle.tensorboard_url
     _outputs(job, handle, status, origin, before)
@@ -289,7 +290,7 @@ def _run(
     if final.state is State.SUCCEEDED:
         status.warnings += remarks(status, recorder.logbook.last_lines)
     status.warnings += mixed_images(status)
-    recorder.end(recorded_end(final, exceeded, status, recorder.logbook.last_lines))
+    recorder.end(recorded_end(final, ended_by, status, recorder.logbook.last_lines))
     _clean_up(job, handle, status)
 
 
@@ -312,14 +313,17 @@ def _end(status: Status, final: JobChanged) -> None:
 
 def _follow(
     job: TrainingJob, handle: Handle, recorder: Recorder, stop: StopRequests
-) -> tuple[JobChanged, Exceeded | None]:
-    """Record every event of the job. Return the last one, and the deadline that ended the job; None = none did."""
+) -> tuple[JobChanged, Exceeded | RepeatedFailure | None]:
+    """Record every event of the job. Return the last one, and why the launcher ended the job; None = it did not."""
     clock = Clock(job.deadlines, time.monotonic())
-    exceeded = None
+    # locally, what restarts the processes judges them itself
+    watched = not (job.names_backoff_limit or recorder.status.on_this_machine)
+    watch = FailureWatch(recorder.status, recorder.logbook.last_lines) if watched else None
+    ended_by: Exceeded | RepeatedFailure | None = None
     with _event_files(job, recorder.status) as event_files:
         for event in handle.events():
             if isinstance(event, JobChanged) and event.state.terminal:
-                return event, exceeded
+                return event, ended_by
             for news in stop.news(recorder.status):
                 recorder.see(news)
             clock.see(event)
@@ -329,20 +333,26 @@ def _follow(
             if not isinstance(event, Tick):
                 continue
             recorder.set_tensorboard(handle.tensorboard_url)
-            if exceeded:
+            if ended_by:
                 continue
             if event_files and event_files.grown():
                 clock.progress()
-            now = time.monotonic()
-            if exceeded := clock.tick(now, visible=event.visible, readable=event.readable, age=handle.age):
-                recorder.status.waiting = _not_started(recorder.status)
-                quiet = silence(recorder.status, recorder.last_outputs, time.time(), exceeded.limit)
-                exceeded = msgspec.structs.replace(exceeded, silence=quiet)
+            if ended_by := _passed(clock, event, handle, recorder) or (watch.look() if watch else None):
                 handle.stop(Cause.DEADLINE)
             elif notice := clock.notice():
                 status = recorder.status
                 recorder.see(JobChanged(at=time.time(), state=status.state, reason=status.reason, message=notice))
     raise LaunchError(f"{recorder.status.job}: the job system stopped reporting before the job's end", retryable=True)
+
+
+def _passed(clock: Clock, tick: Tick, handle: Handle, recorder: Recorder) -> Exceeded | None:
+    """Return the deadline that has passed, with the replica that was silent; None = none has."""
+    passed = clock.tick(time.monotonic(), visible=tick.visible, readable=tick.readable, age=handle.age)
+    if passed is None:
+        return None
+    recorder.status.waiting = _not_started(recorder.status)
+    quiet = silence(recorder.status, recorder.last_outputs, time.time(), passed.limit)
+    return msgspec.structs.replace(passed, silence=quiet)
 
 
 def _event_files(job: TrainingJob, status: Status) -> contextlib.AbstractContextManager[EventFileGrowth | None]:
