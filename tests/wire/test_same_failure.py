@@ -99,7 +99,7 @@ def follow(monkeypatch):
         with serve(cluster.script) as server:
             monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
             monkeypatch.setattr(access, "find", lambda _context: server.access())
-            who, system = Identity(run="r", task="t"), kubeflow.system()
+            who, system = Identity(run="r", task="t"), kubeflow.PLUGIN.system()
             first = first_status(job, who, system, system.places(job, who, pathlib.Path("/")), "")
             first.job, first.uid, first.namespace = "job", "u1", "ns"
             return resume(job, first, system)
