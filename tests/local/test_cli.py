@@ -108,11 +108,15 @@ def test_a_run_that_does_not_succeed_is_never_green(code, more, exit_code, last)
     assert tfsteps("runs").stdout.splitlines()[1].split()[3] == re.match(r"script (\w+)", last)[1]
 
 
-def test_a_failed_run_prints_its_digest():
-    done = tfsteps("run", script("echo oops; exit 3", roles="{worker: {}}"))
+@pytest.mark.parametrize(("replicas", "repeated"), [(1, False), (5, True)])
+def test_a_failed_run_says_what_its_log_has_once_unless_other_replicas_print_much(replicas, repeated):
+    done = tfsteps("run", script("echo oops; exit 3", roles=f"{{worker: {{replicas: {replicas}}}}}"))
     lines = done.stdout.splitlines()
-    for expected in ("  | oops", "failed first worker-0"):
-        assert expected in lines
+    assert "[worker-0] oops" in lines
+    assert [line.startswith("failed first worker-") for line in lines].count(True) == 1
+    assert ("  | oops" in lines) is repeated
+    assert any(line.startswith("exit code ") for line in lines) is repeated
+    assert "failed with exit code 3" in lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ class Display(msgspec.Struct, frozen=True):
         if self.output is Output.JSON:
             print_json(outputs(status))
         else:
-            Printer().say("\n".join(results(status)))  # a closed standard output must not change the exit code
+            Printer().say(
+                "\n".join(results(status, told=True))
+            )  # a closed standard output must not change the exit code
 
 
 class TensorBoardChoice(msgspec.Struct, frozen=True):

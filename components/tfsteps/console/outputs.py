@@ -37,6 +37,9 @@ _VARIABLES = {
     "model": ("TFSTEPS_MODEL_DIR", 'model.export(os.environ["TFSTEPS_MODEL_DIR"])'),
     "event files": ("TFSTEPS_LOG_DIR", 'callbacks=[keras.callbacks.TensorBoard(os.environ["TFSTEPS_LOG_DIR"])]'),
 }
+_FEW = 4
+"""Replicas whose last lines a user still sees when the job has ended."""
+
 _TIMES = {"at", "created", "started", "ended"}
 
 
@@ -145,8 +148,14 @@ def replica_row(replica: ReplicaStatus, now: float) -> list[str]:
     ]
 
 
-def results(status: Status) -> list[str]:
-    """Return the lines that say where the results are, and why the job failed if it did; the last is the verdict."""
+def results(status: Status, *, told: bool = False) -> list[str]:
+    """Return the lines that say where the results are, and why the job failed if it did; the last is the verdict.
+
+    Args:
+        status: Of an ended job.
+        told: Whether the log has just been printed: of a job of few replicas, what the log or the verdict has is not
+            repeated.
+    """
     values = outputs(status)
     facts = {
         "model": values["model"] or _none(status, status.model, "model"),
@@ -158,7 +167,7 @@ def results(status: Status) -> list[str]:
         "report": values["report"],
     }
     lines = [f"{name:<12} {hidden(value)}" for name, value in facts.items() if value]
-    return [*lines, *_why(status), verdict(status)]
+    return [*lines, *_why(status, told=told and len(status.replicas) <= _FEW), verdict(status)]
 
 
 def verdict(status: Status) -> str:
@@ -210,10 +219,13 @@ def _used(role: RoleName, summary: UsageSummary) -> str:
     return f"{role} {', '.join(parts)}" if parts else ""
 
 
-def _why(status: Status) -> list[str]:
+def _why(status: Status, *, told: bool) -> list[str]:
     failure = status.failure
     if failure is None:
         return []
+    lacks_tensorflow = status.on_this_machine and failure.exception.endswith("No module named 'tensorflow'")
+    if told:
+        failure = msgspec.structs.replace(failure, tail=[], exit_code=None, exception="", frame="")
     advice = {
         "platform": "not the job's fault: the same job may succeed next time",
         "user": "retrying will not help: fix the program or the job file first",
@@ -225,9 +237,8 @@ def _why(status: Status) -> list[str]:
         "at": failure.frame,
         "what helps": failure.hint,
         "retry": advice.get(failure.fault, ""),
-        "install": "pip install 'tfsteps[tensorflow]', or the TensorFlow of your choice, beside tfsteps"
-        if status.on_this_machine and failure.exception.endswith("No module named 'tensorflow'")
-        else "",
+        "install": lacks_tensorflow
+        * "pip install 'tfsteps[tensorflow]', or the TensorFlow of your choice, beside tfsteps",
     }
     lines = [f"{name:<12} {clean(value)}" for name, value in facts.items() if value]
     return [*(f"  | {clean(line)}" for line in failure.tail), *lines]
