@@ -19,6 +19,9 @@ MAX_VALUES = 100_000
 LONGEST_NUMBER = 250
 """Characters of a number; a longer one is text. Python refuses to print integers of 4,300 digits."""
 
+SEVERAL = "contains more than one document"
+"""What is wrong with a text of which one document is expected."""
+
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -214,7 +217,7 @@ def explained(error: Exception, text: str) -> YamlError:
     reason = str(getattr(error, "problem", None) or error)
     if reason == "but found another document":
         fix = "Keep one job per file: remove `---` and what follows it"
-        return YamlError("contains more than one document", fix, at + 1)
+        return YamlError(SEVERAL, fix, at + 1)
     if lines[at][column:].startswith("\t"):
         return YamlError("is not YAML: it is indented with a tab", "Indent with spaces", at + 1)
     return YamlError(f"is not YAML: {reason}", "Check the indentation, quotes and brackets", at + 1, column + 1)

@@ -17,16 +17,18 @@ class _Command(NamedTuple):
     """What is known of a command before it is imported.
 
     Attributes:
-        module: Of `tfsteps.cli.commands`; its function has the name of the command.
+        module: Of `tfsteps.cli.commands`.
         summary: For the list of commands.
         examples: Command lines, for the end of its help.
         cls: Its class of typer's kind in `module`; empty = typer's own.
+        function: Its function in `module`; empty = the one of the command's name.
     """
 
     module: str
     summary: str
     examples: tuple[str, ...]
     cls: str = ""
+    function: str = ""
 
 
 _GROUPS: dict[str, dict[str, _Command]] = {
@@ -100,6 +102,12 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Write a first job that runs at once.",
             ("tfsteps init mnist", "tfsteps init mnist --template keras"),
         ),
+        "import": _Command(
+            "import_",
+            "Convert a TFJob, JobSet, TrainJob or other job into a job file.",
+            ("tfsteps import tfjob.yaml -o job.yaml", "tfsteps import tfjob/mnist -n team"),
+            function="import_",
+        ),
         "validate": _Command("files", "Check a job file.", ("tfsteps validate job.yaml --system kubeflow",)),
         "schema": _Command(
             "files", "Print the JSON schema of job files.", ("tfsteps schema --output job.schema.json",)
@@ -157,7 +165,7 @@ def _imported(name: str) -> Any:
     lines = "\n".join(f"  {example}" for example in listed.examples)
     alone = typer.Typer(add_completion=False, **_PLAIN)
     cls: type[TyperCommand] | None = getattr(module, listed.cls) if listed.cls else None
-    alone.command(name, cls=cls, epilog=f"Examples:\n\n\b\n{lines}")(getattr(module, name))
+    alone.command(name, cls=cls, epilog=f"Examples:\n\n\b\n{lines}")(getattr(module, listed.function or name))
     return get_command(alone)
 
 

@@ -10,7 +10,7 @@ from tfsteps.spec import rules
 from tfsteps.spec.decode import decode
 from tfsteps.spec.document import Document
 from tfsteps.spec.overrides import override
-from tfsteps.spec.problems import Path, Problem, SpecError
+from tfsteps.spec.problems import Path, Problem, SpecError, manifest_problem
 from tfsteps.spec.spelling import nearest
 from tfsteps.spec.types import TrainingJob
 
@@ -88,6 +88,8 @@ def options_of(job: TrainingJob, system: str, into: type[T]) -> T:
 
 
 def _job(document: Document, options: Options | None) -> TrainingJob:
+    if isinstance(document.value, dict) and {"apiVersion", "kind"} <= document.value.keys():
+        raise SpecError([manifest_problem(document.source)], document.source)
     job, field_problems = decode(document, TrainingJob)
     problems = document.problems + field_problems
     unread = [*(problem.path for problem in problems), *(problem.meant for problem in problems if problem.meant)]

@@ -1,5 +1,6 @@
 """The problems of a job file, each with its place and its fix."""
 
+import shlex
 from typing import Any
 
 import msgspec
@@ -44,6 +45,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 def problem(path: Path, wrong: str, fix: str, value: object = "", allowed: str = "") -> Problem:
     """Return a problem whose `value` is shown unchanged: for rules, which format their values."""
     return Problem(path=path, wrong=wrong, fix=fix, value=str(value), allowed=allowed)
+
+
+def manifest_problem(source: str) -> Problem:
+    """Return the problem of a Kubernetes object in place of a job; `source` is the name of the file."""
+    file = {"stdin": "-", "job": "FILE"}.get(source, source)
+    fix = f"Convert it: `tfsteps import {shlex.quote(file)} -o job.yaml`"
+    return Problem(path=(), wrong="is a Kubernetes object, not a job file", fix=fix)
 
 
 class SpecError(Exception):

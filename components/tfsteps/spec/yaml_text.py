@@ -12,8 +12,8 @@ import yaml
 
 from tfsteps import yaml_reader
 from tfsteps.spec.document import Document
-from tfsteps.spec.problems import Path, Problem, SpecError, shown
-from tfsteps.yaml_reader import YamlError, line_of, merges
+from tfsteps.spec.problems import Path, Problem, SpecError, manifest_problem, shown
+from tfsteps.yaml_reader import SEVERAL, YamlError, line_of, merges
 
 MAX_BYTES = 1 << 20  # a larger file is not a job file
 
@@ -24,6 +24,7 @@ _CORE = {
     "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?",
     "merge": r"<<",
 }
+_MANIFEST = re.compile(r"^apiVersion:", re.MULTILINE)
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -75,6 +76,8 @@ def _composed(text: str, source: str) -> yaml.Node | None:
     try:
         return yaml_reader.compose(text, _Loader)
     except YamlError as error:
+        if error.wrong == SEVERAL and _MANIFEST.search(text):
+            raise SpecError([manifest_problem(source)], source) from error
         _refuse(source, error.wrong, error.fix, error.line)
 
 

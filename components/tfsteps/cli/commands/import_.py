@@ -1,0 +1,144 @@
+"""`tfsteps import`: jobs of other systems' notations, from files or a cluster, as job files."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tfsteps import spec
+from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import On, Place
+from tfsteps.cli.place_options import Context, Namespace
+from tfsteps.imports.draft import Imported
+from tfsteps.imports.fields import NotUnderstoodError
+from tfsteps.imports.read import read_text, readable
+from tfsteps.imports.write import job_file
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
+from tfsteps.systems import registry
+from tfsteps.text.streams import read_input
+
+_NOT_FOUND = 404  # also of a kind that the cluster does not serve
+_LONGEST = 4 << 20  # bytes of a file: more is no manifest
+
+
+def import_(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="Manifests, YAML or JSON; `-` reads standard input, KIND/NAME such as tfjob/mnist the cluster.",
+        ),
+    ],
+    *,
+    output: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="File to write; for several jobs a folder. Left out: standard output.",
+        ),
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="The job's name.", show_default="the manifest's")] = "",
+    context: Context = "",
+    namespace: Namespace = "",
+) -> None:
+    """Convert a job of another notation into a job file.
+
+    Reads TFJob, TfJob v1alpha1, T9k's TensorFlowTrainingJob, and JobSet and TrainJob of TensorFlow programs. Fields
+    that a job file does not have are listed on standard error, each with the reason. Exits 2 if a job is not
+    understood, or its job file has to be corrected before it can run.
+    """
+    jobs: list[Imported] = []
+    for file in files:
+        text = _from_file(file) if _is_file(file) else _from_cluster(file, context, namespace)
+        try:
+            found, notes = read_text(text, name)
+        except NotUnderstoodError as error:
+            raise CommandError(f"{file}: {error}") from error
+        jobs += found
+        for note in notes:
+            typer.echo(f"{file}: {note}", err=True)
+    if name and len(jobs) > 1:
+        raise CommandError(f"--name {name} is for one job, and there are {len(jobs)}; leave it out")
+    texts = [job_file(job) for job in jobs]
+    targets = _write(jobs, texts, output)
+    for job, text, target in zip(jobs, texts, targets, strict=True):
+        for note in job.notes:
+            typer.echo(f"{job.source}: {note}", err=True)
+        spec.parse(text, target, registry.options())
+
+
+def _is_file(text: str) -> bool:
+    """Tell whether an argument is a file's name, not KIND/NAME: an existing file always is."""
+    kind, slash, name = text.partition("/")
+    return text == "-" or not slash or "/" in name or pathlib.Path(text).exists() or not _kinds(kind)
+
+
+def _from_file(file: str) -> str:
+    try:
+        if file == "-":
+            return read_input()
+        with pathlib.Path(file).open("rb") as opened:
+            raw = opened.read(_LONGEST + 1)
+        if len(raw) > _LONGEST:
+            raise CommandError(f"{file!r} is longer than {spec.format_bytes(_LONGEST)}: it is no manifest")
+        return raw.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(
+            f"{file!r} cannot be read: {error}; give a manifest, or KIND/NAME of a job on a cluster, such as "
+            "tfjob/mnist"
+        ) from error
+
+
+def _kinds(word: str) -> list[Resource]:
+    """Return the kinds that a word means: `tfjob`, `tfjobs`, `tfjobs.kubeflow.org`; empty = none is imported."""
+    name, _, group = word.lower().partition(".")
+    return [
+        resource
+        for resource in (kind.resource for kind in registry.kinds())
+        if name in (resource.kind.lower(), resource.plural)
+        and group in ("", resource.api.partition("/")[0])
+        and readable({"apiVersion": resource.api, "kind": resource.kind})
+    ]
+
+
+def _from_cluster(text: str, context: str, namespace: str) -> str:
+    """Return the manifest of KIND/NAME as JSON: of the first of the kinds of this name that has such an object."""
+    from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  files need no HTTP
+
+    word, _, name = text.partition("/")
+    with cluster(Place(On.KUBERNETES, context, namespace)) as runs:
+        for resource in _kinds(word):
+            try:
+                return msgspec.json.encode(runs.api.get(resource, runs.namespace, name)).decode()
+            except ApiError as error:
+                if error.status != _NOT_FOUND:  # what may be there is not known to be missing
+                    raise
+        raise CommandError(f"there is no {word} {name} {runs.where}; `kubectl get {word}` lists them")
+
+
+def _write(jobs: Sequence[Imported], texts: Sequence[str], output: pathlib.Path | None) -> list[str]:
+    """Write the job files; return where each went, for messages."""
+    if output is None:
+        print("---\n".join(texts), end="")
+        return [f"the job file of {job.source}" for job in jobs]
+    paths = [output]
+    if len(jobs) > 1 or output.is_dir():
+        paths = [output / f"{job.job['name']}.yaml" for job in jobs]
+    if twice := [path for path in paths if paths.count(path) > 1]:
+        raise CommandError(f"two jobs would be written to {str(twice[0])!r}; import one at a time, with --name")
+    for path, text in zip(paths, texts, strict=True):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError as error:
+            raise CommandError(f"{str(path)!r} exists and is left as it is; choose another file") from error
+        except OSError as error:
+            raise CommandError(f"{str(path)!r} cannot be written: {error}; choose another file") from error
+        print(path)
+    return [str(path) for path in paths]

@@ -1,0 +1,1 @@
+"""Reads jobs of other systems' notations, and writes them as job files."""

@@ -1,0 +1,113 @@
+"""Reads a TensorFlowTrainingJob of T9k. Pure."""
+
+from typing import Any
+
+from tfsteps.imports.draft import NO_LIMIT, Draft, Imported
+from tfsteps.imports.fields import Fields, NotUnderstoodError
+from tfsteps.imports.metadata import imported, read_metadata, read_replicas, read_restart, restarting
+from tfsteps.imports.pod import read_pod
+from tfsteps.spec import ROLES, RoleName
+
+SYSTEM = "t9k"
+_CLEAN_UP = {"none": "keep", "unfinished": "keep", "all": "delete_pods"}
+
+
+def read_t9k(manifest: Fields, source: str, name: str, _version: str) -> Imported:
+    """Return the job of a TensorFlowTrainingJob. NotUnderstoodError if it is none."""
+    draft = Draft()
+    read_metadata(draft, manifest, name)
+    for spec in manifest.each("spec", "replicaSpecs"):
+        role = _role(spec)
+        policy = read_restart(spec, "restartPolicy")
+        template = spec.inside("template")
+        template.take(str, "spec", "restartPolicy")  # the platform sets Never
+        if not read_replicas(draft, role, spec):
+            spec.take(dict, "template")
+            continue
+        if not policy:
+            draft.comments["roles", role] = "restartPolicy is missing: its default is not documented; here it is never"
+        draft.roles[role] |= {"restart": policy or "never", **read_pod(draft, role, template)}
+    _read_policy(draft, manifest.inside("spec", "runPolicy"))
+    scheduler = manifest.inside("spec", "scheduler", "t9kScheduler")
+    if queue := scheduler.take(str, "queue"):
+        draft.fields["queue"] = queue
+        if (priority := scheduler.take(int, "priority")) is not None:
+            draft.fields["priority"] = priority
+    _read_tensorboard(draft, manifest.inside("spec", "tensorboardSpec"))
+    _read_debug(draft, manifest.inside("spec", "runMode", "debug"))
+    _read_pause(draft, manifest.inside("spec", "runMode", "pause"))
+    return imported(draft, manifest, source, SYSTEM)
+
+
+def _role(fields: Fields) -> RoleName:
+    name = fields.take(str, "type") or ""
+    if name not in ROLES:
+        raise NotUnderstoodError(f"{fields.where('type')} = {name!r}: expected {', '.join(ROLES)}")
+    return name
+
+
+def _read_policy(draft: Draft, policy: Fields) -> None:
+    limit = policy.take(int, "backoffLimit")
+    if restarting(draft):
+        reason = "" if limit is not None else "backoffLimit is missing: no limit"
+        draft.decide(("backoff_limit",), min(NO_LIMIT if limit is None else limit, NO_LIMIT), reason)
+    draft.deadline(policy.take(int, "activeDeadlineSeconds"))
+    if clean := policy.take(str, "cleanUpPolicy"):
+        if clean.lower() not in _CLEAN_UP:
+            raise NotUnderstoodError(f"{policy.where('cleanUpPolicy')} = {clean!r}: expected None, All or Unfinished")
+        draft.fields["on_end"] = _CLEAN_UP[clean.lower()]
+        if clean.lower() != "unfinished":
+            draft.option(SYSTEM, "clean_up", clean.lower())
+
+
+def _read_tensorboard(draft: Draft, board: Fields) -> None:
+    image = board.take(str, "image")
+    sets = board.take(list, "trainingLogFilesets") or []
+    for claim in board.each("logDir", "pvc"):
+        name, folders = claim.take(str, "name") or "", claim.take(list, "subPath") or [""]
+        sets += [f"t9k://pvc/{name}/{str(folder).lstrip('/')}" for folder in folders]
+    queue = board.take(str, "scheduler", "t9kScheduler", "queue")
+    resources = board.take(dict, "resources")
+    if image or sets:
+        draft.fields["tensorboard"] = {"image": image} if image else {}
+        draft.option(SYSTEM, "tensorboard_file_sets", sets)
+        draft.option(SYSTEM, "tensorboard_queue", queue)
+        draft.option(SYSTEM, "tensorboard_resources", resources)
+
+
+def _read_debug(draft: Draft, debug: Fields) -> None:
+    if not debug.take(bool, "enabled"):
+        return  # what the mode would do is noted as left
+    draft.option(SYSTEM, "debug", value=True)
+    commands: dict[str, Any] = {}
+    skips = set()
+    for spec in debug.each("replicaSpecs"):
+        role = _role(spec)
+        commands[role] = spec.take(list, "command") or []
+        skips.add(bool(spec.take(bool, "skipInitContainer")))
+    draft.option(SYSTEM, "debug_commands", commands)
+    _read_skips(draft, "debug_skip_init_containers", skips)
+
+
+def _read_pause(draft: Draft, pause: Fields) -> None:
+    draft.option(SYSTEM, "suspend", pause.take(bool, "enabled"))
+    programs: dict[str, dict[str, Any]] = {"command": {}, "args": {}}
+    skips = set()
+    for spec in pause.each("resumeSpecs"):
+        role = _role(spec)
+        for field, by_role in programs.items():
+            if (words := spec.take(list, field)) is not None:
+                by_role[role] = words
+        skips.add(bool(spec.take(bool, "skipInitContainer")))
+    draft.option(SYSTEM, "resume_commands", programs["command"])
+    draft.option(SYSTEM, "resume_args", programs["args"])
+    _read_skips(draft, "resume_skip_init_containers", skips)
+
+
+def _read_skips(draft: Draft, option: str, skips: set[bool]) -> None:
+    """Set whether init containers are left out; a job file says it for all roles together."""
+    if len(skips) > 1:
+        reason = "skipInitContainer differs between roles: here none is left out"
+        draft.note(f"systems.t9k.{option}: {reason}")
+    else:
+        draft.option(SYSTEM, option, skips == {True})

@@ -1,0 +1,43 @@
+"""Writes an imported job as the text of a job file. Pure."""
+
+from typing import Any
+
+import yaml
+
+from tfsteps.imports.draft import Imported
+from tfsteps.spec import yaml_text
+
+_WIDTH = 120
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as such, and no aliases."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def job_file(job: Imported) -> str:
+    """Return the text of a job file: short, with a comment above each field that was decided."""
+    text = yaml.dump(
+        job.job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=_WIDTH
+    )
+    lines = text.splitlines()
+    at = yaml_text.parse(text).lines
+    comments: dict[int, list[str]] = {}
+    for path, reason in job.comments.items():
+        if path in at:
+            comments.setdefault(at[path] - 1, []).append(reason)
+    written = [f"# {job.source}, imported by tfsteps"]
+    for number, line in enumerate(lines):
+        indent = line[: len(line) - len(line.lstrip())]
+        written += [f"{indent}# {reason}" for reason in comments.get(number, [])]
+        written.append(line)
+    return "\n".join(written) + "\n"

@@ -1,0 +1,110 @@
+"""`tfsteps import`: files, standard input, a cluster; what it writes and refuses."""
+
+import contextlib
+
+import pytest
+import yaml
+
+from tests.unit.cli.command import refused, tfsteps
+from tests.unit.cli.jobs_on_cluster import write_kubeconfig
+from tests.unit.imports.test_read import JOB_FILE, JOBSET, TFJOB
+from tests.wire.scripted import Answer, refusal, serve
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    path = tmp_path / "tfjob.yaml"
+    path.write_text(TFJOB)
+    return path
+
+
+def test_a_file(manifest):
+    code, out, err = tfsteps("import", manifest)
+    assert (code, out) == (0, JOB_FILE)
+    assert "metadata.namespace = 'team': a job file has no namespace: give it with --namespace" in err
+
+
+def test_standard_input_and_a_name():
+    code, out, _ = tfsteps("import", "-", "--name", "mine", input=TFJOB)
+    assert code == 0
+    assert yaml.safe_load(out)["name"] == "mine"
+
+
+def test_a_file_is_written_and_never_overwritten(manifest, tmp_path):
+    target = tmp_path / "job.yaml"
+    code, out, _ = tfsteps("import", manifest, "-o", target)
+    assert (code, out, target.read_text()) == (0, f"{target}\n", JOB_FILE)
+    assert "exists and is left as it is" in tfsteps("import", manifest, "-o", target)[2]
+    assert tfsteps("validate", target)[0] == 0
+
+
+def test_several_jobs_go_to_a_folder(manifest, tmp_path):
+    more = tmp_path / "jobset.yaml"
+    more.write_text(JOBSET)
+    code, out, _ = tfsteps("import", manifest, more, "-o", tmp_path / "jobs")
+    assert code == 0
+    assert [line.rpartition("/")[2] for line in out.splitlines()] == ["flat.yaml", "js.yaml"]
+    assert "--name x is for one job, and there are 2" in refused("import", manifest, more, "--name", "x")
+    assert "two jobs would be written" in refused("import", manifest, manifest, "-o", tmp_path / "others")
+
+
+def test_a_job_file_that_has_to_be_corrected(manifest):
+    manifest.write_text(TFJOB.replace("registry.example/team/flat:1", "registry.example/<project>/flat"))
+    code, out, err = tfsteps("import", manifest)
+    assert code == 2
+    assert yaml.safe_load(out)["name"] == "flat"
+    assert "image: 'registry.example/<project>/flat' is not allowed here" in err
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [("missing.yaml", "cannot be read"), ("pod/mnist", "KIND/NAME of a job on a cluster, such as tfjob/mnist")],
+)
+def test_what_is_neither_a_file_nor_a_job(argument, words):
+    assert words in refused("import", argument)
+
+
+@contextlib.contextmanager
+def cluster(monkeypatch, folder, answers):
+    """Serve {path's part: answer}; anything else is not served."""
+
+    def answer(asked):
+        found = (said for part, said in answers.items() if part in asked.path)
+        return next(found, Answer(404, b"404 page not found"))
+
+    with serve(answer) as server:
+        write_kubeconfig(folder / "kubeconfig", server, monkeypatch)
+        yield server
+
+
+def test_a_job_of_the_cluster(monkeypatch, tmp_path):
+    item = yaml.safe_load(TFJOB)
+    item["status"] = {"conditions": []}
+    answers = {"kubeflow.org/v1/namespaces/team/tfjobs/flat": Answer(body=item)}
+    with cluster(monkeypatch, tmp_path, answers):
+        code, out, err = tfsteps("import", "tfjob/flat", "-n", "team")
+    assert (code, out) == (0, JOB_FILE)
+    assert "uid" not in err
+
+
+def test_the_next_kind_of_that_name(monkeypatch, tmp_path):
+    missing = refusal(404, "NotFound", about="flat")
+    jobset = yaml.safe_load(JOBSET)
+    jobset["metadata"]["namespace"] = "ml"
+    with cluster(monkeypatch, tmp_path, {"kubeflow.org/v1/": missing, "jobsets/js": Answer(body=jobset)}):
+        assert "there is no tfjob flat in namespace ml" in refused("import", "tfjob/flat")
+        assert tfsteps("import", "jobset/js")[0] == 0
+
+
+def test_what_is_not_known_to_be_missing_is_no_miss(monkeypatch, tmp_path):
+    with cluster(monkeypatch, tmp_path, {"kubeflow.org/v1/": refusal(403, "Forbidden", "no rights")}):
+        assert "no rights" in refused("import", "tfjob/flat")
+
+
+@pytest.mark.parametrize("command", [("run", "--dry-run"), ("validate",)])
+@pytest.mark.parametrize("text", [TFJOB, f"apiVersion: v1\nkind: Service\n---\n{TFJOB}", JOBSET])
+def test_a_manifest_in_place_of_a_job_file(manifest, command, text):
+    manifest.write_text(text)
+    [line] = refused(*command, manifest).splitlines()
+    assert "is a Kubernetes object, not a job file" in line
+    assert f"`tfsteps import {manifest} -o job.yaml`" in line

@@ -1,0 +1,323 @@
+"""What a manifest becomes: fields, comments, notes, and refusals."""
+
+import pytest
+import yaml
+
+from tfsteps import spec
+from tfsteps.imports.fields import NotUnderstoodError
+from tfsteps.imports.read import read_text
+from tfsteps.imports.write import job_file
+from tfsteps.systems import registry
+
+TFJOB = """
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: flat, namespace: team}
+spec:
+  runPolicy: {cleanPodPolicy: None, backoffLimit: 3, ttlSecondsAfterFinished: 3600}
+  tfReplicaSpecs:
+    Worker:
+      replicas: 2
+      restartPolicy: OnFailure
+      template:
+        spec:
+          containers:
+          - name: tensorflow
+            image: registry.example/team/flat:1
+            command: [python, train.py, --model-dir=$(MODEL_DIR)]
+            env:
+            - {name: MODEL_DIR, value: /data/model}
+            - {name: TOKEN, valueFrom: {secretKeyRef: {name: hub, key: token}}}
+            resources: {limits: {nvidia.com/gpu: 1}}
+            volumeMounts: [{name: d, mountPath: /data}]
+          volumes: [{name: d, persistentVolumeClaim: {claimName: training}}]
+"""
+JOB_FILE = """\
+# TFJob flat (kubeflow.org/v1), imported by tfsteps
+name: flat
+image: registry.example/team/flat:1
+command: [python, train.py, --model-dir=$(MODEL_DIR)]
+env:
+  MODEL_DIR: /data/model
+  TOKEN: {secret: hub, key: token}
+roles:
+  worker: {replicas: 2}
+resources: {gpu: 1}
+volumes:
+- {pvc: training, mount: /data}
+restart: on_failure
+# the operator ends the job when backoffLimit is reached, tfsteps when this is passed
+backoff_limit: 2
+on_end: keep
+keep_for: 1h
+"""
+
+
+def imported(text, **changes):
+    [job], _ = read_text(text, **changes)
+    spec.parse(job_file(job), "job", registry.options())
+    return job
+
+
+def tfjob(roles, **more):
+    """Return the text of a TFJob with roles {type: changes of its replica spec}."""
+    item = yaml.safe_load(TFJOB)
+    body = item["spec"]
+    [worker] = body.pop("tfReplicaSpecs").values()
+    body |= {"tfReplicaSpecs": {kind: {**worker, **changes} for kind, changes in roles.items()}, **more}
+    return yaml.safe_dump(item)
+
+
+def container(**fields):
+    return {"spec": {"containers": [{"name": "tensorflow", "image": "a", "command": ["b"], **fields}]}}
+
+
+def refusal(text):
+    with pytest.raises(NotUnderstoodError) as caught:
+        read_text(text)
+    return str(caught.value)
+
+
+def test_a_job_file():
+    assert job_file(imported(TFJOB)) == JOB_FILE
+
+
+def test_nothing_is_lost_without_a_word():
+    text = tfjob({"Worker": {"novel": 1}}, successPolicy="", future={"deep": [1, 2]})
+    notes = imported(text).notes
+    assert "spec.tfReplicaSpecs.Worker.novel = 1: a job file has no field for it" in notes
+    assert "spec.future.deep = a list: a job file has no field for it" in notes
+    assert any(note.startswith("metadata.namespace = 'team': ") for note in notes)
+
+
+def test_what_the_server_writes_is_no_news():
+    item = yaml.safe_load(TFJOB)
+    item["metadata"] |= {"uid": "1", "resourceVersion": "2", "managedFields": [{"manager": "x"}]}
+    item["status"] = {"conditions": [{"type": "Running"}]}
+    item["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    assert job_file(imported(yaml.safe_dump(item))) == JOB_FILE
+
+
+def test_a_request_without_a_limit_stays_without_one():
+    job = imported(tfjob({"Worker": {"template": container(resources={"requests": {"memory": "1Gi"}})}})).job
+    assert "resources" not in job
+    [patched] = job["pod"]["spec"]["containers"]
+    assert patched == {"name": "tensorflow", "resources": {"requests": {"memory": "1Gi"}}}
+
+
+def test_a_variable_stays_behind_the_one_that_it_refers_to():
+    env = [
+        {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        {"name": "THREADS", "value": "$(CPUS)"},
+        {"name": "A", "value": "1"},
+    ]
+    job = imported(tfjob({"Worker": {"template": container(env=env)}})).job
+    assert job["env"] == {"A": "1"}
+    assert [item["name"] for item in job["pod"]["spec"]["containers"][0]["env"]] == ["CPUS", "THREADS"]
+
+
+@pytest.mark.parametrize(("limit", "ours"), [(0, 0), (1, 0), (5, 4), (None, 10_000)])
+def test_a_limit_that_is_reached_and_one_that_is_passed(limit, ours):
+    text = tfjob({"Worker": {}}, runPolicy={} if limit is None else {"backoffLimit": limit})
+    assert imported(text).job["backoff_limit"] == ours
+
+
+def test_a_policy_at_the_wrong_level_had_no_effect():
+    job = imported(tfjob({"Worker": {}}, cleanPodPolicy="All", runPolicy={"backoffLimit": 2}))
+    assert "on_end" not in job.job
+    assert "spec.cleanPodPolicy = All: had no effect; a TFJob of v1 has it below spec.runPolicy" in job.notes
+
+
+def test_before_v1_it_is_the_right_level():
+    text = tfjob({"Worker": {}}, cleanPodPolicy="All", runPolicy=None).replace(
+        "kubeflow.org/v1", "kubeflow.org/v1beta2"
+    )
+    assert imported(text).job["on_end"] == "delete_pods"
+
+
+def test_a_master_is_a_chief():
+    text = job_file(imported(tfjob({"Master": {"replicas": 1}, "Worker": {}})))
+    assert "  # was Master: TF_CONFIG calls it chief now, for TensorFlow 2 refuses the name master\n  chief: {}" in text
+
+
+def test_parameter_servers_without_a_chief_are_tensorflow_1s():
+    assert imported(tfjob({"PS": {}, "Worker": {}})).job["strategy"] == "between_graph"
+
+
+def test_volumes_of_an_init_container_stay_whole():
+    template = container(volumeMounts=[{"name": "d", "mountPath": "/data"}])
+    template["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "training"}}]
+    template["spec"]["initContainers"] = [
+        {"name": "load", "image": "x", "volumeMounts": [{"name": "d", "mountPath": "/in"}]}
+    ]
+    job = imported(tfjob({"Worker": {"template": template}})).job
+    assert "volumes" not in job
+    assert {"volumes", "initContainers", "containers"} <= set(job["pod"]["spec"])
+
+
+def test_several_documents():
+    jobs, notes = read_text(f"apiVersion: v1\nkind: Service\nmetadata: {{name: s}}\n---\n{TFJOB}\n---\n{TFJOB}")
+    assert [job.job["name"] for job in jobs] == ["flat", "flat"]
+    assert notes == ["Service s (v1) is no job, and is left as it is"]
+
+
+def test_a_list():
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(TFJOB)]})
+    assert job_file(imported(text)) == JOB_FILE
+
+
+def test_a_job_of_tfsteps_has_its_job_file_with_it():
+    job = '{"name": "mnist", "command": ["python"], "roles": {"worker": {}}, "deadlines": {"total": 3600.0}}'
+    item = yaml.safe_load(TFJOB)
+    item["metadata"]["annotations"] = {"tfsteps.dev/job": job}
+    assert imported(yaml.safe_dump(item)).job["deadlines"] == {"total": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "has no job that can be imported, but nothing: write or name a TFJob, "),
+        ("a: [", "is not YAML"),
+        ("kind: Service\napiVersion: v1", "but Service  (v1)"),
+        (TFJOB.replace("tfReplicaSpecs:\n    Worker:", "tfReplicaSpecs:\n    Boss:"), "Boss is no replica type"),
+        (TFJOB.replace("replicas: 2", "replicas: two"), "Worker.replicas is 'two', expected a whole number"),
+        (TFJOB.replace("name: tensorflow", "name: main"), "has main, and no container `tensorflow`"),
+        (TFJOB.replace("OnFailure", "Sometimes"), "restartPolicy = 'Sometimes': expected Never, OnFailure"),
+        (tfjob({}), "it has no replicas"),
+    ],
+)
+def test_what_is_not_understood_is_one_sentence(text, words):
+    message = refusal(text)
+    assert words in message
+    assert "\n" not in message
+
+
+T9K = """
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: TensorFlowTrainingJob
+metadata: {name: t9k}
+spec:
+  replicaSpecs:
+  - type: worker
+    replicas: 4
+    restartPolicy: ExitCode
+    template: {spec: {containers: [{name: tensorflow, image: a, command: [b]}]}}
+  runPolicy: {cleanUpPolicy: All, backoffLimit: 5}
+  scheduler: {t9kScheduler: {queue: default, priority: 50}}
+  tensorboardSpec: {image: board, logDir: {pvc: [{name: data, subPath: [logs]}], s3: {uri: ["s3://a/b"]}}}
+  runMode:
+    debug: {enabled: true, replicaSpecs: [{type: worker, skipInitContainer: true, command: [/usr/bin/sshd]}]}
+"""
+
+
+def test_a_training_job_of_t9k():
+    job = imported(T9K)
+    assert job.job == {
+        "name": "t9k",
+        "image": "a",
+        "command": ["b"],
+        "roles": {"worker": {"replicas": 4}},
+        "restart": "exit_code",
+        "backoff_limit": 5,
+        "tensorboard": {"image": "board"},
+        "on_end": "delete_pods",
+        "queue": "default",
+        "priority": 50,
+        "systems": {
+            "t9k": {
+                "clean_up": "all",
+                "tensorboard_file_sets": ["t9k://pvc/data/logs"],
+                "debug": True,
+                "debug_commands": {"worker": ["/usr/bin/sshd"]},
+                "debug_skip_init_containers": True,
+            }
+        },
+    }
+    assert "spec.tensorboardSpec.logDir.s3.uri = a list: a job file has no field for it" in job.notes
+
+
+V1ALPHA1 = """
+apiVersion: tensorflow.org/v1alpha1
+kind: TfJob
+metadata: {name: example-job}
+spec:
+  tfImage: tensorflow/tensorflow:1.3.0
+  replicaSpecs:
+  - {replicas: 1, tfReplicaType: MASTER, template: &pod {spec: {restartPolicy: OnFailure, containers: [
+      {name: tensorflow, image: a, command: [b]}]}}}
+  - {replicas: 2, tfReplicaType: WORKER, template: *pod}
+  - {replicas: 2, tfReplicaType: PS}
+  tensorboard: {logDir: gs://bucket/logs, serviceType: LoadBalancer}
+"""
+
+
+def test_a_tfjob_of_2017():
+    job = imported(V1ALPHA1).job
+    assert job["roles"] == {
+        "chief": {"restart": "exit_code"},
+        "worker": {"replicas": 2, "restart": "on_failure"},
+        "ps": {"replicas": 2},
+    }
+    assert (job["output_dir"], job["outputs"], job["tensorboard"]) == ("gs://bucket/logs", {"logs": "."}, {})
+    assert job["systems"]["tfjob-v1alpha1"] == {
+        "default_ps": True,
+        "tf_image": "tensorflow/tensorflow:1.3.0",
+        "tensorboard_service": "LoadBalancer",
+    }
+
+
+def test_a_key_that_the_operator_does_not_read():
+    assert "write `replicaSpecs`" in refusal(V1ALPHA1.replace("replicaSpecs", "replica_specs"))
+
+
+JOBSET = """
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: js, labels: {kueue.x-k8s.io/queue-name: gpus}}
+spec:
+  failurePolicy: {maxRestarts: 3}
+  replicatedJobs:
+  - name: workers
+    replicas: 1
+    template:
+      spec:
+        parallelism: 4
+        completions: 4
+        backoffLimit: 0
+        template: {spec: {restartPolicy: Never, containers: [{name: main, image: a, command: [b]}]}}
+"""
+
+
+def test_a_jobset():
+    assert imported(JOBSET).job == {
+        "name": "js",
+        "image": "a",
+        "command": ["b"],
+        "roles": {"worker": {"replicas": 4}},
+        "restart": "on_failure",
+        "backoff_limit": 3,
+        "success": "all_workers",
+        "queue": "gpus",
+        "systems": {"jobset": {"restart_together": True}},
+    }
+
+
+def test_a_jobset_of_something_else():
+    driver = JOBSET + JOBSET.partition("replicatedJobs:\n")[2].replace("workers", "driver")
+    assert "'driver' is no role of TensorFlow's" in refusal(driver)
+
+
+def test_a_trainjob():
+    text = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: tj}
+spec:
+  runtimeRef: {name: tensorflow-distributed}
+  trainer: {numNodes: 3, image: a, command: [b], numProcPerNode: 2, resourcesPerNode: {limits: {cpu: 2}}}
+"""
+    job = imported(text)
+    assert job.job["roles"] == {"worker": {"replicas": 3}}
+    assert job.job["resources"] == {"cpu": 2}
+    assert any("was not read" in note for note in job.notes)
+    assert "spec.trainer.numProcPerNode = 2: a job file has no field for it" in job.notes
