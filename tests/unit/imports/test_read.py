@@ -321,3 +321,39 @@ spec:
     assert job.job["resources"] == {"cpu": 2}
     assert any("was not read" in note for note in job.notes)
     assert "spec.trainer.numProcPerNode = 2: a job file has no field for it" in job.notes
+
+
+def test_a_volume_that_stays_keeps_its_name_to_itself():
+    mounts = [{"name": "data", "mountPath": "/data"}, {"name": "volume-0", "mountPath": "/share"}]
+    template = container(volumeMounts=mounts)
+    template["spec"]["volumes"] = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "training"}},
+        {"name": "volume-0", "azureFile": {"secretName": "keys", "shareName": "data"}},
+    ]
+    job = imported(tfjob({"Worker": {"template": template}})).job
+    assert "volumes" not in job, "the first of a job's volumes is rendered as volume-0"
+    assert job["pod"]["spec"]["volumes"] == template["spec"]["volumes"]
+
+
+def test_two_mounts_of_a_volume_that_stays_are_not_merged_into_one():
+    mounts = [
+        {"name": "data", "mountPath": "/data"},
+        {"name": "scratch", "mountPath": "/a"},
+        {"name": "scratch", "mountPath": "/b"},
+    ]
+    template = container(volumeMounts=mounts)
+    template["spec"]["volumes"] = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "training"}},
+        {"name": "scratch", "emptyDir": {}},
+    ]
+    job = imported(tfjob({"Worker": {"template": template}})).job
+    assert "volumes" not in job
+    assert job["pod"]["spec"]["containers"][0]["volumeMounts"] == mounts
+
+
+def test_programs_after_a_pause():
+    mode = "pause: {enabled: true, resumeSpecs: [{type: worker, command: [a], args: [x], skipInitContainer: true}]}"
+    options = imported(T9K[: T9K.index("    debug:")] + f"    {mode}\n").job["systems"]["t9k"]
+    assert options["suspend"]
+    assert (options["resume_commands"], options["resume_args"]) == ({"worker": ["a"]}, {"worker": ["x"]})
+    assert options["resume_skip_init_containers"]
