@@ -69,6 +69,19 @@ class Fields:
             result.append(fields)
         return result
 
+    @property
+    def has_name(self) -> bool:
+        """Whether `name` is there, and text."""
+        return isinstance(self._value.get("name"), str)
+
+    def named(self, *path: str) -> "list[Fields]":
+        """Return the same as `each`. NotUnderstoodError if one has no name that is text."""
+        every = self.each(*path)
+        for fields in every:
+            if not fields.has_name:
+                raise NotUnderstoodError(f"{fields.where('name')} is missing, or no text")
+        return every
+
     def names(self, *path: str) -> list[str]:
         """Return the names in the mapping at `path`; empty if it is missing."""
         return [str(name) for name in self.inside(*path)._value]  # noqa: SLF001

@@ -122,7 +122,7 @@ def _covers(rule: Mapping[str, object], expected: Mapping[str, object]) -> bool:
 def _read_success(draft: Draft, policy: Fields, roles: dict[str, RoleName], first_decides: list[RoleName]) -> None:
     """Take which Jobs decide: the chief's, all that train, or with an index that does, the workers'."""
     operator = policy.take(str, "operator") or "All"
-    targets = [roles[name] for name in policy.take(list, "targetReplicatedJobs") or list(roles) if name in roles]
+    targets = [roles[name] for name in map(str, policy.take(list, "targetReplicatedJobs") or roles) if name in roles]
     decides = "chief" if "chief" in draft.roles else "worker"
     trainers = [name for name in draft.roles if name in _TRAINERS]
     if operator == "All" and sorted(targets) == sorted(trainers) and not set(trainers) & set(first_decides):

@@ -40,13 +40,14 @@ def read_pod(draft: Draft, name: RoleName, template: Fields, *, container: str =
     Raises:
         NotUnderstoodError: It has no such container, or is no pod template.
     """
+    _check_shape(template)
     metadata, spec = template.take(dict, "metadata") or {}, template.take(dict, "spec") or {}
-    containers = spec.get("containers")
-    if not isinstance(containers, list) or not all(isinstance(item, dict) for item in containers) or not containers:
+    containers: list[dict[str, Any]] = spec.get("containers", [])
+    if not containers:
         raise NotUnderstoodError(f"{template.where('spec', 'containers')} is missing: expected a list of containers")
-    trains = next((item for item in containers if item.get("name") == (container or CONTAINER)), None)
+    trains = next((item for item in containers if item["name"] == (container or CONTAINER)), None)
     if trains is None and container:
-        names = ", ".join(str(item.get("name")) for item in containers)
+        names = ", ".join(item["name"] for item in containers)
         where = template.where("spec", "containers")
         raise NotUnderstoodError(f"{where} has {names}, and no container `{container}`, which the operator looks for")
     trains = trains or containers[0]
@@ -74,6 +75,21 @@ def read_pod(draft: Draft, name: RoleName, template: Fields, *, container: str =
     return {field: value for field, value in role.items() if value}
 
 
+def _check_shape(template: Fields) -> None:
+    """Raise NotUnderstoodError if a part that is looked into is no pod template's."""
+    for part in ("labels", "annotations"):
+        template.inside("metadata", part)
+    for part in ("imagePullSecrets", "tolerations"):
+        template.each("spec", part)
+    template.named("spec", "volumes")
+    for kind in ("containers", "initContainers"):
+        for container in template.named("spec", kind):
+            container.named("env")
+            container.named("volumeMounts")
+            for part in ("requests", "limits"):
+                container.inside("resources", part)
+
+
 def _fits(value: Any, into: Any) -> bool:
     """Tell whether a job file's field of a type takes a value."""
     return not decode(Document(value), into)[1]
@@ -82,13 +98,13 @@ def _fits(value: Any, into: Any) -> bool:
 def _env(draft: Draft, name: RoleName, container: dict[str, Any]) -> dict[str, Any]:
     """Take the variables that a job file can have; the others stay, and those that refer to them."""
     variables: dict[str, Any] = {}
-    staying: list[Any] = []
+    staying: list[dict[str, Any]] = []
     for item in container.pop("env", []):
-        key, value = (item.get("name", ""), _value(item)) if isinstance(item, dict) else ("", None)
-        if isinstance(key, str) and _OURS.fullmatch(key):
+        key, value = item["name"], _value(item)
+        if _OURS.fullmatch(key):
             draft.note(f"{key} of {name}: tfsteps sets this variable itself")
             continue
-        known = {entry.get("name") for entry in staying if isinstance(entry, dict)}
+        known = {entry["name"] for entry in staying}
         late = isinstance(value, str) and references(value) & known
         if value is None or late or key in known or key in variables or not _fits(key, EnvName):
             staying.append(item)
@@ -121,12 +137,8 @@ def _value(item: Mapping[str, Any]) -> Any:
 
 def _resources(container: dict[str, Any]) -> dict[str, Any]:
     """Take what a job file has for resources: a request without a limit stays, for a job file's has a limit too."""
-    parts = container.get("resources")
-    if not isinstance(parts, dict):
-        return {}
+    parts = container.pop("resources", {})
     requests, limits = parts.get("requests", {}), parts.get("limits", {})
-    if not isinstance(requests, dict) or not isinstance(limits, dict):
-        return {}
     result: dict[str, Any] = {}
     for key in ("cpu", "memory"):
         limit = limits.get(key)
@@ -147,10 +159,8 @@ def _resources(container: dict[str, Any]) -> dict[str, Any]:
             requests.pop(key, None)
     if "limits" in result:
         result["limits"] = result.pop("limits")  # written last
-    if not any(parts.values()):
-        del container["resources"]
-    else:
-        container["resources"] = {key: value for key, value in parts.items() if value}
+    if left := {key: value for key, value in parts.items() if value}:
+        container["resources"] = left
     return result
 
 
@@ -171,13 +181,9 @@ def _volumes(spec: dict[str, Any], container: dict[str, Any], need: dict[str, An
     None is taken if a volume that stays has a name that rendered volumes have, or several mounts: a patch is merged by
     the names of volumes.
     """
-    sources, mounts = spec.get("volumes"), container.get("volumeMounts")
-    if not isinstance(sources, list) or not isinstance(mounts, list) or not _all_named([*sources, *mounts]):
-        return []
-    others = [item for kind in ("containers", "initContainers") for item in spec.get(kind) or [] if item != container]
-    shared = {
-        mount.get("name") for other in others for mount in (other.get("volumeMounts") or []) if isinstance(mount, dict)
-    }
+    sources, mounts = spec.get("volumes", []), container.get("volumeMounts", [])
+    others = [item for kind in ("containers", "initContainers") for item in spec.get(kind, []) if item is not container]
+    shared = {mount["name"] for other in others for mount in other.get("volumeMounts", [])}
     taken: dict[str, list[dict[str, Any]]] = {}
     size = None
     for source in sources:
@@ -202,18 +208,14 @@ def _volumes(spec: dict[str, Any], container: dict[str, Any], need: dict[str, An
     return ordered
 
 
-def _all_named(items: list[Any]) -> bool:
-    return all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items)
-
-
 def _of(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
     return bool(mount.get("mountPath") == volume["mount"])
 
 
 def _keep(place: dict[str, Any], key: str, items: list[Any]) -> None:
-    place[key] = items
-    if not items:
-        del place[key]
+    place.pop(key, None)
+    if items:
+        place[key] = items
 
 
 def _volume(source: Mapping[str, Any], mount: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -264,12 +266,12 @@ def _tolerations(spec: dict[str, Any]) -> list[dict[str, Any]]:
         "effect": "effect",
         "tolerationSeconds": "seconds",
     }
-    items = spec.get("tolerations")
-    if not isinstance(items, list) or not all(isinstance(item, dict) and set(item) <= set(names) for item in items):
+    items = spec.get("tolerations", [])
+    if not all(set(item) <= set(names) for item in items):
         return []
     result = [{names[key]: value for key, value in item.items() if value != ""} for item in items]
     result = [{k: v for k, v in item.items() if (k, v) != ("operator", "Equal")} for item in result]
     if not all(_fits(item, Toleration) for item in result):
         return []
-    spec.pop("tolerations")
+    spec.pop("tolerations", None)
     return result

@@ -10,6 +10,7 @@ from tfsteps.imports.jobset import read_jobset, read_trainjob
 from tfsteps.imports.t9k import read_t9k
 from tfsteps.imports.tfjob import read_tfjob
 from tfsteps.imports.tfjob_v1alpha1 import read_tfjob_v1alpha1
+from tfsteps.imports.workflow import is_workflow, resource_steps, with_conditions
 from tfsteps.spec.notation import to_plain
 from tfsteps.spec.problems import shown
 from tfsteps.systems.kubernetes.cleanup.retention import JOB
@@ -25,7 +26,7 @@ _READERS: Mapping[tuple[str, str], tuple[_Reader, str]] = {
     ("jobset.x-k8s.io/v1alpha2", "jobset"): (read_jobset, ""),
     ("trainer.kubeflow.org/v1alpha1", "trainjob"): (read_trainjob, ""),
 }
-KINDS = "TFJob, TfJob, TensorFlowTrainingJob, JobSet and TrainJob"
+KINDS = "TFJob, TfJob, TensorFlowTrainingJob, JobSet or TrainJob, or an Argo Workflow that creates one"
 """The kinds that can be imported, for messages."""
 
 
@@ -40,13 +41,18 @@ def read_text(text: str, name: str = "") -> tuple[list[Imported], list[str]]:
         NotUnderstoodError: It is not YAML, has no job, or one that is not understood.
     """
     try:
-        documents = [item for document in yaml_reader.documents(text) for item in _items(document)]
+        return _read_documents([item for document in yaml_reader.documents(text) for item in _items(document)], name)
     except yaml_reader.YamlError as error:
         raise NotUnderstoodError(f"line {error.line} {error.wrong}. {error.fix}") from error
+
+
+def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], list[str]]:
     jobs, notes = [], []
     for document in documents:
         if readable(document):
             jobs.append(read_manifest(document, name))
+        elif is_workflow(document) and (created := list(_created(document, name))):
+            jobs += created
         else:
             notes.append(f"{_what(document)} is no job, and is left as it is")
     if not jobs:
@@ -74,6 +80,18 @@ def read_manifest(manifest: Mapping[str, Any], name: str = "") -> Imported:
         return reader(fields, source, name, version)
     except NotUnderstoodError as error:
         raise NotUnderstoodError(f"{source}: {error}") from error
+
+
+def _created(workflow: Mapping[str, Any], name: str) -> Iterator[Imported]:
+    """Yield the jobs that a Workflow's resource templates create."""
+    for step in resource_steps(workflow):
+        try:
+            documents = yaml_reader.documents(step.manifest)
+        except yaml_reader.YamlError as error:
+            raise NotUnderstoodError(f"manifest of template {step.name}: {error}. {error.fix}") from error
+        for document in documents:
+            if readable(document):
+                yield with_conditions(read_manifest(document, name), step)
 
 
 def _own(text: str, source: str, name: str) -> Imported:

@@ -48,9 +48,9 @@ def import_(
 ) -> None:
     """Convert a job of another notation into a job file.
 
-    Reads TFJob, TfJob v1alpha1, T9k's TensorFlowTrainingJob, and JobSet and TrainJob of TensorFlow programs. Fields
-    that a job file does not have are listed on standard error, each with the reason. Exits 2 if a job is not
-    understood, or its job file has to be corrected before it can run.
+    Reads TFJob, TfJob v1alpha1, T9k's TensorFlowTrainingJob, JobSet and TrainJob of TensorFlow programs, and Argo
+    Workflows whose resource templates create one. Fields that a job file does not have are listed on standard error,
+    each with the reason. Exits 2 if a job is not understood, or its job file has to be corrected before it can run.
     """
     jobs: list[Imported] = []
     for file in files:

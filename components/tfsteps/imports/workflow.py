@@ -1,0 +1,120 @@
+"""Finds the job objects that resource templates of an Argo Workflow create, with what decides their success. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.imports.draft import Imported
+from tfsteps.imports.fields import Fields, NotUnderstoodError
+from tfsteps.spec import dotted
+
+_KINDS = ("Workflow", "WorkflowTemplate", "ClusterWorkflowTemplate", "CronWorkflow")
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
+_REPLICAS = re.compile(r"status\.replicaStatuses\.(\w+)\.(succeeded|failed)\s*(==?|>=?)\s*(\d+)")
+_OWN_VERDICT = re.compile(r"status\.(state|phase|terminalState|conditions)\b.*")
+_BUILT_IN = {"workflow.name": "workflow", "workflow.uid": "uid", "workflow.namespace": "default"}
+
+
+class ResourceStep(msgspec.Struct, frozen=True):
+    """A template that creates an object.
+
+    Attributes:
+        name: Of the template.
+        manifest: The text of the object, its parameters filled in.
+        success: Its successCondition; empty = none.
+        failure: Its failureCondition; empty = none.
+        notes: Sentences about the rest of the template.
+    """
+
+    name: str
+    manifest: str
+    success: str
+    failure: str
+    notes: list[str]
+
+
+def is_workflow(document: Any) -> bool:
+    """Tell whether a document is a Workflow of Argo's, or a template or schedule of one."""
+    api = str(document.get("apiVersion")) if isinstance(document, dict) else ""
+    return api.startswith("argoproj.io/") and document.get("kind") in _KINDS
+
+
+def resource_steps(document: Mapping[str, Any]) -> Iterator[ResourceStep]:
+    """Yield the templates that create an object.
+
+    Raises:
+        NotUnderstoodError: A manifest contains a parameter that has no value.
+    """
+    workflow = Fields(document)
+    path = ("spec", "workflowSpec") if document["kind"] == "CronWorkflow" else ("spec",)
+    shared = _values("workflow.parameters", workflow.each(*path, "arguments", "parameters"))
+    for template in workflow.each(*path, "templates"):
+        resource = template.inside("resource")
+        if resource.take(str, "action") not in ("create", "apply"):
+            continue
+        name, text = template.take(str, "name") or "", resource.take(str, "manifest") or ""
+        inputs = _values("inputs.parameters", template.each("inputs", "parameters"))
+        values = {**_BUILT_IN, **shared, **inputs}
+        texts = (text, *(resource.take(str, f"{end}Condition") or "" for end in ("success", "failure")))
+        resource.take(bool, "setOwnerReference")  # a launcher does so
+        template.take(list, "outputs", "parameters")
+        notes = [
+            f"{dotted(field)} of the template is not part of a job: write it on the step"
+            for field, _ in template.left()
+        ]
+        manifest, success, failure = (_filled(part, name, values) for part in texts)
+        yield ResourceStep(name, manifest, success, failure, notes)
+
+
+def with_conditions(job: Imported, step: ResourceStep) -> Imported:
+    """Return a job with the success that its step has waited for, and notes for what else the step has had."""
+    fields, comments, notes = dict(job.job), dict(job.comments), [*job.notes, *step.notes]
+    replicas = {
+        {"chief": "chief", "master": "chief"}.get(name.lower(), name.lower()): int(count) + (sign == ">")
+        for name, end, sign, count in _REPLICAS.findall(step.success)
+        if end == "succeeded"
+    }
+    decides = "chief" if "chief" in fields["roles"] else "worker"
+    workers = fields["roles"].get("worker", {}).get("replicas", 1)
+    decisive = replicas == {decides: 1} and (decides == "chief" or workers == 1)
+    if (
+        replicas.get("worker") == workers
+        and set(replicas) <= {"chief", "worker"}
+        and (workers > 1 or len(replicas) > 1)
+    ):
+        fields["success"] = "all_workers"
+    elif not decisive and step.success and not _OWN_VERDICT.fullmatch(step.success.strip()):
+        fields["success"] = "chief"
+        comments["success",] = f"was successCondition: {step.success}: no job file can say that"
+    if step.failure:
+        notes.append(f"failureCondition {step.failure}: the job fails by its operator's verdict, after its restarts")
+    return msgspec.structs.replace(
+        job, source=f"{job.source} of template {step.name}", job=fields, comments=comments, notes=notes
+    )
+
+
+def _values(prefix: str, parameters: list[Fields]) -> dict[str, str]:
+    """Return the values of parameters that have one, by the names of their placeholders."""
+    values = {}
+    for parameter in parameters:
+        name = parameter.take(str, "name") or ""
+        given = [parameter.take(object, key) for key in ("value", "default")]
+        if found := [value for value in given if value is not None]:
+            values[f"{prefix}.{name}"] = str(found[0])
+    return values
+
+
+def _filled(text: str, name: str, values: Mapping[str, str]) -> str:
+    """Return a text with the values of its parameters; a value may itself be a placeholder of the Workflow."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            wrong = f"template {name}: {match[0]} has no value in this file"
+            raise NotUnderstoodError(f"{wrong}; give the parameter a value or a default, and import it again")
+        return values[match[1]]
+
+    for _ in range(3):  # inputs of a template that are parameters of the Workflow
+        text = _PLACEHOLDER.sub(value, text)
+    return text

@@ -1,0 +1,86 @@
+"""Argo Workflows with resource templates that create a job object."""
+
+import pytest
+import yaml
+
+from tests.unit.imports.test_read import refusal
+from tfsteps import spec
+from tfsteps.imports.read import read_text
+from tfsteps.imports.write import job_file
+from tfsteps.systems import registry
+
+WORKFLOW = """
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {generateName: train-}
+spec:
+  entrypoint: main
+  arguments: {parameters: [{name: workers, value: 2}, {name: image, value: "acme/mnist:1"}]}
+  templates:
+  - name: main
+    steps: [[{name: t, template: train}]]
+  - name: train
+    inputs: {parameters: [{name: image, value: "{{workflow.parameters.image}}"}]}
+    retryStrategy: {limit: 2}
+    resource:
+      action: create
+      setOwnerReference: true
+      successCondition: SUCCESS
+      failureCondition: status.replicaStatuses.Worker.failed > 0
+      manifest: |
+        apiVersion: kubeflow.org/v1
+        kind: TFJob
+        metadata: {generateName: "train-{{workflow.uid}}-"}
+        spec:
+          tfReplicaSpecs:
+            Worker:
+              replicas: {{workflow.parameters.workers}}
+              template:
+                spec: {containers: [{name: tensorflow, image: "{{inputs.parameters.image}}", command: [python, t.py]}]}
+"""
+
+
+def imported(success, text=WORKFLOW):
+    [job], _ = read_text(text.replace("SUCCESS", success), "mnist")
+    spec.parse(job_file(job), "job", registry.options())
+    return job
+
+
+@pytest.mark.parametrize(
+    ("condition", "success", "decided"),
+    [
+        ("status.replicaStatuses.Worker.succeeded = {{workflow.parameters.workers}}", "all_workers", False),
+        ("status.replicaStatuses.Worker.succeeded > 1", "all_workers", False),
+        ("status.replicaStatuses.Worker.succeeded > 0", "chief", True),
+        ("status.completionTime", "chief", True),
+        ("status.state == Succeeded", None, False),
+    ],
+)
+def test_the_success_that_a_step_waits_for(condition, success, decided):
+    job = imported(condition)
+    assert job.job["roles"] == {"worker": {"replicas": 2}}
+    assert job.job["image"] == "acme/mnist:1"
+    assert job.job.get("success") == success
+    assert (("success",) in job.comments) is decided
+
+
+def test_what_belongs_to_the_step():
+    notes = imported("status.state == Succeeded").notes
+    assert "spec.templates[1].retryStrategy.limit of the template is not part of a job: write it on the step" in notes
+    assert any(note.startswith("failureCondition status.replicaStatuses.Worker.failed > 0: ") for note in notes)
+
+
+def test_a_schedule_and_a_template():
+    inner = yaml.safe_load(WORKFLOW)
+    schedule = {**inner, "kind": "CronWorkflow", "spec": {"schedule": "@daily", "workflowSpec": inner["spec"]}}
+    for document in ({**inner, "kind": "WorkflowTemplate"}, schedule):
+        assert imported("status.state == Succeeded", yaml.safe_dump(document)).job["image"] == "acme/mnist:1"
+
+
+def test_a_parameter_without_a_value():
+    message = refusal(WORKFLOW.replace("name: workers, value: 2", "name: workers"))
+    assert "template train: {{workflow.parameters.workers}} has no value in this file" in message
+
+
+def test_a_workflow_without_a_job():
+    assert "has no job that can be imported" in refusal(WORKFLOW.replace("action: create", "action: delete"))
