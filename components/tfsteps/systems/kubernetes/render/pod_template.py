@@ -26,6 +26,9 @@ GPU_RESOURCE = "TFSTEPS_GPU_RESOURCE"
 _GPU = "nvidia.com/gpu"
 _ISTIO = "sidecar.istio.io/inject"  # an Istio proxy outlives the program, and the job would never end
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  where TensorFlow and NCCL look for it
+_KEYS = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
+"""The key of an item of a list, other than its name: as Kubernetes' strategic merge patch has it."""
+
 _RESTART = {"never": "Never", "on_failure": "OnFailure", "always": "Always", "exit_code": "ExitCode"}
 
 
@@ -151,29 +154,27 @@ def cluster_hosts(job: TrainingJob, host: Callable[[RoleName, int], str]) -> dic
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `over` into `under`: mappings by key, lists of named items by name, any other value as a whole."""
+    """Merge `over` into `under`: mappings by key, lists of items by what identifies one, any other value as a whole."""
     result = copy.deepcopy(dict(under))
-    for key, value in over.items():
-        old = result.get(key)
+    for field, value in over.items():
+        old, key = result.get(field), _KEYS.get(field, "name")
         if isinstance(old, dict) and isinstance(value, Mapping):
-            result[key] = merged(old, value)
-        elif old and _named(old) and _named(value):
-            result[key] = _merged_by_name(old, value)
+            result[field] = merged(old, value)
+        elif old and _keyed(old, key) and _keyed(value, key):
+            result[field] = _merged_by_key(old, value, key)
         else:
-            result[key] = copy.deepcopy(value)
+            result[field] = copy.deepcopy(value)
     return result
 
 
-def _named(value: Any) -> bool:
-    return (
-        isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) and "name" in item for item in value)
-    )
+def _keyed(value: Any, key: str) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) and key in item for item in value)
 
 
-def _merged_by_name(under: list[dict[str, Any]], over: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    result = {item["name"]: item for item in under}
+def _merged_by_key(under: list[dict[str, Any]], over: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    result = {item[key]: item for item in under}
     for item in over:
-        result[item["name"]] = merged(result.get(item["name"], {}), item)
+        result[item[key]] = merged(result.get(item[key], {}), item)
     return list(result.values())
 
 

@@ -200,6 +200,22 @@ MERGES = {
         {"x": [{"name": "a", "w": 2}, {"name": "c"}]},
         {"x": [{"name": "a", "v": 1, "w": 2}, {"name": "b"}, {"name": "c"}]},
     ),
+    "mounts by their path: one volume may have several": (
+        {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "w", "mountPath": "/w"}]},
+        {
+            "volumeMounts": [
+                {"name": "v", "mountPath": "/b", "subPath": "x"},
+                {"name": "v", "mountPath": "/a", "readOnly": True},
+            ]
+        },
+        {
+            "volumeMounts": [
+                {"name": "v", "mountPath": "/a", "readOnly": True},
+                {"name": "w", "mountPath": "/w"},
+                {"name": "v", "mountPath": "/b", "subPath": "x"},
+            ]
+        },
+    ),
     "other lists as a whole": ({"x": [1, 2]}, {"x": [3]}, {"x": [3]}),
     "an empty list clears": ({"x": [{"name": "a"}]}, {"x": []}, {"x": []}),
     "falsy values count": ({"a": True, "b": 1, "c": "x"}, {"a": False, "b": 0, "c": ""}, {"a": False, "b": 0, "c": ""}),
