@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.complete
-SOURCES := components pipelines tests benchmarks page_links.py
+SOURCES := components pipelines tests benchmarks page_links.py release.py
 # What the images are built from; a digest (python@sha256:...) pins it. REGISTRY is put before the launcher image's name.
 BASE ?= python:3.11-slim-bookworm
 REGISTRY ?= $(TFSTEPS_REGISTRY)
@@ -14,7 +14,7 @@ PYTHONS ?= $(or $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python),3.12 3.
 # The suites that the versions of the platform touch.
 COMPAT := conformance job_crds gang preflight argo kfp_pods pipelines schedule
 
-.PHONY: help setup demo test test-unit check docs format golden bench lock faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
+.PHONY: help setup demo test test-unit check docs format golden bench lock release faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -93,6 +93,9 @@ lock: $(STAMP) ## update requirements.lock from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate --generate-hashes \
 	  --all-extras --group dev --override requirements.overrides --upgrade pyproject.toml -o requirements.lock
 	@$(MAKE) golden # what the launcher's image installs of it
+
+release: $(STAMP) ## what a release publishes, into dist/: wheel, sdist, the images' contexts and SBOMs, notes, checksums; twice the same
+	@$(BIN)/python release.py
 
 image: $(STAMP) ## the images, by docker or podman: [REGISTRY/]tfsteps/launcher and tensorboard:<version>; BASE is what they are built from
 	@rm -rf dist; $(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
