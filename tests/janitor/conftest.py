@@ -112,10 +112,12 @@ class Stage:
 
 
 def manifests(kubectl, namespace):
-    """Return the permissions of manifests/janitor for a namespace, and the Deployment."""
+    """Return what manifests/janitor has for a namespace beside the Deployment, and the Deployment."""
     built = kubectl("kustomize", ROOT / "manifests/janitor/namespace")
-    *permissions, deployment = built.replace("namespace: team", f"namespace: {namespace}").split("---\n")
-    return "---\n".join(permissions), deployment
+    objects = built.replace("namespace: team", f"namespace: {namespace}").split("---\n")
+    (deployment,) = [text for text in objects if "\nkind: Deployment\n" in text]
+    objects.remove(deployment)
+    return "---\n".join(objects), deployment
 
 
 @pytest.fixture(scope="session")

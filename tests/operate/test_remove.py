@@ -125,6 +125,8 @@ KINDS = [
     "role.rbac.authorization.k8s.io/tfsteps-jobs",
     "role.rbac.authorization.k8s.io/tfsteps-artifacts",
     "deployment.apps/tfsteps-janitor",
+    "networkpolicy.networking.k8s.io/tfsteps-launcher",
+    "networkpolicy.networking.k8s.io/tfsteps-janitor",
     "clusterrole.rbac.authorization.k8s.io/tfsteps-janitor",
     "clusterrolebinding.rbac.authorization.k8s.io/tfsteps-janitor",
     "clustertrainingruntime.trainer.kubeflow.org/tensorflow-",

@@ -60,6 +60,13 @@ def test_probes_and_metrics_use_the_port_that_is_served(monkeypatch):
     assert chosen.default == DefaultRetention(), "nothing changes for who does not set it"
 
 
+def test_the_network_policy_lets_metrics_in_and_nothing_else():
+    policy = load("base/janitor-networkpolicy.yaml")["spec"]
+    pod = load("base/janitor-deployment.yaml")["spec"]["template"]["metadata"]
+    assert policy["podSelector"]["matchLabels"] == pod["labels"]
+    assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": container()["ports"][0]["name"]}]}]
+
+
 def test_the_monitoring_component():
     kustomization = load("monitoring/kustomization.yaml")
     assert kustomization["kind"] == "Component"

@@ -9,8 +9,13 @@ import yaml
 
 from tfsteps import spec
 from tfsteps.engines.kfp.store_config import CONFIG_MAP, SECRET
+from tfsteps.runs.identity import Identity
+from tfsteps.systems import registry
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.permissions import needed, optional
+from tfsteps.systems.kubernetes.system import KubernetesSystem
+from tfsteps.systems.kubernetes.tensorboard import manifests
+from tfsteps.tensorboard.address import PORT
 
 MANIFESTS = pathlib.Path(__file__).parents[3] / "manifests"
 FILES = sorted(file for file in (MANIFESTS / "base").glob("*.yaml") if file.name != "kustomization.yaml")
@@ -82,9 +87,54 @@ def test_an_overlay_binds_one_account_of_its_namespace(file):
     (patch,) = overlay["patches"]
     assert patch["target"]["kind"] == "RoleBinding"
     bound = [file.stem for file in FILES if file.name.endswith("-binding.yaml")]
-    bound += [f"{component.rpartition('/')[2]}-role-binding" for component in overlay.get("components", [])]
+    for component in overlay["components"]:
+        bound += [path.stem for path in (file.parent / component).glob("*-role-binding.yaml")]
     named = re.compile(patch["target"].get("name", ".*"))
     assert all(named.fullmatch(f"tfsteps-{name.removesuffix('-role-binding')}") for name in bound)
     set_ = {step["path"]: step["value"] for step in yaml.safe_load(patch["patch"])}
     assert set_["/subjects/0/namespace"] == overlay["namespace"]
     assert set_["/subjects/0/name"]
+
+
+def selected(file, labels):
+    """Tell whether a NetworkPolicy selects pods with these labels."""
+    selector = yaml.safe_load((MANIFESTS / file).read_text())["spec"]["podSelector"]
+    (expression,) = selector["matchExpressions"]
+    assert expression["operator"] == "Exists"
+    return expression["key"] in labels
+
+
+LAUNCHERS, BOARDS = (f"network-policies/{name}-networkpolicy.yaml" for name in ("launcher", "tensorboard"))
+
+
+@pytest.mark.parametrize("system", registry.on_kubernetes())
+def test_no_network_policy_selects_replicas_which_connect_to_each_other(system):
+    for kind in registry.kinds_of(system):
+        job = spec.from_plain(
+            {"name": "a", "image": "i", "command": ["x"], "roles": {"worker": {"replicas": 2}}}, "t", registry.options()
+        )
+        who = Identity(run="r", task="t", pipeline="p")
+        rendered = kind.render(job, who, KubernetesSystem(kind).places(job, who, None), "ml")
+        keys = set(re.findall(r"tfsteps\.dev/[\w-]+", str([rendered.manifest, *rendered.dependents])))
+        assert "tfsteps.dev/attempt" in keys
+        assert not selected(LAUNCHERS, keys)
+        assert not selected(BOARDS, keys)
+
+
+def test_network_policies_select_launchers_of_argo_and_tensorboards():
+    templates = yaml.safe_load((MANIFESTS / "argo-templates/workflow-template.yaml").read_text())["spec"]["templates"]
+    steps = [template["metadata"]["labels"] for template in templates if "container" in template]
+    assert steps
+    assert all(selected(LAUNCHERS, labels) for labels in steps)
+    assert not any(selected(BOARDS, labels) for labels in steps)
+    assert selected(BOARDS, [manifests.NAME])
+    (rule,) = yaml.safe_load((MANIFESTS / BOARDS).read_text())["spec"]["ingress"]
+    assert rule == {"ports": [{"protocol": "TCP", "port": PORT}]}
+    assert "ingress" not in yaml.safe_load((MANIFESTS / LAUNCHERS).read_text())["spec"]
+
+
+@pytest.mark.parametrize("file", OVERLAYS, ids=lambda file: file.parent.name)
+def test_each_overlay_has_the_network_policies(file):
+    assert "../../network-policies" in yaml.safe_load(file.read_text())["components"]
+    listed = yaml.safe_load((MANIFESTS / "network-policies/kustomization.yaml").read_text())["resources"]
+    assert [f"network-policies/{name}" for name in listed] == [LAUNCHERS, BOARDS]

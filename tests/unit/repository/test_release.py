@@ -28,7 +28,17 @@ SECTION = f"""# Changelog
 ## 0.0.1 - 2026-01-01
 - Older.
 """
-PARTS = ["components", "images", "release.py", "page_links.py", "pyproject.toml", "README.md", "LICENSE", ".gitignore"]
+PARTS = [
+    "components",
+    "images",
+    "release.py",
+    "page_links.py",
+    "pyproject.toml",
+    "README.md",
+    "SECURITY.md",
+    "LICENSE",
+    ".gitignore",
+]
 COMMITTER = {"GIT_COMMITTER_DATE": "2026-11-26T12:00:00Z", "GIT_AUTHOR_DATE": "2026-11-26T12:00:00Z"}
 
 
