@@ -42,12 +42,12 @@ demo: $(STAMP) ## the main job: a pipeline that trains a distributed model on th
 	  '  $(BIN)/tfsteps init mine             # a job of your own: a program and a job file' \
 	  '  $(BIN)/tfsteps run mine/job.yaml'
 
-test: $(STAMP) browser ## all tests; CLUSTER=1 adds those that need a real cluster: KUBECONFIG's, or our own; ARGS go to pytest
+test: $(STAMP) browser ## all tests, side by side; ARGS: pytest alone, with these; CLUSTER=1: also those on a cluster, KUBECONFIG's or our own
 ifdef CLUSTER
 	@test -n "$$KUBECONFIG" || $(PYTHON) -m tests.cluster up
 	@FAULTS=covering KUBECONFIG=$${KUBECONFIG:-$$($(PYTHON) -m tests.cluster kubeconfig)} $(BIN)/python -m tests.side_by_side --cluster $(ARGS)
 else
-	$(BIN)/pytest -m 'not cluster' $(ARGS)
+	$(if $(ARGS),$(BIN)/pytest -m 'not cluster' $(ARGS),@$(BIN)/python -m tests.side_by_side)
 endif
 
 test-unit: $(STAMP) ## the fast tests, without a cluster: unit, wire, golden

@@ -13,12 +13,13 @@ from tests.side_by_side.suites import OUT, Suite
 _SHOWN = 400  # lines of a failed suite
 
 
-def report(done: list[Suite], reruns: list[Rerun], seconds: float, busy: float) -> None:
+def report(done: list[Suite], reruns: list[Rerun], expected: dict[str, float], seconds: float, busy: float) -> None:
     """Print the failures, and how long each suite took; write the durations of all suites, tests and fixtures.
 
     Args:
         done: The suites, all of which have ended.
         reruns: The reruns of their failed tests, which have ended too.
+        expected: Seconds of suites that were expected; those of suites that ran whole replace them for the next run.
         seconds: How long it took.
         busy: Seconds of processor time that all processes of the machine took meanwhile.
     """
@@ -27,7 +28,9 @@ def report(done: list[Suite], reruns: list[Rerun], seconds: float, busy: float) 
     flaky = [rerun for rerun in reruns if rerun.flaky]
     rows = [{"suite": each.name, "seconds": round(each.took, 1), "cpu": round(each.cpu, 1)} for each in by_time]
     durations = {"seconds": seconds, "busy": busy, "suites": rows, "tests": tests, "fixtures": fixtures}
-    (OUT / "durations.json").write_text(json.dumps({**durations, "flaky": [each.test for each in flaky]}, indent=1))
+    durations |= {"flaky": [each.test for each in flaky]}
+    durations |= {"expected": expected | {each.measured_as: round(each.took, 1) for each in done if each.measured}}
+    (OUT / "durations.json").write_text(json.dumps(durations, indent=1))
     for suite in done:
         if suite.failed:
             print(f"\n##### {suite.name}: exit code {suite.code}", *_failure(suite), sep="\n")

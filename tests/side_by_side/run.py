@@ -13,7 +13,9 @@ class Run:
     """All suites of a run."""
 
     def __init__(self, together: list[Suite], alone: list[Suite], cores: float) -> None:
-        self._waiting = sorted(together, key=lambda suite: suite.rank)
+        # Those that wait for a cluster fill the time of all others. Without one, the first answers come first.
+        cluster = any(suite.cluster and suite.measured_as == suite.name for suite in together)
+        self._waiting = sorted(together, key=lambda suite: suite.rank if cluster else (0, suite.seconds))
         self._alone = list(alone)
         self._cores = cores
         self._signals: list[str] = []
@@ -26,6 +28,13 @@ class Run:
     def add(self, alone: list[Suite]) -> None:
         """Add suites that run alone, one after another, when all others have ended."""
         self._alone += alone
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long it takes if each suite takes what it is expected to."""
+        at_once = sum(suite.seconds * suite.cores for suite in self._waiting) / self._cores
+        longest = max((suite.seconds for suite in self._waiting), default=0)
+        return max(at_once, longest) + sum(suite.seconds for suite in self._alone)
 
     def to_end(self) -> bool:
         """Run all. False if a signal came, after which all have ended, too."""

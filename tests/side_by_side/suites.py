@@ -1,6 +1,7 @@
 """The suites: folders of tests, or of some folders the tests that are marked `tensorflow`, and the others."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -16,37 +18,40 @@ OUT = HERE.parent / "build/side_by_side"
 NO_TESTS = 5  # pytest's exit code where the arguments choose none
 _ALONE, _DISRUPTIVE, _TENSORFLOW = "alone", "disruptive", "tensorflow"
 
-SUITES = {
-    "conformance": (900, 1.3),
-    "hai": (600, 0.4),
-    "argo": (560, 0.5),
-    "kfp_pods": (400, 0.2),
-    "pipelines": (400, 1.1),
-    "local-tensorflow": (300, 0.9),
-    "conformance-tensorflow": (300, 1.2),
-    "local": (300, 0.8),
-    "hai-tensorflow": (160, 0.6),
-    "job_crds": (250, 0.6),
-    "kubernetes_cli": (200, 0.3),
-    "preflight": (190, 0.15),
-    "gang": (180, 0.1),
-    "schedule": (180, 0.15),
-    "tensorboard": (170, 0.4),
-    "faults": (150, 0.6),
-    "janitor": (100, 0.2),
-    "unknown": (90, 0.9),
-    "unit": (90, 1.0),
-    "soak": (10, 0.5),
-    "wire": (60, 0.3),
-    "golden": (30, 1.0),
-    "plugin": (20, 0.8),
-    "browser": (15, 0.8),
-    "conformance-disruptive": (200, 0.2),
-    "operate-disruptive": (90, 0.2),
+CORES = {
+    "conformance": 1.3,
+    "hai": 0.4,
+    "argo": 0.5,
+    "kfp_pods": 0.2,
+    "pipelines": 1.1,
+    "local-tensorflow": 0.9,
+    "conformance-tensorflow": 1.2,
+    "local": 0.8,
+    "hai-tensorflow": 0.6,
+    "job_crds": 0.6,
+    "kubernetes_cli": 0.3,
+    "preflight": 0.15,
+    "gang": 0.1,
+    "schedule": 0.15,
+    "tensorboard": 0.4,
+    "faults": 0.6,
+    "janitor": 0.2,
+    "unknown": 0.9,
+    "unit": 1.0,
+    "soak": 0.5,
+    "wire": 0.3,
+    "golden": 1.0,
+    "plugin": 0.8,
+    "browser": 0.8,
+    "conformance-disruptive": 0.2,
+    "operate-disruptive": 0.2,
 }
-"""Of each suite how many seconds it takes on two quiet cores, and how much of a core it keeps busy: its own processes,
-and its pods. The end of a run says what they were; a suite that is not here is taken for (60, 0.5). A folder whose
-`-tensorflow` is here runs as two suites: real TensorFlow keeps cores busy while the other tests wait."""
+"""How much of a core each suite keeps busy: its own processes, and its pods, which no run can measure. A suite that is
+not here is taken for half a core. A folder whose `-tensorflow` is here runs as two suites: real TensorFlow keeps cores
+busy while the other tests wait."""
+
+FIRST_GUESS = HERE / "side_by_side/seconds.json"
+"""What is expected where no run has measured it; written by `--save-seconds`."""
 
 _WITHOUT_CLUSTER = {
     "browser",
@@ -75,6 +80,7 @@ class Suite:
         options: Of pytest, after the tests.
         seconds: How long it is expected to take.
         cores: What share of a core it is expected to use.
+        measured_as: What its seconds are kept as; its tests that need no cluster take less than all.
         process: None before it starts.
         code: Exit code; None before it has ended.
         took: Seconds from start to end.
@@ -86,6 +92,7 @@ class Suite:
     options: list[str]
     seconds: float = 60
     cores: float = 0.5
+    measured_as: str = ""
     process: "subprocess.Popen[bytes] | None" = None
     code: int | None = None
     began: float = 0.0
@@ -122,6 +129,11 @@ class Suite:
     @property
     def failed(self) -> bool:
         return self.code not in (None, 0, NO_TESTS)
+
+    @property
+    def measured(self) -> bool:
+        """Whether its seconds are those of all its tests: none failed, and no argument chose some of them."""
+        return self.code in (0, NO_TESTS) and len(self.options) == 2
 
     @property
     def outcome(self) -> str:
@@ -177,18 +189,31 @@ class Suite:
         return f"{self.name} {len(marks)}/{counts[0][1] or counts[0][0]}" + (f" ({failed} failed)" if failed else "")
 
 
-def suites(folder: pathlib.Path, *, cluster: bool, arguments: list[str]) -> tuple[list[Suite], list[Suite]]:
-    """Return the suites of a folder: those that run side by side, and those of the tests marked `alone`."""
+def suites(
+    folder: pathlib.Path, expected: Mapping[str, float], *, cluster: bool, arguments: list[str]
+) -> tuple[list[Suite], list[Suite]]:
+    """Return the suites of a folder: those that run side by side, and those of the tests marked `alone`.
+
+    Args:
+        folder: The folder of the tests.
+        expected: Seconds of suites, by `Suite.measured_as`; what is not there is taken for a minute.
+        cluster: Also the tests that need a cluster.
+        arguments: Further ones of pytest.
+    """
     without = "" if cluster else "not cluster and "
     together, alone = [], []
     for name in sorted({file.relative_to(folder).parts[0] for file in folder.glob("*/**/test_*.py")}):
 
         def suite(suffix: str, marks: str, name: str = name) -> Suite:
-            known = SUITES.get(name + suffix, (60, 0.5))
-            return Suite(name + suffix, str(folder / name), ["-m", without + marks, *arguments], *known)
+            full = name + suffix
+            options = ["-m", without + marks, *arguments]
+            made = Suite(full, str(folder / name), options, cores=CORES.get(full, 0.5))
+            made.measured_as = full if cluster or not made.cluster else f"{full} without a cluster"
+            made.seconds = expected.get(made.measured_as, 60)
+            return made
 
         others = f"not {_ALONE} and not {_DISRUPTIVE}"
-        if f"{name}-{_TENSORFLOW}" in SUITES:
+        if f"{name}-{_TENSORFLOW}" in CORES:
             together.append(suite(f"-{_TENSORFLOW}", f"{others} and {_TENSORFLOW}"))
             others += f" and not {_TENSORFLOW}"
         together.append(suite("", others))
@@ -198,6 +223,14 @@ def suites(folder: pathlib.Path, *, cluster: bool, arguments: list[str]) -> tupl
         if f"mark.{_ALONE}" in text:
             alone.append(suite(f"-{_ALONE}", _ALONE))
     return together, alone
+
+
+def expected_seconds() -> dict[str, float]:
+    """Return the seconds of each suite in its last whole run here; without one, those of another machine."""
+    expected: dict[str, float] = json.loads(FIRST_GUESS.read_text()) if FIRST_GUESS.exists() else {}
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        expected |= json.loads((OUT / "durations.json").read_text())["expected"]
+    return expected
 
 
 def folder_of(name: str) -> str:

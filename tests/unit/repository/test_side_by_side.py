@@ -346,3 +346,41 @@ def test_progress_counts_tests(tmp_path, monkeypatch, text, said):
     monkeypatch.setattr(suites, "OUT", tmp_path)
     (tmp_path / "a.txt").write_text(text)
     assert suites.Suite("a", "", []).progress() == said
+
+
+# --- what is expected
+
+
+def test_a_run_expects_what_the_last_whole_run_of_each_suite_took(program, tmp_path):
+    results = tmp_path / "build/side_by_side/durations.json"
+    slow, fast = "import time\ndef test_a(): time.sleep(1)\ndef test_b(): pass\n", "def test_b(): pass\n"
+    command = program({"unit": slow, "golden": fast, "argo": fast})
+    assert (
+        "3 suites, about 3 minutes if" in run([*command, "--cores", "0.8"]).stdout
+    )  # one minute each, and a core of 1.8
+    measured = json.loads(results.read_text())["expected"]
+    assert measured["unit"] > measured["golden"]
+    assert {"argo without a cluster", "unit", "golden"} <= measured.keys()
+    assert "argo" not in {name for name, seconds in measured.items() if seconds < 60}, (
+        "its tests on a cluster did not run"
+    )
+
+    (tmp_path / "tests/golden/test_golden.py").write_text("def test_b(): assert 0")
+    again = run([*command, "-k", "test_b", "--cores", "0.5"])
+    assert "3 suites, about 0 minutes if" in again.stdout
+    ended = [line.split()[2] for line in again.stdout.splitlines() if " after " in line]
+    assert json.loads(results.read_text())["expected"] == measured, "some tests of a suite, or a failure, say nothing"
+    assert ended[-1] == "unit", "the shortest come first"
+
+
+def test_what_a_run_expects_is_saved_as_the_first_guess(program, tmp_path):
+    command = program({"a": "def test_a(): pass"})
+    assert run(command).returncode == 0
+    shutil.copy(tmp_path / "tests/side_by_side/seconds.json", tmp_path / "before.json")
+    assert run([*command, "--save-seconds"]).returncode == 0
+    guess, before = (
+        json.loads(path.read_text())
+        for path in (tmp_path / "tests/side_by_side/seconds.json", tmp_path / "before.json")
+    )
+    assert guess.pop("a without a cluster") < 60
+    assert guess == before
