@@ -14,7 +14,7 @@ PYTHONS ?= $(or $(wildcard $(HOME)/.pyenv/versions/3.1[23].*/bin/python),3.12 3.
 # The suites that the versions of the platform touch.
 COMPAT := conformance job_crds gang preflight argo kfp_pods pipelines schedule
 
-.PHONY: help setup demo test test-unit check docs format golden bench lock release faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
+.PHONY: help setup demo test test-unit test-for check docs format golden bench lock release faults mutants soak unknown image cluster cluster-down compat python-versions browser clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -52,6 +52,9 @@ endif
 
 test-unit: $(STAMP) ## the fast tests, without a cluster: unit, wire, golden
 	$(BIN)/pytest -q -n 4 --dist worksteal -m 'not cluster' tests/unit tests/wire tests/golden tests/faults $(ARGS)
+
+test-for: $(STAMP) ## the tests that cover a module, without a cluster: make test-for FILE=components/tfsteps/masking.py
+	@$(BIN)/python -m tests.covering $(FILE) $(ARGS)
 
 check: $(STAMP) ## format, lint, types, layers, duplicates, documentation, golden and generated files
 	$(BIN)/ruff format --check $(SOURCES)
