@@ -4,12 +4,12 @@ Each reader takes the value, its type, the type's `Meta`, and the value as its a
 not read from a text). It returns the value to keep, or raises `RefusedError`.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import inspect as mi
 
 from tfsteps.spec.spelling import nearest
@@ -56,7 +56,7 @@ def words(line: str) -> list[str]:
         parts = shlex.split(line)
     except ValueError:  # a quote without its end
         parts = line.split()
-    return [word if _PLAIN_WORD.fullmatch(word) else json.dumps(word, ensure_ascii=False) for word in parts]
+    return [word if _PLAIN_WORD.fullmatch(word) else msgspec.json.encode(word).decode() for word in parts]
 
 
 def text(value: Any, info: mi.StrType, meta: Mapping[str, Any], written: str | None) -> str:
