@@ -35,16 +35,18 @@ def reported() -> Iterator[None]:
     except OSError as error:  # a full disk under standard output, a run folder of another user
         say(f"error: {error}; fix the cause and retry")
         raise typer.Exit(ExitCode.PLATFORM) from error
-    except typer.Exit:
+    except typer.Exit:  # of a command that has said all
         raise
     except Exception as error:
-        raise _of_job(error) from error
+        if end := _of_job(error):
+            raise end from error
+        raise
     finally:
         _flush()
 
 
-def _of_job(error: Exception) -> Exception:
-    """Return the end of the process for an error of a job, else the error itself."""
+def _of_job(error: Exception) -> typer.Exit | None:
+    """Return the end of the process for an error about a job, whose message is printed; None for any other error."""
     from tfsteps.spec import SpecError  # noqa: PLC0415  a command that ends well needs neither
     from tfsteps.systems.base import LaunchError  # noqa: PLC0415
 
@@ -54,7 +56,7 @@ def _of_job(error: Exception) -> Exception:
     if isinstance(error, LaunchError):
         say(f"error: {error}")
         return typer.Exit(ExitCode.PLATFORM if error.retryable else ExitCode.USAGE)
-    return error
+    return None
 
 
 def _flush() -> None:

@@ -178,8 +178,7 @@ def _bytes(value: Any) -> float:
 def _volumes(spec: dict[str, Any], container: dict[str, Any], need: dict[str, Any]) -> list[dict[str, Any]]:
     """Take the volumes that only the training container mounts, and a job file can have; the size of /dev/shm, too.
 
-    None is taken if a volume that stays has a name that rendered volumes have, or several mounts: a patch is merged by
-    the names of volumes.
+    None is taken if a volume that stays has a name that rendered volumes have: a patch is merged by their names.
     """
     sources, mounts = spec.get("volumes", []), container.get("volumeMounts", [])
     others = [item for kind in ("containers", "initContainers") for item in spec.get(kind, []) if item is not container]
@@ -196,9 +195,8 @@ def _volumes(spec: dict[str, Any], container: dict[str, Any], need: dict[str, An
             taken[name] = []
         elif all(volume and _fits(volume, Volume) for volume in volumes) and ("emptyDir" not in source or len(own) < 2):
             taken[name] = [volume for volume in volumes if volume]
-    staying = [mount["name"] for mount in mounts if mount["name"] not in taken]
-    names = {*staying, *(source["name"] for source in sources if source["name"] not in taken)}
-    if len(set(staying)) < len(staying) or any(_RENDERED_VOLUME.fullmatch(name) for name in names):
+    names = {item["name"] for item in (*mounts, *sources)} - taken.keys()
+    if any(_RENDERED_VOLUME.fullmatch(name) for name in names):
         return []
     if size:
         need["shared_memory"] = size

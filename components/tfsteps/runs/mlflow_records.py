@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.credentials import Access, checked_token
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.http_client import HttpClient, checked
@@ -300,9 +299,9 @@ def _parameters(job: bytes) -> dict[str, str]:
 
 def _values(status: Status, contents: Mapping[str, bytes]) -> Iterator[tuple[str, int, float]]:
     """Yield (key, step, value) of the curves, and of the metrics, whose steps are not known."""
-    try:
-        charts = msgspec.json.decode(contents.get("curves.json", b"{}"), type=_Charts).charts
-    except NOT_READABLE:
+    try:  # a last value may be NaN, which msgspec does not read
+        charts = msgspec.convert(json.loads(contents.get("curves.json", b"{}")), _Charts).charts
+    except (ValueError, RecursionError):
         charts = []
     curves = {
         _key(chart.tag if curve.run == "." else f"{curve.run}/{chart.tag}"): curve.points

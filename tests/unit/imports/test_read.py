@@ -3,6 +3,7 @@
 import pytest
 import yaml
 
+from tests.support.same_objects import rendered
 from tfsteps import spec
 from tfsteps.imports.fields import NotUnderstoodError
 from tfsteps.imports.read import read_text
@@ -346,9 +347,13 @@ def test_two_mounts_of_a_volume_that_stays_are_not_merged_into_one():
         {"name": "data", "persistentVolumeClaim": {"claimName": "training"}},
         {"name": "scratch", "emptyDir": {}},
     ]
-    job = imported(tfjob({"Worker": {"template": template}})).job
-    assert "volumes" not in job
-    assert job["pod"]["spec"]["containers"][0]["volumeMounts"] == mounts
+    job = imported(tfjob({"Worker": {"template": template}}))
+    assert job.job["volumes"] == [{"pvc": "training", "mount": "/data"}]
+    assert job.job["pod"]["spec"]["containers"][0]["volumeMounts"] == mounts[1:]
+    pod = rendered(job)["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    claim = next(volume["name"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume)
+    made = [(mount["name"], mount["mountPath"]) for mount in pod["containers"][0]["volumeMounts"]]
+    assert made == [(claim, "/data"), ("scratch", "/a"), ("scratch", "/b")]
 
 
 def test_programs_after_a_pause():

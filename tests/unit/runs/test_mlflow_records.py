@@ -1,6 +1,8 @@
 """Records on an MLflow server: what its users see of a run, and what tfsteps reads back."""
 
 import base64
+import json
+import math
 import os
 import time
 
@@ -35,10 +37,10 @@ def trained(run="a run/of ünusual = names", **fields):
     (attempt.folder / "job.json").write_bytes(msgspec.json.encode(from_plain(job)))
     points = [[step, 1 / (step + 1)] for step in range(1500)]
     curves = [
-        {"run": "train", "points": points, "last": points[-1]},
+        {"run": "train", "points": points, "last": [1500, math.nan]},  # as of a run that diverged at its end
         {"run": ".", "points": [[1, 7.0]], "last": [1, 7]},
     ]
-    (attempt.folder / "curves.json").write_bytes(msgspec.json.encode({"charts": [{"tag": "loss", "curves": curves}]}))
+    (attempt.folder / "curves.json").write_text(json.dumps({"charts": [{"tag": "loss", "curves": curves}]}))
     ended = {"created": START, "started": START + 1, "ended": START + 60, "metrics": {"accuracy": 0.5, "loss": 0.25}}
     attempt.write(msgspec.structs.replace(attempt.status(), **{"state": State.SUCCEEDED, **ended, **fields}))
     return attempt
