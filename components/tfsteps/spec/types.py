@@ -240,7 +240,9 @@ class TrainingJob(_Base, frozen=True):
             is TensorFlow 1's ps and workers without a chief.
         restart: When a replica is restarted: never, on_failure (exit code other than 0), always, exit_code (exit code
             128 or above).
-        backoff_limit: Restarts of the whole job, after which it has failed. Default 3; 0 with `restart: never`.
+        backoff_limit: Restarts of the whole job, after which it has failed. Default 3; 0 with `restart: never`. If it
+            is not set, the job also fails (`SameFailure`) when a replica fails twice in succession by the same
+            exception at the same place.
         success: chief = the job succeeds if the chief does (worker 0 if there is no chief); all_workers = the chief and
             every worker must succeed.
         deadlines: Limits after which tfsteps stops the job.
