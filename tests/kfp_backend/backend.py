@@ -156,7 +156,8 @@ class Backend:
             name = task.display_name or "-driver"
             if name.endswith("-driver") or name in {"executor", "root"} or not task.start_time:
                 continue
-            took = f" {(task.end_time - task.start_time).total_seconds():.0f} s" if task.end_time else ""
+            ended = task.end_time and task.end_time > task.start_time  # year 1: it has not
+            took = f" {(task.end_time - task.start_time).total_seconds():.0f} s" if ended else ""
             told.append(f"{name} {task.state}{took}")
         return ", ".join(told)
 

@@ -18,9 +18,15 @@ def served_bucket(name, address=NODE_IP):
     server.start()
     try:
         _, port = server.get_host_and_port()
-        bucket = boto3.resource("s3", endpoint_url=f"http://{address}:{port}", **_KEYS).Bucket(name)
-        bucket.create()
+        bucket = bucket_at(f"http://{address}:{port}", name)
         yield bucket, f"{address}:{port}"
         bucket.objects.delete()
     finally:
         server.stop()
+
+
+def bucket_at(endpoint, name):
+    """Return a new bucket of the server at an address."""
+    bucket = boto3.resource("s3", endpoint_url=endpoint, **_KEYS).Bucket(name)
+    bucket.create()
+    return bucket

@@ -5,7 +5,7 @@ import time
 import msgspec
 import pytest
 
-from tests.support import mlflow_server, s3
+from tests.support import gcs, mlflow_server, s3
 from tfsteps.runs import record_store, store
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
@@ -43,7 +43,7 @@ def opened(address, **variables):
     return RecordStore(RecordSettings.of(str(address), variables))
 
 
-@pytest.fixture(params=["folder", "s3", "mlflow"])
+@pytest.fixture(params=["folder", "s3", "gs", "mlflow"])
 def records(request, tmp_path):
     """Return the records at an address of each kind."""
     if request.param == "folder":
@@ -51,6 +51,9 @@ def records(request, tmp_path):
     elif request.param == "mlflow":
         with mlflow_server.served() as (_, address):
             yield opened("mlflow", MLFLOW_TRACKING_URI=address)
+    elif request.param == "gs":
+        with gcs.served_xml_bucket("runs") as variables:
+            yield opened("gs://runs/a/b/", **variables)
     else:
         with s3.served_bucket("runs", "127.0.0.1") as (_, endpoint):
             yield opened("s3://runs/a/b/", AWS_ENDPOINT_URL=f"http://{endpoint}", **s3.VARIABLES)
