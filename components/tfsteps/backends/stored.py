@@ -141,15 +141,23 @@ class MergedBackend:
     @functools.cached_property
     def _stored(self) -> StoredBackend | None:
         try:
-            if store.RECORDS in os.environ:
-                settings = RecordSettings.of(os.environ[store.RECORDS])
-            else:
-                namespace = self._runs.namespace or self._runs.api.access.namespace
-                settings = record_settings.of_namespace(self._runs.api, namespace)
+            settings = self._settings()
             return StoredBackend(settings) if settings else None
         except (RecordError, CommandError) as error:
             warn(f"runs whose objects are gone are not shown: {error}")
             return None
+
+    def _settings(self) -> RecordSettings | None:
+        if store.RECORDS in os.environ:
+            return RecordSettings.of(os.environ[store.RECORDS])
+        namespace = self._runs.namespace or self._runs.api.access.namespace
+        settings = record_settings.of_namespace(self._runs.api, namespace)
+        if settings and settings.folder:  # the same path on this machine may be anything
+            raise RecordError(
+                f"namespace {namespace} keeps records in {settings.folder} of its launchers' pods; mount that volume "
+                f"here, and set {store.RECORDS} to where it is"
+            )
+        return settings
 
     @property
     def _copies(self) -> StoredBackend:

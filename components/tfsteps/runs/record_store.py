@@ -9,6 +9,7 @@ use; MLflow by `mlflow_records`.
 import concurrent.futures
 import contextlib
 import datetime as dt
+import functools
 import os
 import pathlib
 import re
@@ -73,6 +74,12 @@ class RecordSettings(msgspec.Struct, frozen=True):
             return
         raise RecordError(f"{RECORDS}={self.address!r} is not an address of records; allowed: {ADDRESSES}")
 
+    @property
+    def folder(self) -> str:
+        """The path, where records are stored in a folder; empty for a bucket or a server."""
+        path = self.address.removeprefix("file://")
+        return "" if is_uri(path) else path
+
     @classmethod
     def of(cls, address: str, variables: Mapping[str, str] = {}) -> "RecordSettings | None":
         """Return the settings for the value of TFSTEPS_RECORDS; None = records are stored nowhere.
@@ -104,7 +111,7 @@ class RecordStore:
     """
 
     def __init__(self, settings: RecordSettings) -> None:
-        """Open the address; no request is sent."""
+        """Keep the address; no request is sent, and no folder is made."""
         self.address = settings.address
         with _one_line(self.address):
             self._files = _open(settings)
@@ -172,24 +179,30 @@ class _Bucket:
     """The files of a bucket or folder, by obstore."""
 
     def __init__(self, settings: RecordSettings) -> None:
-        """Open it. ImportError, or an error of obstore's own."""
+        self._settings = settings
+
+    @functools.cached_property
+    def _store(self) -> Any:
+        """The store of obstore. ImportError, FileNotFoundError for a folder, or an error of obstore's own."""
         from obstore.store import LocalStore, from_url  # noqa: PLC0415
 
-        address, limit = settings.address.removeprefix("file://"), dt.timedelta(seconds=_REQUEST_SECONDS)
-        self._store: Any = (
-            from_url(
-                address,
-                config={name.lower(): value for name, value in settings.variables.items()},
-                client_options={"timeout": limit, "connect_timeout": limit, "allow_http": True},
-                retry_config={"max_retries": 2, "retry_timeout": limit},
-            )
-            if is_uri(address)
-            else LocalStore(prefix=address, mkdir=True)
+        if folder := self._settings.folder:
+            if not os.path.isdir(folder):  # noqa: PTH112
+                raise FileNotFoundError("this folder does not exist here")
+            return LocalStore(prefix=folder)
+        limit = dt.timedelta(seconds=_REQUEST_SECONDS)
+        return from_url(
+            self._settings.address,
+            config={name.lower(): value for name, value in self._settings.variables.items()},
+            client_options={"timeout": limit, "connect_timeout": limit, "allow_http": True},
+            retry_config={"max_retries": 2, "retry_timeout": limit},
         )
 
     def put(self, folder: str, files: Iterable[tuple[str, bytes]], until: float) -> None:
         import obstore  # noqa: PLC0415
 
+        if self._settings.folder:
+            os.makedirs(self._settings.folder, exist_ok=True)  # noqa: PTH103
         for name, content in files:
             check_time(until, name)
             obstore.put(self._store, f"{folder}/{name}", content)

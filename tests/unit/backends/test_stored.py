@@ -99,21 +99,36 @@ def cluster(tmp_path, monkeypatch):
         yield config
 
 
-def test_a_cluster_shows_what_its_records_know(address, cluster):
-    cluster[RECORDS] = address
+def test_a_cluster_shows_what_its_records_know(address, cluster, monkeypatch):
+    cluster[RECORDS] = "/records"
+    monkeypatch.setenv(RECORDS, address)
     assert listed(*K) == {"good": "succeeded", "bad": "failed", "on": "unknown"}
     assert said("logs", "good", *K) == ["[worker-0] good"]
     assert listed(*K, "--namespace", "other") == {}
 
 
-def test_a_page_of_a_cluster_leads_to_stored_reports(address, cluster, tmp_path):
-    cluster[RECORDS] = address
+def test_a_page_of_a_cluster_leads_to_stored_reports(address, cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv(RECORDS, address)
     said("runs", *K, "--html", tmp_path / "page.html")
     assert set(links(tmp_path / "page.html")) == {"good", "bad", "on"}
 
 
-def test_records_that_cannot_be_read_are_a_warning(cluster):
-    cluster[RECORDS] = "/proc/none"
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_folder_of_the_pods_is_none_of_this_machine(address, cluster, scheme):
+    cluster[RECORDS] = f"{scheme}{address}"
+    code, _, err = tfsteps("runs", *K)
+    assert code == 0
+    assert f"namespace ml keeps records in {address} of its launchers' pods; mount that volume here, and set" in err
+
+
+def test_a_folder_is_not_made_to_read_it(tmp_path, cluster, monkeypatch):
+    monkeypatch.setenv(RECORDS, str(tmp_path / "none/there"))
+    assert "this folder does not exist here" in tfsteps("runs", *K)[2]
+    assert not (tmp_path / "none").exists()
+
+
+def test_records_that_cannot_be_read_are_a_warning(cluster, monkeypatch):
+    monkeypatch.setenv(RECORDS, "/proc/none")
     code, _, err = tfsteps("runs", *K)
     assert code == 0
     assert err.startswith("warning: runs whose objects are gone are not shown: records cannot be read: /proc/none: ")
