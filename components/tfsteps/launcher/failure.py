@@ -87,7 +87,7 @@ def failure_summary(status: Status, last_lines: LastLines, blamed: str = "") -> 
     whose = f"{failed.name}'s container {incarnation.container}" if incarnation.container else failed.name
     failure = f"{whose} failed{code}{again}: {detail}{where}."
     if status.reason == "SameFailure":
-        failure += " It failed twice in succession by this exception at this place, so it was not restarted again."
+        failure += " It failed twice in succession by this exception at this place, so the job was ended."
     if early:
         failure = (
             f"{early[0].name} ended with exit code 0 {_seconds(incarnation, early[1])} before {failed.name} failed: "
