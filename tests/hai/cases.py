@@ -1,8 +1,8 @@
 """The cases of every job system that HAI can be asked for."""
 
 from tests.conformance.verdicts import JOB_CASES
+from tfsteps.platforms.hai.capabilities import CAPABILITIES
 from tfsteps.systems.capabilities import Level
-from tfsteps.systems.hai.capabilities import CAPABILITIES
 
 _OTHER_TIME = {"an image cannot be pulled"}  # the platform checks images when a task is created
 _IN_ANOTHER_WAY = {"volumes", "role_templates", "on_end"}  # folders that all ranks see, all but images, nothing is left

@@ -3,8 +3,8 @@
 import sys
 
 from tests.conformance.launcher import launched
+from tfsteps.platforms import hai
 from tfsteps.runs.identity import Identity
-from tfsteps.systems import hai
 
 
 def main(file: str, run: str, task: str, attempt: str) -> int:

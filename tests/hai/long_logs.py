@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from tests.hai import pods
 from tests.hai.printing import BEGUN, NOTE, Chain, Rank
 from tfsteps.kube.credentials import Access
-from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.logs import RankLog
+from tfsteps.platforms.hai.client import Client
+from tfsteps.platforms.hai.logs import RankLog
 
 _PIECES = 10  # a second
 _PIECE = pods.RATE // _PIECES

@@ -6,7 +6,7 @@ from tests.hai.server import Server
 from tests.wire.scripted import Answer, serve
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
-from tfsteps.systems.hai.client import Client, RefusedError
+from tfsteps.platforms.hai.client import Client, RefusedError
 
 
 @pytest.fixture

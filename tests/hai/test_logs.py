@@ -6,8 +6,8 @@ import pytest
 
 from tests.hai import long_logs, pods
 from tests.hai.printing import BEGUN, NOTE, Chain, Rank, wrong
-from tfsteps.systems.hai import logs
-from tfsteps.systems.hai.logs import NOTHING_YET, RankLog, event_time, gaps
+from tfsteps.platforms.hai import logs
+from tfsteps.platforms.hai.logs import NOTHING_YET, RankLog, event_time, gaps
 
 _AT = "[2026-01-02 03:04:05.000001] "
 _WORDS = [

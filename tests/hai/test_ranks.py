@@ -17,12 +17,12 @@ import pytest
 from tests.hai import pods
 from tests.hai.platform import free_port
 from tfsteps import spec
+from tfsteps.platforms.hai import schema
+from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.ranks.listener import _GREETING_SECONDS
+from tfsteps.platforms.hai.ranks.wire import MARK
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.systems.hai import schema
-from tfsteps.systems.hai.options import OPTIONS
-from tfsteps.systems.hai.ranks.listener import _GREETING_SECONDS
-from tfsteps.systems.hai.ranks.wire import MARK
 
 _TASK = {"CHAIN_ID": "chain", "MARSV2_TASK_ID": "7"}
 _NOTHING = types.MappingProxyType({})

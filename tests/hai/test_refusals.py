@@ -10,12 +10,12 @@ from tests.hai.server import Server
 from tfsteps import spec
 from tfsteps.kube.credentials import Access
 from tfsteps.kube.errors import ApiError
+from tfsteps.platforms import hai
+from tfsteps.platforms.hai import schema
+from tfsteps.platforms.hai.client import Client, RefusedError
+from tfsteps.platforms.hai.messages import newest, translated
+from tfsteps.platforms.hai.options import OPTIONS
 from tfsteps.runs.identity import Identity
-from tfsteps.systems import hai
-from tfsteps.systems.hai import schema
-from tfsteps.systems.hai.client import Client, RefusedError
-from tfsteps.systems.hai.messages import newest, translated
-from tfsteps.systems.hai.options import OPTIONS
 
 
 @pytest.fixture

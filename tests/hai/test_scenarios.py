@@ -20,12 +20,12 @@ from tfsteps import spec
 from tfsteps.answer import NO, YES, known, unknown
 from tfsteps.kube.credentials import Access
 from tfsteps.launcher import lifecycle
+from tfsteps.platforms import hai
+from tfsteps.platforms.hai import schema
+from tfsteps.platforms.hai.options import OPTIONS
 from tfsteps.runs.events import JobChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
-from tfsteps.systems import hai
 from tfsteps.systems.base import Cause, LaunchError, Note
-from tfsteps.systems.hai import schema
-from tfsteps.systems.hai.options import OPTIONS
 
 pytestmark = [pytest.mark.skipif(not pods.may_isolate(), reason="ranks need namespaces, which root may make")]
 
@@ -241,7 +241,7 @@ def test_resumed_while_its_ranks_are_being_ended(environment, system, capsys):
 
 
 def test_a_pause_that_takes_too_long_is_reported(environment, system, monkeypatch):
-    monkeypatch.setattr("tfsteps.systems.hai.job_system._PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("tfsteps.platforms.hai.job_system._PAUSE_SECONDS", 1.0)
     launcher = environment.launch({**_WORKER, **standin(HANG=1, IGNORE_SIGTERM=1, PRINT_LINES=1)})
     launcher.until_said("line 0")
     with pytest.raises(LaunchError, match=r"has not ended .* within 1 s") as error:
@@ -641,7 +641,7 @@ def test_a_proxy_that_fails_while_a_task_is_created(environment, system, status)
 
 @pytest.mark.parametrize("status", [404, 401, 403])
 def test_a_task_that_can_no_longer_be_followed_goes_on(environment, system, monkeypatch, status):
-    monkeypatch.setattr("tfsteps.systems.hai.job.PATIENCE_SECONDS", 3.0)
+    monkeypatch.setattr("tfsteps.platforms.hai.job.PATIENCE_SECONDS", 3.0)
     handle = begun(system)
     events = handle.events()
     until(lambda: next(events) and environment.pods())

@@ -9,12 +9,13 @@ import sys
 import pytest
 
 from tfsteps import spec
+from tfsteps.platforms import hai
+from tfsteps.platforms.hai import ranks, rules, schema
+from tfsteps.platforms.hai.options import OPTIONS
+from tfsteps.platforms.hai.ranks.wire import replicas
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.systems import hai, restart_policy
-from tfsteps.systems.hai import ranks, rules, schema
-from tfsteps.systems.hai.options import OPTIONS
-from tfsteps.systems.hai.ranks.wire import replicas
+from tfsteps.systems import restart_policy
 
 _PLACES = OutputPaths(output="/ws/out", model="/ws/out/model", logs="/ws/out/logs", base_dir=pathlib.Path())
 _IDENTITY = Identity(run="r1", task="train", attempt=2, pipeline="mnist")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tfsteps.platforms.hai.tracker import Tracker
 from tfsteps.runs.events import JobChanged, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.incarnations import Incarnations
 from tfsteps.runs.status import ReplicaStatus
-from tfsteps.systems.hai.tracker import Tracker
 
 _WORKERS = [Replica("worker", 0), Replica("worker", 1)]
 _FAILED = {"event": "failed", "replica": "worker-1", "reason": "BackoffLimitExceeded", "message": "worker-1 ended."}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from tfsteps.platforms.hai.schema import PAUSED, PAUSED_TASK
+from tfsteps.platforms.hai.verdict import verdict
 from tfsteps.runs.events import State
-from tfsteps.systems.hai.schema import PAUSED, PAUSED_TASK
-from tfsteps.systems.hai.verdict import verdict
 
 _RUN = {"chain_status": "running"}
 _END = {"chain_status": "finished"}

@@ -10,8 +10,8 @@ from tfsteps import masking, report
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
+from tfsteps.platforms.hai.client import Client
 from tfsteps.runs.events import State
-from tfsteps.systems.hai.client import Client
 
 SECRET = "hunter2hunter2"
 WORDS = [

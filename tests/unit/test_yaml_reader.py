@@ -13,7 +13,7 @@ from tfsteps.cli import compiled
 from tfsteps.engines.kfp import store_config
 from tfsteps.kube import kubeconfig
 from tfsteps.kube.credentials import AccessError
-from tfsteps.systems.hai import access as hai_access
+from tfsteps.platforms.hai import access as hai_access
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
 PARSERS = re.compile(r"(safe_|full_|unsafe_)?load(_all)?|parse|scan|compose(_all)?|\w*Loader")

@@ -13,9 +13,9 @@ import msgspec
 from tests.unknown import mutants
 from tfsteps.engines.argo.task import ArgoTask
 from tfsteps.kube import access, client, watch
+from tfsteps.platforms.hai import client as hai_client
+from tfsteps.platforms.hai import job as hai_job
 from tfsteps.steps import program
-from tfsteps.systems.hai import client as hai_client
-from tfsteps.systems.hai import job as hai_job
 from tfsteps.systems.kubernetes.follow import job as kubernetes_job
 
 PATIENCE_SECONDS, READ_SECONDS, URGENT_SECONDS, DENIED_SECONDS = 60.0, 4.0, 3.0, 6.0
@@ -30,9 +30,9 @@ PRELOAD = [
     "tfsteps.cli.app",
     "tfsteps.cli.commands.stop",
     "tfsteps.backends.kubernetes.backend",
-    "tfsteps.backends.hai.backend",
+    "tfsteps.platforms.hai.backend",
     "tfsteps.report",
-    "tfsteps.systems.hai",
+    "tfsteps.platforms.hai",
     "tfsteps.systems.jobs.job",
     "tfsteps.systems.jobset.jobset",
     "tfsteps.systems.kubeflow.tfjob",

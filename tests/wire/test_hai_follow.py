@@ -4,10 +4,10 @@ import pytest
 
 from tests.wire.scripted import Answer, serve
 from tfsteps.kube.credentials import Access
+from tfsteps.platforms.hai.client import Client
+from tfsteps.platforms.hai.job import HaiJob
 from tfsteps.runs.events import JobChanged, Replica, State
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.job import HaiJob
 
 TASK = {"chain_id": "c", "nb_name": "job", "id": 1, "id_list": [1], "tags": [], "stop_code": 1}
 RUNS = {**TASK, "chain_status": "running", "worker_status": "running"}
@@ -51,8 +51,8 @@ def test_a_refused_token_is_reported_at_once_and_so_is_the_state_when_it_is_acce
 
 
 def test_it_is_reported_now_and_then_until_the_launcher_gives_up(monkeypatch):
-    monkeypatch.setattr("tfsteps.systems.hai.job._NOTICE_SECONDS", 1.0)
-    monkeypatch.setattr("tfsteps.systems.hai.job.PATIENCE_SECONDS", 6.0)
+    monkeypatch.setattr("tfsteps.platforms.hai.job._NOTICE_SECONDS", 1.0)
+    monkeypatch.setattr("tfsteps.platforms.hai.job.PATIENCE_SECONDS", 6.0)
     changes = []
     with pytest.raises(LaunchError, match="continues") as error:
         follow([shown(RUNS), Answer(500, b"")], changes)
@@ -68,8 +68,8 @@ def test_a_short_outage_is_not_reported(status):
 
 @pytest.mark.parametrize("between", [Answer(500, b""), Answer(body={"success": 0, "msg": "执行时出现错误"})])
 def test_a_task_is_gone_only_if_hai_says_so_without_an_error_between(between, monkeypatch):
-    monkeypatch.setattr("tfsteps.systems.hai.job._GONE_SECONDS", 0.5)
-    monkeypatch.setattr("tfsteps.systems.hai.job.TASK_SECONDS", (0.1, 0.2))
+    monkeypatch.setattr("tfsteps.platforms.hai.job._GONE_SECONDS", 0.5)
+    monkeypatch.setattr("tfsteps.platforms.hai.job.TASK_SECONDS", (0.1, 0.2))
     gone = Answer(body={"success": 0, "msg": "没有符合条件的任务"})
     assert follow([shown(RUNS), gone, between, gone, shown(ENDED)])[-1].state is State.SUCCEEDED
     assert follow([shown(RUNS), gone])[-1].reason == "Deleted"

@@ -8,10 +8,10 @@ import pytest
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube.credentials import Access
+from tfsteps.platforms.hai.client import Client
+from tfsteps.platforms.hai.job import HaiJob
+from tfsteps.platforms.hai.ranks.wire import MARK
 from tfsteps.runs.events import JobChanged, LogLines, ReplicaChanged, replicas_of
-from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.job import HaiJob
-from tfsteps.systems.hai.ranks.wire import MARK
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})
 ENDED = {"chain_id": "c", "nb_name": "job", "chain_status": "finished", "worker_status": "failed", "stop_code": 129}

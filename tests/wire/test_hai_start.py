@@ -11,12 +11,12 @@ import pytest
 from tests.wire.scripted import Answer, serve
 from tfsteps import spec
 from tfsteps.kube.credentials import Access
+from tfsteps.platforms import hai
+from tfsteps.platforms.hai import schema
+from tfsteps.platforms.hai.client import Client
+from tfsteps.platforms.hai.options import OPTIONS
 from tfsteps.runs.identity import Identity
-from tfsteps.systems import hai
 from tfsteps.systems.base import Cause, LaunchError, StoppedError
-from tfsteps.systems.hai import schema
-from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.options import OPTIONS
 
 IDENTITY = Identity(run="run", task="task")
 NO_TASK = Answer(body={"success": 0, "msg": "没有符合条件的任务"})
@@ -141,8 +141,8 @@ def stopped_once(platform, action, system, times=1):
 @pytest.fixture
 def short(monkeypatch):
     """Let answers be waited for less long."""
-    monkeypatch.setattr("tfsteps.systems.hai.job_system._GRACE_SECONDS", 1.5)
-    monkeypatch.setattr("tfsteps.systems.hai.creation._ASK_SECONDS", 0.2)
+    monkeypatch.setattr("tfsteps.platforms.hai.job_system._GRACE_SECONDS", 1.5)
+    monkeypatch.setattr("tfsteps.platforms.hai.creation._ASK_SECONDS", 0.2)
 
 
 def slow_client(system, read_seconds):
@@ -251,7 +251,7 @@ def test_a_refusal_that_tells_nothing_about_the_task_creates_none(platform, syst
 
 
 def test_a_task_whose_tags_are_not_there_yet_is_not_a_stranger_s(platform, system, monkeypatch):
-    monkeypatch.setattr("tfsteps.systems.hai.creation._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("tfsteps.platforms.hai.creation._LOOK_SECONDS", 0.01)
     platform.earlier()
     (task,) = platform.tasks.values()
     task["tags"] = []

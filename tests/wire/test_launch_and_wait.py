@@ -12,13 +12,13 @@ from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube import access
 from tfsteps.launcher.lifecycle import begin, resume
+from tfsteps.platforms.hai import job_system as hai
+from tfsteps.platforms.hai.client import Client
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.systems import kubeflow
 from tfsteps.systems.base import LaunchError, Note
-from tfsteps.systems.hai import job_system as hai
-from tfsteps.systems.hai.client import Client
 from tfsteps.systems.kubernetes import system as kubernetes
 
 JOB = spec.from_plain({"name": "job", "image": "trainer:1", "roles": {"worker": {}}})

@@ -20,10 +20,10 @@ from tfsteps.kube.logs import PODS, ContainerLog
 from tfsteps.kube.watch import Watch
 from tfsteps.launcher.notify.delivery import Delivery, Message
 from tfsteps.launcher.notify.url import checked
+from tfsteps.platforms.hai.client import Client
+from tfsteps.platforms.hai.job import HaiJob
 from tfsteps.runs.events import replicas_of
 from tfsteps.systems.base import LaunchError
-from tfsteps.systems.hai.client import Client
-from tfsteps.systems.hai.job import HaiJob
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.follow import volume_reader
 from tfsteps.systems.kubernetes.follow.job import KubernetesJob

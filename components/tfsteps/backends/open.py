@@ -55,7 +55,7 @@ def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any
                 else:
                     yield backend
         case On.HAI:
-            from tfsteps.backends.hai.backend import hai  # noqa: PLC0415
+            from tfsteps.platforms.hai.backend import hai  # noqa: PLC0415
 
             with hai() as platform:
                 yield platform

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from tfsteps.backends.hai.backend import HaiBackend, hai
 from tfsteps.backends.kubernetes.backend import cluster
 from tfsteps.backends.place import On, Place
 from tfsteps.backends.waiting import POLL_SECONDS
@@ -13,8 +12,9 @@ from tfsteps.console.messages import say
 from tfsteps.engines.argo.workflow import WORKFLOWS, end_of
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
+from tfsteps.platforms.hai.backend import HaiBackend, hai
+from tfsteps.platforms.hai.runs import HaiRun, stop_task
 from tfsteps.systems import registry
-from tfsteps.systems.hai.runs import HaiRun, stop_task
 from tfsteps.systems.kubernetes.cleanup.clear import RunObject, RunObjects
 
 _GONE_SECONDS = 120.0  # for controllers and grace periods of pods

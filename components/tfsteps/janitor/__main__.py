@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tfsteps.engines.argo.abandoned import Workflows
-from tfsteps.janitor import hai, metrics_server, options
+from tfsteps.janitor import metrics_server, options
 from tfsteps.janitor.metrics import Metrics
 from tfsteps.janitor.options import Options
 from tfsteps.janitor.sweep import Sweep
@@ -18,10 +18,11 @@ from tfsteps.kube.logs import PODS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import on_termination
+from tfsteps.platforms.hai import access as hai_access
+from tfsteps.platforms.hai import sweep as hai
+from tfsteps.platforms.hai.client import Client
 from tfsteps.spec import format_duration
 from tfsteps.systems import registry
-from tfsteps.systems.hai import access as hai_access
-from tfsteps.systems.hai.client import Client
 from tfsteps.text import streams
 
 _PATIENCE_SECONDS = 30.0  # the next pass tries again

@@ -18,8 +18,23 @@ if TYPE_CHECKING:
     from tfsteps.kube.resource import Resource
     from tfsteps.systems.kubernetes.job_kind import JobKind
 
-NAMES = ("local", "kubeflow", "t9k", "tfjob-v1alpha1", "hai", "jobset", "trainjob", "jobs")
-"""The job systems of this package. Not entry points: a copy of the package without its metadata has them too."""
+_BUILT_IN = {
+    "local": "tfsteps.systems.local",
+    "kubeflow": "tfsteps.systems.kubeflow",
+    "t9k": "tfsteps.platforms.t9k",
+    "tfjob-v1alpha1": "tfsteps.platforms.tfjob_v1alpha1",
+    "hai": "tfsteps.platforms.hai",
+    "jobset": "tfsteps.systems.jobset",
+    "trainjob": "tfsteps.systems.trainjob",
+    "jobs": "tfsteps.systems.jobs",
+}
+"""The modules of the job systems of this package, which define `PLUGIN`; an outside package has an entry point for it.
+
+Not entry points themselves: a copy of the package without its metadata has these systems too.
+"""
+
+NAMES = tuple(_BUILT_IN)
+"""The job systems of this package."""
 
 
 def plugin(name: str) -> SystemPlugin:
@@ -111,7 +126,7 @@ def options() -> Options:
 
 
 def _built_in(name: str) -> SystemPlugin:
-    module = importlib.import_module(f"tfsteps.systems.{name.replace('-', '_')}")
+    module = importlib.import_module(_BUILT_IN[name])
     declared: SystemPlugin = module.PLUGIN
     return declared
 

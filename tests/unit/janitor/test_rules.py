@@ -9,11 +9,11 @@ from tests.unit.systems.kubernetes.objects import condition, tfjob
 from tfsteps import spec
 from tfsteps.janitor.default_retention import PRESETS, DefaultRetention
 from tfsteps.janitor.rules import PATIENCE_SECONDS, Reason, due
+from tfsteps.platforms.tfjob_v1alpha1.tfjob import KINDS
 from tfsteps.systems.kubeflow.tfjob import TFJob
 from tfsteps.systems.kubernetes.cleanup.retention import RetentionPolicy, annotations, retention_policy
 from tfsteps.systems.kubernetes.job_kind import DEPENDENTS
 from tfsteps.systems.kubernetes.query.status import job_ended
-from tfsteps.systems.tfjob_v1alpha1.tfjob import KINDS
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
 GONE = "its Workflow is gone"

@@ -36,8 +36,8 @@ def test_a_test_that_is_called_like_a_module_covers_it(tree):
 
 
 def test_relative_imports_count(tree):
-    ranks = PACKAGE / "tfsteps/systems/hai/ranks"
-    assert "tfsteps.systems.hai.ranks.notice" in tree.modules[ranks / "coordinator.py"]
+    ranks = PACKAGE / "tfsteps/platforms/hai/ranks"
+    assert "tfsteps.platforms.hai.ranks.notice" in tree.modules[ranks / "coordinator.py"]
 
 
 def test_tests_run_with_the_arguments_of_pytest():

@@ -9,7 +9,9 @@ import tfsteps
 from tfsteps.systems import registry
 
 PACKAGE = pathlib.Path(tfsteps.__file__).parent
-OWN = {PACKAGE / "systems" / name.replace("-", "_") for name in registry.NAMES}  # compare words of their own with these
+OWN = {  # they compare words of their own with these names
+    PACKAGE / folder / name.replace("-", "_") for folder in ("systems", "platforms") for name in registry.NAMES
+}
 FILES = [
     file
     for file in sorted(PACKAGE.rglob("*.py"))

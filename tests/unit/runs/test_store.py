@@ -19,6 +19,7 @@ from tfsteps.kube.credentials import AccessError
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.log_writer import LogWriter
 from tfsteps.launcher.recorder import Recorder
+from tfsteps.platforms.hai import access as hai_access
 from tfsteps.runs import log_file, store
 from tfsteps.runs.events import JobChanged, LogLines, Replica, ReplicaChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
@@ -26,7 +27,6 @@ from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.status import Incarnation, ReplicaStatus, Status
 from tfsteps.runs.store import Attempt
 from tfsteps.systems import registry
-from tfsteps.systems.hai import access as hai_access
 
 ME = Identity(run="r", task="t")
 

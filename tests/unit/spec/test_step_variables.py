@@ -4,12 +4,12 @@ import pathlib
 
 import pytest
 
-from tests.unit.systems.hai import test_schema as hai
+from tests.unit.platforms.hai import test_schema as hai
 from tfsteps import spec
+from tfsteps.platforms.hai import schema
 from tfsteps.runs.identity import Identity
 from tfsteps.spec.step_variables import STEP_VARIABLES, with_step_variables
 from tfsteps.systems import registry
-from tfsteps.systems.hai import schema
 from tfsteps.systems.kubernetes.system import SPEC_HASH, KubernetesSystem
 
 PLAIN = {"name": "a", "image": "a:1", "command": ["a"], "roles": {"chief": {}, "worker": {"replicas": 2}}}

@@ -16,11 +16,11 @@ from tests.unit.cli.jobs_on_cluster import kubeconfig, pod_of, tfjob
 from tests.unit.cli.statuses import saved, status
 from tfsteps import spec
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.hai.backend import HaiBackend
 from tfsteps.backends.local import shell as local_shell
+from tfsteps.platforms.hai.backend import HaiBackend
+from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, Plan
 from tfsteps.runs.events import ReplicaState, State
 from tfsteps.runs.status import Incarnation, ReplicaStatus
-from tfsteps.systems.hai.runs import HaiRun, HaiRuns, Plan
 
 K = ("--on", "kubernetes")
 BUSY = tfjob("busy", ("Running", "True", 3))

@@ -1,1 +1,0 @@
-"""The backend of HAI Platform."""

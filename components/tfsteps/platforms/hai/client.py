@@ -1,0 +1,260 @@
+"""Requests to HAI Platform: POST requests with arguments in the query; the answer has a field `success`."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from tfsteps.kube.answers import Check, ShapeError, an_answer, decode
+from tfsteps.kube.credentials import Access
+from tfsteps.kube.errors import ApiError, UnexpectedAnswerError
+from tfsteps.kube.http_client import PATIENCE_SECONDS, HttpClient
+from tfsteps.kube.response import retry_after
+from tfsteps.masking import hidden
+from tfsteps.platforms.hai.access import SERVER, TOKEN
+from tfsteps.platforms.hai.messages import newest, translated
+
+Op = Literal["stop", "succeed", "fail", "suspend"]
+Task = Mapping[str, Any]
+
+_READ_SECONDS = 10.0
+_DONE = (1, 2)  # values of `success` that the platform's own client accepts
+_PAGE = 100
+_SHOWN = 300  # characters of the platform's message
+_NO_TASK = "no task of user"  # start of the platform's message for an unknown task
+_NO_MATCH = "没有符合条件的任务"  # the same of a query; any other refusal tells nothing about the task
+_NOT_FOUND, _TIMEOUT = 404, 408  # HAI itself sends neither: a proxy does, while its servers are replaced
+
+
+class _Pod(msgspec.Struct):
+    rank: int | str = msgspec.field(name="job_id", default=-1)
+    status: str | None = ""
+
+
+class _Task(msgspec.Struct):
+    """The checked fields of a task."""
+
+    chain_id: str
+    name: str = msgspec.field(name="nb_name")
+    tags: list[str] | None = None
+    status: str | None = msgspec.field(name="chain_status", default=None)
+    code: int | str | None = msgspec.field(name="stop_code", default=None)
+    codes: list[int | str] | None = msgspec.field(name="stop_code_list", default=None)
+    ids: list[int | str] | None = msgspec.field(name="id_list", default=None)
+    pods: list[_Pod] | None = msgspec.field(name="_pods_", default=None)
+
+
+class _Created(msgspec.Struct):
+    task: _Task
+
+
+class _One(msgspec.Struct):
+    task: _Task
+
+
+class _Queried(msgspec.Struct):
+    result: _One
+
+
+class _Page(msgspec.Struct):
+    tasks: list[_Task]
+    total: int
+
+
+class _Tagged(msgspec.Struct):
+    result: _Page
+
+
+class _Quota(msgspec.Struct):
+    nodes: dict[str, float] | None = msgspec.field(name="node_quota", default=None)
+
+
+class _Quotas(msgspec.Struct):
+    result: _Quota
+
+
+class _UsedQuota(msgspec.Struct):
+    quota: dict[str, float]
+
+
+class _Used(msgspec.Struct):
+    result: _UsedQuota
+
+
+class _Log(msgspec.Struct):
+    data: str | None = None
+    last_seen: dict[str, Any] | None = None
+    error: str | None = msgspec.field(name="error_msg", default=None)
+
+
+class RefusedError(ApiError):
+    """The platform refused the request: HTTP 200 with `success` 0."""
+
+
+class Client(HttpClient):
+    """A client of one platform. Requests are retried as those to a Kubernetes API server.
+
+    The token is sent in the body, which the platform accepts too, so that no proxy logs it.
+
+    Attributes:
+        warnings: What the platform changed of the task that was created last; empty = nothing.
+    """
+
+    def __init__(self, access: Access, patience: float = PATIENCE_SECONDS, read_seconds: float = _READ_SECONDS) -> None:
+        """Connect at the first request; `patience` and `read_seconds` are as in `Api`."""
+        super().__init__(access, patience, read_seconds)
+        self.warnings: list[str] = []
+
+    # --- one call an endpoint
+
+    def create_task(self, schema: Task) -> Task:
+        """Create a task and return it as the platform does: its tags and chain_status are not filled in yet.
+
+        Sent once: the task may exist although the answer did not arrive.
+        """
+        task = dict(self._post_once("/operating/task/create", {}, schema, an_answer(_Created))["task"])
+        requested, granted = schema.get("priority"), task.get("priority")
+        if None not in (requested, granted) and granted != requested:
+            why = "HAI lets external users have AUTO (-1) alone"
+            self.warnings = [f"HAI made the task with priority {granted} in place of {requested}: {why}."]
+        return task
+
+    def query(self, **selector: str) -> Task | None:
+        """Return the newest task of a chain, by `chain_id`, `id` or `nb_name`; None = there is none."""
+        return self._newest_task(self._post, selector)
+
+    def query_once(self, **selector: str) -> Task | None:
+        """Do the same; sent once."""
+        return self._newest_task(self._post_once, selector)
+
+    def groups(self) -> frozenset[str]:
+        """Return the groups of nodes of which the user has a quota; sent once."""
+        quotas = self._post_once("/query/user/quota/list", check=an_answer(_Quotas))["result"].get("node_quota")
+        if quotas is None:  # an external user
+            quotas = self._post_once("/query/user/training_quota/get_used", check=an_answer(_Used))["result"]["quota"]
+        resources = (str(name).removeprefix("node-").rpartition("-") for name in quotas)
+        return frozenset(group for group, _, _ in resources if group)
+
+    def tagged(
+        self, tag: str, *, pods: bool = False, queue_status: Literal["", "queued", "scheduled"] = ""
+    ) -> Iterator[Task]:
+        """Yield the newest task of each of the user's chains that have a tag, the newest first, page by page.
+
+        Args:
+            tag: The tag.
+            pods: Also read the pods of each.
+            queue_status: Only tasks in this status; empty = any. A chain is unfinished if its newest task has one.
+        """
+        page, seen = 1, 0
+        status = {"queue_status": queue_status} if queue_status else {}
+        while True:
+            query = {"tag": tag, "page": str(page), "page_size": str(_PAGE), "select_pods": str(pods).lower(), **status}
+            result = self._post("/query/task/list", query, check=an_answer(_Tagged))["result"]
+            yield from result["tasks"]
+            page, seen = page + 1, seen + len(result["tasks"])
+            if not result["tasks"] or seen >= result["total"]:
+                return
+
+    def log_once(self, chain_id: str, rank: int, last_seen: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return what a rank has printed since `last_seen` of the last answer; None = from the start. Sent once."""
+        query = {"chain_id": chain_id, "rank": str(rank), "last_seen": msgspec.json.encode(last_seen).decode()}
+        return self._post_once("/query/task/log", query, check=an_answer(_Log))
+
+    def recorded(self, chain_id: str, last_seen: Mapping[str, Any] | None) -> list[str]:
+        """Return the platform's own records of the newest task of a chain, in lines; empty = none.
+
+        The answer holds the log of rank 0 since `last_seen`, too, which is not used.
+        """
+        error = str(self.log_once(chain_id, 0, last_seen).get("error_msg") or "")
+        lines = [line.strip() for line in (*error.splitlines(), *newest(self.system_log(chain_id)))]
+        return [translated(line) for line in dict.fromkeys(filter(None, lines))]
+
+    def system_log(self, chain_id: str) -> str:
+        """Return the system log of a chain; empty = none."""
+        return str(self._post("/query/task/sys_log", {"chain_id": chain_id}).get("data") or "")
+
+    def stop(self, chain_id: str, op: Op = "stop") -> None:
+        """End a chain; do nothing if it has ended."""
+        self._post("/operating/task/stop", {"chain_id": chain_id, "op": op})
+
+    def stop_once(self, chain_id: str) -> None:
+        """End a chain; sent once."""
+        self._post_once("/operating/task/stop", {"chain_id": chain_id, "op": "stop"})
+
+    def resume(self, chain_id: str) -> None:
+        """Queue a stopped chain again."""
+        self._post("/operating/task/resume", {"chain_id": chain_id})
+
+    def suspend(self, chain_id: str) -> None:
+        """Pre-empt a running task; it goes straight back to the queue."""
+        self._post("/operating/task/suspend", {"chain_id": chain_id})
+
+    def tag(self, chain_id: str, tag: str, *, on: bool) -> None:
+        """Add a tag to a chain, or remove it."""
+        path = "/operating/task/tag" if on else "/operating/task/untag"
+        self._post(path, {"chain_id": chain_id, "tag": tag})
+
+    # --- requests
+
+    def _post(
+        self,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        check: Check | None = None,
+    ) -> dict[str, Any]:
+        """Send one request and return the answer; retry while the platform is unavailable."""
+        return self.retry(functools.partial(self._post_once, path, query, body, check))
+
+    def _post_once(
+        self,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        check: Check | None = None,
+    ) -> dict[str, Any]:
+        """Send one request, once, and return the answer.
+
+        Raises:
+            RefusedError: The platform refused; the message says why.
+            ApiError: Any other answer, or none.
+        """
+        with self.unreachable():
+            content = msgspec.json.encode({**(body or {}), "token": self.access.token(False)})
+        headers = {"Content-Type": "application/json"}
+        response = self.exchange("POST", path, query or {}, content, headers, preload=True)
+        wrong: object = ""
+        try:
+            answer = decode(response.data)
+            if response.status == 200 and answer.get("success") in _DONE:
+                if check:
+                    check(answer)
+                self.accepted(response.headers)
+                return answer
+        except ShapeError as error:
+            wrong, answer = error, {}
+        reason = translated(hidden(str(answer.get("msg") or answer.get("detail") or ""))[:_SHOWN])
+        if response.status == 200 and "success" in answer:
+            raise RefusedError(reason or "it does not say why", 200)
+        if response.status in (401, 403):
+            hint = f"; check the token in {TOKEN}, and the address in {SERVER}"
+            about_token = not reason.startswith(_NO_TASK)
+            raise ApiError(
+                f"{self.access.name} refused: {reason or response.status}{hint if about_token else ''}", response.status
+            )
+        if response.status < 400:
+            raise UnexpectedAnswerError(f"POST {path}", wrong or f"HTTP {response.status}", response.data)
+        message = f"{path}: HTTP {response.status} {reason}".strip()
+        refused = ApiError(message, response.status, retry_after=retry_after(response.headers))
+        refused.transient = response.status == _TIMEOUT or (response.status == _NOT_FOUND and self.known)
+        raise refused
+
+    @staticmethod
+    def _newest_task(ask: Callable[..., dict[str, Any]], selector: Mapping[str, str]) -> Task | None:
+        try:
+            return dict(ask("/query/task", selector, check=an_answer(_Queried))["result"]["task"])
+        except RefusedError as error:
+            if _NO_MATCH in str(error):
+                return None
+            raise

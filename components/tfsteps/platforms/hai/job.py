@@ -1,0 +1,360 @@
+"""Follows a task of HAI: its events, its logs, its end. One loop polls at limited rates."""
+
+import contextlib
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tfsteps.answer import NO
+from tfsteps.kube import access
+from tfsteps.kube.answers import MALFORMED
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.http_client import PATIENCE_SECONDS
+from tfsteps.platforms.hai.client import Client
+from tfsteps.platforms.hai.logs import LATE_SECONDS, Ask, Entry, RankLog, Seen, event_time, gaps
+from tfsteps.platforms.hai.schema import PAUSED, labels
+from tfsteps.platforms.hai.tracker import Tracker
+from tfsteps.runs.events import TICK_SECONDS, Event, JobChanged, LogLines, PartialLine, Replica, State, Tick, one_line
+from tfsteps.spec import format_duration
+from tfsteps.systems.base import Cause, LaunchError
+from tfsteps.systems.departure import Departure, Leave
+from tfsteps.systems.kubernetes.job_kind import Verdict
+from tfsteps.systems.kubernetes.launcher_pod import LauncherPod
+from tfsteps.systems.pipeline import PipelineContext
+from tfsteps.systems.stop_controller import ServerAge, StopController
+
+TASK_SECONDS = (0.5, 5.0)
+"""Shortest and longest pause between two requests for the task."""
+
+LOG_SECONDS = (1.0, 15.0)
+"""The same for the log of one rank."""
+
+_SLOWER = 1.5  # factor of the next pause if nothing is new
+_RANKS_AT_ONCE = 4  # number of logs polled at the shortest pause; more ranks share that rate
+_NOTICE_SECONDS = 15.0  # until it is reported that the platform does not answer
+_AWAY_SECONDS = 15.0  # the longest pause while the platform does not answer
+_GONE_SECONDS = 10.0  # the task counts as gone only after the platform reports this for so long
+_DENIED_SECONDS = dict.fromkeys(Cause, 20.0)  # how long a denied stop is retried: an ending pod has 30 seconds
+_URGENT_SECONDS = 3.0  # for an answer to the stop: the next signal is handled only after it
+_LAST_READS = 20
+_SILENT_SECONDS = 10.0  # how long the platform may be unavailable while the last lines are read
+_WITH_MESSAGES = (State.FAILED, State.LOST)
+_MESSAGE_PAUSES = (0.0, 1.0)  # seconds before each look for them
+_SHOWN = 2000  # characters of them
+_NO_TASK = 401  # HAI's answer to a request for the log of an unknown task
+
+
+class _Poll:
+    """A repeated request: its pause is short after news, and grows without news."""
+
+    def __init__(self, ask: Callable[[], Iterator[Event]], shortest: float, longest: float) -> None:
+        self.ask = ask
+        self.due = 0.0
+        self._shortest, self._longest = shortest, longest
+        self._pause = shortest
+
+    def next(self, *, news: bool) -> None:
+        self._pause = self._shortest if news else min(self._pause * _SLOWER, self._longest)
+        self.due = time.monotonic() + self._pause
+
+    def soon(self) -> None:
+        self._pause = self._shortest
+        self.due = min(self.due, time.monotonic() + self._pause)
+
+    def later(self, seconds: float) -> None:
+        self.due = max(self.due, time.monotonic() + seconds)
+
+
+class HaiJob:
+    """A task that was created or adopted.
+
+    Attributes:
+        name: The task's name.
+        uid: Its chain's id, the same over interruptions.
+        namespace, hosts: Empty; the host names of its ranks are the platform's.
+        created: When it was created, in seconds since the epoch, by the platform's clock where it tells the time.
+    """
+
+    namespace = hosts = ""
+
+    def __init__(
+        self,
+        client: Client,
+        replicas: Sequence[Replica],
+        *,
+        name: str,
+        chain_id: str,
+        created: float,
+        host: LauncherPod | None = None,
+    ) -> None:
+        """Take over the task, whose ranks are `replicas`; no request is sent before `events` or `look`.
+
+        `host` is the launcher's pod; None = not in a pod.
+        """
+        self.name, self.uid, self.created = name, chain_id, created
+        self.warnings = host.warnings if host else []
+        self.warnings += client.warnings
+        self.tensorboard_url = ""
+        self._server_age = ServerAge()
+        grace = host.grace_seconds if host else math.inf
+        self._departure = Departure(self._leave, f"task {name}", grace)
+        continues = f"task {name} continues: it could not be stopped"
+        self._stop = StopController(self._send_stop, continues, _DENIED_SECONDS, grace_seconds=grace)
+        self._client = client
+        self._urgent = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
+        # For the signal handler only: it may interrupt code that holds a lock of another client's pool.
+        self._in_handler = Client(client.access, patience=0, read_seconds=_URGENT_SECONDS)
+        self._host = host
+        if host:
+            self._cluster = Api(access.find(), patience=0, read_seconds=_URGENT_SECONDS)
+        self._replicas = replicas
+        self._logs = [RankLog() for _ in self._replicas]
+        self._late = LATE_SECONDS
+        self._tracker = Tracker(self._replicas)
+        self._task: Mapping[str, Any] | None = None
+        self._gone_since: float | None = None  # since when the platform reports no such task
+        self._tick_due = 0.0
+        self._away = 0.0  # since when the platform does not answer; 0 = it answers
+        self._notice_due = 0.0  # after how long it is reported again; 0 = it was not reported
+
+    @property
+    def age(self) -> float:
+        """Age of the task in seconds when following began, by the platform's clock; 0 until known."""
+        return self._server_age.seconds(self.created, self._client.server_time())
+
+    def events(self) -> Iterator[Event]:
+        """Yield events in order; the last is a JobChanged to a terminal state.
+
+        Raises:
+            LaunchError: The platform has not answered, or has refused to, for too long.
+        """
+        try:
+            yield from self._followed()
+        except MALFORMED as error:
+            message = f"task {self.name} continues, but an answer of HAI is not understood: {error!r}"
+            raise LaunchError(message, retryable=True) from error
+
+    def look(self) -> list[Event]:
+        """Return the events so far, in order, without waiting; for an ended task, the end is the last.
+
+        Raises:
+            ApiError: The platform does not answer, or refuses.
+        """
+        self._late = 0.0
+        events = list(self._look())
+        ended = self._tracker.final is not None
+        for rank in range(len(self._replicas)):
+            ask = functools.partial(self._client.log_once, self.uid, rank)
+            events += self._rest_of_log(rank, ask) if ended else self._read_log(rank, ask)
+        if ended:
+            events += [*self._tracker.ended(self._task, time.time()), self._tracker.last()]
+        return events
+
+    def _followed(self) -> Iterator[Event]:
+        polls = self._polls()
+        while not self._tracker.final:
+            self._look_after()
+            poll = min(polls, key=lambda poll: poll.due)
+            pause = min(poll.due - time.monotonic(), TICK_SECONDS)
+            if pause > 0:
+                time.sleep(pause)
+            else:
+                yield from self._ask(poll, polls)
+            if time.monotonic() >= self._tick_due:
+                self._tick_due = time.monotonic() + TICK_SECONDS
+                yield Tick(time.time(), visible=not self._away)
+        if not self._stop.hurried:
+            yield from self._drain()
+        yield from self._tracker.ended(self._task, time.time())
+        if self._tracker.last().state in _WITH_MESSAGES and not self._stop.hurried:
+            self._read_messages()
+        yield self._tracker.last()
+
+    def stop(self, cause: Cause) -> None:
+        """Request the stop of the task, and return. A second call does not wait. Safe in a signal handler."""
+        self._stop.requests += cause.requested
+        if self._leaving and cause is Cause.CANCELLED:
+            self._departure.hurry()
+        elif self._stop.hurried and not self._leaving:
+            message = f"its end was not waited for; chain {self.uid} may take some seconds to end"
+            self._tracker.give_up(Verdict(State.CANCELLED, "Stopped", message), time.time())
+        elif self._stop.cause is None and not self._tracker.final:
+            client = self._in_handler if cause.requested else self._urgent
+            left = cause is Cause.CANCELLED and self._host and not self._departure.begin(self._cluster).answer.no
+            if not left:
+                self._end(client, Cause.CANCELLED if cause.requested else cause)
+
+    @property
+    def _leaving(self) -> bool:
+        """Whether the launcher got SIGTERM, and it is not known yet what becomes of the task."""
+        return self._departure.pending and not self._stop.cause and not self._tracker.final
+
+    def _leave(self, cluster: Api, since: float) -> Leave:
+        """Return whether the task goes on without this launcher, whose pod got SIGTERM `since` seconds ago."""
+        assert self._host
+        if since:  # not in the signal handler
+            self._host.retry_read(cluster)
+        if self._host.followed().no:
+            return Leave(NO)
+        return Leave(self._host.is_taken_away(cluster, since), "the task continues, and the next attempt adopts it")
+
+    def read_folder(self, folder: str, program: Sequence[str]) -> None:
+        """Do nothing: a launcher can read only what it mounts of the shared file system."""
+
+    def remove(self, what: Literal["pods", "job"]) -> None:
+        """Do nothing: the platform has removed the pods, and its record of the task cannot be removed."""
+
+    # --- asking
+
+    def _polls(self) -> list[_Poll]:
+        shortest = max(1.0, len(self._replicas) / _RANKS_AT_ONCE) * LOG_SECONDS[0]
+        logs = [
+            _Poll(functools.partial(self._read_log, rank, ask), shortest, max(shortest, LOG_SECONDS[1]))
+            for rank in range(len(self._replicas))
+            for ask in [functools.partial(self._client.log_once, self.uid, rank)]
+        ]
+        return [_Poll(self._look, *TASK_SECONDS), *logs]
+
+    def _ask(self, poll: _Poll, polls: list[_Poll]) -> Iterator[Event]:
+        """Yield the events of an answer; without an answer, delay all requests."""
+        news = changed = False
+        try:
+            for event in poll.ask():
+                news, changed = True, changed or not isinstance(event, LogLines | PartialLine)
+                yield event
+        except ApiError as error:
+            if error.status == _NO_TASK and poll is not polls[0]:  # the request for the task follows, and has details
+                poll.next(news=False)
+                return
+            self._away, self._gone_since = self._away or time.monotonic(), None
+            away = time.monotonic() - self._away
+            if away > PATIENCE_SECONDS:
+                raise LaunchError(f"task {self.name} continues, but {error}", retryable=True) from error
+            yield from self._unanswered(error, away)
+            for other in polls:
+                other.later(max(error.retry_after, min(1.0 + away / 4, _AWAY_SECONDS)))
+        else:
+            self._away = self._notice_due = 0.0
+            poll.next(news=news)
+            for other in polls if changed else ():  # changes often come together
+                other.soon()
+
+    def _unanswered(self, error: ApiError, away: float) -> Iterator[Event]:
+        """Yield that the task cannot be followed now: a refusal at once, and again whenever the time has doubled."""
+        if away >= (self._notice_due or (_NOTICE_SECONDS if error.unavailable else 0.0)):
+            self._notice_due = max(2 * away, _NOTICE_SECONDS)
+            limit = format_duration(PATIENCE_SECONDS)
+            message = (
+                f"The task goes on, but cannot be followed now: {error}. The launcher asks again, for {limit} in all"
+            )
+            yield self._tracker.unanswered(f"{message}.", time.time())
+
+    def _look(self) -> Iterator[Event]:
+        task, now = self._client.query_once(chain_id=self.uid), time.monotonic()
+        self._gone_since = (self._gone_since or now) if task is None else None
+        if self._gone_since and now - self._gone_since < _GONE_SECONDS:
+            return  # the platform answers so after internal errors, too
+        self._task = task
+        yield from self._tracker.task(task, time.time())
+
+    def _read_log(self, rank: int, ask: Ask, *, whole: bool = False) -> Iterator[Event]:
+        log, replica = self._logs[rank], self._replicas[rank]
+        before = log.rest
+        yield from self._lines(replica, log.read(ask, whole=whole))
+        if log.rest and log.rest != before:
+            yield PartialLine.of(time.time(), replica, log.rest)
+
+    def _lines(self, replica: Replica, entries: Sequence[Entry]) -> Iterator[Event]:
+        now = time.time()
+        for _, group in itertools.groupby(entries, lambda entry: isinstance(entry[1], bytes)):
+            batch = list(group)
+            if texts := [what for _, what in batch if isinstance(what, bytes)]:
+                stamps = [stamp for stamp, _ in batch]
+                incarnation = self._tracker.incarnation(replica)
+                yield LogLines(now, replica, texts, stamps if all(stamps) else [], incarnation=incarnation)
+                continue
+            for stamp, what in batch:
+                if isinstance(what, bytes):
+                    continue
+                for event in self._tracker.report(replica, what, event_time(stamp, now, self._late)):
+                    # Changes of the job are reported in the order of reading.
+                    yield msgspec.structs.replace(event, at=now) if isinstance(event, JobChanged) else event
+
+    def _drain(self) -> Iterator[Event]:
+        """Yield the last lines of the ranks; if a log cannot be read to its end, yield a line that says so.
+
+        An unavailable platform is asked again until it has not answered for some seconds, then once for each rank.
+        After a stop it is asked once: the launcher's pod may end soon.
+        """
+        client, answered = self._client.copy(), time.monotonic()
+
+        def ask(rank: int, seen: Seen | None) -> Mapping[str, Any]:
+            nonlocal answered
+            stopped = self._stop.cause or self._stop.requests
+            client.patience = 0.0 if stopped else max(answered + _SILENT_SECONDS - time.monotonic(), 0.0)
+            answer = client.retry(functools.partial(client.log_once, self.uid, rank, seen))
+            answered = time.monotonic()
+            return answer
+
+        for rank in range(len(self._replicas)):
+            try:
+                yield from self._rest_of_log(rank, functools.partial(ask, rank))
+            except ApiError as error:
+                yield self._gap(rank, str(error))
+        self.warnings += gaps(str(self._replicas[rank]) for rank, log in enumerate(self._logs) if log.incomplete)
+
+    def _rest_of_log(self, rank: int, ask: Ask) -> Iterator[Event]:
+        """Yield the rest of an ended rank's log. A platform that always has more is not asked for ever."""
+        for _ in range(_LAST_READS):
+            new_events = list(self._read_log(rank, ask, whole=True))
+            yield from new_events
+            if not new_events or self._stop.hurried:
+                return
+        yield self._gap(rank, f"there was more after {_LAST_READS} answers of HAI since the end of the task")
+
+    def _gap(self, rank: int, why: str) -> LogLines:
+        self._logs[rank].incomplete = True
+        return one_line(time.time(), self._replicas[rank], f"(log incomplete: {why})".encode())
+
+    def _read_messages(self) -> None:
+        """Add the platform's records of the failed task to the warnings; they appear shortly after its end."""
+        for pause in _MESSAGE_PAUSES:
+            time.sleep(pause)
+            with contextlib.suppress(ApiError):  # it explains the end, but does not decide it
+                if lines := self._urgent.recorded(self.uid, self._logs[0].last_seen):
+                    self.warnings.append(f"HAI recorded of task {self.name}: {'; '.join(lines)[:_SHOWN]}")
+                    return
+
+    # --- ending
+
+    def _look_after(self) -> None:
+        """Do what is due: leave, stop with the pipeline, request the stop again."""
+        if self._pipeline and self._pipeline.failure:
+            raise LaunchError(f"task {self.name} continues, but {self._pipeline.failure}", retryable=True)
+        if self._stop.cause:
+            self._stop.look_after(self._urgent)
+        elif self._leaving:
+            if self._departure.settle(self._cluster).answer.no:
+                self._end(self._urgent, Cause.CANCELLED)
+        elif self._pipeline and self._pipeline.terminating.yes:
+            self._end(self._urgent, Cause.CANCELLED)
+
+    def _end(self, client: Client, cause: Cause) -> None:
+        self._tracker.stopping = Verdict(State.CANCELLED, "Stopped")
+        self._stop.begin(cause, client)
+
+    def _send_stop(self, client: Client) -> None:
+        """Ask the platform to stop the task. ApiError if it denies that, or does not answer."""
+        if PAUSED in labels(self._task or {}):  # it is stopped already, and must not be resumed
+            client.tag(self.uid, PAUSED, on=False)
+        client.stop_once(self.uid)
+
+    @property
+    def _pipeline(self) -> PipelineContext | None:
+        return self._host.pipeline if self._host else None

@@ -1,0 +1,116 @@
+"""One pass over the user's tasks on HAI Platform: abandoned tasks are stopped."""
+
+import math
+from collections.abc import Callable
+
+from tfsteps.engines.argo.abandoned import Workflows
+from tfsteps.janitor.rules import Due, Reason, overdue
+from tfsteps.janitor.sweep import Count
+from tfsteps.kube.errors import ApiError, Stopped
+from tfsteps.platforms.hai import schema
+from tfsteps.platforms.hai.client import Client, Task
+from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, stop_task
+
+KIND = "HAITask"
+"""What the metrics call a task."""
+
+
+class HaiSweep:
+    """One pass. HAI keeps records of ended tasks and removes their ranks itself, so only unfinished ones are due."""
+
+    def __init__(
+        self,
+        client: Client,
+        workflows: Workflows,
+        cluster: str,
+        namespace: str,
+        say: Callable[[str], object],
+        *,
+        dry_run: bool,
+    ) -> None:
+        """Get ready.
+
+        Args:
+            client: The platform.
+            workflows: The cluster's Workflows, of `namespace` or of all.
+            cluster: `cluster_id` of the cluster: tasks of other clusters' Workflows are not judged by them.
+            namespace: Only tasks of its Workflows are judged by their Workflow; empty = those of every namespace.
+            say: Receives a line for each action, and for each failure.
+            dry_run: Only report what is due.
+        """
+        self._runs, self._workflows, self._namespace = HaiRuns(client), workflows, namespace
+        self._cluster, self._say, self._dry_run = cluster, say, dry_run
+        self.count = Count(what="tasks on HAI", act="stops")
+
+    def run(self) -> Count:
+        """Stop all tasks that are due, and report each in a line; failures are reported, and left to the next pass."""
+        try:
+            tasks = self._runs.unfinished()
+        except ApiError as error:
+            self._failed("tasks on HAI cannot be listed", error)
+            return self.count
+        self.count.served = 1
+        for task in tasks:
+            try:
+                self._look(task)
+            except ApiError as error:
+                self._failed(_name(task), error)
+            except Stopped:
+                raise
+            except Exception as error:  # noqa: BLE001  one broken record must not protect all others
+                self._failed(f"{_name(task)} is not understood", error)
+        return self.count
+
+    def _look(self, task: Task) -> None:
+        """Stop a task if that is due, and still is when it is looked at again: the list may be old."""
+        job = HaiRun.of(task)
+        if job is None or job.status.state.terminal:
+            return
+        self.count.jobs += 1
+        if self._due(job):
+            self.count.undeleted.add(job.chain)
+            self._confirm(job)
+            self.count.undeleted.remove(job.chain)
+
+    def _confirm(self, listed: HaiRun) -> None:
+        """Stop a task if that is due for the task as it is now."""
+        job = self._runs.refreshed(listed)
+        if not (action := self._due(job)):
+            return
+        self.count.due += 1
+        if not self._dry_run:
+            stop_task(self._runs.client, job.task)
+            self.count.deleted(KIND, action.reason)
+        done = "would be stopped" if self._dry_run else "stopped"
+        self._say(f"task {job.status.job} on HAI {done}: it is {job.status.state}, and {action.why}")
+
+    def _due(self, job: HaiRun) -> Due | None:
+        """Return why a task is to be stopped; None = it is not. Its age is that by HAI's clock; unknown = none."""
+        if job.status.state.terminal:
+            return None
+        now = self._runs.client.server_time()
+        late = overdue(schema.deadline(job.task), job.status.created, -math.inf if now is None else now)
+        if late:
+            return Due("job", Reason.DEADLINE, late)
+        left = self._left(job.task)
+        return Due("job", Reason.ABANDONED, left) if left else None
+
+    def _left(self, task: Task) -> str:
+        """Return why no launcher of its Workflow will come for a task; empty = one may, or it is not ours to see."""
+        namespace, name, uid = schema.workflow(task)
+        here = schema.labels(task).get(schema.CLUSTER) == self._cluster
+        if not (uid and here) or self._namespace not in ("", namespace):
+            return ""
+        try:
+            return self._workflows.why_step_ended(namespace, name, uid, schema.launcher(task))
+        except ValueError as error:
+            self._failed(f"the Workflow of task {task['nb_name']} on HAI", error)
+            return ""
+
+    def _failed(self, what: str, error: Exception) -> None:
+        self.count.failures += 1
+        self._say(f"{what}: {error}")
+
+
+def _name(task: Task) -> str:
+    return f"task {task.get('nb_name', '?')} on HAI"

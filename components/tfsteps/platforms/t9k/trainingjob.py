@@ -1,0 +1,299 @@
+"""TensorFlowTrainingJob: how a job is written as one, and what one says about its job. Pure.
+
+The platform's controller is not public. Facts: the user manual of 2024-08 and 2025-11 and its API reference, which are
+in part those of the sibling kind GenericJob.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tfsteps.kube.resource import Resource
+from tfsteps.platforms.t9k import run_mode, tensorboard_link
+from tfsteps.platforms.t9k.capabilities import CAPABILITIES
+from tfsteps.platforms.t9k.options import T9kOptions
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.spec import ROLES, Problem, ResolvedRole, Role, RoleName, TrainingJob, options_of
+from tfsteps.systems.kubernetes.job_kind import (
+    BaseJobKind,
+    ObjectPatch,
+    RenderedJob,
+    ReplicaEnd,
+    RoleSpec,
+    Verdict,
+    true_conditions,
+)
+from tfsteps.systems.kubernetes.permissions import Permission
+from tfsteps.systems.kubernetes.render import gang
+from tfsteps.systems.kubernetes.render.command_wrapper import container_of, uncorrected, unexpanded
+from tfsteps.systems.kubernetes.render.pod_template import (
+    CONTAINER,
+    ROLE_LABEL,
+    pod_template,
+    restart_policy,
+)
+from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
+from tfsteps.systems.kubernetes.times import age_at
+
+_NAME = 63  # of a pod, which is also a host
+_JOB = f"{PREFIX}job"  # a label of our own: which ones the controller puts on pods is documented for siblings only
+_CLEAN_UP = {"unfinished": "Unfinished", "all": "All", "none": "None"}
+_KILLED = (137, 143)  # exit codes of a program that SIGKILL or SIGTERM ended
+_RETRIED = "130, 137, 138 and 143"
+
+
+class TensorFlowTrainingJob(BaseJobKind):
+    """The kind TensorFlowTrainingJob."""
+
+    name = "t9k"
+    resource = Resource("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjobs", "TensorFlowTrainingJob")
+    operator = "TensorStack's job controller"
+    container = CONTAINER  # the name by which the controller identifies the training container
+    capabilities = CAPABILITIES
+    options = T9kOptions
+
+    # --- render
+
+    def name_limit(self, job: TrainingJob) -> int:
+        """Return how long the job's name may be: `<name>-<type>-<index>` is the name of pods and hosts."""
+        return _NAME - max(len(f"-{name}-{role.replicas - 1}") for name, role in job.roles.items())
+
+    def permissions(self, job: TrainingJob) -> list[Permission]:
+        """Return the permissions to read the TensorBoard, and to create a gang that is not T9k's own."""
+        reading = [Permission("get", tensorboard_link.BOARDS)] if job.tensorboard else []
+        return [*reading, *gang.permissions(job)] if _grouped(job) else reading
+
+    def rules(self, job: TrainingJob) -> list[Problem]:
+        """Return which values and combinations a TensorFlowTrainingJob cannot have."""
+        options = options_of(job, self.name, T9kOptions)
+        by_shell = {"TFSTEPS_INDEX"} if any(role.replicas > 1 for _, role in job.roles.items()) else ()
+        return [
+            *_scheduling(job),
+            *tensorboard_link.problems(job, options),
+            *run_mode.problems(job, options),
+            *uncorrected(job),
+            *unexpanded(job, by_shell),
+        ]
+
+    def differences(self, job: TrainingJob) -> list[str]:
+        """Return what is different here, and whose replicas cannot be told their index."""
+        sentences = []
+        if any(restart_policy(role) == "ExitCode" for role in job.resolved_roles().values()):
+            sentences.append(
+                f"`restart: exit_code` starts a replica again after {_RETRIED} only: the platform's choice."
+            )
+        if job.tensorboard and job.tensorboard.life_time:
+            sentences.append(f"{job.tensorboard.life_time} has no effect: the platform ends an unused TensorBoard.")
+        if job.gang and job.queue and job.gang.timeout:
+            sentences.append("`gang.timeout` has no effect: the queue's scheduler has a time of its own.")
+        bare = [name for name, role in job.resolved_roles().items() if not role.command]
+        if bare and len(job.roles.items()) > 1:
+            who = ", ".join(bare)
+            sentences.append(f"After a pause the platform may run the first role's command in {who}: add a `command`.")
+        nameless = [name for name in bare if job.resolved_roles()[name].replicas > 1]
+        if nameless:
+            who = ", ".join(nameless)
+            sentences.append(f"TFSTEPS_INDEX is not set in {who}: that takes a `command`. TF_CONFIG has the index.")
+        return sentences
+
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+        """Return the object that is created, with a PodGroup where the job has a gang and no queue."""
+        options = options_of(job, self.name, T9kOptions)
+        name = identity.job_name(job.name, self.name_limit(job))
+        labels = {**job.labels, **identity.labels()}
+        specs = [
+            _replica_spec(job, role_name, role, name, pod_template(
+                job, role_name, role, identity, places, gpu_label=options.gpu_label, more_env=_env(role)
+            ))
+            for role_name, role in job.resolved_roles().items()
+        ]  # fmt: skip
+        spec: dict[str, Any] = {"replicaSpecs": specs, "runPolicy": _run_policy(job, options)}
+        if job.queue:
+            spec["scheduler"] = {"t9kScheduler": {"queue": job.queue, "priority": job.priority or 0}}
+        if job.tensorboard:
+            spec["tensorboardSpec"] = tensorboard_link.spec(job, options, places)
+        programs = {replica_spec["type"]: container_of(replica_spec["template"], CONTAINER) for replica_spec in specs}
+        if mode := run_mode.run_mode(job, options, programs):
+            spec["runMode"] = mode
+        noted = {run_mode.PAUSED: "true"} if options.suspend else {}
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {**job.annotations, **noted},
+        }
+        manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        if not _grouped(job):
+            return RenderedJob(manifest)
+        # created paused: a pod is scheduled alone if its group does not exist yet
+        unsuspend = {} if options.suspend else {"spec": {"runMode": {"pause": {"enabled": False}}}}
+        return RenderedJob(manifest, [gang.pod_group(job, name, namespace, labels)], unsuspend)
+
+    # --- the job's pods
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a TensorFlowTrainingJob."""
+        specs = {replica_spec["type"]: replica_spec for replica_spec in item["spec"]["replicaSpecs"]}
+        return {
+            name: RoleSpec(specs[name].get("replicas", 1), specs[name]["template"]) for name in ROLES if name in specs
+        }
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+        return f"{_JOB}={name}"
+
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is: its role is a label of ours, its index the end of its name."""
+        role = (meta.get("labels") or {}).get(ROLE_LABEL, "")
+        name = f"{role}-{meta['name'].rpartition('-')[2]}"
+        return next((replica for replica in replicas if str(replica) == name), None)
+
+    def replica_ends(self, item: Mapping[str, Any], replicas: Sequence[Replica]) -> Iterator[ReplicaEnd]:
+        """Yield the ends in `status.tasks`: the platform deletes the pods of an ended job as `clean_up` says."""
+        names = {str(replica): replica for replica in replicas}
+        for role, entry, restarts in _reported(item):
+            replica = names.get(f"{role}-{str(entry.get('name', '')).rpartition('-')[2]}")
+            containers = [status for status in entry.get("containers") or [] if status.get("name") == CONTAINER]
+            codes = [status.get("exitCode") for status in containers if status.get("state") == "Terminated"]
+            if replica and codes and type(codes[0]) is int:
+                yield ReplicaEnd(
+                    replica=replica,
+                    pod=entry["name"],
+                    uid=str(entry.get("uid", "")),
+                    exit_code=codes[0],
+                    stopped=entry.get("phase") == "Deleted" and codes[0] in _KILLED,
+                    restarts=restarts,
+                )
+
+    def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
+        """Return the TensorBoard that the platform runs for a job; None = it has none, or not yet."""
+        return tensorboard_link.of_job(item)
+
+    # --- pause
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
+        """Return the change of runMode.pause.enabled, with the annotation of tfsteps: the platform pauses jobs too."""
+        return [ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=run_mode.pause(paused=paused))]
+
+    # --- verdict
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return the verdict of a TensorFlowTrainingJob: by its phase, else by its conditions.
+
+        Conditions stay listed with status "False". The one of success is called Completed.
+        """
+        status = item.get("status") or {}
+        phase = status.get("phase", "")
+        true = true_conditions(item)
+        if phase == "Failed" or (phase in ("", "Unknown") and "Failed" in true):
+            return _failure(item, true.get("Failed", {}))
+        if phase == "Succeeded" or (phase in ("", "Unknown") and "Completed" in true):
+            return _verdict_of(true.get("Completed", {}), State.SUCCEEDED)
+        if phase == "Paused" or run_mode.is_paused(item):
+            return run_mode.pause_verdict(item, true.get("Paused", {}))
+        if phase == "Unknown":
+            return Verdict(State.UNKNOWN, "Unknown", "The platform has lost sight of the job's replicas.")
+        if _queued(item):
+            return Verdict(State.QUEUED, "Queued", f"In queue {_queue(item)}.")
+        return Verdict(State.RUNNING) if phase == "Running" else Verdict(State.PENDING, phase and "Created")
+
+
+def _env(role: Role) -> list[dict[str, Any]]:
+    """Return the index of a role's only replica, or the name that its replicas' shell takes their index from."""
+    if role.replicas == 1:
+        return [{"name": "TFSTEPS_INDEX", "value": "0"}]
+    return [{"name": "TFSTEPS_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+
+
+def _replica_spec(
+    job: TrainingJob, name: RoleName, role: ResolvedRole, job_name: str, pod: dict[str, Any]
+) -> dict[str, Any]:
+    pod["metadata"]["labels"][_JOB] = job_name
+    container = container_of(pod, CONTAINER)
+    if container.get("command"):
+        container["command"] = run_mode.corrected_command(job, role, container["command"])
+    if _grouped(job):
+        pod = gang.gang_pod(pod, job, job_name)
+    return {"type": name, "replicas": role.replicas, "restartPolicy": restart_policy(role), "template": pod}
+
+
+def _run_policy(job: TrainingJob, options: T9kOptions) -> dict[str, Any]:
+    return {
+        "activeDeadlineSeconds": round(job.deadlines.total),
+        "backoffLimit": job.effective_backoff_limit,
+        "cleanUpPolicy": _CLEAN_UP[options.clean_up],
+    }
+
+
+# --- scheduling
+
+
+def _grouped(job: TrainingJob) -> bool:
+    """Tell whether a gang needs a PodGroup of tfsteps: with a queue the platform creates one of all replicas."""
+    return bool(job.gang and not job.queue)
+
+
+def _scheduling(job: TrainingJob) -> list[Problem]:
+    """Return what the platform's scheduler does not support, or only with a queue."""
+    problems = [] if job.queue else gang.problems(job)
+    if job.priority is not None and not job.queue:
+        wrong = "orders the jobs of a queue, and the job is in none"
+        problems.append(
+            Problem(path=("priority",), value=str(job.priority), wrong=wrong, fix="Add `queue:`, or leave priority out")
+        )
+    replicas = sum(role.replicas for _, role in job.roles.items())
+    if job.queue and job.gang and job.gang.min_available not in (None, replicas):
+        problems.append(
+            Problem(
+                path=("gang", "min_available"),
+                value=str(job.gang.min_available),
+                wrong="cannot be chosen in a queue: its PodGroup holds all replicas",
+                allowed=str(replicas),
+                fix="Leave it out, or leave `queue` out",
+            )
+        )
+    return problems
+
+
+def _queue(item: Mapping[str, Any]) -> str:
+    scheduler = item["spec"].get("scheduler") or {}
+    return str((scheduler.get("t9kScheduler") or {}).get("queue", ""))
+
+
+def _queued(item: Mapping[str, Any]) -> bool:
+    """Tell whether the job waits in the queue: it is Pending, and no replica has a container yet."""
+    if not _queue(item) or (item.get("status") or {}).get("phase", "") not in ("", "Pending"):
+        return False
+    return not any(entry.get("containers") for _, entry, _ in _reported(item))
+
+
+def _reported(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], int]]:
+    """Yield (role, status, restarts) of each replica in `status.tasks`; 0 restarts if those of a role are summed."""
+    for task in (item.get("status") or {}).get("tasks") or []:
+        replicas = task.get("replicas") or task.get("replicaStatus") or []  # the second in an older manual
+        restarts = (task.get("restartCount") or 0) if len(replicas) == 1 else 0
+        yield from ((task.get("type", ""), entry, restarts) for entry in replicas)
+
+
+# --- verdicts
+
+
+def _verdict_of(condition: Mapping[str, Any], state: State) -> Verdict:
+    return Verdict(state, condition.get("reason", ""), condition.get("message", ""))
+
+
+def _failure(item: Mapping[str, Any], condition: Mapping[str, Any]) -> Verdict:
+    """Return a failure. The platform's reasons are not documented: counts and times tell a limit that was exceeded."""
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    policy = item["spec"].get("runPolicy") or {}
+    limit = policy.get("backoffLimit") or 0
+    if "Deadline" in reason or age_at(item, condition) >= (policy.get("activeDeadlineSeconds") or math.inf):
+        reason = "DeadlineExceeded"
+    elif 0 < limit <= (item.get("status") or {}).get("backoffCount", 0):
+        reason = "BackoffLimitExceeded"
+    counts = (item.get("status") or {}).get("aggregate") or {}
+    if not any(True for _ in _reported(item)) and (failed := counts.get("failed")):
+        message = f"{message} The platform counts {failed} failed replica{'s' * (failed != 1)}.".strip()
+    return Verdict(State.FAILED, reason, message)

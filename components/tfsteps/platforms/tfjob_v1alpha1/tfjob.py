@@ -1,0 +1,208 @@
+"""TfJob, v1alpha1: renders a job as a TfJob, and derives its state from one. Pure.
+
+Facts and traps: tensorflow/k8s at commit 2b67180 (2017-12-12), and tf-operator 0.1.0.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfsteps.kube.resource import Resource
+from tfsteps.platforms.tfjob_v1alpha1 import checks, layout, templates
+from tfsteps.platforms.tfjob_v1alpha1.capabilities import CAPABILITIES
+from tfsteps.platforms.tfjob_v1alpha1.layout import Api
+from tfsteps.platforms.tfjob_v1alpha1.options import TfJobOptions
+from tfsteps.platforms.tfjob_v1alpha1.templates import Context
+from tfsteps.runs.events import Replica, State
+from tfsteps.runs.identity import PREFIX, Identity
+from tfsteps.runs.output_paths import OutputPaths
+from tfsteps.spec import ROLES, Problem, RoleName, TrainingJob, options_of
+from tfsteps.systems.kubernetes.cleanup.retention import retention_policy
+from tfsteps.systems.kubernetes.job_kind import (
+    DEPENDENTS,
+    BaseJobKind,
+    Between,
+    ObjectPatch,
+    RenderedJob,
+    RoleSpec,
+    Verdict,
+)
+from tfsteps.systems.kubernetes.permissions import Permission
+from tfsteps.systems.kubernetes.render.command_wrapper import BESIDE
+from tfsteps.systems.kubernetes.render.pod_template import CONTAINER, ROLE_LABEL
+from tfsteps.systems.kubernetes.tensorboard_link import TensorBoardLink
+
+_PAUSED, _EVALUATOR = f"{PREFIX}paused", f"{PREFIX}evaluator"  # annotations of a TfJob
+_ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"}
+_PROGRAM_OF_THE_OPERATOR: Mapping[str, Any] = {"metadata": {}, "spec": {"containers": []}}
+
+
+class TfJob(BaseJobKind):
+    """The kind TfJob of one of its two APIs."""
+
+    name = "tfjob-v1alpha1"
+    container = CONTAINER  # the operator accepts no template without a container of this name
+    capabilities = CAPABILITIES
+    shell = BESIDE
+    options = TfJobOptions
+    between: Sequence[Between] = (Between(templates.JOBS, templates.OWN),)
+
+    def __init__(self, api: Api, kind: str, operator: str) -> None:
+        """Keep the API's group, the spelling of the kind there, and the operator's name for messages."""
+        self.api = api
+        self.resource = Resource(f"{api}/v1alpha1", "tfjobs", kind)
+        self.operator = operator
+
+    # --- render
+
+    def permissions(self, job: TrainingJob) -> list[Permission]:
+        """Return the permissions to end the Kubernetes Jobs of a TfJob, and to create the evaluator's."""
+        ending = [Permission("list", templates.JOBS), Permission("patch", templates.JOBS)]
+        return [*ending, Permission("create", templates.JOBS)] if job.roles.evaluator else ending
+
+    def problems(self, job: TrainingJob) -> list[Problem]:
+        """Return what a TfJob does not support; the operator's own parameter servers need no image."""
+        options = options_of(job, self.name, TfJobOptions)
+        free = ("roles", "ps", "image") if options.default_ps else None
+        return [*(problem for problem in super().problems(job) if problem.path != free), *checks.problems(job, options)]
+
+    def differences(self, job: TrainingJob) -> list[str]:
+        """Return what is different in a TfJob."""
+        return checks.warnings(job, options_of(job, self.name, TfJobOptions))
+
+    def render(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
+        """Return the object that is created, with a Kubernetes Job for the evaluator."""
+        options = options_of(job, self.name, TfJobOptions)
+        name = identity.job_name(job.name, layout.name_limit(job, self.api))
+        context = Context(job, identity, places, options, name)
+        labels = {**job.labels, **identity.labels()}
+        metadata = {"name": name, "namespace": namespace, "labels": labels, "annotations": dict(job.annotations)}
+        spec: dict[str, Any] = {
+            "RuntimeId": layout.runtime_id(name),
+            "replicaSpecs": [templates.replica_spec(context, part) for part in layout.parts(job, self.api)],
+            "terminationPolicy": {"chief": {"replicaName": layout.decisive_type(job, self.api), "replicaIndex": 0}},
+        }
+        if image := options.tf_image or (job.tensorboard and job.tensorboard.image) or job.image:
+            spec["tfImage"] = image
+        if job.tensorboard:
+            spec["tensorboard"] = templates.tensorboard(context)
+        if options.scheduler_name:
+            spec["schedulerName"] = options.scheduler_name
+        manifest = {"apiVersion": self.resource.api, "kind": self.resource.kind, "metadata": metadata, "spec": spec}
+        if not job.roles.evaluator:
+            return RenderedJob(manifest)
+        metadata["annotations"] = {**job.annotations, _EVALUATOR: str(job.roles.evaluator.replicas)}
+        return RenderedJob(manifest, [templates.evaluator(context, namespace)])
+
+    # --- the job's pods
+
+    def roles(self, item: Mapping[str, Any]) -> dict[RoleName, RoleSpec]:
+        """Return the roles of a TfJob; a worker may be its MASTER. Default parameter servers have no template."""
+        specs: dict[RoleName, RoleSpec] = {}
+        for spec in item["spec"]["replicaSpecs"]:
+            template = spec.get("template") or _PROGRAM_OF_THE_OPERATOR
+            labels = template["metadata"].get("labels") or {}
+            role = labels.get(ROLE_LABEL, _ROLES[spec["tfReplicaType"]])
+            before = specs[role].replicas if role in specs else 0
+            specs[role] = RoleSpec(before + spec.get("replicas", 1), template)
+        if evaluators := int((item["metadata"].get("annotations") or {}).get(_EVALUATOR, "0")):
+            templates_seen = [part["spec"]["template"] for part in item.get(DEPENDENTS, ())]
+            specs["evaluator"] = RoleSpec(evaluators, templates_seen[0] if templates_seen else _PROGRAM_OF_THE_OPERATOR)
+        return {name: specs[name] for name in ROLES if name in specs}
+
+    def selector(self, name: str) -> str:
+        """Return the label selector of the pods of the job called `name`."""
+        return f"{templates.OWN}={name}"
+
+    def replica(self, meta: Mapping[str, Any], replicas: Sequence[Replica]) -> Replica | None:
+        """Return which replica a pod is: its role is a label of ours, its index the operator's, but for the MASTER."""
+        labels = meta.get("labels") or {}
+        kind, task = labels.get("job_type", ""), labels.get("task_index", "0")
+        role = labels.get(ROLE_LABEL) or {"PS": "ps"}.get(kind, "")  # default parameter servers have no label of ours
+        if role not in ROLES or not task.isdigit():
+            return None
+        after_master = kind == "WORKER" and self.api == "tensorflow.org" and Replica("chief", 0) not in replicas
+        return Replica(role, int(task) + after_master)
+
+    def tensorboard_link(self, item: Mapping[str, Any]) -> TensorBoardLink | None:
+        """Return the TensorBoard of a job; its status does not mention it, but its Service's name is known."""
+        meta = item["metadata"]
+        if not item["spec"].get("tensorboard"):
+            return None
+        service = f"{meta['name']}-tensorboard-{item['spec']['RuntimeId']}"
+        return TensorBoardLink(path=f"/api/v1/namespaces/{meta['namespace']}/services/{service}:80/proxy/")
+
+    # --- pause, end
+
+    def pause(self, item: Mapping[str, Any], *, paused: bool) -> list[ObjectPatch]:
+        """Return the suspension of all the job's Kubernetes Jobs; the operator accepts it. 0.1.0 has none."""
+        if self.api == "kubeflow.org":
+            return []
+        note = {"metadata": {"annotations": {_PAUSED: "true" if paused else None}}}
+        annotation = ObjectPatch(resource=self.resource, name=item["metadata"]["name"], patch=note)
+        jobs = _jobs(item, "", {"suspend": paused})
+        return [annotation, jobs] if paused else [jobs, annotation]
+
+    def stop_stragglers(self, item: Mapping[str, Any]) -> list[ObjectPatch]:
+        """Return patches that end the job's Kubernetes Jobs, because the operator does not. Ended pods are kept.
+
+        The operator reports success when the MASTER's container has ended, a second or two before its Job is complete.
+        If the pod is deleted in this time, the Job would run the program again: so it gets no further tries. If the
+        MASTER has failed, Kubernetes would restart it: in a new pod, or in the same pod, which cannot be kept then.
+        """
+        others = _jobs(item, ",job_type!=MASTER", {"suspend": True})
+        if self.verdict(item).state is not State.FAILED:
+            last_try = _jobs(item, ",job_type=MASTER", {"backoffLimit": 0})
+            return [others] if retention_policy(item).on_end == "keep" else [last_try, others]
+        master: Mapping[str, Any] = next(
+            (
+                replica_spec
+                for replica_spec in item["spec"]["replicaSpecs"]
+                if replica_spec["tfReplicaType"] == "MASTER"
+            ),
+            {},
+        )
+        in_place = master.get("template", {}).get("spec", {}).get("restartPolicy") != "Never"
+        return [_jobs(item, ",job_type=MASTER", {"suspend": True} if in_place else {"backoffLimit": 0}), others]
+
+    # --- verdict
+
+    def verdict(self, item: Mapping[str, Any]) -> Verdict:
+        """Return the verdict of a TfJob: its state first.
+
+        A restarted operator sets ended jobs to phase Failed, and does not change their state.
+        """
+        status = item.get("status") or {}
+        state, phase, reason = (status.get(key) or "" for key in ("state", "phase", "reason"))
+        if state == "Succeeded":
+            return Verdict(State.SUCCEEDED, state, reason)
+        if state == "Failed" or phase == "Failed":
+            return Verdict(State.FAILED, "MasterFailed" if state == "Failed" else "SetupFailed", reason)
+        if _PAUSED in (item["metadata"].get("annotations") or {}):
+            return Verdict(State.SUSPENDED, "Paused", "Paused by tfsteps; `tfsteps resume` continues it.")
+        if failed := _failed_types(status):
+            words = f"{failed} has failed, and the TfJob continues: only its MASTER decides."
+            return Verdict(State.RUNNING, "ReplicaFailed", words)
+        return Verdict(State.RUNNING if phase == "Running" else State.PENDING, "" if phase == "Running" else phase)
+
+
+KINDS: Mapping[Api, TfJob] = {
+    "tensorflow.org": TfJob("tensorflow.org", "TfJob", "the operator of tensorflow/k8s"),
+    "kubeflow.org": TfJob("kubeflow.org", "TFJob", "tf-operator 0.1.0"),
+}
+"""The kinds by the group of their API."""
+
+
+def _jobs(item: Mapping[str, Any], which: str, spec: Mapping[str, Any]) -> ObjectPatch:
+    """Return a change of the spec of a job's Kubernetes Jobs; `which` is added to the label selector."""
+    return ObjectPatch(
+        resource=templates.JOBS, selector=f"{templates.OWN}={item['metadata']['name']}{which}", patch={"spec": spec}
+    )
+
+
+def _failed_types(status: Mapping[str, Any]) -> str:
+    """Return the types of failed replicas, without the MASTER; empty = none."""
+    listed = status.get("replicaStatuses") or []
+    failed = [
+        status_entry.get("tf_replica_type", "") for status_entry in listed if status_entry.get("state") == "Failed"
+    ]
+    return " and ".join(kind for kind in failed if kind != "MASTER")

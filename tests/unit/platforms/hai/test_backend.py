@@ -1,0 +1,32 @@
+"""What commands show of a task on HAI beside its ranks."""
+
+from tests.unit.cli.statuses import saved, status
+from tfsteps.platforms.hai import schema
+from tfsteps.platforms.hai.backend import HaiBackend
+from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, Plan
+from tfsteps.runs.events import Replica, State
+
+
+def task_of(*tags):
+    return HaiRun(
+        {"chain_id": "c", "tags": list(tags)}, Plan([Replica("worker", 0)], {}), status(uid="c", system="hai")
+    )
+
+
+def test_the_workflow_of_a_task_is_in_another_cluster(monkeypatch):
+    monkeypatch.setenv("TFSTEPS_PIPELINE_URL", "https://argo.example/{namespace}/{workflow}")
+    _, tag = schema.workflow_tags("c", "ml", "nightly-x7k2p", "u")
+    around = HaiBackend(HaiRuns(None)).surroundings("r1", [task_of(tag), task_of(tag)])
+    (pipeline,) = around.pipelines
+    assert (pipeline.name, pipeline.detail) == ("nightly-x7k2p", "in namespace ml of another cluster")
+    assert pipeline.links == {"pipeline": "https://argo.example/ml/nightly-x7k2p"}
+    assert around.launchers == {}
+
+
+def test_the_launcher_of_a_task_is_the_one_that_this_machine_records():
+    saved(uid="c", system="hai", launcher=4711, state=State.RUNNING)
+    job = task_of()
+    around = HaiBackend(HaiRuns(None)).surroundings("r1", [job])
+    (launcher,) = around.launchers.values()
+    assert (launcher.name, launcher.state) == ("pid 4711", "gone")
+    assert around.pipelines == []
