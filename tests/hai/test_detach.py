@@ -72,7 +72,7 @@ def test_clear_stops_the_tasks_of_one_run():
         assert tfsteps("run", "job.json", *PLACE, "--detach", "--run-id", run).returncode == 0
     done = tfsteps("clear", "r1", "--yes")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "run r1 cleared")
-    assert re.search(r"^  task quick-\w+ on HAI$", done.stdout, re.MULTILINE)
+    assert re.search(r"^  job quick-\w+ on HAI$", done.stdout, re.MULTILINE)
     states = {item["run"]: item["state"] for item in json.loads(tfsteps("runs", *PLACE, "--output", "json").stdout)}
     assert (states["r1"], states["r2"] in ("running", "pending", "queued")) == ("cancelled", True)
     pathlib.Path("go").touch()

@@ -1,1 +1,1 @@
-"""Where runs live: on this machine, on a cluster, on HAI Platform."""
+"""Where runs live: on this machine, on a cluster, on a platform."""

@@ -60,14 +60,14 @@ class EventFolder(msgspec.Struct, frozen=True):
 
 
 class RunBackend(Protocol[JobT]):
-    """Where runs live: this machine, a cluster, or HAI. Jobs passed in are those that `jobs` or `find` returned.
+    """Where runs live: this machine, a cluster, or a platform. Jobs passed in are those that `jobs` or `find` returned.
 
     All methods raise CommandError for what the backend cannot do, and ApiError if a server does not answer.
     """
 
     @property
     def where(self) -> str:
-        """For messages: `in namespace ml of minikube`, `on HAI at http://hai.example`."""
+        """For messages: `in namespace ml of minikube`, `in the records at s3://ml/runs`."""
 
     def jobs(self, run: str = "", labels: Mapping[str, str] = NO_LABELS) -> Sequence[JobT]:
         """Return the jobs of the run with this id, the oldest first; empty = of all runs.
@@ -78,7 +78,7 @@ class RunBackend(Protocol[JobT]):
         """
 
     def pipelines(self, jobs: Sequence[JobT]) -> Sequence[PipelineRecord]:
-        """Return the pipelines of this machine; on a cluster those that failed without a job; none on HAI.
+        """Return the pipelines of this machine; on a cluster those that failed without a job; else none.
 
         Args:
             jobs: Those of all runs.
@@ -110,7 +110,7 @@ class RunBackend(Protocol[JobT]):
     def follow(self, jobs: Sequence[JobT], selection: Selection, observers: Sequence[Observer]) -> list[Status]:
         """Report every change to `observers` until all jobs have ended; return their last statuses, explained.
 
-        Jobs that `selection` chooses and that start meanwhile are followed too, except on HAI.
+        Jobs that `selection` chooses and that start meanwhile may be followed too.
         """
 
     def now(self) -> float:
@@ -120,7 +120,7 @@ class RunBackend(Protocol[JobT]):
         """Return the sources of a job's log beside its replicas: `worker-1/init-data`."""
 
     def print_log(self, jobs: Sequence[JobT], selection: Selection, options: LogOptions) -> int:
-        """Print the log lines of jobs of one run; with `follow` also of those that start meanwhile, except on HAI.
+        """Print the log lines of jobs of one run; with `follow` maybe also of those that start meanwhile.
 
         Returns:
             Number of lines printed.

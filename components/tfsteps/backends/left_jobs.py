@@ -1,37 +1,47 @@
-"""The states of jobs on HAI that no launcher of this machine follows any more, for lists of this machine's records."""
+"""The states of jobs on platforms that no launcher follows any more, for lists of this machine's records."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.open import open_platform
+from tfsteps.backends.place import on_of
 from tfsteps.console.messages import warn
 from tfsteps.runs.events import State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.status import Status
+from tfsteps.systems import registry
 
 
 def refreshed(statuses: Sequence[Status]) -> list[Status]:
-    """Return recorded statuses with the states that HAI reports now of the jobs that launchers left there.
+    """Return recorded statuses with the states that platforms report now of the jobs that launchers left there.
 
-    If HAI does not answer, or its address is not set, these states are unknown, and a warning says why. A job that HAI
-    does not have keeps its recorded state.
+    If a platform does not answer, or its address is not set, these states are unknown, and a warning says why. A job
+    that the platform does not have keeps its recorded state.
     """
-    left = {status.uid for status in statuses if may_continue(status) and status.location is Location.HAI}
-    if not left:
-        return [*statuses]
+    left: dict[str, list[Status]] = {}
+    for status in statuses:
+        if may_continue(status) and (on := on_of(status.location)) not in (Location.LOCAL, Location.KUBERNETES):
+            left.setdefault(on, []).append(status)
+    current: dict[str, Status] = {}
+    for name, recorded in left.items():
+        current |= _states(name, recorded)
+    return [_with_state(status, current) for status in statuses]
+
+
+def _states(name: str, left: Sequence[Status]) -> dict[str, Status]:
+    """Return the statuses that a platform reports of some jobs, by their uids; unknown ones if it does not answer."""
     try:
-        with open_backend(Place(On.HAI)) as hai:
-            runs = dict.fromkeys(status.identity.run for status in statuses if status.uid in left)
-            current = {job.status.uid: job.status for run in runs for job in hai.jobs(run)}
+        with open_platform(name) as backend:
+            reported = [job.status for run in {status.identity.run for status in left} for job in backend.jobs(run)]
     except CommandError as error:
-        warn(f"the states of {len(left)} jobs on HAI are not known: {error}")
-        current = dict.fromkeys(left, _UNKNOWN)
-    return [_with_state(status, current) if status.uid in left else status for status in statuses]
+        warn(f"the states of {len(left)} jobs on {registry.platform(name).title} are not known: {error}")
+        return {status.uid: _UNKNOWN for status in left}
+    uids = {status.uid for status in left}
+    return {status.uid: status for status in reported if status.uid in uids}
 
 
 _UNKNOWN = Status(identity=Identity(run="", task=""), job="", system="", state=State.UNKNOWN)

@@ -2,16 +2,20 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.find import Selection
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place, on_of
 from tfsteps.runs.location import Location
+from tfsteps.systems import registry
+
+if TYPE_CHECKING:
+    from tfsteps.backends.platform import PlatformBackend
 
 
 def located(
-    selection: Selection, on: On | None, context: str, namespace: str, *, everywhere: bool = False, records: str = ""
+    selection: Selection, on: str | None, context: str, namespace: str, *, everywhere: bool = False, records: str = ""
 ) -> Place:
     """Return where a command looks for a run: as its options say, else where a killed launcher left it.
 
@@ -20,9 +24,16 @@ def located(
     """
     from tfsteps.backends.local.backend import left_at  # noqa: PLC0415
 
-    if on is None and not (context or namespace or everywhere or records) and Location.HAI in left_at(selection):
-        on = On.HAI
-    return Place(on or On.LOCAL, context, namespace, everywhere, records)
+    if on is None and not (context or namespace or everywhere or records):
+        platforms = {on_of(location) for location in left_at(selection)} - {Location.LOCAL, Location.KUBERNETES}
+        on = platforms.pop() if len(platforms) == 1 else None
+    return Place(on or Location.LOCAL, context, namespace, everywhere, records)
+
+
+def open_platform(name: str) -> "contextlib.AbstractContextManager[PlatformBackend[Any]]":
+    """Return a context manager that yields the backend of a platform. What the platform refuses ends the command."""
+    backend: contextlib.AbstractContextManager[PlatformBackend[Any]] = registry.platform(name).backend()
+    return backend
 
 
 @contextlib.contextmanager
@@ -39,11 +50,11 @@ def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any
         yield StoredBackend(settings_at(place.records))
         return
     match place.on:
-        case On.LOCAL:
+        case Location.LOCAL:
             from tfsteps.backends.local.backend import LocalBackend  # noqa: PLC0415
 
             yield LocalBackend()
-        case On.KUBERNETES:
+        case Location.KUBERNETES:
             from tfsteps.backends.kubernetes.backend import ClusterBackend, cluster  # noqa: PLC0415
 
             with cluster(place) as runs:
@@ -54,8 +65,6 @@ def open_backend(place: Place, *, gone: bool = False) -> Iterator[RunBackend[Any
                     yield MergedBackend(backend, runs, place)
                 else:
                     yield backend
-        case On.HAI:
-            from tfsteps.platforms.hai.backend import hai  # noqa: PLC0415
-
-            with hai() as platform:
-                yield platform
+        case platform:
+            with open_platform(platform) as of_platform:
+                yield of_platform

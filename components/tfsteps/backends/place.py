@@ -1,48 +1,43 @@
-"""The places where runs live: this machine, a cluster, HAI Platform, or stored records."""
+"""The places where runs live: this machine, a cluster, a platform, or stored records."""
 
-import enum
 import shlex
 
 import msgspec
 
 from tfsteps.backends.errors import CommandError
 from tfsteps.runs.location import Location
+from tfsteps.systems import registry
 
 PATIENCE_SECONDS = 5.0
 """How long requests are retried when a server does not answer; short, since a user waits at the terminal."""
 
 
-class On(enum.StrEnum):
-    """What `--on` takes."""
-
-    LOCAL = "local"
-    KUBERNETES = "kubernetes"
-    HAI = "hai"
-
-
 AUTO = "auto"
 """In place of a job system's name: the one whose API the cluster serves."""
 
-DEFAULT_SYSTEMS = {On.LOCAL: "local", On.KUBERNETES: AUTO, On.HAI: "hai"}
 
-
-def on_of(location: Location | None) -> On:
+def on_of(location: str | None) -> str:
     """Return the value of `--on` for jobs that live at a location: LOCAL also for those that only records lead to."""
-    return On(location.value) if location in (Location.KUBERNETES, Location.HAI) else On.LOCAL
+    return location if location and registry.is_place(location) else Location.LOCAL
+
+
+def default_system(on: str) -> str:
+    """Return the name of the job system of a value of `--on`, or AUTO. A platform has the name of its system."""
+    return AUTO if on == Location.KUBERNETES else on
 
 
 class Place(msgspec.Struct, frozen=True):
     """Where a command looks for runs, as its options say.
 
     Attributes:
-        on: This machine, a cluster, or HAI Platform.
+        on: LOCAL or KUBERNETES of `Location`, or the name of a platform.
         context: A context of the kubeconfig; empty = the current one.
         namespace: A namespace; empty = that of the context.
         everywhere: Look in all namespaces.
         records: An address of stored records, in place of all that; empty = none.
     """
 
-    on: On = On.LOCAL
+    on: str = Location.LOCAL
     context: str = ""
     namespace: str = ""
     everywhere: bool = False
@@ -50,13 +45,13 @@ class Place(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Refuse options that contradict one another."""
-        if self.records and (self.on is not On.LOCAL or self.context or self.namespace or self.everywhere):
+        if self.records and (self.on != Location.LOCAL or self.context or self.namespace or self.everywhere):
             raise CommandError(
                 f"--from {self.records} and the options of another place cannot both hold; leave one out"
             )
         if self.everywhere and self.namespace:
             raise CommandError(f"--all-namespaces and --namespace {self.namespace} cannot both hold; leave one out")
-        if self.on is not On.KUBERNETES and (self.context or self.namespace or self.everywhere):
+        if self.on != Location.KUBERNETES and (self.context or self.namespace or self.everywhere):
             raise CommandError("--context, --namespace and --all-namespaces are about a cluster; add --on kubernetes")
 
     @property
@@ -64,7 +59,7 @@ class Place(msgspec.Struct, frozen=True):
         """The options that choose this place, with a space before each; empty for this machine."""
         if self.records:
             return f" --from {shlex.quote(self.records)}"
-        if self.on is On.LOCAL:
+        if self.on == Location.LOCAL:
             return ""
         named = {"--context": self.context, "--namespace": self.namespace}
         options = [f" {name} {value}" for name, value in named.items() if value]

@@ -9,6 +9,8 @@ from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.status import Status
 
 POLL_SECONDS = 0.2
+GONE_SECONDS = 120.0
+"""How long `tfsteps clear` waits for what it removes: for controllers, and grace periods of replicas."""
 
 
 class Changes:

@@ -1,10 +1,11 @@
-"""Whole runs: job systems that pause and resume them by themselves, such as HAI, and the stop of a local pipeline."""
+"""Whole runs: job systems that pause and resume them by themselves, and the stop of a local pipeline."""
 
 import signal
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
 from tfsteps.backends.errors import CommandError
+from tfsteps.backends.place import Place, on_of
 from tfsteps.backends.waiting import wait
 from tfsteps.console.outputs import pipeline_verdict
 from tfsteps.launcher.printer import Printer
@@ -39,7 +40,9 @@ def pause_run(run: str, systems: Collection[str], task: str | None, *, paused: b
     known = {name: registry.get(name) for name in sorted(systems) if name in registry.available()}
     pausable = {name: system for name, system in known.items() if isinstance(system, Pausable)}
     if not pausable:
-        raise CommandError(f"run {run}: local runs cannot be paused; `tfsteps stop {run}` ends them")
+        place = Place(on_of(registry.location(min(systems))))
+        kinds = " and ".join(sorted(systems))
+        raise CommandError(f"run {run}: {kinds} runs cannot be paused; `tfsteps stop {run}{place.options}` ends them")
     for name, system in pausable.items():
         if task is not None:
             raise CommandError(f"--task {task}: {name} pauses and resumes whole runs; leave it out")

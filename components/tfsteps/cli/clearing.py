@@ -1,27 +1,26 @@
-"""What `tfsteps clear` removes in each place: on a cluster, on HAI, and of this machine's records."""
+"""What `tfsteps clear` removes of a run on a cluster, or on a platform."""
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 from tfsteps.backends.kubernetes.backend import cluster
-from tfsteps.backends.place import On, Place
-from tfsteps.backends.waiting import POLL_SECONDS
+from tfsteps.backends.open import open_platform
+from tfsteps.backends.place import Place
+from tfsteps.backends.platform import PlatformClearing
+from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
 from tfsteps.console.messages import say
 from tfsteps.engines.argo.workflow import WORKFLOWS, end_of
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
-from tfsteps.platforms.hai.backend import HaiBackend, hai
-from tfsteps.platforms.hai.runs import HaiRun, stop_task
+from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.clear import RunObject, RunObjects
 
-_GONE_SECONDS = 120.0  # for controllers and grace periods of pods
-
 
 class Clearing(Protocol):
-    """What a run has in one place."""
+    """What a run has in one place, for `tfsteps clear`."""
 
     def lines(self) -> list[str]:
         """Return a line for each thing that `clear` removes; empty = there is nothing."""
@@ -35,13 +34,13 @@ class Clearing(Protocol):
 
 @contextlib.contextmanager
 def clearing(place: Place, run: str) -> Iterator[Clearing]:
-    """Yield what a run has on a cluster or HAI. CommandError if that place cannot be asked."""
-    if place.on is On.HAI:
-        with hai() as backend:
-            yield _HaiClearing(backend, run)
-        return
-    with cluster(place) as runs:
-        yield _ClusterClearing(runs.api, runs.namespace, run, place)
+    """Yield what a run has on a cluster or a platform. CommandError if that place cannot be asked."""
+    if place.on == Location.KUBERNETES:
+        with cluster(place) as runs:
+            yield _ClusterClearing(runs.api, runs.namespace, run, place)
+    else:
+        with open_platform(place.on) as backend:
+            yield PlatformClearing(backend, run)
 
 
 class _ClusterClearing:
@@ -84,7 +83,7 @@ class _ClusterClearing:
     def clear(self) -> list[str]:
         tried: set[str] = set()
         errors: list[str] = []
-        give_up, waiting = time.monotonic() + _GONE_SECONDS, ""
+        give_up, waiting = time.monotonic() + GONE_SECONDS, ""
         while items := self._objects.list():
             for item in items:
                 if not item.deleting and item.uid not in tried:
@@ -106,43 +105,3 @@ class _ClusterClearing:
         except ApiError as error:
             return [f"{item} could not be deleted: {error}"]
         return []
-
-
-class _HaiClearing:
-    """The tasks of a run on HAI, which keeps its own record of ended tasks."""
-
-    def __init__(self, backend: HaiBackend, run: str) -> None:
-        self._backend = backend
-        jobs: Sequence[HaiRun] = backend.jobs(run) if run else []
-        self._jobs = [job for job in jobs if not job.status.state.terminal]
-        self._ended = len(jobs) - len(self._jobs)
-
-    def lines(self) -> list[str]:
-        return [f"task {job.status.job} on HAI" for job in self._jobs]
-
-    def warnings(self) -> list[str]:
-        workflows = sorted({job.workflow for job in self._jobs if job.workflow})
-        warnings = [
-            f"Workflow {name} may still run, and would start its next step; stop it first" for name in workflows
-        ]
-        if self._ended:
-            warnings.append(f"HAI keeps its own record of {self._ended} ended tasks; it cannot be removed")
-        return warnings
-
-    def clear(self) -> list[str]:
-        errors = []
-        stopped = []
-        for job in self._jobs:
-            try:
-                stop_task(self._backend.runs.client, job.task)
-                stopped.append(job)
-            except ApiError as error:
-                errors.append(f"task {job.status.job} could not be stopped: {error}")
-        give_up = time.monotonic() + _GONE_SECONDS
-        for job in stopped:
-            while not self._backend.runs.refreshed(job).status.state.terminal:
-                if time.monotonic() > give_up:
-                    errors.append(f"task {job.status.job} is still being stopped")
-                    break
-                time.sleep(POLL_SECONDS)
-        return errors

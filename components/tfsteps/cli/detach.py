@@ -6,7 +6,7 @@ import shlex
 import msgspec
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.foreground import Display, TensorBoardChoice, board_of, launch_failed, launch_plan
 from tfsteps.cli.plan import Plan
 from tfsteps.console.messages import say, warn
@@ -20,13 +20,14 @@ from tfsteps.launcher.recorder import Observer
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
 from tfsteps.spec import format_duration
+from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
 
 
 def detach(plan: Plan, place: Place, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
     """Start a job, print how to follow it, and return the exit code: 0 once it has started.
 
-    Locally a launcher stays in the background. On a cluster or HAI no launcher does: the job is recorded, so that
+    Locally a launcher stays in the background. On a cluster or platform no launcher does: the job is recorded, so that
     `tfsteps attach` can follow it.
 
     Raises:
@@ -90,10 +91,10 @@ def _hints(plan: Plan, place: Place, status: Status) -> list[str]:
         f"follow it:  tfsteps attach {run}{place.options}",
         f"stop it:    tfsteps stop {run}{place.options}",
     ]
-    return [*lines, *_deadlines(plan, place)]
+    return [*lines, *_deadlines(plan)]
 
 
-def _deadlines(plan: Plan, place: Place) -> list[str]:
+def _deadlines(plan: Plan) -> list[str]:
     """Return which deadlines nothing enforces while no launcher follows the job, and what enforces `total`."""
     if not plan.system.outlives_launcher:
         return []
@@ -101,7 +102,8 @@ def _deadlines(plan: Plan, place: Place) -> list[str]:
     waiting = [name for name in ("queue", "pending", "running", "no_progress") if getattr(limits, name) is not None]
     total = f"`total` ({format_duration(limits.total)})"
     objects = json.dumps(msgspec.to_builtins(plan.system.plan(plan.job, plan.identity, plan.places)))
-    by_system = place.on is On.HAI or '"activeDeadlineSeconds"' in objects
+    platform = registry.plugin(plan.system.name).platform
+    by_system = (platform and platform.enforces_total) or '"activeDeadlineSeconds"' in objects
     by = f"{plan.system.name} and the janitor enforce" if by_system else "only the janitor enforces"
     lines = [f"deadline:   {by} {total} while no launcher follows the job"]
     if waiting:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On
 from tfsteps.cli.plan import Plan
 from tfsteps.cli.watch import observer
 from tfsteps.console.messages import warn
@@ -22,6 +21,7 @@ from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.recorder import Observer
 from tfsteps.launcher.signals import on_termination
 from tfsteps.runs.events import LogLines
+from tfsteps.runs.location import Location
 from tfsteps.runs.log_file import times
 from tfsteps.runs.status import Status
 from tfsteps.runs.store import Attempt
@@ -73,27 +73,27 @@ class TensorBoardChoice(msgspec.Struct, frozen=True):
 
     Attributes:
         wanted: Whether there is one; None = if the job file has `tensorboard:`.
-        keep: Keep it up after the end of a job on this machine or HAI.
+        keep: Keep it up after the end of a job that is not on a cluster.
     """
 
     wanted: bool | None = None
     keep: bool = False
 
-    def check(self, on: On) -> None:
+    def check(self, on: str) -> None:
         """Raise CommandError if the place has no such option."""
-        if self.keep and on is On.KUBERNETES:
+        if self.keep and on == Location.KUBERNETES:
             raise CommandError("--keep-tensorboard: on a cluster it stays up by itself; write --tensorboard")
 
-    def change(self, job: TrainingJob, on: On) -> TrainingJob:
+    def change(self, job: TrainingJob, on: str) -> TrainingJob:
         """Return the job for a cluster, where the job system starts the TensorBoard; elsewhere the job as it is."""
-        if on is not On.KUBERNETES or self.wanted is None:
+        if on != Location.KUBERNETES or self.wanted is None:
             return job
         return msgspec.structs.replace(
             job, tensorboard=(job.tensorboard or TensorBoardSettings()) if self.wanted else None
         )
 
 
-def run_plan(plan: Plan, on: On, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
+def run_plan(plan: Plan, on: str, display: Display, tensorboard: TensorBoardChoice) -> ExitCode:
     """Run a job to its end, print its results, and return the exit code.
 
     Raises:
@@ -103,7 +103,7 @@ def run_plan(plan: Plan, on: On, display: Display, tensorboard: TensorBoardChoic
     printed = plan.system.warnings(plan.job)
     for warning in printed:
         warn(warning)
-    here = on is not On.KUBERNETES
+    here = on != Location.KUBERNETES
     with board_of(plan, tensorboard, here=here) as board:
         with display.observer() as view:
             try:

@@ -1,19 +1,47 @@
 """The options that choose a place where runs live."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tfsteps.backends.place import On
+from tfsteps.systems import registry
+from tfsteps.systems.base import LaunchError
+
+
+def _place(text: str) -> str:
+    """Return what `--on` takes as it is. BadParameter, with all that is known, for anything else."""
+    if registry.is_place(text):
+        return text
+    raise typer.BadParameter(f"{text!r} is not one of {', '.join(map(repr, map(str, registry.places())))}")
+
+
+def _complete_place(incomplete: str) -> list[str]:
+    try:
+        return [name for name in registry.places() if name.startswith(incomplete)]
+    except LaunchError:  # of a package that cannot be loaded
+        return []
+
+
+def on_option(help: str, show_default: str | bool = True) -> Any:  # noqa: A002  as typer calls them
+    """Return the option `--on`: this machine, a cluster, or a platform. The help names those of this package alone."""
+    return typer.Option(
+        "--on",
+        metavar=f"<{'|'.join(registry.OWN_PLACES)}>",
+        parser=_place,
+        autocompletion=_complete_place,
+        help=help,
+        show_default=show_default,
+    )
+
 
 OnOption = Annotated[
-    On | None,
-    typer.Option(
-        "--on",
-        help="Where to look: the records of this machine, a cluster, or HAI Platform.",
-        show_default="local; hai for a run that this machine records there",
+    str | None,
+    on_option(
+        "Where to look: the records of this machine, a cluster, or a platform.",
+        "local; the platform of a run that this machine records there",
     ),
 ]
+ListOn = Annotated[str, on_option("Runs launched from this machine, on a cluster, or on a platform.")]
 Context = Annotated[
     str, typer.Option(metavar="NAME", help="Context of the kubeconfig, for --on kubernetes.", show_default="current")
 ]

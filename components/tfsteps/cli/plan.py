@@ -11,7 +11,7 @@ import msgspec
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import LATEST
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import AUTO, DEFAULT_SYSTEMS, On, Place, on_of
+from tfsteps.backends.place import AUTO, Place, default_system, on_of
 from tfsteps.backends.records import record_of
 from tfsteps.cli.job_input import JobInput
 from tfsteps.console.messages import say, warn
@@ -19,6 +19,7 @@ from tfsteps.console.outputs import print_json
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.runs import store
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
+from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
@@ -53,16 +54,16 @@ def check(job_input: JobInput, system: System, job: TrainingJob | None = None) -
         raise SpecError(named, job_input.source)
 
 
-def choose(on: On | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
+def choose(on: str | None, system: str | None, context: str, namespace: str) -> tuple[str, Place]:
     """Return the name of the job system that the options choose, and its place.
 
     Raises:
         CommandError: They contradict one another.
     """
     if system is None:
-        on = on or On.LOCAL
-        return DEFAULT_SYSTEMS[on], Place(on, context, namespace)
-    its = On.KUBERNETES if system == AUTO else on_of(registry.location(system))
+        on = on or Location.LOCAL
+        return default_system(on), Place(on, context, namespace)
+    its = Location.KUBERNETES if system == AUTO else on_of(registry.location(system))
     if on not in (None, its):
         raise CommandError(f"--system {system} is not --on {on}; leave one out")
     return system, Place(its, context, namespace)
@@ -95,7 +96,7 @@ def make_plan(
         SpecError: The job is wrong, or this system cannot run it.
         CommandError: Something else is wrong, or the task is running already.
     """
-    where = {"context": place.context, "namespace": place.namespace} if place.on is On.KUBERNETES else {}
+    where = {"context": place.context, "namespace": place.namespace} if place.on == Location.KUBERNETES else {}
     job = job_input.job
     system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
     job = change(job, system.name) if change else job

@@ -1,15 +1,13 @@
 """`python -m tfsteps.janitor`: a pass over all jobs every minute, or one."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Sequence
 
-from tfsteps.engines.argo.abandoned import Workflows
 from tfsteps.janitor import metrics_server, options
 from tfsteps.janitor.metrics import Metrics
 from tfsteps.janitor.options import Options
-from tfsteps.janitor.sweep import Sweep
+from tfsteps.janitor.sweep import Count, Sweep
 from tfsteps.kube import access
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
@@ -18,11 +16,9 @@ from tfsteps.kube.logs import PODS
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.launcher.signals import on_termination
-from tfsteps.platforms.hai import access as hai_access
-from tfsteps.platforms.hai import sweep as hai
-from tfsteps.platforms.hai.client import Client
 from tfsteps.spec import format_duration
 from tfsteps.systems import registry
+from tfsteps.systems.plugin import Platform
 from tfsteps.text import streams
 
 _PATIENCE_SECONDS = 30.0  # the next pass tries again
@@ -34,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     say = Printer().say
     try:
         api = Api(access.find(chosen.context), patience=_PATIENCE_SECONDS)
-        janitor = _Janitor(api, _hai(api), chosen, say)
+        janitor = _Janitor(api, chosen, say)
     except AccessError as error:
         say(f"The janitor cannot start: {error}.")
         return ExitCode.USAGE
@@ -45,10 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 class _Janitor:
     """Makes passes, and counts what they do."""
 
-    def __init__(self, api: Api, platform: Client | None, chosen: Options, say: Callable[[str], None]) -> None:
-        self._api, self._platform, self._options, self._say = api, platform, chosen, say
+    def __init__(self, api: Api, chosen: Options, say: Callable[[str], None]) -> None:
+        self._api, self._options, self._say = api, chosen, say
         self._namespace = "" if chosen.all_namespaces else chosen.namespace or api.access.namespace
-        kinds = [PODS.kind, *(kind.resource.kind for kind in registry.kinds()), *([hai.KIND] if platform else [])]
+        self._sweeps: list[tuple[Platform, Callable[[], Count]]] = [
+            (platform, sweep)
+            for platform in registry.platforms()
+            if platform.sweep and (sweep := platform.sweep(api, self._namespace, say, dry_run=chosen.dry_run))
+        ]
+        of_platforms = [platform.kind for platform, _ in self._sweeps]
+        kinds = [PODS.kind, *(kind.resource.kind for kind in registry.kinds()), *of_platforms]
         self._metrics = Metrics(kinds, chosen.period)
 
     def serve(self) -> ExitCode:
@@ -78,12 +80,7 @@ class _Janitor:
             self._api, registry.kinds(), self._namespace, self._say, default=self._options.default, dry_run=dry_run
         )
         try:
-            counts = [jobs.run()]
-            if self._platform:
-                workflows = Workflows(self._api, self._namespace)
-                where = self._api.access.cluster_id, self._namespace
-                tasks = hai.HaiSweep(self._platform, workflows, *where, self._say, dry_run=dry_run)
-                counts.append(tasks.run())
+            counts = [jobs.run(), *(self._swept(*sweep) for sweep in self._sweeps)]
         except Stopped:
             return ExitCode.PLATFORM
         self._metrics.finish_pass(counts, time.monotonic() - begun, self._api.server_time() or time.time())
@@ -94,17 +91,15 @@ class _Janitor:
             self._say(f"{'; '.join(served)}.")
         return ExitCode.PLATFORM if any(count.failures for count in counts) else ExitCode.SUCCEEDED
 
-
-def _hai(api: Api) -> Client | None:
-    """Return the client of HAI Platform if this process is given an address; None = it is not. AccessError as `find`.
-
-    A client's file alone is not enough: on a person's machine it is there for other reasons.
-    """
-    if not any(os.environ.get(name) for name in (hai_access.LAUNCHER_SERVER, hai_access.SERVER)):
-        return None
-    client = Client(hai_access.find(), patience=_PATIENCE_SECONDS)
-    client.stopping = api.stopping
-    return client
+    def _swept(self, platform: Platform, sweep: Callable[[], Count]) -> Count:
+        """Make the pass over one platform: a fault in its package must not end the janitor."""
+        try:
+            return sweep()
+        except Stopped:
+            raise
+        except Exception as error:  # noqa: BLE001  as above
+            self._say(f"{platform.title}: the pass failed: {error!r}")
+            return Count(failures=1)
 
 
 if __name__ == "__main__":

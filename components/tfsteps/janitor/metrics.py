@@ -71,8 +71,8 @@ class Metrics:
             (_labels(kind=kind, reason=reason), number) for (kind, reason), number in sorted(self._deletions.items())
         ]
         yield from _metric("passes_total", "counter", "Passes that have ended.", [("", self._passes)])
-        yield from _metric("jobs", "gauge", "Jobs and HAI tasks looked at in the last pass.", [("", self._jobs)])
-        yield from _metric("deletions_total", "counter", "Objects deleted and HAI tasks stopped.", deletions)
+        yield from _metric("jobs", "gauge", "Jobs looked at in the last pass.", [("", self._jobs)])
+        yield from _metric("deletions_total", "counter", "Objects deleted, and jobs of platforms stopped.", deletions)
         yield from _metric(
             "errors_total", "counter", "Objects and lists that a pass could not handle.", [("", self._errors)]
         )

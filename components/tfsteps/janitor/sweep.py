@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -59,6 +59,27 @@ class Count(msgspec.Struct):
         """Return it as people read it."""
         failed = f", {self.failures} failed" if self.failures else ""
         return f"{self.jobs} {self.what} looked at, {self.due} {self.act} due{failed}"
+
+
+class PlatformSweep(Protocol):
+    """What `tfsteps.systems.plugin.Platform.sweep` is: makes ready to clean up the jobs of a platform."""
+
+    def __call__(
+        self, api: Api, namespace: str, say: Callable[[str], object], *, dry_run: bool
+    ) -> Callable[[], Count] | None:
+        """Return what makes one pass and counts what it did; None = this process has no address of the platform.
+
+        Failures are reported and counted, and left to the next pass.
+
+        Args:
+            api: The cluster, whose Workflows may have left jobs; its `stopping` ends a pass by `Stopped`.
+            namespace: Only jobs of its Workflows are judged by their Workflow; empty = those of every namespace.
+            say: Receives a line for each action, and for each failure.
+            dry_run: Only report what is due.
+
+        Raises:
+            AccessError: The address or a credential cannot be used.
+        """
 
 
 class Sweep:

@@ -59,7 +59,7 @@ class StopFlag:
 
 
 class HttpClient:
-    """Base class of the clients of the Kubernetes API and of HAI Platform. Safe to use from several threads.
+    """Base class of the clients of the Kubernetes API and of platforms. Safe to use from several threads.
 
     Attributes:
         access: The address and the credentials.

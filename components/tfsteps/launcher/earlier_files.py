@@ -80,7 +80,7 @@ def written(folder: str, *, here: bool = False) -> Written | None:
 def _events_before(status: Status, job: TrainingJob) -> Mapping[str, int] | None:
     identity, logs = status.identity, status.logs
     if is_uri(logs):
-        if status.location is Location.KUBERNETES or not (job.outputs.metrics or job.tensorboard):
+        if status.location == Location.KUBERNETES or not (job.outputs.metrics or job.tensorboard):
             return None  # there a pod with the job's credentials reads it
         from tfsteps.tensorboard.object_store import files_below  # noqa: PLC0415  most jobs have none
 

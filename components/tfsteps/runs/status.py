@@ -131,7 +131,8 @@ class Status(msgspec.Struct, kw_only=True):
         base_dir: Folder on this machine that relative paths of the job start from; empty = not recorded.
         detached: Whether the job was left running without a launcher, on purpose.
         usage: What the replicas of each role used, once the job has ended; without roles that were never sampled.
-        location: Where the job lives. None only in the constructor: it follows from `system`, with `outlives_launcher`.
+        location: A `Location`, or the name of the platform where the job lives. None only in the constructor: it
+            follows from `system`, with `outlives_launcher`.
         outlives_launcher: Whether the job goes on after its launcher has ended.
         code: The code in the folder that it was launched from, when it was launched; None = not known, as in pods.
     """
@@ -163,7 +164,7 @@ class Status(msgspec.Struct, kw_only=True):
     base_dir: str = ""
     detached: bool = False
     usage: dict[RoleName, UsageSummary] = {}
-    location: Location | None = None
+    location: str | None = None
     outlives_launcher: bool = True
     code: Code | None = None
 
@@ -171,12 +172,12 @@ class Status(msgspec.Struct, kw_only=True):
         """Complete a record of a version that did not record where the job lives."""
         if self.location is None:
             self.location = BEFORE_RECORDED.get(self.system, Location.ELSEWHERE)
-            self.outlives_launcher = self.location is not Location.LOCAL
+            self.outlives_launcher = self.location != Location.LOCAL
 
     @property
     def on_this_machine(self) -> bool:
         """Whether its replicas are processes of the machine of its launcher."""
-        return self.location is Location.LOCAL
+        return self.location == Location.LOCAL
 
     @property
     def images(self) -> dict[RoleName, list[str]]:
@@ -193,4 +194,4 @@ class Status(msgspec.Struct, kw_only=True):
         """The options with which a command finds the job where it lives; empty = only by records of this machine."""
         if self.location in (None, Location.LOCAL, Location.ELSEWHERE):
             return []
-        return ["--on", self.location.value, *(["--namespace", self.namespace] if self.namespace else [])]
+        return ["--on", self.location, *(["--namespace", self.namespace] if self.namespace else [])]

@@ -7,7 +7,6 @@ from typing import Any, Literal, Protocol
 
 from tfsteps.runs.events import Event
 from tfsteps.runs.identity import Identity
-from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.spec import Problem, TrainingJob
 
@@ -96,11 +95,12 @@ class System(Protocol):
     """One job system."""
 
     name: str
-    location: Location
-    """Where its jobs live, and so which `--on` finds them."""
-
     outlives_launcher: bool
     """Whether jobs continue after the process that started them ends."""
+
+    @property
+    def location(self) -> str:
+        """Where its jobs live, and so which `--on` finds them: a `Location`, or its name if it has a platform."""
 
     def attempt(self, run: str, task: str) -> int:
         """Return the number of the attempt that a launcher of this task makes now.

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +20,25 @@ ENTRY_POINTS = "tfsteps.systems"
 Hold = Callable[[TrainingJob, Mapping[RoleName, Sequence[str]]], TrainingJob]
 
 
+class Platform(msgspec.Struct, frozen=True, kw_only=True):
+    """A platform on which the jobs of one system live: `--on NAME`, with the system's name, finds them.
+
+    Attributes:
+        title: Its name for people, such as `HAI`.
+        backend: Returns a context manager that yields the `tfsteps.backends.platform.PlatformBackend` of the platform
+            that is configured, and raises CommandError for what the platform refuses.
+        enforces_total: Whether it ends a job at `deadlines.total` itself, without a launcher.
+        sweep: For the janitor, a `tfsteps.janitor.sweep.PlatformSweep`; None = the platform cleans up by itself.
+        kind: What the janitor's metrics call a job of the platform; empty without `sweep`.
+    """
+
+    title: str
+    backend: Callable[[], AbstractContextManager[Any]]
+    enforces_total: bool = False
+    sweep: Callable[..., Any] | None = None
+    kind: str = ""
+
+
 class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """One job system. Functions return what is expensive to import, because each command loads all plugins.
 
@@ -30,6 +50,8 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
         system: Returns the job system. Kubernetes systems take `context` and `namespace`; empty = the configured one.
         kinds: Returns the kinds of its job objects on Kubernetes; None = its jobs are not Kubernetes objects. The
             janitor, the commands `runs`, `stop` and `pause`, and the manifests of permissions use them.
+        platform: Where its jobs live if commands find them neither on this machine nor on a cluster; the `location` of
+            the system is its name then. None = there, or nowhere.
         discovery_rank: If no job system is named, the lowest rank is chosen whose first kind the cluster serves and
             permits to create; None = never chosen automatically.
         hold: For `tfsteps debug --hold`: returns a job whose roles run the commands in a debug mode of the system;
@@ -44,6 +66,7 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: Mapping[str, Capability]
     system: Callable[..., System]
     kinds: "Callable[[], list[JobKind]] | None" = None
+    platform: Platform | None = None
     discovery_rank: int | None = None
     hold: Hold | None = None
     missing_access: Callable[[Collection[str]], Sequence[str]] = lambda _names: ()

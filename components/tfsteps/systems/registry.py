@@ -12,7 +12,7 @@ from tfsteps.systems.base import LaunchError, System
 from tfsteps.systems.capabilities import Capability
 from tfsteps.systems.features import FEATURES
 from tfsteps.systems.pipeline import FindPipeline, PipelineMember
-from tfsteps.systems.plugin import ENTRY_POINTS, SystemPlugin
+from tfsteps.systems.plugin import ENTRY_POINTS, Platform, SystemPlugin
 
 if TYPE_CHECKING:
     from tfsteps.kube.resource import Resource
@@ -37,9 +37,16 @@ NAMES = tuple(_BUILT_IN)
 """The job systems of this package."""
 
 
+_LOCATIONS = frozenset(location.value for location in Location)
+
+OWN_PLACES = (Location.LOCAL.value, Location.KUBERNETES.value, "hai")
+"""What `--on` takes without other packages: this machine, clusters, and the job systems of this package that have a
+platform. A table, since a command that only checks `--on` loads no plugin."""
+
+
 def plugin(name: str) -> SystemPlugin:
     """Return the plugin of the job system called `name`. KeyError for an unknown one."""
-    return _built_in(name) if name in NAMES else plugins()[name]
+    return _built_in(name) if name in NAMES else _outside()[name]
 
 
 @functools.cache
@@ -49,10 +56,16 @@ def plugins() -> Mapping[str, SystemPlugin]:
     Raises:
         LaunchError: A package declares one that cannot be loaded, or whose name is taken.
     """
-    by_name = {name: _built_in(name) for name in NAMES}
+    return {**{name: _built_in(name) for name in NAMES}, **_outside()}
+
+
+@functools.cache
+def _outside() -> Mapping[str, SystemPlugin]:
+    """Return the job systems of other packages by name. LaunchError as `plugins`."""
+    by_name: dict[str, SystemPlugin] = {}
     for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         added = _load(entry)
-        if added.name in by_name:
+        if added.name in by_name or added.name in NAMES or added.name in _LOCATIONS:
             raise _refusal(entry, f"its job system's name {added.name!r} is taken")
         by_name[added.name] = added
     return by_name
@@ -82,12 +95,43 @@ def on_kubernetes() -> list[str]:
     return [name for name, declared in plugins().items() if declared.kinds]
 
 
-def location(name: str) -> Location:
+def location(name: str) -> str:
     """Return where the jobs of the system called `name` live. LOCAL for an unknown name, which `get` refuses."""
     declared = plugins().get(name)
     if declared is None:
         return Location.LOCAL
+    if declared.platform:
+        return name
     return Location.KUBERNETES if declared.kinds else declared.system().location
+
+
+def places() -> list[str]:
+    """Return what `--on` takes: this machine, clusters, and the platforms by the names of their systems.
+
+    Raises:
+        LaunchError: As `plugins`.
+    """
+    outside = [name for name, declared in _outside().items() if declared.platform]
+    return [*OWN_PLACES, *outside]
+
+
+def is_place(name: str) -> bool:
+    """Return whether `places` has a name. Only a name that this package does not know loads plugins."""
+    if name in OWN_PLACES:
+        return True
+    return not (name in NAMES or name in _LOCATIONS) and name in places()
+
+
+def platform(name: str) -> Platform:
+    """Return the platform of the job system called `name`. KeyError if it has none."""
+    if declared := plugin(name).platform:
+        return declared
+    raise KeyError(name)
+
+
+def platforms() -> list[Platform]:
+    """Return the platforms of all job systems."""
+    return [declared.platform for declared in plugins().values() if declared.platform]
 
 
 def kinds_of(name: str) -> "list[JobKind]":
@@ -142,6 +186,8 @@ def _load(entry: importlib.metadata.EntryPoint) -> SystemPlugin:
         raise _refusal(entry, f"its capabilities and FEATURES differ: {', '.join(unknown)}")
     if added.discovery_rank is not None and added.kinds is None:
         raise _refusal(entry, "it has a discovery_rank, and no kinds to look for on a cluster")
+    if added.platform and added.kinds:
+        raise _refusal(entry, "it has kinds of a cluster, and a platform")
     return added
 
 

@@ -547,4 +547,6 @@ def test_a_task_that_goes_on_somewhere_is_not_started_beside_itself(server, job)
 
 @pytest.mark.parametrize("where", [("--run-id", "r1"), K])
 def test_what_cannot_be_adopted(job, where):
-    assert "--adopt needs --on kubernetes or hai and the --run-id" in refused("run", job, "--adopt", *where)
+    assert "--adopt needs the --run-id of the job, and --on with a cluster or platform" in refused(
+        "run", job, "--adopt", *where
+    )

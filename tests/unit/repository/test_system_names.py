@@ -2,6 +2,9 @@
 
 import ast
 import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -49,10 +52,43 @@ def test_no_comparison_with_the_name_of_a_job_system():
         "status.system == 'local'",
         "'hai' != name",
         "system in ('local', 'jobset')",
-        "status.system == On.HAI",
-        "system == On.HAI",
+        "status.system == Location.KUBERNETES",
+        "system == Location.LOCAL",
         "match name:\n    case 'kubeflow' | 'jobs': pass",
     ],
 )
 def test_it_finds_them(source):
     assert compared(source)
+
+
+def test_the_table_of_places_is_what_the_plugins_declare(monkeypatch):
+    monkeypatch.setenv("MARSV2_SERVER", "http://hai.example")
+    platforms = [name for name in registry.NAMES if registry.plugin(name).platform]
+    assert [*registry.OWN_PLACES] == ["local", "kubernetes", *platforms]
+    assert [registry.plugin(name).system().location for name in platforms] == platforms
+
+
+def test_a_place_is_known_without_its_package():
+    code = (
+        "import sys; from tfsteps.systems import registry; assert registry.is_place('hai');"
+        "assert not registry.is_place('t9k'); sys.exit(any('platforms' in name for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+NAMED = {  # in the core
+    "systems/registry.py",  # where they are found
+    "systems/expansion.py",  # they run on HAI's ranks, too
+    "systems/restart_policy.py",
+    "systems/plugin.py",  # examples
+    "backends/platform.py",
+}
+
+
+def test_the_core_names_no_platform():
+    pattern = re.compile(r"\b(hai|t9k|tfjob.v1alpha1)\b", re.IGNORECASE)
+    core = [file for file in sorted(PACKAGE.rglob("*.py")) if PACKAGE / "platforms" not in file.parents]
+    named = {str(file.relative_to(PACKAGE)) for file in core if pattern.search(file.read_text())}
+    readers = {"imports", "cli"}  # of their manifests, and the help that lists these
+    assert {name for name in named if name.split("/")[0] not in readers} == NAMED
+    assert {name for name in named if name.startswith("cli/")} == {"cli/commands/import_.py"}

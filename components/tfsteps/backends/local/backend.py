@@ -167,12 +167,12 @@ class LocalBackend:
     def set_paused(self, jobs: Sequence[LocalJob], selection: Selection, *, paused: bool) -> None:
         """Leave it to the job systems: processes of this machine cannot be paused."""
         run = jobs[0].status.identity.run
-        if any(job.status.location is Location.KUBERNETES for job in jobs):
+        if any(job.status.location == Location.KUBERNETES for job in jobs):
             raise CommandError(f"run {run}: its jobs are on a cluster; add --on kubernetes")
         pause_run(run, {job.status.system for job in jobs}, selection.task, paused=paused)
 
     def tensorboard(self, jobs: Sequence[LocalJob], port: int) -> contextlib.AbstractContextManager[str]:
-        if remote := next((job.status for job in jobs if job.status.location is Location.KUBERNETES), None):
+        if remote := next((job.status for job in jobs if job.status.location == Location.KUBERNETES), None):
             raise CommandError(f"run {remote.identity.run}: its event files are on a cluster; add --on kubernetes")
         return local_tensorboard.opened([job.status for job in jobs], port)
 
@@ -259,7 +259,7 @@ def known_runs() -> list[KnownRun]:
     return [*map(KnownRun, runs), *(known for _, known in sorted(named, key=itemgetter(0)))]
 
 
-def left_at(selection: Selection) -> set[Location | None]:
+def left_at(selection: Selection) -> set[str | None]:
     """Return where killed launchers left the jobs of selected tasks; nowhere if a launcher of one of them may run."""
     try:
         run = LocalBackend(warn=lambda _: None).find(selection.run)

@@ -50,8 +50,8 @@ def attach(
 ) -> None:
     """Follow a job to its end: its log from the start, the results, and the exit code of `tfsteps run`.
 
-    Ctrl-C leaves the job running. A job whose launcher is running is only watched. A job on a cluster or HAI that no
-    launcher follows gets this one: it enforces the deadlines, collects the outputs and cleans up.
+    Ctrl-C leaves the job running. A job whose launcher is running is only watched. A job on a cluster or platform that
+    no launcher follows gets this one: it enforces the deadlines, collects the outputs and cleans up.
     """
     selection = Selection(run, task)
     place = located(selection, on, context, namespace)
@@ -104,7 +104,7 @@ def _followed(backend: RunBackend[Any], job: Job, selection: Selection, place: P
 
 def _take_over(status: Status, record: Record | None, job: TrainingJob, place: Place, display: Display) -> Status:
     """Follow a job that no launcher follows as its launcher."""
-    on_cluster = status.location is Location.KUBERNETES
+    on_cluster = status.location == Location.KUBERNETES
     where = {"context": place.context, "namespace": status.namespace} if on_cluster else {}
     system = find_system(status.system, **where)
     base_dir = pathlib.Path((record.status.base_dir if record else "") or pathlib.Path.cwd())

@@ -13,7 +13,7 @@ from tfsteps.backends.find import LATEST, KnownRun, match_id
 from tfsteps.backends.local.backend import LocalBackend, known_runs
 from tfsteps.backends.local.job import LocalJob
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import On, Place, on_of
+from tfsteps.backends.place import Place, on_of
 from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
@@ -22,6 +22,7 @@ from tfsteps.console.messages import say, warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs import removal, store
+from tfsteps.runs.location import Location
 from tfsteps.runs.retention import read_records
 from tfsteps.spec import format_bytes
 
@@ -43,15 +44,15 @@ def clear(
     Running jobs are stopped. Without --on, the records of this machine say where the run is. Workflows of an engine,
     and output outside of the run folder, are not touched.
     """
-    explicit = Place(on or On.KUBERNETES, context, namespace) if on or context or namespace else None
-    if explicit and explicit.on is On.LOCAL:
+    explicit = Place(on or Location.KUBERNETES, context, namespace) if on or context or namespace else None
+    if explicit and explicit.on == Location.LOCAL:
         explicit = None
-    from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the clients of clusters and HAI
+    from tfsteps.cli.clearing import clearing  # noqa: PLC0415  it imports the client of clusters
 
     run_id = _resolved(run, explicit)
     jobs = LocalBackend().jobs(run_id)
     with contextlib.ExitStack() as stack:
-        recorded = [] if on is On.LOCAL else _recorded_places(jobs, context)
+        recorded = [] if on == Location.LOCAL else _recorded_places(jobs, context)
         places = list(dict.fromkeys([*([explicit] if explicit else []), *recorded]))
         parts = [stack.enter_context(clearing(place, run_id)) for place in places]
         lines = [*_launchers(jobs), *(line for part in parts for line in part.lines()), *_records(run_id)]
@@ -94,8 +95,8 @@ def _recorded_places(jobs: Sequence[LocalJob], context: str) -> list[Place]:
     places = []
     for status in [job.status for job in jobs]:
         on = on_of(status.location)
-        if on is not On.LOCAL:
-            on_cluster = on is On.KUBERNETES
+        if on != Location.LOCAL:
+            on_cluster = on == Location.KUBERNETES
             places.append(Place(on, context if on_cluster else "", status.namespace if on_cluster else ""))
     return list(dict.fromkeys(places))
 

@@ -11,16 +11,17 @@ from tfsteps.backends.base import RunBackend
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Job, Selection
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.commands.runs import OutputOption
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import write_page
-from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace
+from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
 from tfsteps.console.outputs import Output, print_json, print_table
 from tfsteps.console.text import clean, iso
 from tfsteps.report import comparison
 from tfsteps.report.comparison import Compared, Row
 from tfsteps.report.formats import cpu_seconds, peak_memory
+from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import ABANDONED
 
 _FEWEST = 2
@@ -43,7 +44,7 @@ def compare(
     html: Annotated[
         pathlib.Path | None, typer.Option(metavar="FILE", help="Also write a page with the curves in shared charts.")
     ] = None,
-    on: Annotated[On, typer.Option(help="Runs launched from this machine, on a cluster, or on HAI.")] = On.LOCAL,
+    on: ListOn = Location.LOCAL.value,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,

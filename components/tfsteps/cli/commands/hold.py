@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.job_input import JobInput
 from tfsteps.cli.plan import make_plan
 from tfsteps.console.outputs import verdict
@@ -15,6 +15,7 @@ from tfsteps.launcher.failure import exit_code
 from tfsteps.launcher.lifecycle import launch
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.location import Location
 from tfsteps.runs.status import ReplicaStatus, Status
 from tfsteps.spec import Deadlines, RoleName, TrainingJob
 from tfsteps.systems import registry
@@ -119,11 +120,11 @@ class Shells:
 
     def _reachable(self, replica: ReplicaStatus) -> bool:
         """Return whether a shell can be opened: beside a process at once, in a container when it runs."""
-        return self._place.on is not On.KUBERNETES or replica.state is ReplicaState.RUNNING
+        return self._place.on != Location.KUBERNETES or replica.state is ReplicaState.RUNNING
 
     def _shell(self, status: Status, replica: ReplicaStatus, where: str) -> str:
         first = where.split(maxsplit=1)[0]
-        if self._place.on is On.KUBERNETES:
+        if self._place.on == Location.KUBERNETES:
             kind = registry.kinds_of(status.system)[0]
             return self._place.kubectl(status.namespace, "exec", "-it", first, "-c", kind.container, "--", *kind.shell)
         if first == "pid":

@@ -9,7 +9,7 @@ import typer
 
 from tfsteps import spec
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import NotUnderstoodError
@@ -17,6 +17,7 @@ from tfsteps.imports.read import read_text, readable
 from tfsteps.imports.write import job_file
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
+from tfsteps.runs.location import Location
 from tfsteps.systems import registry
 from tfsteps.text.streams import read_input
 
@@ -111,7 +112,7 @@ def _from_cluster(text: str, context: str, namespace: str) -> str:
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  files need no HTTP
 
     word, _, name = text.partition("/")
-    with cluster(Place(On.KUBERNETES, context, namespace)) as runs:
+    with cluster(Place(Location.KUBERNETES, context, namespace)) as runs:
         for resource in _kinds(word):
             try:
                 return msgspec.json.encode(runs.api.get(resource, runs.namespace, name)).decode()

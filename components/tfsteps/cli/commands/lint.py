@@ -7,15 +7,16 @@ from typing import Annotated
 import typer
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.compiled import Compiled, Engine, read
 from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.messages import say, warn
+from tfsteps.runs.location import Location
 
 
 class _On(enum.StrEnum):
-    LOCAL = On.LOCAL.value
-    KUBERNETES = On.KUBERNETES.value
+    LOCAL = Location.LOCAL.value
+    KUBERNETES = Location.KUBERNETES.value
 
 
 _OnOption = Annotated[
@@ -43,7 +44,7 @@ def lint(
     ServiceAccounts that the pipelines' pods name and that are missing there are warnings, too: a step that uses one
     stays Pending. Objects that may not be read are not checked.
     """
-    place = Place(On(on), context, namespace)
+    place = Place(on.value, context, namespace)
     count = 0
     for file in compiled:
         pipeline = read(file)
@@ -65,7 +66,7 @@ def lint(
 
 def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
     """Yield a warning for each object that a valid pipeline names and that its cluster does not have."""
-    if place.on is On.LOCAL:
+    if place.on == Location.LOCAL:
         return
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  most checks need no HTTP
     from tfsteps.cli.submitters import references  # noqa: PLC0415

@@ -9,11 +9,12 @@ from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.commands.runs import AttemptNumber, RunId, Task
 from tfsteps.cli.pages import open_page
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.runs import store
+from tfsteps.runs.location import Location
 
 
 def report(
@@ -35,7 +36,7 @@ def report(
     """
     selection = Selection(run, task, attempt)
     place = located(selection, on, context, namespace, records=from_)
-    paths = _write(selection) if place == Place() or place.on is On.HAI else _copied(selection, place)
+    paths = _write(selection) if place.on != Location.KUBERNETES and not place.records else _copied(selection, place)
     for path in paths:
         print(path)
     if open_browser:

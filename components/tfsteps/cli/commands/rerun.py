@@ -13,7 +13,7 @@ from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import Selection
 from tfsteps.backends.local.backend import LocalBackend
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
 from tfsteps.cli.commands.runs import RunId
@@ -75,7 +75,7 @@ def rerun(
         raise CommandError("--param changes an input of a pipeline; for a job, write --set PATH=VALUE")
     status, old = recorded(Selection(run, task), place)
     new_input = recorded_input(status, old, overrides or [])
-    on_cluster = status.location is Location.KUBERNETES
+    on_cluster = status.location == Location.KUBERNETES
     system, place = choose(None, status.system, context if on_cluster else "", status.namespace if on_cluster else "")
     if run_id == status.identity.run:
         raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
@@ -94,7 +94,7 @@ def rerun(
 
 def _pipeline(selection: Selection, place: Place) -> str:
     """Return the id of the run if it is a pipeline of this machine, and no task of it is selected; else empty."""
-    if selection.task is not None or place.on is not On.LOCAL or place.records:
+    if selection.task is not None or place.on != Location.LOCAL or place.records:
         return ""
     target = LocalBackend().find(selection.run)
     return target.id if target.pipeline else ""

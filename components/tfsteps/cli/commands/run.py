@@ -7,14 +7,14 @@ import typer
 from typer.core import TyperCommand
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On
 from tfsteps.cli import job_input
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.job_input import COMMAND_LINE, JobOptions, Overrides, split_command
-from tfsteps.cli.place_options import Context, Namespace
+from tfsteps.cli.place_options import Context, Namespace, on_option
 from tfsteps.cli.plan import choose, make_plan, print_job_file, print_plan
 from tfsteps.console.outputs import Output
+from tfsteps.runs.location import Location
 
 JobFile = Annotated[str, typer.Argument(metavar="JOB", help="The job file, YAML or JSON; `-` reads standard input.")]
 Detach = Annotated[
@@ -74,10 +74,7 @@ def run(
     ] = None,
     image: Annotated[str | None, typer.Option(help="With `-- COMMAND`: the container image, on a cluster.")] = None,
     on: Annotated[
-        On | None,
-        typer.Option(
-            help="Processes of this machine, jobs of a cluster, or tasks of HAI Platform.", show_default="local"
-        ),
+        str | None, on_option("Processes of this machine, jobs of a cluster, or jobs of a platform.", "local")
     ] = None,
     system: SystemName = None,
     context: Context = "",
@@ -89,7 +86,7 @@ def run(
         typer.Option(
             "--adopt",
             help="Follow the task's job if it is already running without a launcher, or report its end if it has ended "
-            "without one. On a cluster or HAI.",
+            "without one. On a cluster or platform.",
         ),
     ] = False,
     detach: Detach = False,
@@ -111,9 +108,10 @@ def run(
     same --run-id for another attempt, which shares the output folder.
     """
     chosen, place = choose(on, system, context, namespace)
-    if adopt and (place.on is On.LOCAL or run_id is None):
+    if adopt and (place.on == Location.LOCAL or run_id is None):
         raise CommandError(
-            "--adopt needs --on kubernetes or hai and the --run-id of the job; a local job ends with its launcher"
+            "--adopt needs the --run-id of the job, and --on with a cluster or platform; "
+            "a local job ends with its launcher"
         )
     board = TensorBoardChoice(tensorboard, keep_tensorboard)
     board.check(place.on)

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tfsteps.backends.base import RunBackend
 from tfsteps.backends.left_jobs import refreshed
 from tfsteps.backends.open import open_backend
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli import run_list
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.pages import open_page
-from tfsteps.cli.place_options import AllNamespaces, Context, From, Namespace
+from tfsteps.cli.place_options import AllNamespaces, Context, From, ListOn, Namespace
 from tfsteps.console.messages import warn
 from tfsteps.console.outputs import (
     Output,
@@ -25,6 +25,7 @@ from tfsteps.console.outputs import (
 from tfsteps.console.text import clean
 from tfsteps.runs import store
 from tfsteps.runs.events import State
+from tfsteps.runs.location import Location
 
 RunId = Annotated[
     str,
@@ -53,8 +54,8 @@ _Metrics = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Add a column with the last value of this metric. Repeat it for several. On a cluster or HAI, metrics are "
-        "known of runs launched from this machine, or whose records are stored.",
+        help="Add a column with the last value of this metric. Repeat it for several. On a cluster or platform, "
+        "metrics are known of runs launched from this machine, or whose records are stored.",
     ),
 ]
 _Sort = Annotated[
@@ -90,7 +91,7 @@ def runs(
             "--open", help="Open that page in a browser; without --html it is `runs.html` in the state folder."
         ),
     ] = False,
-    on: Annotated[On, typer.Option(help="Runs launched from this machine, on a cluster, or on HAI.")] = On.LOCAL,
+    on: ListOn = Location.LOCAL.value,
     context: Context = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -109,7 +110,7 @@ def runs(
     page = html or (store.home() / "runs.html" if open_browser else None)
     with open_backend(Place(on, context, namespace, all_namespaces, from_), gone=True) as backend:
         entries = _entries(backend, run, labels)
-        if on is On.LOCAL:
+        if on == Location.LOCAL:
             statuses = refreshed([entry.status for entry in entries])
             entries = [replace(entry, status=status) for entry, status in zip(entries, statuses, strict=True)]
         run_list.check_sort(sort, entries, metrics)

@@ -10,11 +10,11 @@ from tfsteps.backends.base import EventFolder
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.find import LATEST, Selection
 from tfsteps.backends.open import located, open_backend
-from tfsteps.backends.place import On
 from tfsteps.cli.commands.runs import Task
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.launcher.signals import on_termination
+from tfsteps.runs.location import Location
 
 
 def tensorboard(
@@ -64,7 +64,7 @@ def tensorboard(
             tensorboard = backend.tensorboard(jobs, port)
         stopped: list[bool] = []
         with on_termination(lambda: stopped.append(True)), tensorboard as url:
-            forwarded = ", forwarded" if on is On.KUBERNETES else ""
+            forwarded = ", forwarded" if on == Location.KUBERNETES else ""
             print(f"TensorBoard{forwarded} until Ctrl-C: {url}", flush=True)
             if open_browser and not webbrowser.open(url):
                 print("no browser could be started: open the address yourself", flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.compiled import Compiled, LintError
 from tfsteps.cli.schedule_options import print_fires
 from tfsteps.cli.submitters import references
@@ -24,6 +24,7 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import spec_hash
+from tfsteps.runs.location import Location
 from tfsteps.schedule import Schedule, argo, cronjob, submitter
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.system import SPEC_HASH
@@ -66,7 +67,7 @@ def submit(submission: Submission) -> int:
         for warning in references.missing(api, where, references.of_argo(manifest)):
             warn(warning)
         created, report = _create(api, objects, namespace)
-        place = Place(On.KUBERNETES, submission.context, created["namespace"])
+        place = Place(Location.KUBERNETES, submission.context, created["namespace"])
         kind = objects[-1]["kind"]
         report.append(f"Watch it: {place.kubectl(place.namespace, 'get', kind.lower(), created['name'], '--watch')}")
         if kind == WORKFLOWS.kind:

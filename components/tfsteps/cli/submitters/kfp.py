@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.compiled import LintError
 from tfsteps.cli.schedule_options import print_fires
 from tfsteps.cli.submitters import references
@@ -24,6 +24,7 @@ from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.location import Location
 from tfsteps.schedule import Schedule, kubeflow
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS, Reference
@@ -64,7 +65,7 @@ def submit(submission: Submission) -> int:
             return ExitCode.SUCCEEDED
         print(f"run {run.display_name} created: {run.run_id}")
         namespace = submission.namespace or experiment.namespace or references.KFP_NAMESPACE
-        print(f"Its jobs: tfsteps show {run.run_id}{Place(On.KUBERNETES, submission.context, namespace).options}")
+        print(f"Its jobs: tfsteps show {run.run_id}{Place(Location.KUBERNETES, submission.context, namespace).options}")
         return _wait(client, run.run_id) if submission.wait else ExitCode.SUCCEEDED
 
 

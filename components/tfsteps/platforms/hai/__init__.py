@@ -1,11 +1,12 @@
 """The job system `hai`: training tasks of HAI Platform, over its REST interface."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from tfsteps.platforms.hai.capabilities import CAPABILITIES
 from tfsteps.platforms.hai.options import OPTIONS
-from tfsteps.systems.plugin import SystemPlugin
+from tfsteps.systems.plugin import Platform, SystemPlugin
 
 if TYPE_CHECKING:
     from tfsteps.platforms.hai.job_system import HaiSystem
@@ -25,10 +26,25 @@ def missing_access(names: Collection[str]) -> list[str]:
     return access.missing(names)
 
 
+def backend() -> AbstractContextManager[Any]:
+    """Return the backend of the platform that is configured."""
+    from tfsteps.platforms.hai.backend import hai  # noqa: PLC0415  as above
+
+    return hai()
+
+
+def sweep(*args: Any, **options: Any) -> Any:
+    """Return the janitor's pass over the tasks; the arguments are those of `tfsteps.janitor.sweep.PlatformSweep`."""
+    from tfsteps.platforms.hai.sweep import sweep_of  # noqa: PLC0415  as above
+
+    return sweep_of(*args, **options)
+
+
 PLUGIN = SystemPlugin(
     name="hai",
     options=OPTIONS,
     capabilities=CAPABILITIES,
     system=system,
     missing_access=missing_access,
+    platform=Platform(title="HAI", backend=backend, enforces_total=True, sweep=sweep, kind="HAITask"),
 )

@@ -23,7 +23,6 @@ from tfsteps.platforms.hai.schema import PAUSED, STOPPED
 from tfsteps.platforms.hai.verdict import verdict
 from tfsteps.runs.events import State, replicas_of
 from tfsteps.runs.identity import ATTEMPT, RUN_ID, Identity, label_value
-from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths, join
 from tfsteps.spec import Problem, TrainingJob, is_uri
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
@@ -40,7 +39,7 @@ class HaiSystem:
     """Tasks of HAI Platform, each rank a node."""
 
     name = schema.NAME
-    location = Location.HAI
+    location = schema.NAME
     outlives_launcher = True
 
     def __init__(self) -> None:

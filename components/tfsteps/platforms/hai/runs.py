@@ -3,9 +3,7 @@
 import contextlib
 import datetime as dt
 import json
-import queue
 import shlex
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +17,6 @@ from tfsteps.platforms.hai.job import HaiJob
 from tfsteps.platforms.hai.verdict import verdict
 from tfsteps.runs.events import Event, Replica, ReplicaState, State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, RUN_ID, TASK, Identity, label_value
-from tfsteps.runs.location import Location
 from tfsteps.runs.status import ReplicaStatus, Status
 
 _MANAGED_BY = "app.kubernetes.io/managed-by=tfsteps"
@@ -136,33 +133,13 @@ class HaiRuns:
         """
         return self._handle(job).look()
 
-    def follow(self, jobs: Sequence[HaiRun]) -> Iterator[tuple[int, Event]]:
-        """Yield the events of tasks, each with the position of the task in `jobs`, until all have ended.
+    def follow(self, job: HaiRun) -> Iterator[Event]:
+        """Yield the events of a task until it has ended.
 
         Raises:
-            LaunchError: One of them can no longer be followed.
+            LaunchError: It can no longer be followed.
         """
-        news: queue.Queue[tuple[int, Event | Exception | None]] = queue.Queue(maxsize=1000)
-
-        def read(position: int, job: HaiRun) -> None:
-            try:
-                for event in self._handle(job).events():
-                    news.put((position, event))
-                news.put((position, None))
-            except Exception as error:  # noqa: BLE001  raised again by the reader
-                news.put((position, error))
-
-        for position, job in enumerate(jobs):
-            threading.Thread(target=read, args=(position, job), daemon=True).start()
-        unfinished = len(jobs)
-        while unfinished:
-            match news.get():
-                case _, None:
-                    unfinished -= 1
-                case _, Exception() as error:
-                    raise error
-                case position, event:
-                    yield position, event
+        return self._handle(job).events()
 
     def refreshed(self, job: HaiRun) -> HaiRun:
         """Return the current state of a task; if the platform no longer has it, the last state as `lost`.
@@ -216,7 +193,7 @@ def _status(task: Task, plan: Plan, now: float) -> Status:
         job=str(task["nb_name"]),
         uid=str(task["chain_id"]),
         system=schema.NAME,
-        location=Location.HAI,
+        location=schema.NAME,
         decisive_replica=str(plan.replicas[0]),
         state=current.state,
         reason=current.reason,

@@ -1,18 +1,37 @@
 """One pass over the user's tasks on HAI Platform: abandoned tasks are stopped."""
 
 import math
+import os
 from collections.abc import Callable
 
 from tfsteps.engines.argo.abandoned import Workflows
 from tfsteps.janitor.rules import Due, Reason, overdue
 from tfsteps.janitor.sweep import Count
+from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError, Stopped
-from tfsteps.platforms.hai import schema
+from tfsteps.platforms.hai import access, schema
 from tfsteps.platforms.hai.client import Client, Task
 from tfsteps.platforms.hai.runs import HaiRun, HaiRuns, stop_task
 
-KIND = "HAITask"
-"""What the metrics call a task."""
+_PATIENCE_SECONDS = 30.0  # the next pass tries again
+
+
+def sweep_of(api: Api, namespace: str, say: Callable[[str], object], *, dry_run: bool) -> Callable[[], Count] | None:
+    """Return what makes a pass, if this process is given an address; None = it is not. AccessError as `access.find`.
+
+    A client's file alone is not enough: on a person's machine it is there for other reasons. The arguments are those of
+    `tfsteps.janitor.sweep.PlatformSweep`.
+    """
+    if not any(os.environ.get(name) for name in (access.LAUNCHER_SERVER, access.SERVER)):
+        return None
+    client = Client(access.find(), patience=_PATIENCE_SECONDS)
+    client.stopping = api.stopping
+
+    def run() -> Count:
+        where = api.access.cluster_id, namespace
+        return HaiSweep(client, Workflows(api, namespace), *where, say, dry_run=dry_run).run()
+
+    return run
 
 
 class HaiSweep:
@@ -80,7 +99,7 @@ class HaiSweep:
         self.count.due += 1
         if not self._dry_run:
             stop_task(self._runs.client, job.task)
-            self.count.deleted(KIND, action.reason)
+            self.count.deleted("HAITask", action.reason)
         done = "would be stopped" if self._dry_run else "stopped"
         self._say(f"task {job.status.job} on HAI {done}: it is {job.status.state}, and {action.why}")
 

@@ -13,11 +13,12 @@ from tests.unit.cli.command import COMMAND, refused, tfsteps
 from tests.unit.cli.statuses import status
 from tfsteps import spec
 from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import On, Place
+from tfsteps.backends.place import Place
 from tfsteps.cli.commands import hold
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.launcher.printer import Printer
 from tfsteps.runs.events import ReplicaState
+from tfsteps.runs.location import Location
 from tfsteps.runs.status import Incarnation, ReplicaStatus
 from tfsteps.systems import registry
 
@@ -95,7 +96,9 @@ def test_on_a_cluster_each_container_once_it_runs(capsys):
     first = replica("worker", 0, running, "j-worker-0 on node1")
     chief, last = replica("chief", 0, running, "j-chief-0 on node1"), replica("evaluator", 0, pending, "j-evaluator-0")
     up = replica("evaluator", 0, running, "j-evaluator-0 on node1")
-    lines = told(capsys, Place(On.KUBERNETES, "minikube"), [chief, first, last], [chief, first, up], [chief, first, up])
+    lines = told(
+        capsys, Place(Location.KUBERNETES, "minikube"), [chief, first, last], [chief, first, up], [chief, first, up]
+    )
     exec_in = "kubectl --context minikube --namespace ml exec -it"
     assert lines == [
         [f"worker-0 is held; a shell beside it:  {exec_in} j-worker-0 -c tensorflow -- sh"],
@@ -111,7 +114,7 @@ def test_on_a_cluster_each_container_once_it_runs(capsys):
 
 def test_a_recreated_pod_is_printed_again(capsys):
     running = ReplicaState.RUNNING
-    place = Place(On.KUBERNETES)
+    place = Place(Location.KUBERNETES)
     first, second = ([replica("worker", 0, running, f"j-worker-0-{i} on node1")] for i in range(2))
     gone = [replica("worker", 0, ReplicaState.FAILED, "j-worker-0-0 on node1", ended=2.0)]
     lines = told(capsys, place, first, gone, second)

@@ -200,7 +200,9 @@ def test_without_kubectl_the_command_is_printed(monkeypatch):
 
 def test_on_hai_it_is_refused_with_what_to_do():
     job = HaiRun({}, Plan([], {}), status(run="r1"))
-    with pytest.raises(CommandError, match="HAI has no request that starts a command in a rank; print what you need"):
+    with pytest.raises(
+        CommandError, match="HAI has no request that starts a command in a replica; print what you need"
+    ):
         HaiBackend(HaiRuns(None)).shell(job, None, [])
 
 

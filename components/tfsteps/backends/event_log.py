@@ -1,4 +1,4 @@
-"""The log lines of tasks on HAI, read from their ranks."""
+"""The log lines of jobs, from their events."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -6,24 +6,23 @@ from operator import attrgetter
 
 from tfsteps.backends.base import LogOptions
 from tfsteps.backends.log_printer import LogLine, LogPrinter
-from tfsteps.platforms.hai.runs import HaiRun
 from tfsteps.runs.events import Event, LogLines
 from tfsteps.runs.log_file import stamp
 
 
-class HaiLog:
-    """Prints lines of several tasks.
+class EventLog:
+    """Prints lines of several jobs of one run.
 
     Attributes:
         read: How many lines of each source have been read, also of those that are not printed.
     """
 
-    def __init__(self, jobs: Sequence[HaiRun], options: LogOptions) -> None:
-        """Take the jobs of one run."""
+    def __init__(self, tasks: Sequence[str], options: LogOptions) -> None:
+        """Get ready to print lines of the jobs of some tasks, in this order."""
         self.read: dict[tuple[int, str], int] = {}
-        self._tasks = [job.status.identity.task for job in jobs]
+        self._tasks = tasks
         self._printer = LogPrinter(options)
-        self._printer.several = len(jobs) > 1
+        self._printer.several = len(tasks) > 1
 
     @property
     def printed(self) -> int:
