@@ -166,6 +166,21 @@ def test_the_janitor_makes_its_pass(tfsteps, tmp_path, monkeypatch):
         assert (code, "Toybox: the pass failed: DecodeError" in printed) == (ExitCode.PLATFORM, True), printed
 
 
+def test_its_manifests_are_imported(tfsteps, tmp_path):
+    manifest = {
+        "apiVersion": "toy.example/v1",
+        "kind": "ToyJob",
+        "metadata": {"name": "old"},
+        "spec": {"command": ["python", "train.py"], "workers": 3, "color": "red"},
+    }
+    (tmp_path / "toy.json").write_text(json.dumps(manifest))
+    code, printed = tfsteps("import", "toy.json", "-o", "old.yaml")
+    assert (code, "spec.color" in printed) == (0, True), printed
+    assert "worker: {replicas: 3}" in (tmp_path / "old.yaml").read_text()
+    code, printed = tfsteps("import", "job.yaml")
+    assert (code, "ToyJob, or an Argo Workflow" in printed) == (2, True), printed
+
+
 def test_on_takes_its_name_only_if_the_package_is_installed(tfsteps, monkeypatch):
     code, printed = tfsteps("runs", "--on", "nowhere")
     assert (code, "'nowhere' is not one of 'local', 'kubernetes', 'hai', 'toybox'" in printed) == (2, True), printed

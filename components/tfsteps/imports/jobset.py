@@ -25,7 +25,7 @@ _TRAINERS = ("chief", "worker")
 _JOB_LIMIT = 6  # of a Kubernetes Job without backoffLimit
 
 
-def read_jobset(manifest: Fields, source: str, name: str, _version: str) -> Imported:
+def read_jobset(manifest: Fields, source: str, name: str, _api: str) -> Imported:
     """Return the job of a JobSet. NotUnderstoodError if its replicated jobs are not roles of TensorFlow's."""
     draft = Draft()
     read_metadata(draft, manifest, name, kueue=True)
@@ -154,7 +154,7 @@ def _read_failure(draft: Draft, policy: Fields) -> None:
     draft.option(SYSTEM, "restart_together", value=True)
 
 
-def read_trainjob(manifest: Fields, source: str, name: str, _version: str) -> Imported:
+def read_trainjob(manifest: Fields, source: str, name: str, _api: str) -> Imported:
     """Return the job of a TrainJob: its nodes are workers. NotUnderstoodError if it is none."""
     draft = Draft()
     read_metadata(draft, manifest, name, kueue=True)

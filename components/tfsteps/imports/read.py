@@ -1,33 +1,46 @@
 """Finds the jobs in the documents of a text, and reads each by its kind. Pure."""
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfsteps import spec, yaml_reader
 from tfsteps.imports.draft import Imported
 from tfsteps.imports.fields import Fields, NotUnderstoodError
-from tfsteps.imports.jobset import read_jobset, read_trainjob
-from tfsteps.imports.t9k import read_t9k
-from tfsteps.imports.tfjob import read_tfjob
-from tfsteps.imports.tfjob_v1alpha1 import read_tfjob_v1alpha1
 from tfsteps.imports.workflow import is_workflow, resource_steps, with_conditions
 from tfsteps.spec.notation import to_plain
 from tfsteps.spec.problems import shown
+from tfsteps.systems import registry
 from tfsteps.systems.kubernetes.cleanup.retention import JOB
 
-_Reader = Callable[[Fields, str, str, str], Imported]
-_READERS: Mapping[tuple[str, str], tuple[_Reader, str]] = {
+Reader = Callable[[Fields, str, str, str], Imported]
+"""Returns the job of a manifest; then come its name in messages, the job's name (empty = its own), its apiVersion."""
+
+_READERS: Mapping[tuple[str, str], str] = {
     **{
-        (f"kubeflow.org/{version}", "tfjob"): (read_tfjob, version)
+        (f"kubeflow.org/{version}", "TFJob"): "tfsteps.imports.tfjob:read_tfjob"
         for version in ("v1", "v1beta2", "v1beta1", "v1alpha2")
     },
-    **{(f"{group}/v1alpha1", "tfjob"): (read_tfjob_v1alpha1, group) for group in ("tensorflow.org", "kubeflow.org")},
-    ("batch.tensorstack.dev/v1beta1", "tensorflowtrainingjob"): (read_t9k, ""),
-    ("jobset.x-k8s.io/v1alpha2", "jobset"): (read_jobset, ""),
-    ("trainer.kubeflow.org/v1alpha1", "trainjob"): (read_trainjob, ""),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): "tfsteps.imports.jobset:read_jobset",
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "tfsteps.imports.jobset:read_trainjob",
 }
-KINDS = "TFJob, TfJob, TensorFlowTrainingJob, JobSet or TrainJob, or an Argo Workflow that creates one"
-"""The kinds that can be imported, for messages."""
+
+
+def _readers() -> Mapping[tuple[str, str], str]:
+    """Return the names of the readers by apiVersion and kind: those above, and those that plugins declare."""
+    return {**_READERS, **{key: name for plugin in registry.plugins().values() for key, name in plugin.readers.items()}}
+
+
+def _reader(document: Mapping[str, Any]) -> str:
+    """Return the name of the reader of a document; empty = its kind cannot be imported. Kinds may have any case."""
+    api, kind = document.get("apiVersion"), str(document.get("kind")).lower()
+    return next((name for key, name in _readers().items() if (key[0], key[1].lower()) == (api, kind)), "")
+
+
+def _kinds() -> str:
+    """Return the kinds that can be imported, for messages."""
+    *kinds, last = dict.fromkeys(kind for _, kind in _readers())
+    return f"{', '.join(kinds)} or {last}, or an Argo Workflow that creates one"
 
 
 def read_text(text: str, name: str = "") -> tuple[list[Imported], list[str]]:
@@ -57,27 +70,28 @@ def _read_documents(documents: list[Any], name: str) -> tuple[list[Imported], li
             notes.append(f"{_what(document)} is no job, and is left as it is")
     if not jobs:
         found = ", ".join(_what(document) for document in documents) or "nothing"
-        raise NotUnderstoodError(f"has no job that can be imported, but {found}: write or name a {KINDS}")
+        raise NotUnderstoodError(f"has no job that can be imported, but {found}: write or name a {_kinds()}")
     return jobs, notes
 
 
 def readable(document: Any) -> bool:
     """Tell whether a document is of a kind that can be imported."""
-    return isinstance(document, dict) and _key(document) in _READERS
+    return isinstance(document, dict) and bool(_reader(document))
 
 
 def read_manifest(manifest: Mapping[str, Any], name: str = "") -> Imported:
     """Return the job of a manifest of a kind that can be imported. NotUnderstoodError if it is not understood."""
     fields = Fields(manifest)
-    reader, version = _READERS[_key(manifest)]
-    api, kind = fields.take(str, "apiVersion"), fields.take(str, "kind")
+    module, _, function = _reader(manifest).partition(":")
+    reader: Reader = getattr(importlib.import_module(module), function)
+    api, kind = str(fields.take(str, "apiVersion")), fields.take(str, "kind")
     metadata = manifest.get("metadata")
     its_name = metadata.get("name") or metadata.get("generateName") if isinstance(metadata, dict) else None
     source = f"{kind} {its_name} ({api})"
     if job := fields.take(str, "metadata", "annotations", JOB):
         return _own(job, source, name)
     try:
-        return reader(fields, source, name, version)
+        return reader(fields, source, name, api)
     except NotUnderstoodError as error:
         raise NotUnderstoodError(f"{source}: {error}") from error
 
@@ -101,10 +115,6 @@ def _own(text: str, source: str, name: str) -> Imported:
     except spec.SpecError as error:
         raise NotUnderstoodError(f"{source}: its annotation {JOB} is no job of this version of tfsteps") from error
     return Imported(source, "", {**job, "name": name or job["name"]}, {}, [])
-
-
-def _key(document: Mapping[str, Any]) -> tuple[str, str]:
-    return str(document.get("apiVersion")), str(document.get("kind")).lower()
 
 
 def _items(document: Any) -> Iterator[Any]:

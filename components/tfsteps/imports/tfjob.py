@@ -19,7 +19,7 @@ _CLEAN_UP = {"None": "keep", "Running": "keep", "All": "delete_pods"}
 _POLICY = ("activeDeadlineSeconds", "backoffLimit", "cleanPodPolicy", "ttlSecondsAfterFinished", "schedulingPolicy")
 
 
-def read_tfjob(manifest: Fields, source: str, name: str, version: str) -> Imported:
+def read_tfjob(manifest: Fields, source: str, name: str, api: str) -> Imported:
     """Return the job of a TFJob of an API version: v1, v1beta2, v1beta1 or v1alpha2.
 
     Raises:
@@ -30,6 +30,7 @@ def read_tfjob(manifest: Fields, source: str, name: str, version: str) -> Import
     specs = manifest.inside("spec", "tfReplicaSpecs")
     for kind in manifest.names("spec", "tfReplicaSpecs"):
         _read_role(draft, kind, specs.inside(kind))
+    version = api.rpartition("/")[2]
     if version == "v1":
         _without_effect(draft, manifest)
     # before v1 the fields of runPolicy were those of spec

@@ -52,6 +52,8 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
             janitor, the commands `runs`, `stop` and `pause`, and the manifests of permissions use them.
         platform: Where its jobs live if commands find them neither on this machine nor on a cluster; the `location` of
             the system is its name then. None = there, or nowhere.
+        readers: The functions that read a manifest for `tfsteps import`, as `module:function`, by apiVersion and kind;
+            each is a `tfsteps.imports.read.Reader`.
         discovery_rank: If no job system is named, the lowest rank is chosen whose first kind the cluster serves and
             permits to create; None = never chosen automatically.
         hold: For `tfsteps debug --hold`: returns a job whose roles run the commands in a debug mode of the system;
@@ -67,6 +69,7 @@ class SystemPlugin(msgspec.Struct, frozen=True, kw_only=True):
     system: Callable[..., System]
     kinds: "Callable[[], list[JobKind]] | None" = None
     platform: Platform | None = None
+    readers: Mapping[tuple[str, str], str] = {}
     discovery_rank: int | None = None
     hold: Hold | None = None
     missing_access: Callable[[Collection[str]], Sequence[str]] = lambda _names: ()

@@ -89,6 +89,4 @@ def test_the_core_names_no_platform():
     pattern = re.compile(r"\b(hai|t9k|tfjob.v1alpha1)\b", re.IGNORECASE)
     core = [file for file in sorted(PACKAGE.rglob("*.py")) if PACKAGE / "platforms" not in file.parents]
     named = {str(file.relative_to(PACKAGE)) for file in core if pattern.search(file.read_text())}
-    readers = {"imports", "cli"}  # of their manifests, and the help that lists these
-    assert {name for name in named if name.split("/")[0] not in readers} == NAMED
-    assert {name for name in named if name.startswith("cli/")} == {"cli/commands/import_.py"}
+    assert named == NAMED

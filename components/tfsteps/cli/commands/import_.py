@@ -49,8 +49,8 @@ def import_(
 ) -> None:
     """Convert a job of another notation into a job file.
 
-    Reads TFJob, TfJob v1alpha1, T9k's TensorFlowTrainingJob, JobSet and TrainJob of TensorFlow programs, and Argo
-    Workflows whose resource templates create one. Fields that a job file does not have are listed on standard error,
+    Reads TFJob, JobSet and TrainJob of TensorFlow programs, the jobs of platforms, and Argo Workflows whose resource
+    templates create one. Fields that a job file does not have are listed on standard error,
     each with the reason. Exits 2 if a job is not understood, or its job file has to be corrected before it can run.
     """
     jobs: list[Imported] = []

@@ -24,4 +24,5 @@ PLUGIN = kubernetes_plugin(
     capabilities=CAPABILITIES,
     discovery_rank=20,
     hold=held,
+    readers={("batch.tensorstack.dev/v1beta1", "TensorFlowTrainingJob"): "tfsteps.platforms.t9k.reader:read_t9k"},
 )

@@ -41,4 +41,5 @@ PLUGIN = SystemPlugin(
     capabilities=CAPABILITIES,
     system=system,
     platform=Platform(title="Toybox", backend=backend, sweep=sweep, kind="ToyboxJob"),
+    readers={("toy.example/v1", "ToyJob"): "toybox.reader:read_toy"},
 )

@@ -11,11 +11,11 @@ _ROLES: dict[str, RoleName] = {"MASTER": "chief", "WORKER": "worker", "PS": "ps"
 _LIMIT = 6  # of a Kubernetes Job, which each replica is
 
 
-def read_tfjob_v1alpha1(manifest: Fields, source: str, name: str, group: str) -> Imported:
-    """Return the job of a TfJob of a group: tensorflow.org or kubeflow.org. NotUnderstoodError if it is none."""
+def read_tfjob_v1alpha1(manifest: Fields, source: str, name: str, api: str) -> Imported:
+    """Return the job of a TfJob of tensorflow.org or kubeflow.org. NotUnderstoodError if it is none."""
     draft = Draft()
     read_metadata(draft, manifest, name)
-    draft.option(SYSTEM, "api", "kubeflow.org" if group == "kubeflow.org" else None)
+    draft.option(SYSTEM, "api", "kubeflow.org" if api.startswith("kubeflow.org/") else None)
     if manifest.take(object, "spec", "replica_specs"):
         raise NotUnderstoodError("spec.replica_specs is not read by the operator: write `replicaSpecs`")
     decisive = _decisive(manifest)

@@ -12,7 +12,7 @@ SYSTEM = "t9k"
 _CLEAN_UP = {"none": "keep", "unfinished": "keep", "all": "delete_pods"}
 
 
-def read_t9k(manifest: Fields, source: str, name: str, _version: str) -> Imported:
+def read_t9k(manifest: Fields, source: str, name: str, _api: str) -> Imported:
     """Return the job of a TensorFlowTrainingJob. NotUnderstoodError if it is none."""
     draft = Draft()
     read_metadata(draft, manifest, name)
