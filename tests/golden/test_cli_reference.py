@@ -50,7 +50,7 @@ def section(context):
     command = context.command
     usage = command.get_usage(context).removeprefix("Usage: ")
     rows = [param.get_help_record(context) for param in command.get_params(context)]
-    shown = [(f"`{name}`".replace("|", r"\|"), text) for name, text in rows if name != "--help"]
+    shown = [(f"`{name}`".replace("|", r"\|"), text) for name, text in rows if "--help" not in name]
     examples = "\n".join(line.strip() for line in command.epilog.partition("\b\n")[2].splitlines())
     parts = [f"## {context.info_name}", f"```\n{usage}\n```", command.help, f"```sh\n{examples}\n```"]
     parts.append(table("argument", "meaning", shown))
