@@ -16,7 +16,8 @@ import sys
 from collections.abc import Iterator
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.cli.compiled import read
+from tfsteps.cli.compiled import lint_messages, read
+from tfsteps.engines import registry
 
 _SPECIFIC = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\{\{.*?\}\}|\[\d+\]|\b\d+\b")
 _SHOWN = 3  # files named for each rule
@@ -68,7 +69,8 @@ def _reason(problem: str) -> str:
 
 def _problems(file: pathlib.Path) -> Iterator[str]:
     try:
-        yield from read(str(file)).problems()
+        compiled = read(str(file))
+        yield from lint_messages(registry.plugin(compiled.engine), compiled.text)
     except CommandError as error:
         yield f"not read: {str(error).removeprefix(str(file))}"
 

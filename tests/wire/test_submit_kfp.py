@@ -6,7 +6,7 @@ import pytest
 from tests.unit.cli.command import tfsteps, unread
 from tests.unit.cli.jobs_on_cluster import write_kubeconfig
 from tests.wire.scripted import Answer, refusal, serve
-from tfsteps.cli.submitters import kfp
+from tfsteps.engines.kfp import submit as kfp
 
 PROGRAM = """
 from kfp import dsl

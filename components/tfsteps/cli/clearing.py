@@ -11,7 +11,8 @@ from tfsteps.backends.place import Place
 from tfsteps.backends.platform import PlatformClearing
 from tfsteps.backends.waiting import GONE_SECONDS, POLL_SECONDS
 from tfsteps.console.messages import say
-from tfsteps.engines.argo.workflow import WORKFLOWS, end_of
+from tfsteps.engines.engine_objects import EngineObjects
+from tfsteps.engines.registry import engine_objects
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.runs.location import Location
@@ -58,27 +59,26 @@ class _ClusterClearing:
         warnings = []
         if self._objects.unseen:
             warnings.append(f"not looked for, without the permission to list them: {', '.join(self._objects.unseen)}")
-        owners = {
-            (item.namespace, owner["name"], owner["uid"])
-            for item in self._items
-            for owner in item.owners
-            if (owner["apiVersion"], owner["kind"]) == (WORKFLOWS.api, WORKFLOWS.kind)
-        }
-        return [*warnings, *(text for owner in sorted(owners) if (text := self._workflow(*owner)))]
+        for objects in engine_objects():
+            references = [(item.namespace, objects.reference_in(item.owners)) for item in self._items]
+            owners = {(namespace, owner["name"], owner["uid"]) for namespace, owner in references if owner}
+            warnings += [text for owner in sorted(owners) if (text := self._running(objects, *owner))]
+        return warnings
 
-    def _workflow(self, namespace: str, name: str, uid: str) -> str:
-        """Return a warning about a Workflow that may still run; empty = it has ended."""
+    def _running(self, objects: EngineObjects, namespace: str, name: str, uid: str) -> str:
+        """Return a warning about a Workflow, or another engine's run, that may still run; empty = it has ended."""
+        kind = objects.resource.kind
         try:
-            if end_of(self._api.get(WORKFLOWS, namespace, name), uid):
+            if objects.end_of(self._api.get(objects.resource, namespace, name), uid):
                 return ""
             runs = "still runs, and would start its next step"
         except ApiError as error:
             if error.missing:
                 return ""
             runs = f"may still run ({error})"
-        patch = """{"spec":{"shutdown":"Stop"}}"""
-        stop = self._place.kubectl(namespace, "patch", "workflow", name, "--type", "merge", "--patch", patch)
-        return f"Workflow {namespace}/{name} {runs}; stop it first: {stop}"
+        patch = "--type", "merge", "--patch", objects.stop_patch
+        stop = self._place.kubectl(namespace, "patch", kind.lower(), name, *patch)
+        return f"{kind} {namespace}/{name} {runs}; stop it first: {stop}"
 
     def clear(self) -> list[str]:
         tried: set[str] = set()

@@ -1,119 +1,83 @@
 """Compiled pipelines: reads them from files or compiles programs, detects their engine, and checks them."""
 
 import contextlib
-import enum
 import importlib.util
 import pathlib
+import re
 import shlex
 import sys
 import traceback
 import types
-import warnings
+import warnings as python_warnings
 from collections.abc import Mapping
 from typing import Any
-
-import msgspec
 
 from tfsteps import image
 from tfsteps.backends.errors import CommandError
 from tfsteps.cli import pipelines_1
 from tfsteps.console.messages import warn
-from tfsteps.engines.authoring import authoring
-from tfsteps.spec.problems import Problem, SpecError
+from tfsteps.engines import registry
+from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.engines.plugin import EnginePlugin
 from tfsteps.text.streams import read_input
 from tfsteps.yaml_reader import YamlError
 from tfsteps.yaml_reader import documents as read_documents
 
 _MODULE = "tfsteps_pipeline"  # name of a program's module if another module has the program's own name
-_KINDS = "a pipeline of Kubeflow Pipelines, or manifests of Argo Workflows"
+_SHAPE = (AttributeError, KeyError, TypeError, ValueError)  # of rules, for a text that is no compiled pipeline
 
 
-class Engine(enum.StrEnum):
-    """The values of `--engine`."""
+def check(compiled: Compiled, engine: EnginePlugin | None = None, parameters: Mapping[str, str] | None = None) -> None:
+    """Print the warnings. Raise LintError with everything that the engine refuses, except missing inputs.
 
-    KFP = "kfp"
-    ARGO = "argo"
-    LOCAL = "local"
-
-
-class Compiled(msgspec.Struct, frozen=True):
-    """A compiled pipeline.
-
-    Attributes:
-        source: Name of the pipeline in messages.
-        text: The compiled text.
-        documents: The YAML documents in the text.
-        engine: The engine of the pipeline: kfp or argo.
-        pipeline: The pipeline object of the program, for local runs; None if the pipeline was read from a file.
+    Args:
+        compiled: The pipeline.
+        engine: The engine that runs it; None = the one that it is compiled for.
+        parameters: Arguments that replace those of a manifest, by name; None = it is not submitted now: the missing
+            ones are warned of, too.
     """
-
-    source: str
-    text: str
-    documents: list[dict[str, Any]]
-    engine: Engine
-    pipeline: Any = None
-
-    @property
-    def name(self) -> str:
-        """The pipeline's or the manifest's name."""
-        return authoring(self.engine).title(self.documents[0])
-
-    def check(self, engine: Engine | None = None, parameters: Mapping[str, str] | None = None) -> None:
-        """Print the warnings. Raise SpecError with everything that the engine refuses, except missing inputs.
-
-        Args:
-            engine: The engine that runs it; None = the engine of the pipeline. LOCAL has no warnings, which are about
-                clusters.
-            parameters: Arguments that replace those of a manifest, by name; None = it is not submitted now: the missing
-                ones are warned of, too.
-        """
-        engine = engine or self.engine
-        missing = self.missing_arguments() if parameters is None else []
-        for warning in [*self.warnings(engine), *missing]:
-            warn(f"{self.source}: {warning}")
-        filled = authoring(engine).with_arguments(self.documents, parameters or {})
-        if problems := self.problems(engine, filled):
-            raise LintError(self.source, problems)
-
-    def problems(self, engine: Engine | None = None, text: str | None = None) -> list[str]:
-        """Return a sentence for everything that compiles but fails on the engine.
-
-        Args:
-            engine: The engine that runs it; None = the engine of the pipeline.
-            text: The pipeline with its arguments; None = the compiled text.
-        """
-        try:
-            return authoring(engine or self.engine).problems(self.text if text is None else text)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            return [
-                f"does not have the shape of a compiled pipeline ({type(error).__name__}: {error}); compile it again"
-            ]
-
-    def warnings(self, engine: Engine | None = None) -> list[str]:
-        """Return a sentence for everything that may be a mistake, or fails only on some versions of the engine."""
-        on_cluster = [] if engine is Engine.LOCAL else image.warnings(self.documents)
-        try:
-            return [*authoring(engine or self.engine).warnings(self.text), *on_cluster]
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return []  # `problems` reports that it does not have the shape of a compiled pipeline
-
-    def missing_arguments(self) -> list[str]:
-        """Return a sentence for each argument that must be set at submission."""
-        return authoring(self.engine).missing_arguments(self.text)
+    engine = engine or registry.plugin(compiled.engine)
+    missing = compiled.authoring.missing_arguments(compiled.text) if parameters is None else []
+    for warning in [*warnings(compiled, engine), *missing]:
+        warn(f"{compiled.source}: {warning}")
+    filled = engine.authoring().with_arguments(compiled.documents, parameters or {})
+    if wrong := lint_messages(engine, compiled.text if filled is None else filled):
+        raise LintError(compiled.source, wrong)
 
 
-class LintError(SpecError):
-    """The problems of a lint, as sentences that contain the place and the fix."""
-
-    def __init__(self, source: str, sentences: list[str]) -> None:
-        """Store each sentence as a problem."""
-        super().__init__([Problem(path=(), wrong=sentence, fix="") for sentence in sentences], source)
-
-    def _lines(self) -> list[str]:
-        return [f"{self.source}: {problem.wrong}" for problem in self.problems]
+def lint_messages(engine: EnginePlugin, text: str) -> list[str]:
+    """Return a sentence for everything in a compiled pipeline that fails on the engine although it compiles."""
+    try:
+        return engine.authoring().problems(text)
+    except _SHAPE as error:
+        return [f"does not have the shape of a compiled pipeline ({type(error).__name__}: {error}); compile it again"]
 
 
-def obtain(file: str, name: str | None) -> Compiled:
+def warnings(compiled: Compiled, engine: EnginePlugin | None = None) -> list[str]:
+    """Return a sentence for everything that may be a mistake, or fails only on some versions of the engine.
+
+    Warnings about images are about clusters: an engine of this machine has none. `engine` is as for `check`.
+    """
+    engine = engine or registry.plugin(compiled.engine)
+    on_cluster = image.warnings(compiled.documents) if engine.on_cluster else []
+    try:
+        return [*engine.authoring().warnings(compiled.text), *on_cluster]
+    except _SHAPE:
+        return []  # `lint_messages` reports that it does not have the shape of a compiled pipeline
+
+
+def macro_warnings(parameters: Mapping[str, str], engine: EnginePlugin) -> list[str]:
+    """Return a sentence for each input, as text, with a macro that the program may get as it is on this engine."""
+    authoring = engine.authoring()
+    pattern = re.compile("|".join(authoring.other_macros) or "(?!)")
+    return [
+        f"--param {name}: the program may get {match[0]} as it is: {authoring.macro_fix}"
+        for name, value in parameters.items()
+        if (match := pattern.search(value))
+    ]
+
+
+def load_or_compile(file: str, name: str | None) -> Compiled:
     """Return the compiled pipeline in `file`; if `file` is a program, compile its pipeline `name`.
 
     Raises:
@@ -138,20 +102,22 @@ def read(file: str) -> Compiled:
         raise CommandError(
             f"{file!r} cannot be read: {error}; give a compiled pipeline, such as `tfsteps compile` writes"
         ) from error
-    return understood("stdin" if file == "-" else file, text)
+    return parse_compiled("stdin" if file == "-" else file, text)
 
 
-def understood(source: str, text: str, pipeline: Any = None) -> Compiled:
+def parse_compiled(source: str, text: str, pipeline: Any = None) -> Compiled:
     """Return the compiled pipeline in `text`. CommandError if `text` is not a compiled pipeline."""
     try:
         documents = [document for document in read_documents(text) if document is not None]
     except YamlError as error:
         raise CommandError(f"{source}, line {error.line}: {error.wrong}; compile it again") from error
     if documents and all(isinstance(document, dict) for document in documents):
-        for engine in Engine:
-            if authoring(engine).reads(documents):
-                return Compiled(source, text, authoring(engine).expanded(documents), engine, pipeline)
-    raise CommandError(f"{source} is not {_KINDS}; `tfsteps compile PIPELINE.py` writes one")
+        for engine in registry.most_specific_first():
+            authoring = engine.authoring()
+            if authoring.reads(documents):
+                return Compiled(source, text, authoring.expanded(documents), engine.name, authoring, pipeline)
+    kinds = ", or ".join(engine.notation for engine in registry.plugins().values() if engine.notation)
+    raise CommandError(f"{source} is not {kinds}; `tfsteps compile PIPELINE.py` writes one")
 
 
 # --- programs
@@ -164,17 +130,16 @@ def compile_program(file: str, name: str | None) -> Compiled:
         CommandError: The program cannot be read, fails, or has no such pipeline.
     """
     module = _run(pathlib.Path(file))
-    pipelines = {name: pair for engine in Engine for name, pair in authoring(engine).pipelines(module).items()}
+    engines = registry.plugins().values()
+    pipelines = {name: pair for engine in engines for name, pair in engine.authoring().pipelines(module).items()}
     pipeline, compiled_text = pipelines[_choose(file, pipelines, name)]
-    return understood(file, compiled_text(), pipeline)
+    return parse_compiled(file, compiled_text(), pipeline)
 
 
 def _choose(file: str, pipelines: Mapping[str, Any], name: str | None) -> str:
     if not pipelines:
-        raise CommandError(
-            f"{file!r} defines no pipeline at its top level; decorate a function with @dsl.pipeline, "
-            "or assign a hera.workflows.Workflow to a name"
-        )
+        ways = ", or ".join(engine.definition for engine in registry.plugins().values() if engine.definition)
+        raise CommandError(f"{file!r} defines no pipeline at its top level; {ways}")
     chosen = name or (pathlib.Path(file).stem.replace("-", "_") if len(pipelines) > 1 else next(iter(pipelines)))
     if chosen not in pipelines:
         wrong = f"has no pipeline {name!r}" if name else "has several pipelines"
@@ -192,9 +157,9 @@ def _run(file: pathlib.Path) -> types.ModuleType:
     sys.path.insert(0, str(file.absolute().parent))
     try:
         # stdout is for the compiled pipeline; kfp's plans for its own defaults are nothing that an author acts on
-        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The default base_image", FutureWarning)
-            warnings.filterwarnings("ignore", module=r"kfp(\.|$)")
+        with contextlib.redirect_stdout(sys.stderr), python_warnings.catch_warnings():
+            python_warnings.filterwarnings("ignore", "The default base_image", FutureWarning)
+            python_warnings.filterwarnings("ignore", module=r"kfp(\.|$)")
             spec.loader.exec_module(module)
     except FileNotFoundError as error:
         if file.exists():
@@ -216,7 +181,8 @@ def _failure(file: pathlib.Path, error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(file.name)]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     where = f", line {line}" if line else ""
-    extra = {"kfp": "kfp", "hera": "argo"}.get(getattr(error, "name", None) or "")
-    install = f"install tfsteps[{extra}]" if isinstance(error, ModuleNotFoundError) and extra else ""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    engines = (engine for engine in registry.plugins().values() if missing and engine.sdk == missing)
+    install = next((f"install {engine.requirement}" for engine in engines), "")
     fix = pipelines_1.fix(error) or install or "correct the program"
     return f"{file}{where}: {type(error).__name__}: {str(error).rstrip('.')}; {fix}"

@@ -68,6 +68,14 @@ def _quiet(complete: Callable[_P, Iterator[Offer]]) -> Callable[_P, list[Offer]]
 
 
 @_quiet
+def complete_engine(incomplete: str) -> Iterator[Offer]:
+    """Yield the engines whose name begins with `incomplete`."""
+    from tfsteps.engines import registry  # noqa: PLC0415  other completions need no engine
+
+    yield from ((name, engine.title) for name, engine in registry.plugins().items() if name.startswith(incomplete))
+
+
+@_quiet
 def complete_run(incomplete: str) -> Iterator[Offer]:
     """Yield what begins with `incomplete`: ids of runs, the newest first, `latest`, and names of the newest runs."""
     runs = [*reversed(store.runs())]

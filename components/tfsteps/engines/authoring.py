@@ -1,16 +1,31 @@
 """The part of an engine that pipeline authors use: it finds, compiles and checks pipelines."""
 
 import abc
-import importlib
 import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.preflight.references import Reference
 
 Document = Mapping[str, Any]
 
+PIPELINES_1_MACRO = r"\[\[(?:ScheduledTime|CurrentTime|RunUUID|Index)[^\]]*\]\]"
+KUBEFLOW_MACRO = r"\{\{\s*\$[^{}]*\}\}"
+ARGO_MACRO = r"\{\{\s*workflow\.[^{}]*\}\}"
+
 
 class Authoring(abc.ABC):
-    """One engine. It imports the engine's SDK and rules when they are used."""
+    """One engine. It imports the engine's SDK and rules when they are used.
+
+    Attributes:
+        other_macros: Patterns of macros for the time or the name of a run that the engine does not replace in the
+            inputs of a submission, so that the program may get them as they are.
+        macro_fix: Why, and what to write instead, as a sentence that follows.
+    """
+
+    other_macros: Collection[str] = (PIPELINES_1_MACRO, KUBEFLOW_MACRO, ARGO_MACRO)
+    macro_fix: str = "it is not replaced. Write the value"
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:  # noqa: ARG002
         """Return the pipelines that a program defines, by name, each with a function that compiles it to text."""
@@ -49,9 +64,9 @@ class Authoring(abc.ABC):
         """
         return None
 
+    def references(self, documents: Sequence[Document]) -> "Iterator[tuple[str, list[Reference]]]":  # noqa: ARG002
+        """Yield the objects of a cluster that the pods of compiled pipelines need, each list with its namespace.
 
-def authoring(engine: str) -> Authoring:
-    """Return the authoring half of the engine called `engine`: kfp, argo or local."""
-    module = importlib.import_module(f"tfsteps.engines.{engine}.authoring")
-    half: Authoring = module.AUTHORING
-    return half
+        An empty namespace is the one of the command.
+        """
+        yield from ()

@@ -1,13 +1,10 @@
-"""The engine as a step's program uses it: the task, and the pipeline of the pod."""
+"""What an engine hands the program of a step: the task."""
 
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from tfsteps.runs.identity import Identity
-from tfsteps.systems.pipeline import FindPipeline
 
 TENSORBOARD_URL = "TFSTEPS_TENSORBOARD_URL"
 """Environment variable of steps: address of the TensorBoard that the engine runs for the whole pipeline."""
@@ -72,19 +69,3 @@ class StepTask(Protocol):
         Raises:
             OSError: They cannot be written to disk.
         """
-
-
-class Engine(msgspec.Struct, frozen=True, kw_only=True):
-    """One pipeline engine, for the programs of steps. Its functions import expensive modules when they are called.
-
-    Attributes:
-        usage: Command line with which it starts a step, for messages.
-        recognizes: Tells whether a command line is from this engine.
-        step_task: Returns the task that a command line of this engine describes; ValueError if it is not complete.
-        find_pipeline: Returns the pipeline that a pod is a step of; None = it is not of this engine.
-    """
-
-    usage: str
-    recognizes: Callable[[Sequence[str]], bool]
-    step_task: Callable[[Sequence[str]], StepTask]
-    find_pipeline: FindPipeline

@@ -1,19 +1,53 @@
-"""The pipeline engines: which one started a step, which one a pod belongs to, and where a job comes from."""
+"""The pipeline engines, by name: those of this package, and those that other packages add by an entry point."""
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+import importlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfsteps.engines.argo.engine import ENGINE as ARGO
 from tfsteps.engines.base import StepTask
-from tfsteps.engines.kfp.engine import ENGINE as KFP
+from tfsteps.engines.plugin import ENTRY_POINTS, EnginePlugin
 from tfsteps.runs.graph import Node
+from tfsteps.systems.base import LaunchError
 from tfsteps.systems.pipeline import Origin, PipelineContext
 
 if TYPE_CHECKING:
-    from tfsteps.kube.client import Api
+    from importlib.metadata import EntryPoint
 
-ENGINES = (KFP, ARGO)
-"""Kubeflow Pipelines first: its pods are also pods of Argo Workflows."""
+    from tfsteps.engines.engine_objects import EngineObjects
+    from tfsteps.kube.client import Api
+    from tfsteps.kube.metadata import Owner
+
+NAMES = ("kfp", "argo", "local")
+"""The engines of this package. Not entry points: a copy of the package without its metadata has them too."""
+
+
+def plugin(name: str) -> EnginePlugin:
+    """Return the plugin of the engine called `name`. KeyError for an unknown one."""
+    return _built_in(name) if name in NAMES else plugins()[name]
+
+
+@functools.cache
+def plugins() -> Mapping[str, EnginePlugin]:
+    """Return all engines by name: those of this package first.
+
+    Raises:
+        LaunchError: A package declares one that cannot be loaded, or whose name is taken.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415  few steps need other packages
+
+    by_name = {name: _built_in(name) for name in NAMES}
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        added = _load(entry)
+        if added.name in by_name:
+            raise _refusal(entry, f"its engine's name {added.name!r} is taken")
+        by_name[added.name] = added
+    return by_name
+
+
+def most_specific_first() -> list[EnginePlugin]:
+    """Return all engines in the order in which they are asked whether a pod or a document is theirs."""
+    return sorted(plugins().values(), key=lambda engine: engine.general)
 
 
 def step_task(arguments: Sequence[str]) -> StepTask:
@@ -21,11 +55,12 @@ def step_task(arguments: Sequence[str]) -> StepTask:
 
     Raises:
         ValueError: No engine recognizes it, or it is not complete.
+        LaunchError: As `plugins`.
     """
-    for engine in ENGINES:
-        if engine.recognizes(arguments):
-            return engine.step_task(arguments)
-    raise ValueError(f"expected {' or '.join(f'`{engine.usage}`' for engine in ENGINES)}")
+    for step in (engine.step for engine in _built_in_first()):
+        if step and step.recognizes(arguments):
+            return step.task(arguments)
+    raise ValueError(f"expected {' or '.join(f'`{engine.step.usage}`' for engine in _built_in_first() if engine.step)}")
 
 
 def find_pipeline(api: "Api", pod: Mapping[str, Any]) -> PipelineContext | None:
@@ -33,20 +68,94 @@ def find_pipeline(api: "Api", pod: Mapping[str, Any]) -> PipelineContext | None:
 
     The pod decides, not the command line: the `tfsteps` command may run in a pod of any engine.
     """
-    return next((pipeline for engine in ENGINES if (pipeline := engine.find_pipeline(api, pod))), None)
+    searches = (engine.find_pipeline for engine in most_specific_first() if engine.find_pipeline)
+    return next((pipeline for find in searches if (pipeline := find(api, pod))), None)
+
+
+# --- the objects of runs on a cluster
+
+
+def engine_objects() -> "list[EngineObjects]":
+    """Return the descriptions of the objects that engines have on a cluster, one for each kind of object."""
+    described = [engine.objects() for engine in most_specific_first() if engine.objects]
+    return list({objects.resource: objects for objects in reversed(described)}.values())[::-1]
 
 
 def find_origin(owners: Sequence[Mapping[str, Any]], step: str) -> Origin:
     """Return where a job comes from that has these ownerReferences and was launched by this step."""
-    from tfsteps.engines.argo.workflow import name_in  # noqa: PLC0415  steps do not need it
-    from tfsteps.engines.kfp.node_names import task_name  # noqa: PLC0415
+    references = (objects.reference_in(owners) for objects in engine_objects())
+    name = next((str(reference["name"]) for reference in references if reference), "")
+    return Origin(name, _task_name(step))
 
-    return Origin(name_in(owners), task_name(step))
+
+def pipeline_node(objects: "EngineObjects", item: Mapping[str, Any], launched: Collection[str]) -> Node:
+    """Return the object of a run as a node of its graph, with its steps that launch no job.
+
+    Args:
+        objects: The description of its kind.
+        item: The object.
+        launched: The paths of the steps that launch or follow jobs.
+    """
+    from tfsteps.engines.engine_objects import NodeNames  # noqa: PLC0415  programs of steps do not need it
+
+    names = [engine.node_names() for engine in most_specific_first() if engine.node_names]
+    return objects.pipeline_node(
+        item, launched, NodeNames(_task_name, lambda template: any(named.is_internal(template) for named in names))
+    )
 
 
-def pipeline_node(workflow: Mapping[str, Any], launched: Collection[str]) -> Node:
-    """Return a Workflow as a node of a run's graph, with its steps that launch no job; `launched` = paths of others."""
-    from tfsteps.engines.argo import steps  # noqa: PLC0415  programs of steps do not need them
-    from tfsteps.engines.kfp.node_names import is_driver, task_name  # noqa: PLC0415
+def owner_of(item: Mapping[str, Any]) -> "Owner | None":
+    """Return the run's object that owns a job; None = no such object owns it. ValueError for invalid metadata."""
+    return next((owner for objects in engine_objects() if (owner := objects.owner_of(item))), None)
 
-    return steps.pipeline_node(workflow, launched, named=task_name, is_internal=lambda step: is_driver(step.template))
+
+class EngineRuns:
+    """The runs of all engines in a namespace, for the janitor. An `AbandonedRuns`."""
+
+    def __init__(self, api: "Api", namespace: str, name: str = "") -> None:
+        """Send no request yet; `namespace` empty = all; `name` = only jobs of the run of that name matter."""
+        self._runs = [objects.abandoned(api, namespace, name) for objects in engine_objects()]
+
+    def why_abandoned(self, item: Mapping[str, Any]) -> str:
+        return next((why for runs in self._runs if (why := runs.why_abandoned(item))), "")
+
+    def why_step_ended(self, namespace: str, name: str, uid: str, step: str) -> str:
+        """Return an answer only if the runs of all engines agree: the kind of the object with this uid is not known."""
+        why = [runs.why_step_ended(namespace, name, uid, step) for runs in self._runs]
+        return why[0] if why and all(why) else ""
+
+
+# --- loading
+
+
+def _task_name(step: str) -> str:
+    names = (engine.node_names() for engine in most_specific_first() if engine.node_names)
+    return next((task for named in names if (task := named.task_name(step))), "")
+
+
+def _built_in_first() -> Iterator[EnginePlugin]:
+    """Yield all engines; those of other packages are loaded if none of this package is the right one."""
+    yield from map(_built_in, NAMES)
+    yield from (engine for name, engine in plugins().items() if name not in NAMES)
+
+
+def _built_in(name: str) -> EnginePlugin:
+    module = importlib.import_module(f"tfsteps.engines.{name}.plugin")
+    declared: EnginePlugin = module.PLUGIN
+    return declared
+
+
+def _load(entry: "EntryPoint") -> EnginePlugin:
+    try:
+        added = entry.load()
+    except Exception as error:
+        raise _refusal(entry, f"it cannot be loaded: {error!r}") from error
+    if not isinstance(added, EnginePlugin):
+        raise _refusal(entry, f"it refers to a {type(added).__name__}, not an EnginePlugin")
+    return added
+
+
+def _refusal(entry: "EntryPoint", wrong: str) -> LaunchError:
+    package = f" of package {entry.dist.name} {entry.dist.version}" if entry.dist else ""
+    what = f"entry point {entry.name!r} in {ENTRY_POINTS}{package} ({entry.value})"
+    return LaunchError(f"{what}: {wrong}. Correct or uninstall that package", retryable=False)

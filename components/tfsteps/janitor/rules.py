@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tfsteps.engines.argo.abandoned import owner_of
+from tfsteps.engines.registry import owner_of
 from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
 from tfsteps.runs.events import State
 from tfsteps.spec import format_duration

@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tfsteps.engines.argo.abandoned import Workflows, owner_of
+from tfsteps.engines.engine_objects import AbandonedRuns
+from tfsteps.engines.registry import EngineRuns, owner_of
 from tfsteps.janitor.default_retention import FOR_EVER, DefaultRetention
 from tfsteps.janitor.rules import Due, Reason, due
 from tfsteps.kube.answers import CUT
@@ -113,7 +114,7 @@ class Sweep:
         self._api, self._kinds, self._namespace = api, kinds, namespace
         self._say, self._default, self._dry_run = say, default, dry_run
         self._has_clock = True
-        self._workflows = Workflows(api, namespace)
+        self._runs = EngineRuns(api, namespace)
         self._owner_index = OwnerIndex(api, namespace)
 
     def run(self) -> Count:
@@ -148,7 +149,7 @@ class Sweep:
         """Do what is due for a job, if it still is when that one is looked at anew: the list may be minutes old."""
         self.count.jobs += 1
         try:
-            if self._due(kind, item, self._workflows, lambda: bool(self._own(kind, item, self._all_pods))):
+            if self._due(kind, item, self._runs, lambda: bool(self._own(kind, item, self._all_pods))):
                 self.count.undeleted.add(item["metadata"]["uid"])
                 self._confirm(kind, item)
                 self.count.undeleted.remove(item["metadata"]["uid"])
@@ -159,8 +160,8 @@ class Sweep:
         except Exception as error:  # noqa: BLE001  a job object may have any content
             self._failed(f"{_name(kind.resource, item)} is not understood", error)
 
-    def _due(self, kind: JobKind, item: _Item, workflows: Workflows, has_pods: Callable[[], bool]) -> Due | None:
-        why = functools.partial(workflows.why_abandoned, item)
+    def _due(self, kind: JobKind, item: _Item, runs: AbandonedRuns, has_pods: Callable[[], bool]) -> Due | None:
+        why = functools.partial(runs.why_abandoned, item)
         return due(kind, item, self._now(), why_abandoned=why, has_pods=has_pods, default=self._default)
 
     def _now(self) -> float:
@@ -181,9 +182,9 @@ class Sweep:
         item = next((item for item in kind.group_objects(sound) if item["metadata"]["uid"] == meta["uid"]), None)
         if item is None:
             return
-        workflows = Workflows(self._api, meta["namespace"], owner.name if owner else "")
+        runs = EngineRuns(self._api, meta["namespace"], owner.name if owner else "")
         pods = functools.cache(lambda: self._pods(kind, item))
-        if now := self._due(kind, item, workflows, lambda: bool(pods())):
+        if now := self._due(kind, item, runs, lambda: bool(pods())):
             self._do(kind, item, now, pods)
 
     def _do(self, kind: JobKind, item: _Item, action: Due, pods: Callable[[], list[_Item]]) -> None:

@@ -13,17 +13,18 @@ from typing import Any
 
 import msgspec
 
-from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
 from tfsteps.kube.watch import Changed, Deleted, Listed, Refused, Seen, Watch
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.text import streams
 
 JOB_NAME, JOB_UID = "TFSTEPS_JOB_NAME", "TFSTEPS_JOB_UID"
+WORKFLOWS = Resource("argoproj.io/v1alpha1", "workflows", "Workflow")  # this package knows no engine
 _ENDED = {"Succeeded": ExitCode.SUCCEEDED, "Failed": ExitCode.FAILED, "Error": ExitCode.FAILED}
 
 

@@ -74,7 +74,7 @@ def run(step: Callable[[StepTask], StepResult], argv: Sequence[str] | None, *, f
 def _result(step: Callable[[StepTask], StepResult], argv: Sequence[str], failed: str) -> StepResult:
     try:
         task = step_task(argv)
-    except ValueError as error:
+    except (ValueError, LaunchError) as error:  # LaunchError: an engine of another package cannot be loaded
         return StepResult(f"Nothing was created: {error}.", ExitCode.USAGE)
     try:
         with raise_on_sigterm():

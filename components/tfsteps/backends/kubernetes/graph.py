@@ -7,10 +7,8 @@ import msgspec
 
 from tfsteps.backends.launchers import recorded_launcher
 from tfsteps.backends.pipeline_link import pipeline_links
-from tfsteps.engines.argo.node_names import split
-from tfsteps.engines.argo.steps import Step, steps, unreadable_steps
-from tfsteps.engines.argo.workflow import POD_LABEL, WORKFLOWS, reference_in, step_of
-from tfsteps.engines.registry import pipeline_node
+from tfsteps.engines import registry
+from tfsteps.engines.engine_objects import EngineObjects, Step
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
@@ -94,9 +92,10 @@ def _in_namespace(reader: _Reader, run: str, namespace: str, jobs: Sequence[Job]
 
 
 class _Workflow(msgspec.Struct, frozen=True):
-    """A Workflow with jobs of the run.
+    """A Workflow, or the object of another engine, with jobs of the run.
 
     Attributes:
+        objects: The description of its kind.
         name: Its name.
         item: The object; None = it is gone, or may not be read.
         missing: Why `item` is None: `gone`, or a note.
@@ -105,6 +104,7 @@ class _Workflow(msgspec.Struct, frozen=True):
         pods_known: Whether the pods could be listed.
     """
 
+    objects: EngineObjects
     name: str
     item: _Item | None
     missing: str
@@ -113,41 +113,55 @@ class _Workflow(msgspec.Struct, frozen=True):
     pods_known: bool
 
 
-def workflow_name(job: Job) -> str:
-    """Return the name of a job's Workflow; empty = none. A job that is kept for a retry has another owner."""
-    policy = retention_policy(job.item)
-    return job.workflow or (split(policy.launcher)[0] if policy.kept_until is not None else "")
+class _Reference(msgspec.Struct, frozen=True):
+    """What a job tells of its Workflow; `uid` empty = any object of that name."""
+
+    objects: EngineObjects
+    name: str
+    uid: str = ""
+
+
+def _reference(job: Job) -> _Reference | None:
+    """Return the Workflow of a job; None = it has none. A job that is kept for a retry has another owner."""
+    policy, owners = retention_policy(job.item), job.item["metadata"].get("ownerReferences") or []
+    kinds = registry.engine_objects()
+    for objects in kinds:
+        if reference := objects.reference_in(owners):
+            return _Reference(objects, str(reference["name"]), str(reference["uid"]))
+    named = ((objects, objects.run_name(policy.launcher)) for objects in kinds if policy.kept_until is not None)
+    return next((_Reference(objects, name) for objects, name in named if name), None)
 
 
 def _workflows(reader: _Reader, namespace: str, jobs: Iterable[Job]) -> dict[str, _Workflow]:
-    uids: dict[str, str] = {}
-    for job in jobs:
-        if name := workflow_name(job):
-            reference = reference_in(job.item["metadata"].get("ownerReferences") or [])
-            uids[name] = reference["uid"] if reference else uids.get(name, "")
-    return {name: _workflow(reader, namespace, name, uid) for name, uid in uids.items()}
+    references: dict[str, _Reference] = {}
+    for reference in filter(None, map(_reference, jobs)):
+        if reference.uid or reference.name not in references:
+            references[reference.name] = reference
+    return {name: _workflow(reader, namespace, reference) for name, reference in references.items()}
 
 
-def _workflow(reader: _Reader, namespace: str, name: str, uid: str) -> _Workflow:
-    """Read a Workflow and the pods of its steps; `uid` empty = any of that name."""
-    before = len(reader.notes)
+def _workflow(reader: _Reader, namespace: str, reference: _Reference) -> _Workflow:
+    """Read a Workflow and the pods of its steps."""
+    before, objects, name, uid = len(reader.notes), reference.objects, reference.name, reference.uid
+    kind = objects.resource.kind
     # a list, because the Role of launchers, which notebooks may share, has no `get`
-    listed = reader.items(f"Workflow {name}", WORKFLOWS, namespace, fieldSelector=f"metadata.name={name}")
+    listed = reader.items(f"{kind} {name}", objects.resource, namespace, fieldSelector=f"metadata.name={name}")
     unread = len(reader.notes) > before
     item = next((item for item in listed if uid in ("", item["metadata"]["uid"])), None)
     if item is None and not unread:
-        reader.notes.append(f"Workflow {name} is gone, with its pods.")
-    elif item is not None and (unreadable := unreadable_steps(item)):
+        reader.notes.append(f"{kind} {name} is gone, with its pods.")
+    elif item is not None and (unreadable := objects.unreadable_steps(item)):
         reader.notes.append(unreadable)
     before = len(reader.notes)
-    selector = f"{POD_LABEL}={name}" if len(name) <= _LABEL_LENGTH else POD_LABEL
+    selector = f"{objects.pod_label}={name}" if len(name) <= _LABEL_LENGTH else objects.pod_label
     pods = reader.items("The launchers' pods", PODS, namespace, labelSelector=selector)
     return _Workflow(
+        objects=objects,
         name=name,
         item=item,
         missing="" if item is not None else "not readable" if unread else "gone",
-        steps={step.path: step for step in steps(item)} if item is not None else {},
-        pods=by_age([pod for pod in pods if step_of(pod)]),
+        steps={step.path: step for step in objects.steps(item)} if item is not None else {},
+        pods=by_age([pod for pod in pods if objects.step_of(pod)]),
         pods_known=len(reader.notes) == before,
     )
 
@@ -157,19 +171,20 @@ def _pipeline(run: str, namespace: str, workflow: _Workflow, jobs: Iterable[Job]
     node = (
         Node(kind=NodeKind.PIPELINE, name=workflow.name, state="gone" if workflow.missing == "gone" else "")
         if workflow.item is None
-        else pipeline_node(workflow.item, launched)
+        else registry.pipeline_node(workflow.objects, workflow.item, launched)
     )
     return [msgspec.structs.replace(node, links=pipeline_links(run, namespace, workflow.name))]
 
 
 def _launcher(job: Job, workflows: Mapping[str, _Workflow]) -> Node | None:
     """Return the launcher of a job: its pod, or what became of it; None = nothing is known of it."""
-    workflow = workflows.get(workflow_name(job))
+    reference = _reference(job)
+    workflow = workflows.get(reference.name) if reference else None
     if workflow is None:
         return recorded_launcher(job.status)
     policy = retention_policy(job.item)
     step = workflow.steps.get(policy.launcher)
-    pods = [item for item in workflow.pods if step_of(item) == policy.launcher]
+    pods = [item for item in workflow.pods if workflow.objects.step_of(item) == policy.launcher]
     if pods:
         node = parts.pod_node(pods[-1], NodeKind.LAUNCHER, "main")
         return msgspec.structs.replace(node, restarts=step.node.restarts if step else len(pods) - 1)

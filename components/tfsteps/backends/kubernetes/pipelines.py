@@ -1,10 +1,11 @@
 """Pipelines on a cluster that failed without a job, or whose jobs are gone: by the pods of their launchers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from tfsteps.engines.argo.task import pipeline_name
-from tfsteps.engines.argo.workflow import POD_LABEL, step_of
+from tfsteps.engines import registry
+from tfsteps.engines.engine_objects import EngineObjects
 from tfsteps.kube.client import Api
 from tfsteps.kube.errors import ApiError
 from tfsteps.kube.logs import PODS
@@ -32,23 +33,30 @@ def failed_pipelines(api: Api, namespace: str, jobs: Iterable[Job]) -> list[Pipe
         jobs: All that exist there.
     """
     known = {label_value(job.status.identity.run) for job in jobs} | {job.workflow for job in jobs}
+    records = [record for objects in registry.engine_objects() for record in _failed(api, namespace, objects, known)]
+    return sorted(records, key=lambda record: record.created)
+
+
+def _failed(api: Api, namespace: str, objects: EngineObjects, known: AbstractSet[str]) -> Iterator[PipelineRecord]:
+    """Yield the failed runs with such an object, except those whose run label or name is `known`."""
     runs: dict[tuple[str, str], list[_Item]] = {}
     try:
-        for pod in api.iterate(PODS, namespace, labelSelector=f"{RUN_ID},{STEP},{POD_LABEL}"):
+        for pod in api.iterate(PODS, namespace, labelSelector=f"{RUN_ID},{STEP},{objects.pod_label}"):
             labels = pod["metadata"].get("labels") or {}
-            run, name = labels.get(RUN_ID, ""), labels.get(POD_LABEL, "")
+            run, name = labels.get(RUN_ID, ""), labels.get(objects.pod_label, "")
             if labels.get(STEP) in _LAUNCHERS and known.isdisjoint((run, name)):
                 runs.setdefault((run, name), []).append(pod)
     except ApiError as error:
         if error.status not in (403, 404):
             raise
-    records = [record for (run, name), pods in runs.items() if (record := _record(run, name, by_age(pods)))]
-    return sorted(records, key=lambda record: record.created)
+    for (run, name), pods in runs.items():
+        if record := _record(run, name, by_age(pods), objects):
+            yield record
 
 
-def _record(run: str, workflow: str, pods: Sequence[_Item]) -> PipelineRecord | None:
+def _record(run: str, workflow: str, pods: Sequence[_Item], objects: EngineObjects) -> PipelineRecord | None:
     """Return how a Workflow ended by its launchers' pods; None = one may still run, or none failed."""
-    newest = {step_of(pod): pod for pod in pods}
+    newest = {objects.step_of(pod): pod for pod in pods}
     nodes = [parts.pod_node(pod, NodeKind.LAUNCHER, "main") for pod in newest.values()]
     failed = next((node for node in nodes if node.state == "failed"), None)
     if failed is None or any(node.state not in ("failed", "succeeded") for node in nodes):
@@ -56,7 +64,7 @@ def _record(run: str, workflow: str, pods: Sequence[_Item]) -> PipelineRecord | 
     created = min(node.started or 0.0 for node in nodes)
     return PipelineRecord(
         run=run,
-        pipeline=pipeline_name(workflow),
+        pipeline=objects.pipeline_name(workflow),
         state=State.FAILED,
         message=_last_words(newest.values(), failed),
         created=created,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tfsteps.backends.errors import CommandError
-from tfsteps.cli.compiled import compile_program
+from tfsteps.cli.compiled import check, compile_program
 from tfsteps.spec import format_bytes
 
 PipelineName = Annotated[
@@ -38,7 +38,7 @@ def compile(  # noqa: A001  the command's name
     not written. The program is imported, not run as a program.
     """
     compiled = compile_program(pipeline, name)
-    compiled.check()
+    check(compiled)
     size = format_bytes(len(compiled.text.encode()))
     if output is None:
         print(compiled.text, end="")

@@ -8,9 +8,11 @@ import typer
 
 from tfsteps.backends.errors import CommandError
 from tfsteps.backends.place import Place
-from tfsteps.cli.compiled import Compiled, Engine, read
+from tfsteps.cli.compiled import lint_messages, read, warnings
 from tfsteps.cli.place_options import Context, Namespace
 from tfsteps.console.messages import say, warn
+from tfsteps.engines import registry
+from tfsteps.engines.compiled import Compiled
 from tfsteps.runs.location import Location
 
 
@@ -48,13 +50,13 @@ def lint(
     count = 0
     for file in compiled:
         pipeline = read(file)
-        problems = pipeline.problems()
-        for warning in pipeline.warnings():
+        problems = lint_messages(registry.plugin(pipeline.engine), pipeline.text)
+        for warning in warnings(pipeline):
             warn(f"{pipeline.source}: {warning}")
         count += len(problems)
         for problem in problems:
             say(f"{pipeline.source}: {problem}")
-        for warning in pipeline.missing_arguments():
+        for warning in pipeline.authoring.missing_arguments(pipeline.text):
             warn(f"{pipeline.source}: {warning}")
         if not problems:
             for warning in _missing(pipeline, place):
@@ -69,15 +71,8 @@ def _missing(compiled: Compiled, place: Place) -> Iterator[str]:
     if place.on == Location.LOCAL:
         return
     from tfsteps.backends.kubernetes.backend import cluster  # noqa: PLC0415  most checks need no HTTP
-    from tfsteps.cli.submitters import references  # noqa: PLC0415
+    from tfsteps.engines.missing_objects import missing  # noqa: PLC0415
 
     with cluster(place) as runs:
-        if compiled.engine is Engine.KFP:
-            named = references.of_kfp(compiled.documents, {})
-            yield from references.missing(runs.api, place.namespace or references.KFP_NAMESPACE, named)
-            return
-        for manifest in compiled.documents:
-            if not str(manifest.get("apiVersion", "")).startswith("argoproj.io/"):
-                continue
-            namespace = place.namespace or manifest["metadata"].get("namespace") or runs.namespace
-            yield from references.missing(runs.api, namespace, references.of_argo(manifest))
+        for namespace, references in compiled.authoring.references(compiled.documents):
+            yield from missing(runs.api, place.namespace or namespace or runs.namespace, references)

@@ -17,18 +17,21 @@ from tfsteps.backends.place import Place
 from tfsteps.cli.commands.attach import only
 from tfsteps.cli.commands.run import Detach, RunDryRun, RunOutput, Timestamps
 from tfsteps.cli.commands.runs import RunId
+from tfsteps.cli.commands.submit import parse_parameters
+from tfsteps.cli.compiled import parse_compiled
 from tfsteps.cli.detach import detach as start_detached
 from tfsteps.cli.foreground import Display, TensorBoardChoice, run_plan
 from tfsteps.cli.job_input import JobInput, Overrides, set_by
 from tfsteps.cli.place_options import Context, From, Namespace, OnOption
 from tfsteps.cli.plan import choose, make_plan, print_plan
-from tfsteps.cli.submitters.local import rerun as rerun_pipeline
-from tfsteps.cli.submitters.submission import parse_parameters
 from tfsteps.console.outputs import Output
 from tfsteps.console.text import clean
+from tfsteps.engines import registry as engines
+from tfsteps.engines.submission import Rerun
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.masking import masked_job
 from tfsteps.runs.location import Location
+from tfsteps.runs.pipeline_record import Submission
 from tfsteps.runs.status import Status
 from tfsteps.spec.overrides import differences
 from tfsteps.spec.step_inputs import DATA, with_data
@@ -70,7 +73,7 @@ def rerun(
             raise CommandError(f"run {pipeline} is a pipeline, and {used[0]} is about one job; add --task NAME")
         if run_id == pipeline:
             raise CommandError(f"--run-id {run_id!r} is the run itself; give another one, or leave it out")
-        raise typer.Exit(rerun_pipeline(pipeline, parse_parameters(params or []), run_id or ""))
+        raise typer.Exit(_rerun_pipeline(pipeline, parse_parameters(params or []), run_id or ""))
     if params:
         raise CommandError("--param changes an input of a pipeline; for a job, write --set PATH=VALUE")
     status, old = recorded(Selection(run, task), place)
@@ -98,6 +101,26 @@ def _pipeline(selection: Selection, place: Place) -> str:
         return ""
     target = LocalBackend().find(selection.run)
     return target.id if target.pipeline else ""
+
+
+def _rerun_pipeline(run: str, parameters: dict[str, str], run_id: str) -> int:
+    """Run a pipeline of this machine again and return the exit code.
+
+    Raises:
+        CommandError: The pipeline was not recorded, its folder is gone, or no engine runs it again.
+    """
+    recorded = Submission.read(run)
+    if recorded is None:
+        why = "its pipeline is not recorded, for an older version of tfsteps ran it"
+        raise CommandError(f"run {run}: {why}; submit it again, or rerun one job by --task NAME")
+    if not pathlib.Path(recorded.folder).is_dir():
+        raise CommandError(f"run {run}: its working folder {recorded.folder!r} does not exist any more; restore it")
+    compiled = parse_compiled(f"run {run}", recorded.pipeline)
+    for engine in engines.plugins().values():
+        if engine.rerun and not engine.on_cluster and compiled.engine in (engine.name, *engine.runs):
+            asked = Rerun(run=run, recorded=recorded, compiled=compiled, parameters=parameters, run_id=run_id)
+            return engine.rerun(asked)
+    raise CommandError(f"run {run}: pipelines of {compiled.engine} cannot be rerun; submit it again")
 
 
 def recorded(selection: Selection, place: Place) -> tuple[Status, spec.TrainingJob]:

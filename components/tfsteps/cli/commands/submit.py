@@ -1,18 +1,22 @@
 """`tfsteps submit`: a pipeline to an engine, now or by a schedule."""
 
-import importlib
 import pathlib
+import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands.compile import PipelineName
-from tfsteps.cli.compiled import Engine, obtain
-from tfsteps.cli.schedule_options import CronText, Interval, ScheduleFile, Timezone, chosen
-from tfsteps.cli.submitters import macros
-from tfsteps.cli.submitters.submission import Scheduler, Submission, parse_parameters
+from tfsteps.cli.compiled import check, load_or_compile, macro_warnings
+from tfsteps.cli.completion import complete_engine
+from tfsteps.cli.schedule_options import CronText, Interval, ScheduleFile, Timezone, chosen, print_fires
 from tfsteps.console.messages import warn
+from tfsteps.engines import registry
+from tfsteps.engines.compiled import Compiled
+from tfsteps.engines.plugin import EnginePlugin
+from tfsteps.engines.submission import Scheduler, Submission
 from tfsteps.image import IMAGE
 
 
@@ -25,7 +29,13 @@ def submit(
     ],
     *,
     engine: Annotated[
-        Engine | None, typer.Option(help="The engine that runs it.", show_default="what it is compiled for")
+        str | None,
+        typer.Option(
+            metavar=f"<{'|'.join(registry.plugins())}>",
+            help="The engine that runs it.",
+            show_default="what it is compiled for",
+            autocompletion=complete_engine,
+        ),
     ] = None,
     name: PipelineName = None,
     params: Annotated[
@@ -81,23 +91,16 @@ def submit(
     hold on this machine, too. With a schedule the next runs are printed. Local runs always wait.
     """
     when = chosen(schedule, cron, every, timezone)
-    compiled = obtain(pipeline, name)
-    chosen_engine = engine or compiled.engine
-    if chosen_engine is not compiled.engine and (chosen_engine, compiled.engine) != (Engine.LOCAL, Engine.KFP):
-        if chosen_engine is Engine.LOCAL:
-            raise CommandError(
-                f"{compiled.source} is for {compiled.engine}, and such programs cannot run on this machine: "
-                "--engine local runs pipelines of Kubeflow Pipelines only; leave it out to submit to Argo"
-            )
-        raise CommandError(f"{compiled.source} is for {compiled.engine}, not {chosen_engine}; leave --engine out")
-    if (tensorboard or keep_tensorboard) and chosen_engine is not Engine.LOCAL:
+    compiled = load_or_compile(pipeline, name)
+    chosen_engine = _chosen(engine, compiled)
+    if (tensorboard or keep_tensorboard) and chosen_engine.on_cluster:
         option = "--tensorboard" if tensorboard else "--keep-tensorboard"
         raise CommandError(f"{option} is for local runs; on a cluster, add a `tensorboard` step to the pipeline")
     if wait and when:
         raise CommandError("--wait is for one run, a schedule never ends; leave it out")
     parameters = parse_parameters(params or [])
-    compiled.check(chosen_engine, parameters)
-    for warning in macros.warnings(parameters, chosen_engine):
+    check(compiled, chosen_engine, parameters)
+    for warning in macro_warnings(parameters, chosen_engine):
         warn(warning)
     submission = Submission(
         compiled=compiled,
@@ -119,11 +122,42 @@ def submit(
         dry_run=dry_run,
         wait=wait,
     )
-    raise typer.Exit(_submit(chosen_engine, submission))
+    if when:
+        if chosen_engine.fire_times is None:
+            raise CommandError(
+                f"runs of {chosen_engine.title} cannot be scheduled; submit the pipeline to another engine, or use "
+                "cron(8) and `tfsteps submit`"
+            )
+        print_fires(when, chosen_engine.fire_times(submission, time.time()))
+    raise typer.Exit(chosen_engine.submit(submission))
 
 
-def _submit(engine: Engine, submission: Submission) -> int:
-    """Submit to the engine, and import no other."""
-    submitter = importlib.import_module(f"tfsteps.cli.submitters.{engine}")
-    code: int = submitter.submit(submission)
-    return code
+def _chosen(name: str | None, compiled: Compiled) -> EnginePlugin:
+    """Return the engine that runs a pipeline. CommandError if that is not the named one."""
+    engines = registry.plugins()
+    if name is not None and name not in engines:
+        raise CommandError(f"engine {name!r} is unknown: use one of {', '.join(engines)}")
+    engine = engines[name or compiled.engine]
+    if compiled.engine in (engine.name, *engine.runs):
+        return engine
+    if engine.runs:
+        others = ", ".join(engines[other].title for other in engine.runs)
+        raise CommandError(
+            f"{compiled.source} is for {compiled.engine}, and such programs cannot run on {engine.title}: "
+            f"--engine {engine.name} runs pipelines of {others} only; leave it out to submit to "
+            f"{engines[compiled.engine].title}"
+        )
+    raise CommandError(f"{compiled.source} is for {compiled.engine}, not {engine.name}; leave --engine out")
+
+
+def parse_parameters(options: Sequence[str]) -> dict[str, str]:
+    """Return the inputs that `--param` options set. CommandError for one without a value, or given twice."""
+    parameters: dict[str, str] = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name:
+            raise CommandError(f"--param {option!r} has no value; write --param NAME=VALUE")
+        if name in parameters:
+            raise CommandError(f"--param {name} is given twice; leave one out")
+        parameters[name] = value
+    return parameters

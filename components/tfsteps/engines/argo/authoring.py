@@ -4,16 +4,22 @@ import contextlib
 import copy
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from tfsteps.engines.authoring import Authoring, Document
+from tfsteps.engines.authoring import KUBEFLOW_MACRO, PIPELINES_1_MACRO, Authoring, Document
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.preflight.references import Reference
 
 
 class ArgoAuthoring(Authoring):
     """Argo Workflows."""
+
+    other_macros = (PIPELINES_1_MACRO, KUBEFLOW_MACRO)
+    macro_fix = "Argo does not replace it. In runs of a CronWorkflow, '{{workflow.scheduledTime}}' is the time"
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:
         """Return the Workflows, templates and crons that the program defines with Hera."""
@@ -67,6 +73,13 @@ class ArgoAuthoring(Authoring):
                         parameter.pop("valueFrom", None)
                         parameter["value"] = arguments[parameter["name"]]
         return yaml.safe_dump_all(filled)
+
+    def references(self, documents: Sequence[Document]) -> "Iterator[tuple[str, list[Reference]]]":
+        """Yield what the pods of each manifest need, in the manifest's namespace."""
+        from tfsteps.engines.argo.pod_references import pod_references  # noqa: PLC0415
+
+        for manifest in filter(_is_argos, documents):
+            yield str(manifest["metadata"].get("namespace") or ""), list(pod_references(manifest))
 
 
 def _is_argos(document: Any) -> bool:

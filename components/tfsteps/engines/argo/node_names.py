@@ -14,6 +14,8 @@ _HOOK = "onExit"
 _GROUPS = re.compile(r"(\[\d+\])+$")  # of parallel steps
 _TRY = re.compile(r"\((?P<number>\d+)\)(?P<groups>(\[\d+\])*)$")
 
+_GENERATED_SUFFIX = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
+
 
 class Try(NamedTuple):
     """A try of a node with a retryStrategy.
@@ -25,6 +27,16 @@ class Try(NamedTuple):
 
     node: str
     number: int
+
+
+def pipeline_name(workflow: str) -> str:
+    """Return the name of a Workflow without what was generated."""
+    return _GENERATED_SUFFIX.sub("", workflow)
+
+
+def run_name(step: str) -> str:
+    """Return the name of the Workflow of a step."""
+    return split(step)[0]
 
 
 def step_name(node: str) -> str:

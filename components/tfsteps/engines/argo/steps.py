@@ -4,30 +4,17 @@ Source: Argo Workflows 3.7, `workflow/util/pod_name.go` for the names of pods.
 """
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from tfsteps.engines.argo import workflow as workflows
 from tfsteps.engines.argo.node_names import step_name
+from tfsteps.engines.engine_objects import NodeNames, Step
 from tfsteps.runs.graph import Node, NodeKind
 
 _PREFIX_LENGTH = 242  # of a pod's name: 253 characters less the hash and its hyphen
-
-
-class Step(msgspec.Struct, frozen=True):
-    """One step that has a pod.
-
-    Attributes:
-        path: The name of its node, without the number of the try.
-        template: The name of its template.
-        node: Its newest try, with the name of the pod as its place; earlier tries count as restarts.
-    """
-
-    path: str
-    template: str
-    node: Node
 
 
 def steps(workflow: Mapping[str, Any]) -> list[Step]:
@@ -41,26 +28,19 @@ def steps(workflow: Mapping[str, Any]) -> list[Step]:
     return sorted(result, key=lambda step: (step.node.started is None, step.node.started or 0.0))
 
 
-def pipeline_node(
-    workflow: Mapping[str, Any],
-    launched: Collection[str] = (),
-    *,
-    named: Callable[[str], str] = str,
-    is_internal: Callable[[Step], bool] = lambda _: False,
-) -> Node:
+def pipeline_node(workflow: Mapping[str, Any], launched: Collection[str], names: NodeNames) -> Node:
     """Return a Workflow as a node, with its steps that launch no job.
 
     Args:
         workflow: The object.
         launched: The paths of the steps that launch or follow jobs.
-        named: Returns the name that users know a step by, from its path; empty = its display name.
-        is_internal: Tells whether a step is the engine's own; such a step is shown only if it has not succeeded.
+        names: The names of steps; those without one have their display name.
     """
     status = workflow.get("status") or {}
     children = [
-        msgspec.structs.replace(step.node, name=named(step.path) or step.node.name)
+        msgspec.structs.replace(step.node, name=names.task_name(step.path) or step.node.name)
         for step in steps(workflow)
-        if step.path not in launched and not (is_internal(step) and step.node.state == "succeeded")
+        if step.path not in launched and not (names.is_internal(step.template) and step.node.state == "succeeded")
     ]
     return Node(
         kind=NodeKind.PIPELINE,

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import msgspec
 
 from tfsteps.engines.argo.argument import ARGUMENT
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
-from tfsteps.engines.argo.node_names import step_name
+from tfsteps.engines.argo.node_names import pipeline_name, step_name
 from tfsteps.json_errors import NOT_READABLE
 from tfsteps.runs.identity import Identity, new_run_id
 from tfsteps.spec import Problem, SpecError
@@ -21,13 +20,6 @@ WORKFLOW = "TFSTEPS_WORKFLOW"
 ARTIFACTS = "TFSTEPS_ARTIFACTS"
 FOLDER = pathlib.Path("/tmp/tfsteps")  # noqa: S108  an emptyDir of the pod
 """Contains the folders `outputs`, `artifacts` and `inputs`, each with one file per name."""
-
-_GENERATED_SUFFIX = re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|\d{10})$")  # by generateName, by a CronWorkflow
-
-
-def pipeline_name(workflow: str) -> str:
-    """Return the name of a Workflow without what was generated."""
-    return _GENERATED_SUFFIX.sub("", workflow)
 
 
 class File(msgspec.Struct, frozen=True):

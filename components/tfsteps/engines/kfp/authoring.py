@@ -4,14 +4,22 @@ import pathlib
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tfsteps.engines.authoring import Authoring, Document
+
+if TYPE_CHECKING:
+    from tfsteps.systems.kubernetes.preflight.references import Reference
 
 
 class KubeflowAuthoring(Authoring):
     """Kubeflow Pipelines."""
+
+    macro_fix = (
+        "Kubeflow Pipelines 2 does not replace it in the inputs of every run. In the pipeline, pass "
+        "dsl.PIPELINE_JOB_SCHEDULE_TIME_UTC_PLACEHOLDER to the task, as the whole of an input; it needs version 2.16"
+    )
 
     def pipelines(self, module: types.ModuleType) -> dict[str, tuple[Any, Callable[[], str]]]:
         """Return the functions of the program that are pipelines; those that it imports are not its own."""
@@ -48,6 +56,12 @@ class KubeflowAuthoring(Authoring):
         from tfsteps.engines.kfp import lint  # noqa: PLC0415
 
         return lint.warnings(text)
+
+    def references(self, documents: Sequence[Document]) -> "Iterator[tuple[str, list[Reference]]]":
+        """Yield what the pods of a pipeline with the defaults of its inputs need."""
+        from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references  # noqa: PLC0415
+
+        yield NAMESPACE, list(pod_references(documents, {}))
 
 
 def compiled_text(pipeline: Any) -> str:

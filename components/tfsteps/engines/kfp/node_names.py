@@ -8,6 +8,7 @@ tries, which 2.17 numbers at every level.
 import re
 
 from tfsteps.engines.argo.node_names import split
+from tfsteps.engines.engine_objects import NodeNames
 
 _ROOT, _LEAF = "root", "executor"
 _CONDITIONS = re.compile(r"(\.condition(-branches)?-\d+)+$")
@@ -41,3 +42,6 @@ def scope(step: str) -> str:
     if len(parts) > 1 and parts[-1] == _LEAF:
         del parts[-1]
     return _CONDITIONS.sub("", ".".join(parts[:-1]))
+
+
+NODE_NAMES = NodeNames(task_name, is_driver)

@@ -6,6 +6,8 @@ from tfsteps.engines.authoring import Authoring
 class LocalAuthoring(Authoring):
     """This machine."""
 
+    macro_fix = "a local run does not replace it. Write the value"
+
     def problems(self, text: str) -> list[str]:
         """Return what fails on this machine."""
         from tfsteps.engines.kfp import lint  # noqa: PLC0415  one engine is enough

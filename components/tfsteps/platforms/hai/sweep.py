@@ -4,7 +4,8 @@ import math
 import os
 from collections.abc import Callable
 
-from tfsteps.engines.argo.abandoned import Workflows
+from tfsteps.engines.engine_objects import AbandonedRuns
+from tfsteps.engines.registry import EngineRuns
 from tfsteps.janitor.rules import Due, Reason, overdue
 from tfsteps.janitor.sweep import Count
 from tfsteps.kube.client import Api
@@ -29,7 +30,7 @@ def sweep_of(api: Api, namespace: str, say: Callable[[str], object], *, dry_run:
 
     def run() -> Count:
         where = api.access.cluster_id, namespace
-        return HaiSweep(client, Workflows(api, namespace), *where, say, dry_run=dry_run).run()
+        return HaiSweep(client, EngineRuns(api, namespace), *where, say, dry_run=dry_run).run()
 
     return run
 
@@ -40,7 +41,7 @@ class HaiSweep:
     def __init__(
         self,
         client: Client,
-        workflows: Workflows,
+        workflows: AbandonedRuns,
         cluster: str,
         namespace: str,
         say: Callable[[str], object],

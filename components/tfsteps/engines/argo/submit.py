@@ -2,21 +2,20 @@
 
 import contextlib
 import copy
-import time
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import Place
-from tfsteps.cli.compiled import Compiled, LintError
-from tfsteps.cli.schedule_options import print_fires
-from tfsteps.cli.submitters import references
-from tfsteps.cli.submitters.submission import Scheduler, Submission, check_names, print_yaml
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import say, warn
 from tfsteps.engines.argo import lint
+from tfsteps.engines.argo.pod_references import pod_references
 from tfsteps.engines.argo.workflow import WORKFLOWS
+from tfsteps.engines.compiled import Compiled, LintError
+from tfsteps.engines.missing_objects import missing
+from tfsteps.engines.submission import Scheduler, Submission, check_names, options_of, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
@@ -24,7 +23,6 @@ from tfsteps.kube.errors import ApiError
 from tfsteps.kube.resource import Resource
 from tfsteps.launcher.exit_codes import ExitCode
 from tfsteps.runs.identity import spec_hash
-from tfsteps.runs.location import Location
 from tfsteps.schedule import Schedule, argo, cronjob, submitter
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.system import SPEC_HASH
@@ -52,11 +50,10 @@ def submit(submission: Submission) -> int:
         SpecError: The schedule cannot be expressed, or the Workflow would fail with these arguments.
         CommandError: Anything else.
     """
-    _check(submission)
+    text = yaml.safe_dump(_manifest(submission))
+    if problems := [*lint.problems(text), *lint.missing_arguments(text)]:
+        raise LintError(submission.compiled.source, problems)
     objects = [_marked(manifest) for manifest in _objects(submission)]
-    if submission.when:
-        scheduler = cronjob if submission.scheduler is Scheduler.CRONJOB else argo
-        print_fires(submission.when, scheduler.fires(submission.when, time.time()))
     if submission.dry_run:
         print_yaml(objects)
         return ExitCode.SUCCEEDED
@@ -64,14 +61,14 @@ def submit(submission: Submission) -> int:
         namespace = submission.namespace or api.access.namespace
         manifest = _manifest(submission)
         where = manifest["metadata"].get("namespace", namespace)
-        for warning in references.missing(api, where, references.of_argo(manifest)):
+        for warning in missing(api, where, pod_references(manifest)):
             warn(warning)
         created, report = _create(api, objects, namespace)
-        place = Place(Location.KUBERNETES, submission.context, created["namespace"])
-        kind = objects[-1]["kind"]
-        report.append(f"Watch it: {place.kubectl(place.namespace, 'get', kind.lower(), created['name'], '--watch')}")
+        kind, context, where = objects[-1]["kind"], submission.context, created["namespace"]
+        watch = ["kubectl", *options_of(context), "--namespace", where, "get", kind.lower(), created["name"], "--watch"]
+        report.append(f"Watch it: {shlex.join(watch)}")
         if kind == WORKFLOWS.kind:
-            report.append(f"Its jobs: tfsteps show {created['uid']}{place.options}")
+            report.append(f"Its jobs: {show_command(created['uid'], context, where)}")
         print("\n".join(report))
         if not submission.wait:
             return ExitCode.SUCCEEDED
@@ -79,6 +76,15 @@ def submit(submission: Submission) -> int:
             return submitter.follow(Api(api.access), created, lambda line: print(line, flush=True))
         except submitter.SubmitError as error:
             raise CommandError(str(error), error.code) from error
+
+
+def fire_times(submission: Submission, now: float) -> Iterator[int]:
+    """Yield the start times of the runs of a schedule, after the checks of its objects. SpecError, CommandError."""
+    assert submission.when is not None
+    _objects(submission)
+    scheduler = cronjob if submission.scheduler is Scheduler.CRONJOB else argo
+    times: Iterator[int] = scheduler.fires(submission.when, now)
+    return times
 
 
 # --- the objects
@@ -118,13 +124,6 @@ def _cron_job(submission: Submission, when: Schedule, manifest: dict[str, Any], 
 def _refuse(problems: list[Any]) -> None:
     if problems:
         raise SpecError(problems, "schedule")
-
-
-def _check(submission: Submission) -> None:
-    """Check the Workflow with all of its arguments. LintError if it has problems or warnings."""
-    text = yaml.safe_dump(_manifest(submission))
-    if problems := [*lint.problems(text), *lint.missing_arguments(text)]:
-        raise LintError(submission.compiled.source, problems)
 
 
 def _manifest(submission: Submission) -> dict[str, Any]:

@@ -10,22 +10,21 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from tfsteps.backends.errors import CommandError
-from tfsteps.backends.place import Place
-from tfsteps.cli.compiled import LintError
-from tfsteps.cli.schedule_options import print_fires
-from tfsteps.cli.submitters import references
-from tfsteps.cli.submitters.submission import Submission, print_yaml, typed
+from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.console.text import local_time
+from tfsteps.engines.compiled import LintError
 from tfsteps.engines.kfp import lint
+from tfsteps.engines.kfp.inputs import definitions, typed
+from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references
+from tfsteps.engines.missing_objects import missing
+from tfsteps.engines.submission import Submission, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
-from tfsteps.runs.location import Location
-from tfsteps.schedule import Schedule, kubeflow
+from tfsteps.schedule import kubeflow
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS, Reference
 from tfsteps.text import timezones
@@ -64,8 +63,8 @@ def submit(submission: Submission) -> int:
             print(f"Watch it: {_page(client)}/#/recurringrun/details/{run.recurring_run_id}")
             return ExitCode.SUCCEEDED
         print(f"run {run.display_name} created: {run.run_id}")
-        namespace = submission.namespace or experiment.namespace or references.KFP_NAMESPACE
-        print(f"Its jobs: tfsteps show {run.run_id}{Place(Location.KUBERNETES, submission.context, namespace).options}")
+        namespace = submission.namespace or experiment.namespace or NAMESPACE
+        print(f"Its jobs: {show_command(run.run_id, submission.context, namespace)}")
         return _wait(client, run.run_id) if submission.wait else ExitCode.SUCCEEDED
 
 
@@ -77,18 +76,13 @@ def _missing(submission: Submission, arguments: dict[str, Any]) -> list[str]:
         api = Api(find(submission.context), patience=0)
     except AccessError:
         return []
-    named = [*references.of_kfp(submission.compiled.documents, arguments)]
+    named = [*pod_references(submission.compiled.documents, arguments)]
     if submission.service_account:
         named.append(Reference(ACCOUNTS, submission.service_account))
     messages: list[str] = []
     with contextlib.suppress(ApiError):  # Kubeflow Pipelines may be reachable where Kubernetes is not
-        messages.extend(references.missing(api, submission.namespace or references.KFP_NAMESPACE, named))
+        messages.extend(missing(api, submission.namespace or NAMESPACE, named))
     return messages
-
-
-def _inputs(submission: Submission) -> dict[str, Any]:
-    definitions = submission.compiled.documents[0].get("root", {}).get("inputDefinitions", {})
-    return dict(definitions.get("parameters", {}))
 
 
 def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> tuple[Any, Any, str]:
@@ -108,21 +102,29 @@ def _arguments(submission: Submission, now: float) -> dict[str, Any]:
     arguments = {
         "experiment": submission.experiment,
         "job_name": submission.name or f"{submission.compiled.name} {local_time(now)}",
-        "params": typed(submission.parameters, _inputs(submission)),
+        "params": typed(submission.parameters, definitions(submission.compiled)),
         **({"service_account": submission.service_account} if submission.service_account else {}),
     }
-    return arguments | (_when(submission.when, submission.server_timezone, now) if submission.when else {})
+    when = submission.when
+    return arguments | (kubeflow.recurring_run(when, now, submission.server_timezone) if when else {})
 
 
-def _when(when: Schedule, server_timezone: str, now: float) -> dict[str, Any]:
+def fire_times(submission: Submission, now: float) -> Iterator[int]:
+    """Yield the start times of the runs of a schedule.
+
+    Raises:
+        SpecError: Kubeflow Pipelines cannot express the schedule.
+        CommandError: The time zone of its server is unknown.
+    """
+    when, server_timezone = submission.when, submission.server_timezone
+    assert when is not None
     if fix := timezones.fix(server_timezone):
         raise CommandError(f"--server-timezone {server_timezone!r} {timezones.WRONG}. {fix}")
     if problems := kubeflow.problems(when, now, server_timezone):
         raise SpecError(problems, "schedule")
     if when.concurrency == "allow":
         warn(f"Kubeflow Pipelines runs at most {kubeflow.MOST_AT_ONCE} runs of a schedule at once")
-    print_fires(when, kubeflow.fires(when, now, server_timezone))
-    return kubeflow.recurring_run(when, now, server_timezone)
+    return kubeflow.fires(when, now, server_timezone)
 
 
 @contextlib.contextmanager

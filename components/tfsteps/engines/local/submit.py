@@ -4,13 +4,13 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tfsteps.backends.errors import CommandError
-from tfsteps.cli.compiled import Compiled, LintError, understood
-from tfsteps.cli.submitters.submission import Submission, typed
+from tfsteps.console.errors import CommandError
 from tfsteps.console.text import clean
+from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.kfp import lint
+from tfsteps.engines.kfp.inputs import definitions, typed
+from tfsteps.engines.submission import Rerun, Submission
 from tfsteps.masking import masked_job
-from tfsteps.runs.pipeline_record import Submission as Recorded
 
 
 def submit(submission: Submission) -> int:
@@ -20,46 +20,27 @@ def submit(submission: Submission) -> int:
         CommandError: The options do not apply to local runs.
         SpecError: The pipeline would fail with these arguments.
     """
-    if submission.when:
-        raise CommandError(
-            "local runs cannot be scheduled; leave --engine local out, or use cron(8) and `tfsteps submit`"
-        )
     if submission.dry_run:
         raise CommandError("--dry-run does not apply to a local run; `tfsteps compile` shows the pipeline")
-    arguments = typed(submission.parameters, _inputs(submission.compiled))
+    arguments = typed(submission.parameters, definitions(submission.compiled))
     board = {"tensorboard": submission.tensorboard, "keep_tensorboard": submission.keep_tensorboard}
     return _run(submission.compiled, arguments, submission.installed, submission.folder, **board)
 
 
-def rerun(run: str, parameters: Mapping[str, str], run_id: str) -> int:
+def rerun(asked: Rerun) -> int:
     """Run the pipeline of an earlier run again, as it was compiled then, and return the exit code.
 
-    Args:
-        run: Id of the run.
-        parameters: Inputs that change, by name, as text.
-        run_id: Id of the new run; empty = a new one.
-
     Raises:
-        CommandError: The pipeline was not recorded, its folder is gone, or an input is wrong.
+        CommandError: An input is wrong.
         SpecError: The pipeline would fail with these arguments.
     """
-    recorded = Recorded.read(run)
-    if recorded is None:
-        why = "its pipeline is not recorded, for an older version of tfsteps ran it"
-        raise CommandError(f"run {run}: {why}; submit it again, or rerun one job by --task NAME")
-    if not (folder := pathlib.Path(recorded.folder)).is_dir():
-        raise CommandError(f"run {run}: its working folder {recorded.folder!r} does not exist any more; restore it")
-    compiled = understood(f"run {run}", recorded.pipeline)
-    changed = typed(parameters, _inputs(compiled), recorded.arguments)
+    recorded, compiled = asked.recorded, asked.compiled
+    changed = typed(asked.parameters, definitions(compiled), recorded.arguments)
     before, after = masked_job(recorded.arguments), masked_job(changed)
     changes = [f"{name} {before.get(name, 'default')} -> {after[name]}" for name in changed]
-    print(clean(f"again: run {run}, {', '.join(changes) or 'without changes'}"), flush=True)
-    return _run(compiled, {**recorded.arguments, **changed}, recorded.images, folder, run_id=run_id)
-
-
-def _inputs(compiled: Compiled) -> Mapping[str, Any]:
-    inputs: Mapping[str, Any] = compiled.documents[0].get("root", {}).get("inputDefinitions", {}).get("parameters", {})
-    return inputs
+    print(clean(f"again: run {asked.run}, {', '.join(changes) or 'without changes'}"), flush=True)
+    folder = pathlib.Path(recorded.folder)
+    return _run(compiled, {**recorded.arguments, **changed}, recorded.images, folder, run_id=asked.run_id)
 
 
 def _run(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tfsteps.cli.compiled import Engine
-from tfsteps.cli.submitters import macros
+from tfsteps.cli.compiled import macro_warnings
+from tfsteps.engines import registry
 
-KFP, ARGO, LOCAL = Engine.KFP, Engine.ARGO, Engine.LOCAL
+KFP, ARGO, LOCAL = "kfp", "argo", "local"
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,11 @@ KFP, ARGO, LOCAL = Engine.KFP, Engine.ARGO, Engine.LOCAL
     ],
 )
 def test_a_macro_is_warned_of_where_the_engine_does_not_replace_it(value, engines):
-    assert {engine for engine in Engine if macros.warnings({"day": value}, engine)} == engines
+    warned = {name for name in registry.NAMES if macro_warnings({"day": value}, registry.plugin(name))}
+    assert warned == engines
 
 
 def test_the_warning_names_the_input_the_macro_and_the_way():
-    (warning,) = macros.warnings({"rows": "3", "day": "a [[Index]] b"}, ARGO)
+    (warning,) = macro_warnings({"rows": "3", "day": "a [[Index]] b"}, registry.plugin(ARGO))
     assert warning.startswith("--param day: the program may get [[Index]] as it is: ")
     assert "'{{workflow.scheduledTime}}' is the time" in warning

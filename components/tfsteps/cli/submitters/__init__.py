@@ -1,1 +1,0 @@
-"""Submits pipelines: to Argo Workflows, to Kubeflow Pipelines, or to this machine."""

@@ -1,0 +1,31 @@
+"""Argo Workflows, as an engine."""
+
+from collections.abc import Sequence
+
+from tfsteps.engines.argo.argument import ARGUMENT
+from tfsteps.engines.plugin import EnginePlugin, StepCommand, constant, deferred
+
+
+def _recognizes(arguments: Sequence[str]) -> bool:
+    return bool(arguments) and arguments[0] == ARGUMENT
+
+
+PLUGIN = EnginePlugin(
+    name="argo",
+    title="Argo Workflows",
+    general=True,
+    step=StepCommand(
+        usage=f"{ARGUMENT} COMPONENT NAME=VALUE ...",
+        recognizes=_recognizes,
+        task=deferred("tfsteps.engines.argo.task:ArgoTask.from_arguments"),
+    ),
+    find_pipeline=deferred("tfsteps.engines.argo.pipeline:find_pipeline"),
+    objects=constant("tfsteps.engines.argo.workflow_objects:WORKFLOW_OBJECTS"),
+    authoring=constant("tfsteps.engines.argo.authoring:AUTHORING"),
+    submit=deferred("tfsteps.engines.argo.submit:submit"),
+    fire_times=deferred("tfsteps.engines.argo.submit:fire_times"),
+    notation="manifests of Argo Workflows",
+    definition="assign a hera.workflows.Workflow to a name",
+    sdk="hera",
+    requirement="tfsteps[argo]",
+)

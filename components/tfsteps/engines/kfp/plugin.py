@@ -1,0 +1,31 @@
+"""Kubeflow Pipelines, as an engine."""
+
+from collections.abc import Sequence
+
+from tfsteps.engines.kfp.argument import ARGUMENT
+from tfsteps.engines.plugin import EnginePlugin, StepCommand, constant, deferred
+
+
+def _recognizes(arguments: Sequence[str]) -> bool:
+    return ARGUMENT in arguments
+
+
+PLUGIN = EnginePlugin(
+    name="kfp",
+    title="Kubeflow Pipelines",
+    step=StepCommand(
+        usage=f"{ARGUMENT} JSON",
+        recognizes=_recognizes,
+        task=deferred("tfsteps.engines.kfp.executor:ExecutorInput.from_arguments"),
+    ),
+    find_pipeline=deferred("tfsteps.engines.kfp.pipeline:find_pipeline"),
+    objects=constant("tfsteps.engines.argo.workflow_objects:WORKFLOW_OBJECTS"),
+    node_names=constant("tfsteps.engines.kfp.node_names:NODE_NAMES"),
+    authoring=constant("tfsteps.engines.kfp.authoring:AUTHORING"),
+    submit=deferred("tfsteps.engines.kfp.submit:submit"),
+    fire_times=deferred("tfsteps.engines.kfp.submit:fire_times"),
+    notation="a pipeline of Kubeflow Pipelines",
+    definition="decorate a function with @dsl.pipeline",
+    sdk="kfp",
+    requirement="tfsteps[kfp]",
+)

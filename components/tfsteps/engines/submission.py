@@ -1,0 +1,114 @@
+"""What a command hands to an engine that runs a pipeline, and functions that engines share for it."""
+
+import enum
+import pathlib
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from tfsteps.console.errors import CommandError
+from tfsteps.engines.compiled import Compiled
+from tfsteps.runs.pipeline_record import Submission as Recorded
+from tfsteps.schedule import Schedule
+from tfsteps.spec.spelling import nearest
+from tfsteps.text.streams import takes_any
+
+
+class Scheduler(enum.StrEnum):
+    """The values of `--scheduler`."""
+
+    CRONWORKFLOW = "cronworkflow"
+    CRONJOB = "cronjob"
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `tfsteps submit`, as described in its help. Empty = not set.
+
+    Attributes:
+        parameters: Inputs by name, as text.
+        folder: Working directory of local steps.
+        tensorboard: Whether a local run has a TensorBoard.
+        keep_tensorboard: Whether it has one that stays up after its end.
+    """
+
+    compiled: Compiled
+    parameters: dict[str, str]
+    name: str
+    when: Schedule | None
+    scheduler: Scheduler
+    context: str
+    namespace: str
+    service_account: str
+    image: str
+    host: str
+    experiment: str
+    server_timezone: str
+    installed: tuple[str, ...]
+    folder: pathlib.Path
+    tensorboard: bool
+    keep_tensorboard: bool
+    dry_run: bool
+    wait: bool
+
+
+class Rerun(msgspec.Struct, frozen=True, kw_only=True):
+    """What `tfsteps rerun` was asked for.
+
+    Attributes:
+        run: Id of the run of this machine that is repeated.
+        recorded: What it was started with. Its working folder exists.
+        compiled: Its pipeline, as it was compiled then.
+        parameters: Inputs that change, by name, as text.
+        run_id: Id of the new run; empty = a new one.
+    """
+
+    run: str
+    recorded: Recorded
+    compiled: Compiled
+    parameters: Mapping[str, str]
+    run_id: str
+
+
+def check_names(supplied: Iterable[str], known: Iterable[str], missing: Iterable[str]) -> None:
+    """Raise CommandError for an input that the pipeline does not have, or a required input that is not set.
+
+    Args:
+        supplied: Names of the inputs that are set.
+        known: Names of all inputs of the pipeline.
+        missing: Names of its required inputs.
+    """
+    names = list(known)
+    for name in supplied:
+        if name not in names:
+            guess = nearest(name, names)
+            fix = f"write {guess}" if guess else f"it has {', '.join(names) or 'none'}"
+            raise CommandError(f"--param {name}: the pipeline has no such input; {fix}")
+    if lacking := [name for name in missing if name not in set(supplied)]:
+        raise CommandError(f"the pipeline requires {', '.join(lacking)}; add --param {lacking[0]}=VALUE")
+
+
+def show_command(run: str, context: str, namespace: str) -> str:
+    """Return the command that shows a run on a cluster; `context` empty = the current one."""
+    return shlex.join(["tfsteps", "show", run, "--on", "kubernetes", *options_of(context), "--namespace", namespace])
+
+
+def options_of(context: str) -> list[str]:
+    """Return the options of tfsteps and kubectl for a context of the kubeconfig; empty = the current one."""
+    return ["--context", context] if context else []
+
+
+def print_yaml(documents: list[dict[str, Any]]) -> None:
+    """Print documents to standard output."""
+    dumped = yaml.dump_all(documents, Dumper=_Plain, sort_keys=False, allow_unicode=takes_any(sys.stdout), width=120)
+    print(dumped, end="")
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes repeated values in full instead of as YAML aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
