@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.plugin.outside import installed, tfsteps
 from tests.support.processes import started
 from tests.support.waiting import until
 from tfsteps.runs import store
@@ -28,22 +29,6 @@ systems: {toy: {greeting: hi}}
 def install_dir(tmp_path_factory):
     """Return a folder with the package installed."""
     return installed(TOY, tmp_path_factory.mktemp("install_dir"))
-
-
-def installed(package, folder):
-    build = folder / "build"
-    shutil.copytree(package, build)
-    uv = pathlib.Path(sys.executable).with_name("uv")
-    command = [uv, "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--python", sys.executable]
-    subprocess.run([*command, "--target", folder / "install_dir", build], check=True, stdin=subprocess.DEVNULL)
-    return folder / "install_dir"
-
-
-def tfsteps(install_dir, folder, *args):
-    command = [sys.executable, "-c", "import sys; from tfsteps.cli import main; main()", *args]
-    env = {**os.environ, "PYTHONPATH": str(install_dir), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_a_job_runs_on_it_by_the_commands_of_the_page(install_dir, tmp_path):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.plugin.test_outside_package import installed
+from tests.plugin.outside import installed
 from tests.support.processes import started
 from tests.support.waiting import until
 from tests.unit.janitor.api_server import FakeApiServer

@@ -1,0 +1,75 @@
+"""What the engines declare, and which of them is asked first."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from tfsteps.engines import registry
+from tfsteps.engines.plugin import EnginePlugin
+from tfsteps.engines.registry import NAMES
+
+FUNCTIONS = ("authoring", "objects", "node_names")
+OWNER = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "wf-x2k4q", "uid": "w"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_engine_declares_itself(name):
+    engine = registry.plugin(name)
+    assert engine.name == name
+    assert all(getattr(engine, function)() is not None for function in FUNCTIONS if getattr(engine, function))
+    for function in ("submit", "fire_times", "rerun", "find_pipeline"):
+        if declared := getattr(engine, function):
+            (target,) = (cell.cell_contents for cell in declared.__closure__)
+            module, _, attribute = target.partition(":")
+            assert callable(getattr(importlib.import_module(module), attribute)), target
+
+
+def test_argo_is_asked_last_because_its_pods_may_be_of_another_engine(monkeypatch):
+    other = EnginePlugin(name="other", title="other", authoring=None, submit=None)
+    monkeypatch.setattr(
+        registry, "plugins", lambda: {**{name: registry.plugin(name) for name in NAMES}, "other": other}
+    )
+    assert [engine.name for engine in registry.most_specific_first()] == ["kfp", "local", "other", "argo"]
+
+
+def test_a_command_line_of_this_package_loads_no_other_one(monkeypatch):
+    monkeypatch.setattr(registry, "plugins", lambda: pytest.fail("all were loaded"))
+    with pytest.raises(ValueError, match="executor_input"):
+        registry.step_task(["--executor_input", "{"])
+
+
+def test_engines_that_share_a_kind_of_object_are_asked_once():
+    assert [objects.resource.kind for objects in registry.engine_objects()] == ["Workflow"]
+    assert registry.find_origin([OWNER], "wf.root.fit.executor").task == "fit"
+    assert registry.find_origin([OWNER], "wf.main.fit") == registry.Origin("wf-x2k4q", "")
+    assert registry.find_origin([{**OWNER, "apiVersion": "v1"}], "wf.main.fit").workflow == ""
+
+
+class Answers:
+    def __init__(self, why):
+        self.why_step_ended = lambda *_: why
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"), [(["it is gone", ""], ""), (["it is gone", "gone"], "it is gone"), ([], "")]
+)
+def test_a_step_has_ended_only_if_every_kind_of_object_says_so(answers, why, monkeypatch):
+    monkeypatch.setattr(registry, "engine_objects", list)
+    runs = registry.EngineRuns(None, "")
+    runs._runs = [Answers(answer) for answer in answers]
+    assert runs.why_step_ended("ns", "wf", "w", "step") == why
+
+
+@pytest.mark.parametrize("command", ["--version", "--help", "runs", "validate"])
+def test_a_command_without_pipelines_loads_no_engine(command, tmp_path):
+    (tmp_path / "job.yaml").write_text("{name: a, command: [x], roles: {worker: {}}}")
+    words = [command, *(["job.yaml"] if command == "validate" else [])]
+    program = f"import sys, atexit; sys.argv[1:] = {words}; atexit.register(lambda: print(*sys.modules, sep=chr(10)))"
+    run = [sys.executable, "-c", f"{program}\nfrom tfsteps.cli import main; main()"]
+    env = {"TFSTEPS_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    printed = subprocess.run(run, capture_output=True, text=True, check=False, cwd=tmp_path, env=env).stdout
+    modules = printed.split()
+    assert "tfsteps.cli" in modules, printed
+    assert not [name for name in modules if name.startswith("tfsteps.engines.") and name.count(".") > 2], command
