@@ -106,7 +106,7 @@ def test_a_dry_run_deletes_nothing_and_no_terminal_needs_a_yes(objects):
     ids=["another uid", "another run", "not of tfsteps"],
 )
 def test_an_object_that_has_changed_since_it_was_listed_is_not_deleted(objects, changed, monkeypatch):
-    monkeypatch.setattr(clearing, "_GONE_SECONDS", 0.5)
+    monkeypatch.setattr(clearing, "GONE_SECONDS", 0.5)
     objects.on_get["board"] = named("board", **{"uid": "uid-service", **changed})
     objects.by_kind |= {"tfjobs": [], "jobs": [], "pods": []}
     tfsteps(*CLEAR, "r1")
@@ -140,7 +140,7 @@ def test_what_cannot_be_deleted_is_named_and_the_records_are_kept(objects):
 
 
 def test_an_object_that_stays_is_an_error(objects, monkeypatch):
-    monkeypatch.setattr(clearing, "_GONE_SECONDS", 1.0)
+    monkeypatch.setattr(clearing, "GONE_SECONDS", 1.0)
     job = objects.names("tfjobs")[0]
     objects.stays = {job}
     code, _, err = tfsteps(*CLEAR, "r1")
