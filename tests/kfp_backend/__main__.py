@@ -3,7 +3,7 @@
 KF_PIPELINES_ENDPOINT names the back end and KUBECONFIG its cluster. The cluster has the training operator, the janitor
 and the permissions of manifests/overlays/kubeflow-pipelines, and for `pipelines` the claim `training`. No test: there
 is no back end without the sources of Kubeflow Pipelines; tests/kfp_pods holds on to what was seen here. `examples` are
-those of the docs, without their GPUs.
+those of the docs, without their GPUs; that of TensorBoard needs tfsteps/tensorboard:VERSION on the node.
 """
 
 import argparse
@@ -39,8 +39,7 @@ PIPELINES = {
 
 def main() -> None:
     args = _arguments()
-    ours = {"digits": args.digits, "tensorboard": args.tensorboard}
-    given = {IMAGE: args.launcher, TRAINS: args.mnist, **{f"tfsteps/{k}:{__version__}": v for k, v in ours.items()}}
+    given = {IMAGE: args.launcher, f"tfsteps/digits:{__version__}": args.digits, TRAINS: args.mnist}
     images = {name: image for name, image in given.items() if image}
     backend = Backend(Cluster(), args.namespace, images)
     with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
@@ -59,7 +58,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--launcher", required=True, help="the launcher's image, on the node")
     parser.add_argument("--digits", help="the image of pipelines/Dockerfile, on the node")
     parser.add_argument("--mnist", help="an image with train.py and promote.py for `examples`, on the node")
-    parser.add_argument("--tensorboard", help="the image of images/tensorboard for `examples`, on the node")
     parser.add_argument("--losses", default=",".join(LOSSES), help="cases, separated by commas")
     parser.add_argument("--shapes", default=",".join(SHAPES), help="columns, separated by commas")
     parser.add_argument("--at-once", type=int, default=4, help="runs side by side")
