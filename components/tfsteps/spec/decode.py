@@ -14,6 +14,7 @@ from tfsteps.spec import scalars
 from tfsteps.spec.document import Document
 from tfsteps.spec.problems import Path, Problem, shown
 from tfsteps.spec.scalars import RefusedError, such_as
+from tfsteps.spec.short_forms import SHORT_FORMS
 from tfsteps.spec.spelling import advice, pair_names
 
 T = TypeVar("T")
@@ -86,6 +87,11 @@ class _Decoder:
 
     def _struct(self, value: Any, info: mi.StructType, path: Path, meta: Mapping[str, Any]) -> Any:
         fields = {field.encode_name: field for field in info.fields}
+        if expand := SHORT_FORMS.get(info.cls):
+            written = value
+            value, refused = expand(written)
+            for name, error in refused.items():
+                self._note((*path, name), written[name], error)
         if not isinstance(value, dict):
             names = ", ".join(list(fields)[:4]) + (", …" if len(fields) > 4 else "")
             fix = such_as(meta, "Write `key: value` lines below it, or {} for the defaults")

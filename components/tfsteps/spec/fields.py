@@ -144,7 +144,35 @@ Count = Annotated[
         examples=[2],
     ),
 ]
-GpuCount = Annotated[int, Meta(ge=0, le=128, description="a whole number from 0 to 128", examples=[1])]
+GPU_PATTERN = r"^(-1|0?\.[0-9]+|([0-9]+|-1|0?\.[0-9]+)\s*[(（]\s*[^\s(),]+\s*([,，]\s*[^\s(),]+\s*)?[)）])$"  # noqa: RUF001
+GpuCount = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=128,
+        description="a whole number from 0 to 128; or 2(TYPE), 2(VENDOR,TYPE), a fraction such as 0.5, -1 for all GPUs",
+        examples=[1, "2(T4)"],
+        extra_json_schema={
+            "instead": {
+                "anyOf": [
+                    {"type": "integer", "minimum": -1, "maximum": 128},
+                    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+                    {"type": "string", "pattern": GPU_PATTERN},
+                ]
+            }
+        },
+    ),
+]
+Fraction = Annotated[
+    float,
+    Meta(
+        gt=0,
+        lt=1,
+        extra={"parse": float, "suggest": lambda _text: None},
+        description="a number above 0 and below 1",
+        examples=[0.5],
+    ),
+]
 Limit = Annotated[int, Meta(ge=0, le=10_000, description="a whole number from 0 to 10000", examples=[3])]
 Members = Annotated[int, Meta(ge=1, le=10_000, description="a whole number from 1 to 10000", examples=[3])]
 Priority = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 100", examples=[50])]

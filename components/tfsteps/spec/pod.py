@@ -10,6 +10,7 @@ from tfsteps.spec.fields import (
     DataKey,
     EnvName,
     Filled,
+    Fraction,
     GpuCount,
     MountPath,
     ObjectName,
@@ -18,7 +19,7 @@ from tfsteps.spec.fields import (
     ResourceName,
     Text,
 )
-from tfsteps.spec.units import Cpu, Delay, Memory
+from tfsteps.spec.units import Cpu, CpuRequest, Delay, Memory, MemoryRequest
 
 
 class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -60,9 +61,13 @@ class Resources(_Base, frozen=True):
     """Compute resources of one replica. What is left out gets the default of the job system.
 
     Attributes:
-        cpu: CPU cores requested.
-        memory: Bytes requested.
-        gpu: Number of whole GPUs.
+        cpu: CPU cores requested. `2~4` sets `limits.cpu` as well.
+        memory: Bytes requested. `4Gi~8Gi` sets `limits.memory` as well.
+        gpu: Number of whole GPUs. Short forms set the next five fields: `2(T4)` the type, `2(amd,MI300)` vendor and
+            type, `0.5` a fraction, `-1` all GPUs.
+        gpu_fraction: Share of one GPU. The platform's settings must say which resource it is.
+        all_gpus: Let the replica use all GPUs of its node, whatever other pods use.
+        gpu_vendor: Vendor of the GPU, by its name in the platform's settings, which say which resource it is.
         gpu_resource: Name of the cluster's GPU resource. Empty = the value of TFSTEPS_GPU_RESOURCE, otherwise
             nvidia.com/gpu.
         gpu_type: Model of the GPU, such as T4. Each job system maps it to its own node selector.
@@ -70,13 +75,21 @@ class Resources(_Base, frozen=True):
         limits: Limits, if they differ from the requests.
     """
 
-    cpu: Cpu | None = None
-    memory: Memory | None = None
+    cpu: CpuRequest | None = None
+    memory: MemoryRequest | None = None
     gpu: GpuCount = 0
+    gpu_fraction: Fraction | None = None
+    all_gpus: bool = False
+    gpu_vendor: Filled | None = None
     gpu_resource: ResourceName | None = None
     gpu_type: Filled | None = None
     shared_memory: Memory | None = None
     limits: Limits = Limits()
+
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether a replica uses GPUs, of whatever number."""
+        return bool(self.gpu or self.gpu_fraction or self.all_gpus)
 
     @property
     def memory_limit(self) -> int | None:
@@ -102,11 +115,13 @@ class Nfs(_Base, frozen=True):
 
 
 class Volume(_Base, frozen=True):
-    """A volume and its mount path. Set exactly one source.
+    """A volume and its mount path. Set exactly one source, or write a short form such as `data(pvc-share):/mnt`.
 
     Attributes:
         mount: Path in the container at which the volume is mounted.
         pvc: Name of a PersistentVolumeClaim.
+        personal: Mount only the folder of the job's creator, at a folder of this name below `mount`. The creator is
+            the value of TFSTEPS_CREATOR where the job is launched, otherwise of KFJ_CREATOR. Requires `pvc`.
         secret: Name of a Secret.
         config_map: Name of a ConfigMap.
         host_path: Folder on the node.
@@ -119,6 +134,7 @@ class Volume(_Base, frozen=True):
 
     mount: MountPath
     pvc: ObjectName | None = None
+    personal: bool = False
     secret: ObjectName | None = None
     config_map: ObjectName | None = None
     host_path: Absolute | None = None
@@ -147,8 +163,14 @@ class Toleration(_Base, frozen=True):
     seconds: Delay | None = None
 
 
+VOLUME_PATTERN = (
+    r"^[^()（）]+[(（]\s*(pvc|pvc-share|storage|hostpath|configmap|secret|nfs|memory)\s*[)）]\s*[:：]\s*/\S+$"  # noqa: RUF001
+)
 _VOLUME = {"pvc": "data", "mount": "/data"}
 _TOLERATION = {"key": "gpu", "operator": "Exists"}
-Volumes = Annotated[tuple[Annotated[Volume, Meta(examples=[_VOLUME])], ...], Meta(examples=[[_VOLUME]])]
+Volumes = Annotated[
+    tuple[Annotated[Volume, Meta(examples=[_VOLUME], extra_json_schema={"short_form": VOLUME_PATTERN})], ...],
+    Meta(examples=[[_VOLUME]]),
+]
 Tolerations = Annotated[tuple[Annotated[Toleration, Meta(examples=[_TOLERATION])], ...], Meta(examples=[[_TOLERATION]])]
 Labels = Annotated[dict[str, Text], Meta(examples=[{"team": "vision"}])]

@@ -59,11 +59,17 @@ def shared_memory(job: TrainingJob) -> Iterator[Problem]:
             yield problem((*path, "shared_memory"), wrong, fix, format_bytes(need.shared_memory))
 
 
-def gpu_types(job: TrainingJob) -> Iterator[Problem]:
-    """`gpu_type` and `gpu_resource` require `gpu`."""
+def gpus(job: TrainingJob) -> Iterator[Problem]:
+    """Type, resource and vendor require a GPU, whole GPUs, a fraction and all GPUs exclude one another."""
     for path, need in _resources(job):
-        for field, what in (("gpu_type", "type"), ("gpu_resource", "resource")):
-            if (value := getattr(need, field)) and not need.gpu:
+        wanted = [name for name in ("gpu", "gpu_fraction", "all_gpus") if getattr(need, name)]
+        if wanted[1:]:
+            yield problem((*path, wanted[1]), f"cannot be combined with {wanted[0]}", "Remove one of the two")
+        if need.gpu_vendor and need.gpu_resource:
+            wrong = "cannot be combined with gpu_resource, which it stands for"
+            yield problem((*path, "gpu_vendor"), wrong, "Keep one of the two", repr(need.gpu_vendor))
+        for field, what in (("gpu_type", "type"), ("gpu_resource", "resource"), ("gpu_vendor", "vendor")):
+            if (value := getattr(need, field)) and not wanted:
                 wrong, fix = f"names a {what}, and no GPU is requested", f"Add `gpu: 1`, or remove {field}"
                 yield problem((*path, field), wrong, fix, repr(value))
 
@@ -143,9 +149,14 @@ def _env_source(path: Path, source: EnvSource) -> Iterator[Problem]:
 def volumes(job: TrainingJob) -> Iterator[Problem]:
     """Each volume has exactly one source, and each mount path one volume."""
     yield from _volumes(("volumes",), job.volumes, {}, job.resources)
-    shared = {volume.mount.rstrip("/"): f"volumes[{i}]" for i, volume in enumerate(job.volumes)}
+    shared = {mount_key(volume): f"volumes[{i}]" for i, volume in enumerate(job.volumes)}
     for name, role in job.roles.items():
         yield from _volumes(("roles", name, "volumes"), role.volumes, dict(shared), role.resources or job.resources)
+
+
+def mount_key(volume: Volume) -> str:
+    """Return the mount path by which two volumes are in conflict: that of a personal folder is below `mount`."""
+    return volume.mount.rstrip("/") + ("/{creator}" if volume.personal else "")
 
 
 def _volumes(path: Path, listed: tuple[Volume, ...], used: dict[str, str], need: Resources) -> Iterator[Problem]:
@@ -155,7 +166,7 @@ def _volumes(path: Path, listed: tuple[Volume, ...], used: dict[str, str], need:
             has, allowed = " and ".join(sources) or "no source", f"exactly one of {', '.join(_VOLUME_SOURCES)}"
             fix = "Keep one of them" if sources else "Add one of them"
             yield problem((*path, i), f"has {has}", fix, allowed=allowed)
-        mount, here = volume.mount.rstrip("/"), (*path, i, "mount")
+        mount, here = mount_key(volume), (*path, i, "mount")
         if mount in used:
             yield problem(here, f"is already used by {used[mount]}", "Choose another path", repr(volume.mount))
         if mount == "/dev/shm" and need.shared_memory:  # noqa: S108  a path of the container
@@ -165,10 +176,12 @@ def _volumes(path: Path, listed: tuple[Volume, ...], used: dict[str, str], need:
         used.setdefault(mount, "{}[{}]".format(".".join(map(str, path)), i))
 
 
-def scratch(job: TrainingJob) -> Iterator[Problem]:
-    """Only a scratch folder can be in memory."""
+def modes(job: TrainingJob) -> Iterator[Problem]:
+    """Only a scratch folder can be in memory, and only a claim has personal folders."""
     for path, place in _places(job):
         for i, volume in enumerate(place.volumes):
+            if volume.personal and not volume.pvc:
+                yield problem((*path, "volumes", i, "personal"), "requires pvc", "Remove it", "true")
             if volume.in_memory and not volume.empty_dir:
                 fix = "Add `empty_dir: <size>`, or remove it"
                 yield problem((*path, "volumes", i, "in_memory"), "requires empty_dir", fix, "true")

@@ -46,6 +46,10 @@ def _as_written(node: Any) -> Any:
     read = {key: _as_written(value) for key, value in node.items() if (key, value) != ("default", None)}
     if "types" in read:
         read["type"] = read.pop("types")
+    if pattern := read.pop("short_form", None):
+        read = {"anyOf": [{"$ref": read.pop("$ref")}, {"type": "string", "pattern": pattern}], **read}
+    if instead := read.pop("instead", None):
+        read = {key: item for key, item in read.items() if key not in ("type", "minimum", "maximum")} | instead
     if len(read.get("anyOf", ())) == 1:
         read |= read.pop("anyOf")[0]
     return read

@@ -1,5 +1,6 @@
 """Converts the inputs of a train or tensorboard step to a plain job description, for `spec.from_plain`."""
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import msgspec
 
 from tfsteps.spec import Options, Problem, SpecError, TrainingJob, dotted, from_plain
+from tfsteps.spec.scalars import RefusedError
+from tfsteps.spec.short_forms import expand_volume
 
 DATA = "TFSTEPS_DATA"
 """The environment variable that passes the input `data` to every replica. A job file may not set it."""
@@ -121,6 +124,8 @@ def _joined(under: list[Any], over: list[Any], path: tuple[str, ...], conflicts:
     if not identity:
         conflicts.append(_conflict(path, ""))
         return over
+    if path[-1] == "volumes":
+        under, over = [_fields(item) for item in under], [_fields(item) for item in over]
     result = list(under)
     for item in over:
         same = [other for other in under if identity(other) == identity(item)]
@@ -131,9 +136,18 @@ def _joined(under: list[Any], over: list[Any], path: tuple[str, ...], conflicts:
     return result
 
 
+def _fields(volume: Any) -> Any:
+    """Return a volume with fields in place of a short form. A wrong one is left to the parser."""
+    with contextlib.suppress(RefusedError):
+        return expand_volume(volume)[0]
+    return volume
+
+
 def _mount(volume: Any) -> tuple[str, ...]:
     """Return the key of a volume: its mount path. Any other value is left to the parser."""
-    return (str(volume.get("mount")).rstrip("/") or "/",) if isinstance(volume, Mapping) else (str(volume),)
+    if not isinstance(volume, Mapping):
+        return (str(volume),)
+    return ((str(volume.get("mount")).rstrip("/") or "/") + ("/{creator}" if volume.get("personal") else ""),)
 
 
 def _taint(toleration: Any) -> tuple[str, ...]:

@@ -172,3 +172,19 @@ Cpu = Annotated[
         extra_json_schema={"types": ["string", "number"], "pattern": f"^({_CORES})$"},
     ),
 ]
+MemoryRequest = Annotated[
+    Memory,
+    Meta(
+        description="an amount of memory as for limits, or REQUEST~LIMIT",
+        examples=["4Gi~8Gi"],
+        extra_json_schema={"pattern": rf"^({_BYTES})(\s*~\s*({_BYTES}))?$"},
+    ),
+]
+CpuRequest = Annotated[
+    Cpu,
+    Meta(
+        description="an amount of CPU as for limits, or REQUEST~LIMIT",
+        examples=["2~4"],
+        extra_json_schema={"pattern": rf"^({_CORES})(\s*~\s*({_CORES}))?$"},
+    ),
+]

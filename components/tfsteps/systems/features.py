@@ -69,6 +69,15 @@ def env_sources(job: TrainingJob) -> list[Use]:
     ]
 
 
+def _personal(job: TrainingJob) -> list[Use]:
+    return [
+        Use((*path, "volumes", i, "personal"))
+        for path, part in job_and_roles(job)
+        for i, volume in enumerate(part.volumes)
+        if volume.personal
+    ]
+
+
 def no_commands(job: TrainingJob) -> list[Use]:
     """Return the roles whose program is the entrypoint of their image."""
     return [Use(("roles", name, "command")) for name, role in job.resolved_roles().items() if not role.command]
@@ -195,6 +204,18 @@ FEATURES: Mapping[str, Feature] = {
     "pod_patch": Feature("a patch of the pods", {"pod": {"spec": {"hostNetwork": True}}}, fields("pod")),
     "gpu": Feature("GPUs", {"resources": {"gpu": 2}}, fields("resources.gpu")),
     "gpu_type": Feature("a model of GPU", {"resources": {"gpu": 1, "gpu_type": "T4"}}, fields("resources.gpu_type")),
+    "platform_gpu": Feature(
+        "GPUs as the platform's settings call them: a fraction, a vendor",
+        {"resources": {"gpu_fraction": 0.5}},
+        fields("resources.gpu_fraction", "resources.gpu_vendor"),
+    ),
+    "all_gpus": Feature("all GPUs of the node", {"resources": {"all_gpus": True}}, fields("resources.all_gpus")),
+    "personal": Feature(
+        "the folder of the job's creator",
+        {"volumes": [{"pvc": "data", "mount": "/data", "personal": True}]},
+        _personal,
+        refusal="is not known",
+    ),
     "queue": Feature("a queue", {"queue": "research"}, fields("queue")),
     "priority": Feature("a priority from 0 to 100", {"queue": "research", "priority": 50}, fields("priority")),
     "gang": Feature(

@@ -127,6 +127,9 @@ DEFAULTS = [
             "cpu": None,
             "memory": None,
             "gpu": 0,
+            "gpu_fraction": None,
+            "all_gpus": False,
+            "gpu_vendor": None,
             "gpu_resource": None,
             "gpu_type": None,
             "shared_memory": None,
@@ -139,6 +142,7 @@ DEFAULTS = [
         Volume,
         {
             "pvc": None,
+            "personal": False,
             "secret": None,
             "config_map": None,
             "host_path": None,

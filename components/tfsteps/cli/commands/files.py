@@ -8,11 +8,13 @@ from typing import Annotated
 
 import msgspec
 import typer
+import yaml
 
 from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands.run import JobFile
 from tfsteps.cli.job_input import Overrides, name_of, read_file
 from tfsteps.cli.plan import check, find_system
+from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
 
 _STARTER = pathlib.Path(__file__).parents[1] / "starter"
@@ -80,6 +82,9 @@ def validate(
     system: Annotated[
         str | None, typer.Option(metavar="NAME", help="Check too that this job system can run it.")
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the job, with fields in place of short forms such as `2(T4)`.")
+    ] = False,
     overrides: Overrides = None,
 ) -> None:
     """Check a job file.
@@ -89,6 +94,9 @@ def validate(
     job_input = read_file(job, overrides or ())
     if system is not None:
         check(job_input, find_system(system))
+    if show:
+        print(yaml.safe_dump(to_plain(job_input.job), sort_keys=False, allow_unicode=True, width=120), end="")
+        return
     print(f"{job}: {job_input.job.name} is fine")
 
 

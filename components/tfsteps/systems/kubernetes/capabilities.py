@@ -30,6 +30,13 @@ def of_pods(system: str) -> dict[str, Capability]:
         "memory": native("the container's requests and limits"),
         "gpu": native("the resource nvidia.com/gpu, or `gpu_resource`"),
         "gpu_type": native(f"a node selector by the label `systems.{system}.gpu_label`"),
+        "platform_gpu": refused(
+            "no platform settings say which resource it is", "Name it in `gpu_resource`, or ask the platform's operator"
+        ),
+        "all_gpus": refused(
+            "a pod gets the GPUs that it requests", "Write their number, or make the container privileged by `pod`"
+        ),
+        "personal": refused("nothing says who created the job", "Set TFSTEPS_CREATOR where the job is launched"),
         "deadlines": done("by the launcher"),
         "keep_for": done("by the janitor"),
         "on_evicted": done("by a Kubernetes Job that owns it until the time is over"),

@@ -166,7 +166,7 @@ def _environment(role: ResolvedRole, variables: Mapping[str, str]) -> dict[str, 
     env = {key: value for key, value in os.environ.items() if not key.startswith(WEBHOOK_PREFIX)}
     env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), env.get("PATH", os.defpath)])  # noqa: PTH120
     env.setdefault("PYTHONUNBUFFERED", "1")
-    if not role.resources.gpu:
+    if not role.resources.uses_gpus:
         env.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     env |= variables
     env.setdefault("PYTHONFAULTHANDLER", "1")  # the stack after a fatal signal

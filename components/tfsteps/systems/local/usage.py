@@ -39,7 +39,7 @@ class UsageMeter:
         """Read the interval from the environment; nothing is measured yet. GPUs are read if a role requests some."""
         self._interval = usage_interval(SECONDS)[0]
         self._due = time.monotonic() + min(_FIRST_SECONDS, self._interval)
-        wants_gpus = any(role.resources.gpu for role in job.resolved_roles().values())
+        wants_gpus = any(role.resources.uses_gpus for role in job.resolved_roles().values())
         self._gpus = GpuMeter() if self._interval and wants_gpus else None
         self._note = ""  # about GPUs
         self._last: dict[int, tuple[float, float]] = {}  # by session: when it was read, and its CPU seconds

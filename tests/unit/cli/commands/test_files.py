@@ -4,6 +4,7 @@ import ast
 import json
 
 import pytest
+import yaml
 
 from tests.unit.cli.command import refused, said, tfsteps
 from tfsteps import spec
@@ -63,6 +64,16 @@ def test_validate_a_good_job(tmp_path):
     assert said("validate", job) == [f"{job}: good is fine"]
     assert said("validate", job, "--system", "local") == [f"{job}: good is fine"]
     assert tfsteps("validate", "-", input=GOOD) == (0, "-: good is fine\n", "")
+
+
+def test_validate_shows_what_short_forms_stand_for(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(GOOD + '\nresources: {gpu: "2(T4)"}\n')
+    code, shown, _ = tfsteps("validate", job, "--show")
+    assert code == 0
+    assert yaml.safe_load(shown)["resources"] == {"gpu": 2, "gpu_type": "T4"}
+    job.write_text(shown)
+    assert tfsteps("validate", job, "--show") == (0, shown, "")
 
 
 def test_validate_prints_every_problem_with_its_line(tmp_path):
