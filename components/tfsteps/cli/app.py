@@ -128,6 +128,11 @@ _GROUPS: dict[str, dict[str, _Command]] = {
                 "tfsteps submit pipeline.py --host https://kubeflow.example/pipeline -p epochs=5 --wait",
             ),
         ),
+        "platform": _Command(
+            "platform",
+            "Check platform settings, and show what a job gets by them.",
+            ("tfsteps platform check settings.yaml job.yaml -n team",),
+        ),
         "role": _Command(
             "role",
             "Print the Role and RoleBinding that launchers of a job system need.",

@@ -1,6 +1,7 @@
 """What `tfsteps run` will do, checked as far as possible before anything is created."""
 
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Callable
@@ -23,9 +24,10 @@ from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import may_continue
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.runs.status import Status
+from tfsteps.settings import find
 from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems import registry
-from tfsteps.systems.base import System
+from tfsteps.systems.base import HasSettings, System
 from tfsteps.text.streams import takes_any
 
 
@@ -93,13 +95,15 @@ def make_plan(
         change: Given the job and the job system's name, returns what is to run in its place; None = the job itself.
 
     Raises:
-        SpecError: The job is wrong, or this system cannot run it.
+        SpecError: The job is wrong, this system cannot run it, or the platform's settings refuse it.
+        LaunchError: Whether the platform has settings is not known.
         CommandError: Something else is wrong, or the task is running already.
     """
     where = {"context": place.context, "namespace": place.namespace} if place.on == Location.KUBERNETES else {}
     job = job_input.job
     system = find_system(_fitting(place, dry_run=dry_run) if name == AUTO else name, **where)
     job = change(job, system.name) if change else job
+    job = with_settings(system, job, dry_run=dry_run)
     check(job_input, system, job)
     run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
@@ -107,6 +111,13 @@ def make_plan(
     identity = Identity(run=run, task=task, attempt=attempt)
     here = job_input.base_dir
     return Plan(job, identity, system, here, system.places(job, identity, here))
+
+
+def with_settings(system: System, job: TrainingJob, *, dry_run: bool) -> TrainingJob:
+    """Return the job with the platform's settings; those of a cluster are not applied if it may not be asked."""
+    if not isinstance(system, HasSettings) or (dry_run and not os.environ.get(find.VARIABLE)):
+        return job
+    return system.with_settings(job, registry.options())
 
 
 def _named(option: str, text: str) -> str:

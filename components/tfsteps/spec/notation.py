@@ -1,7 +1,7 @@
 """A job as plain data whose amounts are in the short notations of job files: the inverse of parsing."""
 
+import contextlib
 import typing
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 def to_plain(value: Any) -> Any:
     """Return a job, or a part of it, as plain data: `memory: 4Gi`, `cpu: 500m`, `total: 7d`.
 
-    Amounts are exact, but in the shortest notation, because a job does not keep how they were written: `1024Mi` is
+    Amounts are in the shortest notation that is exact, because a job does not keep how they were written: `1024Mi` is
     returned as `1Gi`. Options of a job system stay numbers.
     """
     return _noted(value, msgspec.to_builtins(value))
@@ -31,13 +31,16 @@ def _noted(value: Any, plain: Any) -> Any:
 def _field(struct: msgspec.Struct, field: msgspec.structs.FieldInfo | None, plain: Any) -> Any:
     if field is None or plain is None:
         return plain
-    if write := _writer(field.type):
-        return write(plain)
+    if extra := _amount(field.type):
+        written: int | str = extra["write"](plain)
+        with contextlib.suppress(ValueError):  # `1e-05m`: no short notation is exact
+            return written if extra["parse"](str(written)) == plain else plain
+        return plain
     return _noted(getattr(struct, field.name), plain)
 
 
-def _writer(kind: Any) -> Callable[[Any], int | str] | None:
-    """Return the function that writes an amount of this type; None if the type is no amount."""
+def _amount(kind: Any) -> dict[str, Any] | None:
+    """Return the functions that write and parse an amount of this type; None if the type is no amount."""
     metas = [meta for part in (kind, *typing.get_args(kind)) for meta in getattr(part, "__metadata__", ())]
-    writers = [(meta.extra or {}).get("write") for meta in metas if isinstance(meta, msgspec.Meta)]
-    return next(filter(None, writers), None)
+    extras = [meta.extra or {} for meta in metas if isinstance(meta, msgspec.Meta)]
+    return next((extra for extra in extras if "write" in extra), None)

@@ -27,7 +27,7 @@ from tfsteps.spec.step_inputs import plain_job, with_data
 from tfsteps.spec.step_variables import with_step_variables
 from tfsteps.steps.program import StepResult, note_key
 from tfsteps.systems import registry
-from tfsteps.systems.base import LaunchError, Note, System
+from tfsteps.systems.base import HasSettings, LaunchError, Note, System
 
 SOURCE = "inputs"
 """Where messages locate a problem of a task's inputs."""
@@ -141,6 +141,8 @@ def launch_request(task: StepTask) -> LaunchRequest:
     job = with_step_variables(job, os.environ)
     identity = task.identity()
     system = find_system(inputs.get("system") or "auto", task=identity)
+    if isinstance(system, HasSettings):
+        job = system.with_settings(job, registry.options())
     attempt = system.attempt(identity.run, identity.task)
     return LaunchRequest(job, system, msgspec.structs.replace(identity, attempt=attempt))
 

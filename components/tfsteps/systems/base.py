@@ -3,12 +3,12 @@
 import enum
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from tfsteps.runs.events import Event
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, TrainingJob
+from tfsteps.spec import Options, Problem, TrainingJob
 
 Scope = Literal["siblings", "run"]
 OnEnd = Literal["keep", "delete_pods", "delete"]
@@ -176,6 +176,23 @@ class System(Protocol):
 
     def give_up(self) -> None:
         """End a running or later `start` soon if the system does not answer. Safe in a signal handler."""
+
+
+@runtime_checkable
+class HasSettings(Protocol):
+    """A job system whose platform has settings."""
+
+    def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
+        """Return the job with the platform's settings.
+
+        Args:
+            job: What is to be started, as its author wrote it.
+            options: The job systems that a job may name.
+
+        Raises:
+            SpecError: The settings are wrong, or refuse the job.
+            LaunchError: Whether there are settings is not known.
+        """
 
 
 class StoppedError(Exception):

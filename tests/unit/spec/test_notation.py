@@ -1,9 +1,10 @@
 """A job written with the short notations of job files."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.unit.spec.jobs import jobs
 from tfsteps import spec
 from tfsteps.spec import notation, units
 
@@ -31,6 +32,12 @@ def test_amounts_are_in_short_notations():
 
 def test_the_job_stays_the_same():
     job = spec.parse(JOB)
+    assert spec.from_plain(notation.to_plain(job)) == job
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(jobs)
+def test_every_job_stays_the_same(job):
     assert spec.from_plain(notation.to_plain(job)) == job
 
 

@@ -13,7 +13,7 @@ import yaml
 from tfsteps.backends.errors import CommandError
 from tfsteps.cli.commands.run import JobFile
 from tfsteps.cli.job_input import Overrides, name_of, read_file
-from tfsteps.cli.plan import check, find_system
+from tfsteps.cli.plan import check, find_system, with_settings
 from tfsteps.spec.notation import to_plain
 from tfsteps.systems import registry
 
@@ -89,11 +89,14 @@ def validate(
 ) -> None:
     """Check a job file.
 
-    Every problem is printed with its line. Exits 2 if there is any.
+    Every problem is printed with its line. Exits 2 if there is any. With a system on Kubernetes, the job also gets the
+    platform settings of the file that TFSTEPS_SETTINGS names.
     """
     job_input = read_file(job, overrides or ())
     if system is not None:
-        check(job_input, find_system(system))
+        chosen = find_system(system)
+        job_input = msgspec.structs.replace(job_input, job=with_settings(chosen, job_input.job, dry_run=True))
+        check(job_input, chosen)
     if show:
         print(yaml.safe_dump(to_plain(job_input.job), sort_keys=False, allow_unicode=True, width=120), end="")
         return

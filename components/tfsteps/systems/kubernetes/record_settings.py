@@ -11,11 +11,12 @@ from tfsteps.kube.errors import ApiError, Stopped
 from tfsteps.kube.resource import Resource
 from tfsteps.runs.record_store import NOWHERE, RecordError, RecordSettings
 from tfsteps.runs.store import RECORDS
+from tfsteps.settings import config_map
+from tfsteps.settings.config_map import UnreadableError
 
-CONFIG_MAP, SECRET = "tfsteps", "tfsteps-records"
-"""Both hold environment variables; that of the address is in the ConfigMap. The Secret may be left out."""
+SECRET = "tfsteps-records"  # noqa: S105
+"""As the ConfigMap it holds environment variables; that of the address is in the ConfigMap. It may be left out."""
 
-_CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 _SECRETS = Resource("v1", "secrets", "Secret")
 _PATIENCE_SECONDS, _REQUEST_SECONDS = 10.0, 5.0
 _NOTHING = {403, 404}  # there is none, or nobody has granted it: then the installation keeps no records
@@ -37,10 +38,12 @@ def of_namespace(api: Api, namespace: str) -> RecordSettings | None:
         RecordError: They cannot be read, or are wrong.
     """
     try:
-        data = _data(api, _CONFIG_MAPS, namespace, CONFIG_MAP)
+        data = config_map.read(api, namespace)
         if data.get(RECORDS, "").strip() in NOWHERE:
             return None
         secret = {name: _decoded(name, text) for name, text in _data(api, _SECRETS, namespace, SECRET).items()}
+    except UnreadableError:  # nobody has granted it: the installation keeps no records
+        return None
     except (ApiError, Stopped) as error:
         raise RecordError(f"whether namespace {namespace} keeps records is not known: {error}") from error
     return RecordSettings.of(data[RECORDS], {**data, **secret})

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import functools
+import os
 import pathlib
 import time
 import uuid
@@ -21,7 +22,9 @@ from tfsteps.runs.events import State
 from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import Problem, TrainingJob, is_uri
+from tfsteps.settings import find
+from tfsteps.settings.apply import apply
+from tfsteps.spec import Options, Problem, TrainingJob, is_uri
 from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
@@ -82,6 +85,8 @@ class KubernetesSystem:
         self._create_sent = False
         self._absent = False  # the API server has answered that there is no such job, and no create was sent after that
         self._find_pipeline: FindPipeline | None = None
+        self._unset: TrainingJob | None = None  # the job without the platform's settings, which may change
+        self._settings_warning = ""
 
     def join_pipeline(self, find: FindPipeline) -> None:
         """Make the pipeline that `find` returns for this process's pod, if any, the owner of the jobs."""
@@ -123,6 +128,21 @@ class KubernetesSystem:
         """Return what the kind does not support. `start` checks the cluster itself."""
         return [*_output_dir(job), *self._kind.problems(job), *gpu_problems(job)]
 
+    def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
+        """Return the job with the platform's settings; an earlier launcher's job is recognized by `job`, without them.
+
+        Raises:
+            SpecError: The settings are wrong, or refuse the job.
+            LaunchError: Whether there are settings is not known.
+        """
+        try:
+            found = find.of_file(options) or find.of_namespace(self._api, self._where, options)
+        except ApiError as error:
+            what = f"whether the platform has settings for namespace {self._where} is not known: {error}"
+            raise LaunchError(what, retryable=error.unavailable) from error
+        self._unset, self._settings_warning = job, found.warning
+        return apply(job, found.settings.layers(self._planned_namespace()), os.environ, found.source, options).job
+
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return which fields the kind does not use, and a warning if the results would be lost with the pods."""
         lost = (
@@ -131,6 +151,7 @@ class KubernetesSystem:
         )
         return [
             *self._kind.warnings(job),
+            *([self._settings_warning] if self._settings_warning else []),
             *([] if job.output_dir or lasting_folder(job) else [lost]),
         ]
 
@@ -143,14 +164,17 @@ class KubernetesSystem:
 
     def plan(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> list[dict[str, object]]:
         """Return the objects that `start` would create; in namespace `default` if no cluster is configured."""
+        rendered = self._rendered(job, identity, places, self._planned_namespace())
+        return [rendered.manifest, *map(dict, rendered.dependents)]
+
+    def _planned_namespace(self) -> str:
+        """Return the namespace of jobs; `default` if no cluster is configured."""
         try:
-            namespace = self._where
+            return self._where
         except LaunchError:
             if self._context:  # the user chose this context
                 raise
-            namespace = "default"
-        rendered = self._rendered(job, identity, places, namespace)
-        return [rendered.manifest, *map(dict, rendered.dependents)]
+            return self._namespace or "default"
 
     def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> KubernetesJob:
         """Create the job object, or adopt the one that an earlier launcher of this attempt created.
@@ -350,7 +374,8 @@ class KubernetesSystem:
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
         rendered = self._kind.render(job, identity, places, namespace)
-        digest = spec_hash(self._kind.render(without_step_variables(job), identity, places, namespace).content)
+        recognized = without_step_variables(self._unset or job)
+        digest = spec_hash(self._kind.render(recognized, identity, places, namespace).content)
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
         rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})
         if job.tensorboard and self._kind.capabilities["tensorboard"].level is Level.DONE:

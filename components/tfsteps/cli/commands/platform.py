@@ -1,0 +1,71 @@
+"""`tfsteps platform`: for operators, the settings of a platform."""
+
+import enum
+import os
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from tfsteps.cli.job_input import Overrides, read_file
+from tfsteps.settings.apply import Applied, apply
+from tfsteps.settings.parse import load
+from tfsteps.spec import Path, dotted
+from tfsteps.spec.notation import to_plain
+from tfsteps.systems import registry
+
+
+class Action(enum.StrEnum):
+    """What is done with the settings."""
+
+    CHECK = "check"
+
+
+def platform(
+    action: Annotated[Action, typer.Argument(metavar="ACTION", help="check: report problems of the settings.")],  # noqa: ARG001
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The settings: their file.")],
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="A job file: print what such a job gets.")] = None,
+    *,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of the job; it decides whose project the job is of.")
+    ] = "default",
+    overrides: Overrides = None,
+) -> None:
+    """Check platform settings, and show what a job gets by them.
+
+    Every problem is printed with its line. With a job, each of its fields is printed with the setting that sets it;
+    fields without one are the job's own. Exits 2 for wrong settings, and for a job that they refuse.
+    """
+    settings = load(file, registry.options())
+    layers = settings.layers(namespace)
+    if job is None:
+        projects = f"; projects: {', '.join(settings.projects)}" if settings.projects else ""
+        print(f"{file}: the settings are fine{projects}")
+        return
+    source = read_file(job, overrides or ())
+    applied = apply(source.job, layers, os.environ, file, registry.options())
+    rows = [(dotted(path), text, _origin(applied, path) or job) for path, text in _leaves(to_plain(applied.job), ())]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for field, text, origin in rows:
+        print(f"{field:{widths[0]}}  {text:{widths[1]}}  {origin}")
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the values of a job with their paths; an entry of a list is one value."""
+    if isinstance(value, dict) and value and not any(isinstance(part, int) for part in path):
+        for key, part in value.items():
+            yield from _leaves(part, (*path, key))
+    elif isinstance(value, list) and path[-1] in ("volumes", "tolerations", "image_pull_secrets"):
+        for i, part in enumerate(value):
+            yield from _leaves(part, (*path, i))
+    else:
+        yield (
+            path,
+            yaml.safe_dump(value, default_flow_style=True, width=1000, sort_keys=False).split("\n...")[0].strip(),
+        )
+
+
+def _origin(applied: Applied, path: Path) -> str:
+    parents = (path[:length] for length in range(len(path), 0, -1))
+    return next((applied.origins[parent] for parent in parents if parent in applied.origins), "")

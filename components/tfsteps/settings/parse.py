@@ -1,0 +1,81 @@
+"""Reads platform settings, or all of their problems, from a text."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from tfsteps.settings.types import Layer, Settings
+from tfsteps.spec import Options, Problem, SpecError, from_plain
+from tfsteps.spec.decode import decode
+from tfsteps.spec.notation import to_plain
+from tfsteps.spec.problems import problem
+
+_JOB = {"name": "settings", "image": "settings", "roles": {"worker": {}}}
+
+
+def parse(text: str, source: str, options: Options | None = None) -> Settings:
+    """Return the settings in a YAML or JSON text.
+
+    Args:
+        text: The text; empty = no settings.
+        source: Its name in messages.
+        options: The job systems that `systems:` may name; None = any.
+
+    Raises:
+        SpecError: It contains all problems of the text.
+    """
+    from tfsteps.spec import yaml_text  # noqa: PLC0415  most launchers have no settings, and need no yaml
+
+    if not text.strip():
+        return Settings()
+    document = yaml_text.parse(text, source)
+    settings, field_problems = decode(document, Settings)
+    problems = [*document.problems, *field_problems] or list(_problems(settings, options))
+    if problems:
+        placed = [msgspec.structs.replace(item, line=item.line or document.line(item.path)) for item in problems]
+        raise SpecError(sorted(placed, key=lambda item: item.line or 0), source)
+    return settings
+
+
+def load(path: str, options: Options | None = None) -> Settings:
+    """Return the settings in a file. SpecError as `parse`, also if the file cannot be read."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:  # noqa: PTH123  as in `spec.load`
+            return parse(file.read(), path, options)
+    except (OSError, UnicodeDecodeError) as error:
+        wrong = f"cannot be read: {error}"
+        raise SpecError([Problem(path=(), wrong=wrong, fix="Give the path of a YAML file")], os.fspath(path)) from error
+
+
+def _problems(settings: Settings, options: Options | None) -> Iterator[Problem]:
+    """Yield what the types do not say: fields by the rules of jobs, and what a namespace would get twice."""
+    yield from _of_layer(settings, (), options)
+    owners: dict[str, str] = {}
+    for name, project in settings.projects.items():
+        yield from _of_layer(project, ("projects", name), options)
+        for i, namespace in enumerate(project.namespaces):
+            if (owner := owners.setdefault(namespace, name)) != name:
+                path = ("projects", name, "namespaces", i)
+                yield problem(path, f"belongs to project {owner}, too", "Remove it from one of them", namespace)
+        yield from _contradictions(to_plain(settings.required), to_plain(project.required), name, ())
+
+
+def _of_layer(layer: Layer, path: tuple[str, ...], options: Options | None) -> Iterator[Problem]:
+    for field in ("defaults", "required"):
+        fields = {key: value for key, value in to_plain(getattr(layer, field)).items() if key != "resources"}
+        try:
+            from_plain({**_JOB, **fields}, options=options)
+        except SpecError as error:
+            for item in error.problems:
+                yield msgspec.structs.replace(item, path=(*path, field, *item.path))
+
+
+def _contradictions(platform: Any, project: Any, name: str, path: tuple[str, ...]) -> Iterator[Problem]:
+    if isinstance(platform, dict) and isinstance(project, dict):
+        for key in platform.keys() & project.keys():
+            yield from _contradictions(platform[key], project[key], name, (*path, key))
+    elif platform != project and not isinstance(platform, list):
+        where = ("projects", name, "required", *path)
+        yield problem(where, "contradicts `required` of the platform", "Remove one of the two", str(project))

@@ -1,0 +1,55 @@
+"""Platform settings are read as a whole, or refused with every problem."""
+
+import pathlib
+import re
+
+import pytest
+
+from tfsteps.settings.parse import load, parse
+from tfsteps.settings.types import Settings
+from tfsteps.spec import SpecError
+from tfsteps.systems import registry
+
+BAD = [
+    ("defaults: {keepfor: 3h}", "defaults.keepfor", "Write `keep_for`"),
+    ("defaults: {keep_for: soon}", "defaults.keep_for", "is not a duration"),
+    ("defaults: {env: {TF_CONFIG: x}}", "defaults.env.TF_CONFIG", "is set by tfsteps"),
+    ("defaults: {volumes: ['a(pvc):/a', 'b(pvc):/a']}", "defaults.volumes[1].mount", "is already used"),
+    ("required: {node_selector: {'a b': c}}", "required.node_selector.a b", "is not a label key"),
+    ("required: {resources: {cpu: 1}}", "required.resources", "is not a known field"),
+    ("required: {systems: {t9: {}}}", "required.systems.t9", "is not a job system"),
+    ("limits: {gpu: many}", "limits.gpu", "is not a whole number"),
+    ("image_registry: registry.example/ml/", "image_registry", "is not allowed here"),
+    ("gpu: {vendors: {ascend: Ascend}}", "gpu.vendors.ascend", "domain/name"),
+    ("gpu: {fraction: {resource: a.b/c}}", "gpu.fraction.per_gpu", "is missing"),
+    ("projects: {a: {namespaces: [x]}, b: {namespaces: [x]}}", "projects.b.namespaces[0]", "belongs to project a"),
+    (
+        "required: {node_selector: {a: b}}\nprojects: {p: {required: {node_selector: {a: c}}}}",
+        "projects.p.required.node_selector.a",
+        "contradicts",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "path", "said"), BAD)
+def test_a_wrong_setting_is_one_problem_with_its_line(text, path, said):
+    with pytest.raises(SpecError) as caught:
+        parse(text, "settings.yaml", registry.options())
+    [line] = str(caught.value).splitlines()
+    assert line.startswith(f"settings.yaml:{len(text.splitlines())}: {path}: ")
+    assert said in line
+
+
+def test_an_empty_text_is_no_settings():
+    assert parse("\n", "x") == Settings()
+
+
+def test_a_file_that_cannot_be_read_is_a_problem(tmp_path):
+    with pytest.raises(SpecError, match="cannot be read"):
+        load(str(tmp_path / "none.yaml"))
+
+
+def test_the_example_of_the_page_is_valid():
+    page = (pathlib.Path(__file__).parents[3] / "docs/operate/settings.md").read_text()
+    [example] = re.findall(r'```yaml title="settings.yaml"\n(.*?)```', page, re.DOTALL)
+    assert list(parse(example, "settings.yaml", registry.options()).projects) == ["vision"]
