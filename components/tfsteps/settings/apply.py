@@ -137,6 +137,13 @@ class _Application:
                 if isinstance(value, dict) and field in role:
                     self._require(("roles", name, field), value, f"{setting}.{field}")
         self._guard_patches(required.get("node_selector", {}), f"{setting}.node_selector")
+        if account := required.get("service_account"):
+            for path in [(), *(("roles", name) for name in self._plain["roles"])]:
+                patched = _at(self._plain, (*path, "pod", "spec", "serviceAccountName"))
+                if patched not in (None, account):
+                    here = (*path, "pod", "spec", "serviceAccountName")
+                    wrong = "is not what the platform requires"
+                    self._refuse(here, wrong, shown(account), f"{setting}.service_account", shown(patched))
 
     def _select_nodes(self, job: TrainingJob, kinds: Kinds, setting: str) -> None:
         """Add what each role needs by its GPUs."""

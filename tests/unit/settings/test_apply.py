@@ -93,6 +93,12 @@ def test_what_is_required_cannot_be_overridden(job, path):
     assert message.endswith("in settings.yaml.")
 
 
+@pytest.mark.parametrize("where", ["service_account: own", "pod: {spec: {serviceAccountName: own}}"])
+def test_a_required_account_cannot_be_overridden(where):
+    message = refused({"required": {"service_account": "trainer"}}, f"{where}\nroles: {{worker: {{}}}}")
+    assert "'own' is not what the platform requires. Allowed: 'trainer'." in message
+
+
 def test_a_required_affinity_cannot_be_overridden():
     document = {"required": {"pod": {"spec": {"affinity": AFFINITY}}}}
     other = "pod: {spec: {affinity: {nodeAffinity: {required: []}}}}\nroles: {worker: {}}"
