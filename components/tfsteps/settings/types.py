@@ -28,22 +28,22 @@ class _Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class JobFields(_Base, frozen=True):
     """Fields of a job file that a platform can set. Each has the meaning that it has there; empty = not set."""
 
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    image_pull_secrets: tuple[ObjectName, ...] = ()
     env: Env = {}
     volumes: Volumes = ()
-    node_selector: Labels = {}
-    tolerations: Tolerations = ()
     labels: Labels = {}
     annotations: Labels = {}
     service_account: ObjectName | None = None
-    image_pull_secrets: tuple[ObjectName, ...] = ()
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    node_selector: Labels = {}
+    tolerations: Tolerations = ()
     pod: dict[str, Any] = {}
     backoff_limit: Limit | None = None
-    keep_for: Duration | None = None
     on_end: Literal["keep", "delete_pods", "delete"] | None = None
+    keep_for: Duration | None = None
     on_evicted: Keeping | None = None
-    queue: Filled | None = None
     priority: Priority | None = None
+    queue: Filled | None = None
     systems: dict[str, dict[str, Any]] = {}
 
 
