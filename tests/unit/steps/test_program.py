@@ -87,7 +87,7 @@ def test_an_existing_job_is_not_reported_as_failed_to_launch(message, monkeypatc
             if not created and "dryRun" not in asked.query:
                 return refusal(422, "Invalid")
             return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}})
-        return refusal(404, "NotFound") if asked.path.count("tfjobs/") else Answer(body={"items": []})
+        return _none(asked)
 
     monkeypatch.setattr(KubernetesJob, "events", evicted)
     with serve(script) as server:
@@ -179,7 +179,13 @@ def _created(asked):
         return Answer(201, {"status": {"resourceRules": [], "allowed": True}})
     if asked.method == "POST":
         return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}})
-    return refusal(404, "NotFound") if asked.path.count("tfjobs/") else Answer(body={"items": []})
+    return _none(asked)
+
+
+def _none(asked):
+    """Answer that there is no such object, or none in the list."""
+    is_object = any(kind in asked.path for kind in ("tfjobs/", "configmaps/"))
+    return refusal(404, "NotFound") if is_object else Answer(body={"items": []})
 
 
 META = {"name": "pod", "namespace": "ns", "uid": "u", "labels": {"pipelines.kubeflow.org/v2_component": "true"}}

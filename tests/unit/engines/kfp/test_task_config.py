@@ -111,7 +111,7 @@ def test_what_the_driver_does_not_write_is_a_problem_of_the_input(config):
         partial_job(config)
 
 
-@pytest.mark.parametrize("count", ["many", "1k", "9" * 5000, 0.5])
+@pytest.mark.parametrize("count", ["many", "1k", "9" * 5000, 1.5])
 def test_an_odd_number_of_gpus_is_a_problem_of_the_job(count):
     partial = partial_job({"resources": {"limits": {"nvidia.com/gpu": count}}})
     with pytest.raises(SpecError, match=r"resources\.gpu"):
