@@ -1,14 +1,16 @@
 """Finds the settings that count for jobs of a namespace: of a file, or of the namespace's ConfigMap."""
 
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tfsteps.kube.client import Api
 from tfsteps.settings import config_map
-from tfsteps.settings.parse import load, parse
-from tfsteps.settings.types import Settings
 from tfsteps.spec import Options
+
+if TYPE_CHECKING:
+    from tfsteps.settings.types import Settings
 
 VARIABLE = "TFSTEPS_SETTINGS"
 """Environment variable: the path of a file with settings, which counts in place of the ConfigMap's."""
@@ -21,12 +23,12 @@ class Found(msgspec.Struct, frozen=True):
     """The settings for a namespace.
 
     Attributes:
-        settings: The settings; without any fields if there are none.
+        settings: The settings; None = there are none, or that is not known.
         source: Where they are, for messages; empty = there are none.
         warning: Why it is not known whether there are settings; empty = it is known.
     """
 
-    settings: Settings = Settings()
+    settings: "Settings | None" = None
     source: str = ""
     warning: str = ""
 
@@ -38,7 +40,11 @@ def of_file(options: Options | None = None) -> Found | None:
         SpecError: They cannot be read, or are wrong.
     """
     path = os.environ.get(VARIABLE, "").strip()
-    return Found(load(path, options), path) if path else None
+    if not path:
+        return None
+    from tfsteps.settings.parse import load  # noqa: PLC0415  as below
+
+    return Found(load(path, options), path)
 
 
 def of_namespace(api: Api, namespace: str, options: Options | None = None) -> Found:
@@ -57,4 +63,8 @@ def of_namespace(api: Api, namespace: str, options: Options | None = None) -> Fo
             f"its operator can grant `get` for {where}"
         )
         return Found(warning=warning)
-    return Found(parse(text, f"{where}, {KEY}", options), where) if text.strip() else Found()
+    if not text.strip():
+        return Found()
+    from tfsteps.settings.parse import parse  # noqa: PLC0415  1.4 MiB, and few namespaces have settings
+
+    return Found(parse(text, f"{where}, {KEY}", options), where)

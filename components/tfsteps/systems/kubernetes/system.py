@@ -23,11 +23,11 @@ from tfsteps.runs.identity import ATTEMPT, PREFIX, Identity, spec_hash
 from tfsteps.runs.location import Location
 from tfsteps.runs.output_paths import OutputPaths
 from tfsteps.settings import find
-from tfsteps.settings.apply import apply
 from tfsteps.spec import Options, Problem, TrainingJob, is_uri
 from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
+from tfsteps.systems.features import FEATURES
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
@@ -141,7 +141,12 @@ class KubernetesSystem:
             what = f"whether the platform has settings for namespace {self._where} is not known: {error}"
             raise LaunchError(what, retryable=error.unavailable) from error
         self._unset, self._settings_warning = job, found.warning
-        return apply(job, found.settings.layers(self._planned_namespace()), os.environ, found.source, options).job
+        if found.settings is None and not FEATURES["personal"].uses(job):
+            return job
+        from tfsteps.settings.apply import apply  # noqa: PLC0415  most jobs need neither
+
+        layers = found.settings.layers(self._planned_namespace()) if found.settings else ()
+        return apply(job, layers, os.environ, found.source, options).job
 
     def warnings(self, job: TrainingJob) -> list[str]:
         """Return which fields the kind does not use, and a warning if the results would be lost with the pods."""
