@@ -240,7 +240,7 @@ def _stopped() -> Iterator[Case]:
         fault="SIGTERM, API server down",
         rules=(("create job", down),),
         signal="TERM",
-        expected=Expected(code=ExitCode.CANCELLED, jobs=0, job_left=False, lines="none", because="is not known"),
+        expected=Expected(code=ExitCode.PLATFORM, jobs=0, job_left=False, lines="none", because="is not known"),
     )
     yield Case(
         step="running",
