@@ -15,15 +15,17 @@ from tests.support.waiting import until
 from tfsteps import spec
 from tfsteps.kube.logs import PODS
 from tfsteps.kube.resource import Resource
+from tfsteps.runs import code_archive, store
 from tfsteps.runs.events import JobChanged, ReplicaState, State
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.output_paths import OutputPaths
-from tfsteps.spec import TrainingJob
+from tfsteps.spec import CodeSource, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import Handle
 from tfsteps.systems.base import System as SystemOf
 from tfsteps.systems.kubernetes.create import create
 from tfsteps.systems.kubernetes.job_kind import RenderedJob
+from tfsteps.systems.kubernetes.permissions import CONFIG_MAPS
 
 _SECRETS = Resource("v1", "secrets", "Secret")
 _QUOTAS = Resource("v1", "resourcequotas", "ResourceQuota")
@@ -298,6 +300,30 @@ def _(environment: Environment) -> None:
     assert launcher.wait() == 2
     assert f"PersistentVolumeClaim {environment.namespace}/data is missing" in launcher.text()
     assert environment.gone()
+
+
+@_case("the code comes with the job", "code")
+def _(environment: Environment) -> None:
+    folder = environment.folder / "program"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib" / "words.py").write_text("TEXT = 'from the folder'\n")
+    (folder / "train.py").write_text(
+        f"import time\nfrom lib import words\nprint(words.TEXT)\ntime.sleep({_LINGER_SECONDS})\n"
+    )
+    with store.using(environment.folder / "home"):
+        source, _ = code_archive.resolve(CodeSource(), folder)
+    job = {"roles": {"worker": {"replicas": 2}}, "success": "all_workers", "command": ["python", "train.py"]}
+    launcher = environment.launch({**job, "code": {"digest": source.digest}, "on_end": "keep"})
+    uid = environment.job()["metadata"]["uid"]
+    launcher.ends(0, State.SUCCEEDED)
+    assert sorted(launcher.lines()) == [("worker-0", "from the folder"), ("worker-1", "from the folder")]
+    carried = [
+        item
+        for item in environment.api.list(CONFIG_MAPS, environment.namespace)["items"]
+        if item["metadata"]["name"].startswith("tfsteps-code-")
+    ]
+    assert [[owner["uid"] for owner in item["metadata"]["ownerReferences"]] for item in carried] == [[uid]]
+    assert all(item["immutable"] for item in carried)
 
 
 @_case("a Secret goes missing before the pods are made", "created_suspended", "pause", "env_sources")

@@ -28,12 +28,17 @@ def the_same_everywhere(monkeypatch, tmp_path):
     for name in os.environ:
         monkeypatch.delenv(name)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("TFSTEPS_HOME", str(tmp_path / "home"))
 
 
 def text(system, feature):
     objects = json.loads(msgspec.json.encode(features.planned(system, feature)))
     here = str(pathlib.Path(sys.executable).parent)
-    return yaml.safe_dump_all(objects, sort_keys=False, width=120).replace(here, "/here/bin")
+    return (
+        yaml.safe_dump_all(objects, sort_keys=False, width=120)
+        .replace(here, "/here/bin")
+        .replace(os.environ["TFSTEPS_HOME"], "/state")
+    )
 
 
 @pytest.mark.parametrize("system", registry.NAMES)

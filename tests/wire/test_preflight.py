@@ -1,5 +1,6 @@
 """The preflight at the wire: what is asked, and that only a definite no stops a launch."""
 
+import base64
 import pathlib
 
 import pytest
@@ -7,9 +8,11 @@ import pytest
 from tests.wire.scripted import Answer, refusal, serve
 from tfsteps import spec
 from tfsteps.kube import access
+from tfsteps.runs import code_archive
 from tfsteps.runs.identity import Identity
 from tfsteps.systems import registry
 from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes.dependents import UNFINISHED
 
 JOBS = "/apis/kubeflow.org/v1/namespaces/ns/tfjobs"
 RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
@@ -45,8 +48,43 @@ class Cluster:
             return self.answers.get("user", Answer(201, {"status": {"userInfo": {"username": "alice"}}}))
         if "dryRun" in asked.query:
             return self.answers.get("dry run", Answer(201, asked.body))
-        self.created = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}}
-        return Answer(201, self.created)
+        created = {**asked.body, "metadata": {**asked.body["metadata"], "uid": "u"}}
+        if created["kind"] != "ConfigMap":
+            self.created = created
+        return Answer(201, created)
+
+
+def test_code_is_created_after_its_job_which_owns_it(monkeypatch, tmp_path):
+    (tmp_path / "train.py").write_text("print(1)")
+    digest = code_archive.pack(tmp_path).digest
+    cluster = Cluster()
+    with serve(cluster) as server:
+        start(server, monkeypatch, command=["python", "train.py"], code={"digest": digest})
+        posted = [asked for asked in server.asked if asked.method == "POST" and asked.path.startswith("/api")]
+        [job, config_map] = [
+            asked for asked in posted if "dryRun" not in asked.query and "authorization" not in asked.path
+        ]
+        [patch] = [asked for asked in server.asked if asked.method == "PATCH"]
+        looked_for = [asked.path for asked in server.asked if asked.method == "GET"]
+    assert (job.path, config_map.path) == (JOBS, "/api/v1/namespaces/ns/configmaps")
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": job.body["metadata"]["name"], "uid": "u"}
+    assert config_map.body["metadata"]["ownerReferences"] == [owner]
+    assert base64.b64decode(config_map.body["binaryData"]["code.tar.gz"]) == code_archive.read(digest)
+    assert patch.body["metadata"]["annotations"] == {UNFINISHED: None}
+    assert not any("configmaps" in path for path in looked_for)  # it is not missing: it is created with the job
+
+
+def test_without_the_permission_to_create_config_maps_only_jobs_with_code_are_refused(monkeypatch, tmp_path):
+    (tmp_path / "train.py").write_text("print(1)")
+    digest = code_archive.pack(tmp_path).digest
+    rules = [{**EVERYTHING, "apiGroups": ["kubeflow.org"]}, {**EVERYTHING, "resources": ["pods", "pods/log"]}]
+    with serve(Cluster(rules)) as server:
+        with pytest.raises(LaunchError, match="this launcher may not: get configmaps, create configmaps"):
+            start(server, monkeypatch, command=["python", "train.py"], code={"digest": digest})
+        assert not [
+            asked for asked in server.asked if asked.method == "POST" and "/tfjobs" in asked.path and not asked.query
+        ]
+        start(server, monkeypatch, command=["python", "train.py"])
 
 
 def start(server, monkeypatch, system="kubeflow", **fields):

@@ -61,6 +61,7 @@ class JobOptions(msgspec.Struct, frozen=True):
         chief: Whether there is a chief.
         name: The job's name.
         image: Container image of every role.
+        code: Folder with the files of the program.
     """
 
     workers: int | None = None
@@ -68,6 +69,7 @@ class JobOptions(msgspec.Struct, frozen=True):
     chief: bool = False
     name: str | None = None
     image: str | None = None
+    code: str | None = None
 
     @property
     def used(self) -> list[str]:
@@ -118,8 +120,15 @@ def read_command(command: Sequence[str], options: JobOptions, overrides: Sequenc
     plain: dict[str, Any] = {"name": _name(command) if options.name is None else options.name}
     if options.image is not None:
         plain["image"] = options.image
+    if options.code is not None:
+        plain["code"] = options.code
     plain |= {"command": list(command), "roles": roles}
-    origins: dict[spec.Path, str] = {("command",): "--", ("name",): "--name", ("image",): "--image"}
+    origins: dict[spec.Path, str] = {
+        ("command",): "--",
+        ("name",): "--name",
+        ("image",): "--image",
+        ("code",): "--code",
+    }
     origins |= {("roles", role, "image"): "--image" for role in roles}
     origins |= {("roles", "worker", "replicas"): "--workers", ("roles", "ps"): "--ps"}
     job = spec.from_plain(plain, COMMAND_LINE, registry.options(), overrides, origins)

@@ -18,7 +18,8 @@ from tfsteps.cli.job_input import JobInput
 from tfsteps.console.messages import say, warn
 from tfsteps.console.outputs import print_json
 from tfsteps.engines.registry import find_pipeline
-from tfsteps.runs import store
+from tfsteps.runs import code_archive, store
+from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.identity import Identity, name_problem, new_run_id
 from tfsteps.runs.location import Location
 from tfsteps.runs.lost_launcher import may_continue
@@ -29,6 +30,8 @@ from tfsteps.spec import SpecError, TrainingJob
 from tfsteps.systems import registry
 from tfsteps.systems.base import HasSettings, System
 from tfsteps.text.streams import takes_any
+
+_LEFT_OUT_SHOWN = 4
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -105,6 +108,7 @@ def make_plan(
     job = change(job, system.name) if change else job
     job = with_settings(system, job, dry_run=dry_run)
     check(job_input, system, job)
+    job = _with_packed_code(job, job_input.base_dir, all_left_out=dry_run)
     run = new_run_id(job.name) if run_id is None else _named("--run-id", run_id)
     task = job.name if task is None else _named("--task", task)
     attempt = _next_attempt(run, task, Place() if dry_run else place, system.name, adopt=adopt)
@@ -118,6 +122,21 @@ def with_settings(system: System, job: TrainingJob, *, dry_run: bool) -> Trainin
     if not isinstance(system, HasSettings) or (dry_run and not os.environ.get(find.VARIABLE)):
         return job
     return system.with_settings(job, registry.options())
+
+
+def _with_packed_code(job: TrainingJob, base_dir: pathlib.Path, *, all_left_out: bool) -> TrainingJob:
+    """Return a job with the digest of its code, which is packed; print what was, and what was left out."""
+    if job.code_source is None:
+        return job
+    try:
+        source, packed = code_archive.resolve(job.code_source, base_dir)
+    except (CodeError, OSError) as error:
+        raise CommandError(str(error)) from error
+    if packed:
+        left_out = packed.left_out if all_left_out else packed.left_out[:_LEFT_OUT_SHOWN]
+        more = f" and {len(packed.left_out) - len(left_out)} more" if len(left_out) < len(packed.left_out) else ""
+        say(f"code {source.folder}: {packed}; left out: {', '.join(left_out) or 'nothing'}{more}")
+    return msgspec.structs.replace(job, code=source)
 
 
 def _named(option: str, text: str) -> str:
@@ -202,8 +221,10 @@ def print_job_file(plan: Plan) -> None:
     """Print the job file of a job that has none, as a comment."""
     import yaml  # noqa: PLC0415  as above
 
+    source = plan.job.code_source  # the folder, not its hash: the file may be used on another machine
+    job = msgspec.structs.replace(plan.job, code=source and source.folder)
     text = yaml.safe_dump(
-        msgspec.to_builtins(plan.job), sort_keys=False, allow_unicode=takes_any(sys.stdout), default_flow_style=None
+        msgspec.to_builtins(job), sort_keys=False, allow_unicode=takes_any(sys.stdout), default_flow_style=None
     )
     print("\n".join(["# job file:", *(f"#   {line}" for line in text.splitlines())]))
 

@@ -255,8 +255,11 @@ def _code(job: TrainingJob, first: Status) -> CodeReading:
 
     The program is a file of that folder only if the replicas run in it.
     """
-    words = job.resolved_roles()[job.decisive_replica[0]].program if first.on_this_machine else ()
-    return CodeReading("" if _IN_POD in os.environ else first.base_dir, words)
+    source = job.code_source
+    in_folder = first.on_this_machine or source is not None
+    words = job.resolved_roles()[job.decisive_replica[0]].program if in_folder else ()
+    archive = (source and source.digest) or ""
+    return CodeReading("" if _IN_POD in os.environ else first.base_dir, words, archive)
 
 
 # --- follow

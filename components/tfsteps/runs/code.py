@@ -14,19 +14,21 @@ _SHOWN = 12  # digits of a commit or hash, for people
 
 
 class Code(msgspec.Struct, frozen=True, kw_only=True):
-    """The code in the folder that a job was launched from.
+    """The code of a job: in the folder that it was launched from, or shipped with it.
 
     Attributes:
         commit: Commit of the git repository that the folder is in; empty = it is in none, or git did not answer.
         changed: Whether files of that repository differed from the commit; None = not known.
         program: The first word of the program that is a file below the folder; empty = none is.
         digest: SHA-256 of that file, in hexadecimal digits; empty = there is none, or it is too large.
+        archive: SHA-256 of the files that the job's `code` shipped, see `code_archive`; empty = it has none.
     """
 
     commit: str = ""
     changed: bool | None = None
     program: str = ""
     digest: str = ""
+    archive: str = ""
 
     @classmethod
     def of(cls, folder: pathlib.Path, words: Sequence[str]) -> "Code":
@@ -37,11 +39,12 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
         return cls(commit=commit or "", changed=None if state is None else bool(state), program=program, digest=digest)
 
     def __str__(self) -> str:
-        """Return `commit 0a1b2c3d4e5f with changes, train.py 9f8e7d6c5b4a`; empty = nothing is known."""
+        """Return `commit 0a1b2c3d4e5f with changes, train.py 9f8e7d6c5b4a, shipped 5b4a3c2d1e0f`; empty = not known."""
         changes = {None: ", changes not known", True: " with changes", False: ""}[self.changed]
         commit = f"commit {self.commit[:_SHOWN]}{changes}" if self.commit else ""
         program = f"{self.program} {self.digest[:_SHOWN]}" if self.digest else ""
-        return ", ".join(filter(None, (commit, program)))
+        archive = f"shipped {self.archive[:_SHOWN]}" if self.archive else ""
+        return ", ".join(filter(None, (commit, program, archive)))
 
 
 def _git(folder: pathlib.Path, *words: str) -> str | None:
@@ -74,9 +77,10 @@ def _program(folder: pathlib.Path, words: Sequence[str]) -> tuple[str, str]:
 class CodeReading:
     """Looks at the code while the job starts: git may take long in a large repository."""
 
-    def __init__(self, folder: str, words: Sequence[str]) -> None:
-        """Begin to look; as for `Code.of`. An empty folder is not looked at."""
-        self._found: Code | None = None
+    def __init__(self, folder: str, words: Sequence[str], archive: str = "") -> None:
+        """Begin to look; as for `Code.of`. An empty folder is not looked at. `archive` is known already."""
+        self._archive = archive
+        self._found = Code()
         self._thread = threading.Thread(target=self._look, args=(pathlib.Path(folder), words), daemon=True)
         if folder:
             self._thread.start()
@@ -88,4 +92,5 @@ class CodeReading:
         """Return what was found; None = nothing, or it takes too long."""
         if self._thread.ident is not None:
             self._thread.join(_GIT_SECONDS)
-        return self._found if self._found != Code() else None
+        found = msgspec.structs.replace(self._found, archive=self._archive)
+        return found if found != Code() else None

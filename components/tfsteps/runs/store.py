@@ -1,5 +1,6 @@
 """The files of a run: one folder for each attempt, readable by other processes while the job runs and afterwards.
 
+<home>/code/<digest>.tar.gz       packed code, see `code_archive`
 <home>/pipelines/<run>/           the files of the local pipeline engine, with a lock like that of an attempt
 <home>/runs/<run>/pipeline.json   how the pipeline ended, if it ran on this machine
 <home>/runs/<run>/report.html     the report of a run with several attempts, or of a pipeline on this machine
@@ -17,6 +18,7 @@
     lock          locked by the launcher while it runs; says which process that is, `null` once it has released it
     replicas-ended  exists if the launcher was killed, and its local replicas were seen to be gone
     stop-requested  exists if `tfsteps stop` has signalled the launcher
+    code/         the files that the replicas of a local run start in, if the job has `code`
     reserve       keeps space for the last status on a full disk; the last write removes it
     copied-from   exists if this is a copy, and names the address of the records that it was copied from
 """

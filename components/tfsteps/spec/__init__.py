@@ -8,13 +8,25 @@ from tfsteps.spec.notify import Webhook
 from tfsteps.spec.parse import Options, from_plain, load, options_of, parse
 from tfsteps.spec.pod import EnvSource, Resources
 from tfsteps.spec.problems import Path, Problem, SpecError, dotted
-from tfsteps.spec.types import ROLES, Deadlines, Gang, ResolvedRole, Role, RoleName, Strategy, TensorBoard, TrainingJob
+from tfsteps.spec.types import (
+    ROLES,
+    CodeSource,
+    Deadlines,
+    Gang,
+    ResolvedRole,
+    Role,
+    RoleName,
+    Strategy,
+    TensorBoard,
+    TrainingJob,
+)
 from tfsteps.spec.units import Duration, format_bytes, format_duration
 from tfsteps.spec.uris import is_uri
 
 __all__ = [
     "MOST_REPLICAS",
     "ROLES",
+    "CodeSource",
     "Deadlines",
     "Duration",
     "EnvSource",

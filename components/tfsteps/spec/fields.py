@@ -57,6 +57,13 @@ Image = Annotated[
         examples=["ghcr.io/acme/mnist:1.4"],
     ),
 ]
+Digest = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9a-f]{64}$",
+        description="a SHA-256 hash, 64 hexadecimal digits in lower case",
+    ),
+]
 ResourceName = Annotated[
     str,
     Meta(

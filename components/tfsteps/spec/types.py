@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from tfsteps.spec.fields import (
     Count,
+    Digest,
     Filled,
     Image,
     Limit,
@@ -211,6 +212,22 @@ class TensorBoard(_Base, frozen=True):
         return ", ".join(f"`tensorboard.{name}`" for name, value in used.items() if value)
 
 
+class CodeSource(_Base, frozen=True):
+    """The files of the program: packed where the job is launched, and unpacked in each replica before its command.
+
+    Left out are `.git`, what `.gitignore` and `.tfstepsignore` name, files that may hold secrets such as `.env`,
+    caches, and links that lead out of the folder. `!NAME` in `.tfstepsignore` includes what is left out otherwise.
+
+    Attributes:
+        folder: The folder, relative to that of the job file.
+        digest: SHA-256 of the packed files. tfsteps sets it when it packs the folder. If it is set, the files that were
+            packed then are used, and no folder is read.
+    """
+
+    folder: Filled = "."
+    digest: Digest | None = None
+
+
 class TrainingJob(_Base, frozen=True):
     """One distributed TensorFlow job.
 
@@ -221,7 +238,12 @@ class TrainingJob(_Base, frozen=True):
         command: Program and its first arguments, for every role. Empty = the image's entrypoint; required in local
             runs.
         args: Arguments that follow `command`.
-        working_dir: Working directory. Empty = the image's; in local runs, the job file's folder.
+        code: Files of the program that the replicas get, so that a stock image is enough: a folder such as `.`, or a
+            mapping. On a cluster a ConfigMap of the job carries them, at most 700 KiB compressed, and the image needs
+            `sh` and `tar`. Programs start in the unpacked folder, TFSTEPS_CODE_DIR. Empty = the image has the program;
+            local runs use the job file's folder as it is.
+        working_dir: Working directory. Empty = the image's; in local runs, the job file's folder. With `code`, it is
+            the unpacked folder, and a relative path starts from there.
         env: Environment variables. A value is text, or comes from a Secret, ConfigMap or pod field. In `command`,
             `args` and text, `$(NAME)` is the value of a variable, and `$$` is `$`, as on Kubernetes.
         resources: Resources of each replica, for every role that has no `resources`.
@@ -271,6 +293,7 @@ class TrainingJob(_Base, frozen=True):
     image: Image | None = None
     command: Command = ()
     args: Arguments = ()
+    code: Filled | CodeSource | None = None
     working_dir: Filled | None = None
     env: Env = {}
     resources: Resources = Resources()
@@ -320,6 +343,11 @@ class TrainingJob(_Base, frozen=True):
             )
             for name, role in self.roles.items()
         }
+
+    @property
+    def code_source(self) -> CodeSource | None:
+        """The files of the program; None = the image, or the job file's folder, has them."""
+        return CodeSource(folder=self.code) if isinstance(self.code, str) else self.code
 
     @property
     def effective_strategy(self) -> Strategy:

@@ -12,6 +12,7 @@ import msgspec
 
 from tfsteps import spec
 from tfsteps.engines.base import TENSORBOARD_URL, StepTask
+from tfsteps.engines.code_input import unpacked_code
 from tfsteps.engines.kfp.task_config import partial_job
 from tfsteps.engines.registry import find_pipeline
 from tfsteps.launcher.failure import exit_code
@@ -136,7 +137,8 @@ def launch_request(task: StepTask) -> LaunchRequest:
         LaunchError: The number of the attempt cannot be determined.
     """
     inputs = task.parameters
-    job = spec.from_plain(plain_job(inputs, partial_job(inputs.get("task_config"))), SOURCE, registry.options())
+    plain = plain_job(inputs, partial_job(inputs.get("task_config"))) | unpacked_code(inputs)
+    job = spec.from_plain(plain, SOURCE, registry.options())
     job = with_data(job, inputs.get("data") or "")  # after validation, which forbids TFSTEPS_ variables in a job
     job = with_step_variables(job, os.environ)
     identity = task.identity()

@@ -137,6 +137,7 @@ FEATURES: Mapping[str, Feature] = {
         "an evaluator beside the cluster", {"roles": {"chief": {}, **_WORKERS, "evaluator": {}}}, _role("evaluator")
     ),
     "entrypoint": Feature("the image's own program", {"command": []}, no_commands, refusal="is missing"),
+    "code": Feature("the program's files, without an image of their own", {"code": "."}, fields("code")),
     "role_templates": Feature(
         "roles with an image, command, variables and resources of their own",
         {

@@ -43,4 +43,4 @@ def shown(value):
 def test_together_they_show_every_field():
     seen = {field for path in EXAMPLES for field in shown(spec.load(path))}
     fields = {(type_, name) for type_ in structs(spec.TrainingJob) for name in type_.__struct_fields__}
-    assert {f"{type_.__name__}.{name}" for type_, name in fields - seen} == set()
+    assert {f"{type_.__name__}.{name}" for type_, name in fields - seen} == {"CodeSource.digest"}  # tfsteps sets it

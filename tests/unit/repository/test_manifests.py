@@ -56,7 +56,7 @@ def test_the_launcher_may_do_what_it_cannot_do_without():
         itertools.chain(*(itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"]) for rule in rules))
     )
     fields = {"name": "a", "image": "i", "roles": {"worker": {}}}
-    jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}})]
+    jobs = [spec.from_plain({**fields, **more}, "test", {}) for more in ({}, {"gang": {}}, {"code": "."})]
     wanted = [permission for job in jobs for permission in needed(TFJob.resource, job, TFJob().permissions(job))]
     permissions = {(permission.verb, permission.group, permission.plural) for permission in wanted}
     assert permissions - granted == set()

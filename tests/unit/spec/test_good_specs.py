@@ -66,6 +66,7 @@ DEFAULTS = [
             "image": None,
             "command": (),
             "args": (),
+            "code": None,
             "working_dir": None,
             "env": {},
             "resources": Resources(),
@@ -120,6 +121,7 @@ DEFAULTS = [
     (Gang, {"scheduler": "scheduler-plugins-scheduler", "min_available": None, "timeout": None}),
     (spec.Webhook, {"url": WebhookUrl(), "events": ("failed", "deadline"), "format": "json"}),
     (WebhookUrl, {"env": "TFSTEPS_WEBHOOK_URL"}),
+    (spec.CodeSource, {"folder": ".", "digest": None}),
     (TensorBoard, {"log_dir": None, "image": None, "keep_for": None, "idle": None, "via": "job"}),
     (
         Resources,

@@ -73,6 +73,13 @@ def run(
         str | None, typer.Option(help="With `-- COMMAND`: the job's name.", show_default="the program's")
     ] = None,
     image: Annotated[str | None, typer.Option(help="With `-- COMMAND`: the container image, on a cluster.")] = None,
+    code: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With `-- COMMAND`: ship this folder to the replicas, which start in it. The image needs no program.",
+        ),
+    ] = None,
     on: Annotated[
         str | None, on_option("Processes of this machine, jobs of a cluster, or jobs of a platform.", "local")
     ] = None,
@@ -115,7 +122,7 @@ def run(
         )
     board = TensorBoardChoice(tensorboard, keep_tensorboard)
     board.check(place.on)
-    options = JobOptions(workers, ps, chief, name, image)
+    options = JobOptions(workers, ps, chief, name, image, code)
     source = job_input.read(job, ctx.meta.get(_COMMAND), options, overrides or ())
     plan = make_plan(
         source,
@@ -133,5 +140,5 @@ def run(
         print_plan(plan, as_json=output is Output.JSON)
         return
     display = Display(output, timestamps)
-    code = start_detached(plan, place, display, board) if detach else run_plan(plan, place.on, display, board)
-    raise typer.Exit(code)
+    ended = start_detached(plan, place, display, board) if detach else run_plan(plan, place.on, display, board)
+    raise typer.Exit(ended)

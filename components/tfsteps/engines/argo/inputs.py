@@ -10,6 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from tfsteps import spec
+from tfsteps.engines import code_input
 from tfsteps.engines.argo.interface import BadValueError, Input, Interface, interfaces
 from tfsteps.engines.unclear import REFERENCE, overlaps, places
 from tfsteps.json_errors import NOT_READABLE
@@ -108,6 +109,7 @@ def _component_problems(name: str, values: _Values) -> Iterator[Problem]:
     if REFERENCE not in run_id and (reason := name_problem(run_id)):
         yield Problem(path=("run_id",), value=shown(run_id), wrong=reason, fix="Correct or remove it")
     if name in _RUN_JOBS:
+        yield from code_input.input_problems(values.get(code_input.CODE, ""))
         yield from (_at_input(problem, values, _JOB_FIELDS) for problem in _job(values))
     if name == "tensorboard":
         yield from (_at_input(problem, values, _TENSORBOARD_FIELDS) for problem in _tensorboard(values))

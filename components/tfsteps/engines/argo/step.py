@@ -15,6 +15,7 @@ from tfsteps.engines.argo.inputs import UNKNOWN
 from tfsteps.engines.argo.inputs import problems as input_problems
 from tfsteps.engines.argo.interface import BadValueError, Interface, interfaces
 from tfsteps.engines.argo.template import container, exit_handler
+from tfsteps.engines.code_input import CODE, with_packed_code
 from tfsteps.spec import SpecError
 
 _CALL = (
@@ -139,9 +140,14 @@ class ArgoStep:
             workflow.templates.append(self.exit_template)
 
     def values(self, inputs: Mapping[str, Any]) -> dict[str, str]:
-        """Return inputs as text, as Argo passes them, without those that are left out. SpecError for wrong inputs."""
+        """Return inputs as text, as Argo passes them, without those that are left out.
+
+        SpecError for wrong inputs, CodeError for code that cannot be packed.
+        """
         texts, problems = {}, []
         known = {declared.name: declared for declared in self.interface.inputs}
+        if CODE in known:
+            inputs = with_packed_code(inputs)
         for name, value in inputs.items():
             plain = str(value) if isinstance(value, Parameter) else value
             if plain is None or plain == "":

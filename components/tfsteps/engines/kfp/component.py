@@ -34,6 +34,16 @@ def container_spec(module: str, image: str = IMAGE) -> dsl.ContainerSpec:
     )
 
 
+def with_packed_code(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs as `code_input.with_packed_code` does."""
+    spec = inputs.get("spec")
+    if not inputs.get("code") and not (isinstance(spec, dict) and "code" in spec):
+        return inputs
+    from tfsteps.engines import code_input  # noqa: PLC0415  most pipelines have no code, and import nothing for it
+
+    return code_input.with_packed_code(inputs)
+
+
 class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no types
     """A component whose tasks are never taken from the cache, and receive the id of their run."""
 
@@ -43,7 +53,8 @@ class LauncherComponent(ContainerComponent):  # type: ignore[misc]  # kfp has no
         super().__init__(component_spec, pipeline_func)
 
     def __call__(self, **inputs: Any) -> Any:
-        """Return the task, in a pipeline; its result, outside of one (kfp.local)."""
+        """Return the task, in a pipeline; its result, outside of one (kfp.local). CodeError for a bad `code`."""
+        inputs = with_packed_code(inputs)
         if "run_id" in self.component_spec.inputs:
             inputs.setdefault("run_id", dsl.PIPELINE_JOB_ID_PLACEHOLDER)
         if self._finalizer:  # `ignore_upstream_failure` ends with a KeyError at an input that was left out

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from tfsteps import spec
+from tfsteps.engines import code_input
 from tfsteps.engines.kfp.executor import whole_numbers
 from tfsteps.engines.kfp.graph import INPUT, UNKNOWN, Call, Node, parameters, short
 from tfsteps.engines.kfp.task_config import partial_job
@@ -77,6 +78,7 @@ def problems(call: Call, settings: Node) -> Iterator[str]:
     if step in _JOBS:
         yield from map(str, _certain(known, unknown, functools.partial(_of_job, settings=_config(call, settings))))
         yield from _not_text(call, plain_job(known))
+        yield from map(str, code_input.input_problems(known.get(code_input.CODE, "")))
     if step == "tensorboard":
         yield from map(str, _certain(known, unknown, _of_tensorboard))
         yield from _not_text(call, plain_tensorboard(known))

@@ -23,6 +23,10 @@ CAPABILITIES: Mapping[str, Capability] = {
     "ps": done("a rank each; the wrapper ends them when the deciding replica is done"),
     "evaluator": done("the last rank, outside TF_CONFIG's cluster"),
     "entrypoint": refused("HAI does not run an image's entrypoint", "Add `command: [python, train.py]`"),
+    "code": refused(
+        "HAI runs programs of its shared file system",
+        "Remove it, upload the folder to the workspace (`hai-up`), and name the program's path there in `command`",
+    ),
     "role_templates": refused(
         "a task has one image",
         "Use one image for the job; command, args, env and folder may differ by role",

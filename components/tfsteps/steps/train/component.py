@@ -27,6 +27,7 @@ def train(
     image: str = "",
     command: Optional[list] = None,
     args: Optional[list] = None,
+    code: str = "",
     env: Optional[dict] = None,
     chief: Optional[int] = None,
     workers: Optional[int] = None,
@@ -55,6 +56,8 @@ def train(
         image: Container image of every role; local runs do not use it.
         command: Program and its first arguments. Empty = the image's entrypoint; local runs require a command.
         args: Further arguments. An empty list removes those of `spec`.
+        code: Folder with the files of the program, such as `.`: packed when the pipeline is compiled, at most 48 KiB
+            compressed, and unpacked in each replica, which starts there. The image then needs no program.
         env: Environment variables, added to those of `spec`.
         chief: Number of chiefs: 0 or 1. 0 removes the chief of `spec`.
         workers: Number of workers. 0 removes those of `spec`.

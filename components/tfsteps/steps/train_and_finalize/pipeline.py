@@ -19,7 +19,7 @@ from kfp.dsl.placeholders import InputValuePlaceholder
 from kfp.dsl.structures import Implementation, InputSpec
 from kfp.dsl.types.type_utils import get_parameter_type
 
-from tfsteps.engines.kfp.component import LauncherComponent
+from tfsteps.engines.kfp.component import LauncherComponent, with_packed_code
 from tfsteps.steps.cleanup.component import cleanup
 from tfsteps.steps.train.component import train
 
@@ -29,7 +29,7 @@ class _InnerPipeline(BaseComponent):  # type: ignore[misc]  # kfp has no types
 
     def __call__(self, **inputs: Any) -> Any:
         """Return the task of a pipeline with these inputs; an input that is None is left out."""
-        values = {name: value for name, value in inputs.items() if value is not None}
+        values = {name: value for name, value in with_packed_code(inputs).items() if value is not None}
         spec = copy.copy(self.component_spec)
         spec.inputs = {name: value for name, value in spec.inputs.items() if name in values}
         graph = copy.deepcopy(spec.implementation.graph)

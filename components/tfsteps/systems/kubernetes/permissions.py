@@ -9,6 +9,7 @@ from tfsteps.kube.resource import Resource
 from tfsteps.spec import TrainingJob
 
 JOBS = Resource("batch/v1", "jobs", "Job")
+CONFIG_MAPS = Resource("v1", "configmaps", "ConfigMap")
 SERVICES = Resource("v1", "services", "Service")
 TENSORBOARDS = Resource("tensorboard.kubeflow.org/v1alpha1", "tensorboards", "Tensorboard")
 POD_METRICS = Resource("metrics.k8s.io/v1beta1", "pods", "PodMetrics")
@@ -43,6 +44,7 @@ def needed(resource: Resource, job: TrainingJob, more: Iterable[Permission] = ()
     """
     permissions = [Permission(verb, resource) for verb in ("get", "create", "list", "watch", "patch", "delete")]
     permissions += [Permission("list", PODS), Permission("watch", PODS), Permission("get", PODS, "log"), *more]
+    permissions += [Permission(verb, CONFIG_MAPS) for verb in ("get", "create")] if job.code else []
     return [*permissions, Permission("delete", PODS)] if job.on_end in (None, "delete_pods") else permissions
 
 

@@ -28,6 +28,7 @@ from tfsteps.spec.step_variables import without_step_variables
 from tfsteps.systems.base import REPORT_SECONDS, LaunchError, Note, OnEnd, Scope, StoppedError
 from tfsteps.systems.capabilities import Level
 from tfsteps.systems.features import FEATURES
+from tfsteps.systems.kubernetes import code
 from tfsteps.systems.kubernetes.cleanup.finalizer import Finalizer
 from tfsteps.systems.kubernetes.cleanup.retention import (
     DETACHED,
@@ -126,7 +127,7 @@ class KubernetesSystem:
 
     def problems(self, job: TrainingJob) -> list[Problem]:
         """Return what the kind does not support. `start` checks the cluster itself."""
-        return [*_output_dir(job), *self._kind.problems(job), *gpu_problems(job)]
+        return [*_output_dir(job), *self._kind.problems(job), *code.problems(job), *gpu_problems(job)]
 
     def with_settings(self, job: TrainingJob, options: Options) -> TrainingJob:
         """Return the job with the platform's settings; an earlier launcher's job is recognized by `job`, without them.
@@ -378,9 +379,12 @@ class KubernetesSystem:
         return f"the {kind} was not created" if self._absent else f"whether the {kind} exists is not known"
 
     def _rendered(self, job: TrainingJob, identity: Identity, places: OutputPaths, namespace: str) -> RenderedJob:
-        rendered = self._kind.render(job, identity, places, namespace)
-        recognized = without_step_variables(self._unset or job)
+        rendered = self._kind.render(code.with_code(job, identity), identity, places, namespace)
+        recognized = msgspec.structs.replace(self._unset or job, code=job.code)  # settings come before it is packed
+        recognized = code.with_code(without_step_variables(recognized), identity)
         digest = spec_hash(self._kind.render(recognized, identity, places, namespace).content)
+        dependents = [*rendered.dependents, *code.config_maps(job, identity, namespace)]  # the hash has their name
+        rendered = msgspec.structs.replace(rendered, dependents=dependents)
         unfinished = {UNFINISHED: "its dependents"} if rendered.dependents else {}
         rendered.annotations.update({SPEC_HASH: digest, **annotations(job), **unfinished})
         if job.tensorboard and self._kind.capabilities["tensorboard"].level is Level.DONE:

@@ -23,6 +23,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "ps": done("a process each, ended with the chief"),
     "evaluator": done("a process, outside TF_CONFIG's cluster"),
     "entrypoint": refused("a local run has no image", "Add `command: [python, train.py]`"),
+    "code": done("a copy of the files in the folder of the run"),
     "role_templates": done("commands, variables and limits of memory; images are not used"),
     "restart_never": done("by the supervisor"),
     "restart_on_failure": done("by the supervisor"),

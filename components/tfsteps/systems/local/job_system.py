@@ -5,7 +5,8 @@ import pathlib
 import sys
 from collections.abc import Callable, Mapping
 
-from tfsteps.runs import store
+from tfsteps.runs import code_archive, store
+from tfsteps.runs.code_archive import CodeError
 from tfsteps.runs.events import Replica, replicas_of
 from tfsteps.runs.identity import Identity
 from tfsteps.runs.location import Location
@@ -96,23 +97,32 @@ class LocalSystem:
         for member, port in port_of.items():
             cluster.setdefault(member.role, []).append(f"127.0.0.1:{port}")
         roles = job.resolved_roles()
+        folder, code_variables = places.base_dir, dict[str, str]()
+        if job.code:
+            folder = _code_folder(identity)
+            code_variables = {"TFSTEPS_CODE_DIR": str(folder)}
         commands = {}
         for replica in replicas:
             role = roles[replica.role]
-            ours = {"TF_CONFIG": tf_config(cluster, replica), **_variables(identity, replica, places)}
+            ours = {"TF_CONFIG": tf_config(cluster, replica), **_variables(identity, replica, places), **code_variables}
             argv, variables = expand_program(role.program, ours, _declared(role))
             commands[replica] = Command(
                 replica=replica,
                 argv=argv,
                 env=_environment(role, variables),
-                cwd=_working_dir(role.working_dir, places.base_dir),
+                cwd=_working_dir(role.working_dir, folder),
                 memory_limit=role.resources.memory_limit,
                 port=port_of.get(replica),
             )
         return commands
 
     def start(self, job: TrainingJob, identity: Identity, places: OutputPaths) -> LocalJob:
-        """Return the job; its processes start with the first event."""
+        """Return the job; its processes start with the first event. LaunchError if its code cannot be unpacked."""
+        if source := job.code_source:
+            try:
+                code_archive.unpack(source.digest or "", _code_folder(identity))
+            except (CodeError, OSError) as error:
+                raise LaunchError(str(error), retryable=False) from error
         for folder in (places.output, places.model, places.logs):
             if not is_uri(folder):
                 pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
@@ -134,6 +144,10 @@ class LocalSystem:
 
     def give_up(self) -> None:
         """Do nothing: `start` takes no time."""
+
+
+def _code_folder(identity: Identity) -> pathlib.Path:
+    return Attempt.of(identity).folder / "code"
 
 
 def _variables(identity: Identity, replica: Replica, places: OutputPaths) -> dict[str, str]:

@@ -47,8 +47,10 @@ def findings(api: Api, kind: JobKind, job: TrainingJob, rendered: RenderedJob) -
         problems.append(f"job system {kind.name}: in namespace {namespace} this launcher may not: {what}; {how}")
     if not any(permission.verb == "create" for permission in forbidden):  # else the dry run fails for that reason
         problems += _refused(api, kind, job, rendered)
+    created = {(part["kind"], part["metadata"]["name"]) for part in rendered.dependents}
     for reference in references(rendered.manifest, roles.values()):
-        problems += _missing(api, namespace, reference)
+        if (reference.resource.kind, reference.name) not in created:
+            problems += _missing(api, namespace, reference)
     problems += quota_violations(roles, _listed(api, _QUOTAS, namespace), _listed(api, _RANGES, namespace))
     return problems
 

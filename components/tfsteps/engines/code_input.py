@@ -1,0 +1,71 @@
+"""The input `code` of a step: authors give a folder, and the pipeline carries its files as text."""
+
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.engines.unclear import REFERENCE
+from tfsteps.spec.problems import Problem, SpecError
+
+CODE = "code"
+_PACKED = re.compile(r"[0-9a-f]{64}:.*")
+
+
+def with_packed_code(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a step with the folder that `code`, or `code` of `spec`, names as packed text.
+
+    Relative folders start from the current one. References, and text that is packed already, stay as they are.
+
+    Raises:
+        CodeError: The folder cannot be packed, or is too large for a pipeline.
+    """
+    value, spec, inputs = inputs.get(CODE), inputs.get("spec"), dict(inputs)
+    if isinstance(spec, Mapping) and CODE in spec:
+        inputs["spec"] = {key: part for key, part in spec.items() if key != CODE}
+        value = value or spec[CODE]
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str) and value and REFERENCE not in value and not _PACKED.fullmatch(value):
+        value = {"folder": value}
+    if isinstance(value, Mapping):
+        value = _packed(value)
+    return {**inputs, CODE: value} if value else inputs
+
+
+def _packed(source: Mapping[str, Any]) -> str:
+    import msgspec  # noqa: PLC0415  authors of pipelines without code import neither this nor the rest
+
+    from tfsteps.runs import code_archive  # noqa: PLC0415
+    from tfsteps.spec import CodeSource  # noqa: PLC0415
+
+    resolved, _ = code_archive.resolve(msgspec.convert(dict(source), CodeSource), pathlib.Path.cwd())
+    return code_archive.to_text(resolved.digest or "")
+
+
+def unpacked_code(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep the code in the inputs of a task on this machine, and return the field `code` of its job; empty = no code.
+
+    Raises:
+        SpecError: The input is no packed code.
+    """
+    from tfsteps.runs import code_archive  # noqa: PLC0415  as above
+
+    if not (text := inputs.get(CODE)):
+        return {}
+    try:
+        return {CODE: {"digest": code_archive.from_text(text)}}
+    except (code_archive.CodeError, OSError) as error:
+        raise SpecError([Problem(path=(CODE,), wrong=f"cannot be used: {error}", fix=_FIX)], "inputs") from error
+
+
+def input_problems(text: str) -> list[Problem]:
+    """Return why a constant input is no packed code, for authors; empty = it is, or contains a reference."""
+    if not text or REFERENCE in text or _PACKED.fullmatch(text):
+        return []
+    wrong = "is not packed code: a pod cannot read a folder of the author's machine"
+    return [Problem(path=(CODE,), value=repr(text[:40]), wrong=wrong, fix=_FIX)]
+
+
+_FIX = "Call the step of tfsteps.kfp or tfsteps.argo with the folder, which packs it when the pipeline is compiled"

@@ -1,0 +1,338 @@
+"""The files of a program as an archive: packed where a job is launched, kept by their hash, unpacked for the replicas.
+
+The hash is that of the uncompressed archive, in which nothing depends on the machine: names are sorted, and times,
+owners and permissions are normalized. Archives are kept in `<home>/code`.
+"""
+
+import base64
+import binascii
+import contextlib
+import gzip
+import hashlib
+import io
+import itertools
+import os
+import pathlib
+import stat
+import tarfile
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tfsteps.runs import store
+from tfsteps.spec import CodeSource
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE_FILE = ".tfstepsignore"
+"""A file in the form of `.gitignore`, which it precedes: `!NAME` includes what is left out otherwise."""
+
+INLINE_BYTES = 48 << 10
+"""The largest compressed archive in an input of a pipeline's step, all of which are one argument of a process."""
+
+_MOST_BYTES, _MOST_FILES = 256 << 20, 10_000  # of the files before they are compressed
+_UNUSED_SECONDS = 90 * 86400.0
+_SHOWN = 5
+_NEVER = {".git", ".hg", ".svn"}
+_LEFT_OUT = {
+    "may hold a secret": (
+        ".env", ".env.*", ".netrc", ".pypirc", ".ssh/", ".aws/", ".kube/", ".docker/", ".config/gcloud/",
+        "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.p12", "*.kubeconfig",
+    ),
+    "is generated": (
+        "__pycache__/", "*.pyc", ".venv/", "venv/", "node_modules/", ".ipynb_checkpoints/", ".mypy_cache/",
+        ".pytest_cache/", ".ruff_cache/", ".tox/", "*.egg-info/", ".DS_Store",
+    ),
+}  # fmt: skip
+
+
+class CodeError(ValueError):
+    """Files cannot be packed, or an archive is not kept here; the message says what to do."""
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """A packed folder.
+
+    Attributes:
+        digest: SHA-256 of the uncompressed archive, in hexadecimal digits.
+        files: Number of files and links.
+        size: Bytes of the compressed archive.
+        left_out: What was left out of the folder, each `name (reason)`; a folder stands for all that is in it.
+    """
+
+    digest: str
+    files: int
+    size: int
+    left_out: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        """Return `3 files, 12Ki packed, sha256 0a1b2c3d4e5f`."""
+        files = "1 file" if self.files == 1 else f"{self.files} files"
+        return f"{files}, {_kib(self.size)} packed, sha256 {self.digest[:12]}"
+
+
+def resolve(source: CodeSource, base_dir: pathlib.Path) -> tuple[CodeSource, Packed | None]:
+    """Return a source with the digest of its files, and how they were packed; None = they had been packed before.
+
+    Args:
+        source: The source. If it has a digest, the archive of that digest is used, and no folder is read.
+        base_dir: The folder that a relative folder starts from.
+
+    Raises:
+        CodeError: The folder cannot be packed, or no archive of that digest is kept here.
+        OSError: The archive cannot be written.
+    """
+    if source.digest:
+        read(source.digest)
+        return source, None
+    packed = pack(base_dir / source.folder)
+    return msgspec.structs.replace(source, digest=packed.digest), packed
+
+
+def pack(folder: pathlib.Path) -> Packed:
+    """Pack a folder, and keep the archive.
+
+    Left out are `.git`, what `.gitignore` and `.tfstepsignore` name, files that may hold secrets, caches, and links
+    that lead out of the folder.
+
+    Raises:
+        CodeError: There is no such folder, it has no or too many files, or one of them cannot be read.
+        OSError: The archive cannot be written.
+    """
+    if not folder.is_dir():
+        what = "is not a folder" if folder.exists() else "does not exist"
+        raise CodeError(f"code folder {str(folder)!r} {what}: name the folder of the program")
+    root, left_out = folder.resolve(), list[str]()
+    try:
+        files = sorted(_files(root, _Ignores.of(root), left_out))
+        if not files:
+            raise CodeError(f"code folder {folder} has no files to ship, left out: {', '.join(left_out) or 'nothing'}")
+        _check_size(folder, root, files)
+        plain = _tar(root, files)
+    except OSError as error:
+        raise CodeError(f"code folder {folder} cannot be packed: {error}") from error
+    digest = hashlib.sha256(plain).hexdigest()
+    size = _keep(digest, gzip.compress(plain, mtime=0))
+    return Packed(digest, len(files), size, tuple(left_out))
+
+
+def read(digest: str) -> bytes:
+    """Return the compressed archive of a digest. CodeError if it is not kept on this machine, or damaged."""
+    try:
+        archive = _path(digest).read_bytes()
+    except FileNotFoundError as error:
+        fix = "launch it from its folder: `--set code=FOLDER`"
+        raise CodeError(f"the code {digest[:12]} is not kept on this machine; {fix}") from error
+    except OSError as error:
+        raise CodeError(f"the code {digest[:12]} cannot be read: {error}") from error
+    _plain(archive, digest)
+    with contextlib.suppress(OSError):
+        os.utime(_path(digest))  # `_remove_unused` keeps it
+    return archive
+
+
+def unpack(digest: str, folder: pathlib.Path) -> None:
+    """Unpack the archive of a digest into a folder, which is created if missing.
+
+    Raises:
+        CodeError: The archive is not kept on this machine, or damaged.
+        OSError: The files cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(_plain(read(digest), digest))) as tar:
+        tar.extractall(folder, filter="data")
+
+
+def largest(digest: str) -> str:
+    """Return the largest files of an archive with their sizes, for a message."""
+    with tarfile.open(fileobj=io.BytesIO(_plain(read(digest), digest))) as tar:
+        return _largest((member.size, member.name) for member in tar.getmembers())
+
+
+def to_text(digest: str) -> str:
+    """Return an archive as text, for an input of a pipeline's step. CodeError if it is not kept, or is too large."""
+    archive = read(digest)
+    if len(archive) > INLINE_BYTES:
+        wrong = f"the code is {_kib(len(archive))} packed, and a step of a pipeline takes at most {_kib(INLINE_BYTES)}"
+        raise CodeError(f"{wrong}; the largest files: {largest(digest)}; {reduce_hint()}, or build an image")
+    return f"{digest}:{base64.b64encode(archive).decode()}"
+
+
+def from_text(text: str) -> str:
+    """Keep the archive in a text of `to_text`, and return its digest.
+
+    Raises:
+        CodeError: The text is not one.
+        OSError: The archive cannot be written.
+    """
+    digest, _, encoded = text.partition(":")
+    try:
+        archive = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        archive = b""
+    if not archive:
+        raise CodeError("it is not packed code")
+    _plain(archive, digest)
+    _keep(digest, archive)
+    return digest
+
+
+def reduce_hint() -> str:
+    """Return how to make an archive smaller, for a message."""
+    return f"list what the program does not read in {IGNORE_FILE}"
+
+
+def _kib(size: int) -> str:
+    return f"{-(-size // 1024)} KiB"
+
+
+# --- which files
+
+
+_Patterns = Sequence[tuple[pathlib.Path, str, "GitIgnoreSpec"]]  # folder, reason for what matches, patterns
+
+
+class _Ignores(msgspec.Struct, frozen=True):
+    """Which entries of a folder are left out: of each list, and then of all, the first pattern that matches decides."""
+
+    tfsteps: _Patterns  # of `.tfstepsignore`, the deepest folder first
+    secrets: _Patterns  # that are left out unless a `.tfstepsignore` includes them
+    git: _Patterns  # of `.gitignore`, the deepest folder first
+
+    @classmethod
+    def of(cls, root: pathlib.Path) -> "_Ignores":
+        """Return what applies to a folder, without its own files: `.gitignore` of the repository above."""
+        from pathspec import GitIgnoreSpec  # noqa: PLC0415  launchers pack nothing, and do not have it
+
+        ours = [(root, reason, GitIgnoreSpec.from_lines(patterns)) for reason, patterns in _LEFT_OUT.items()]
+        inside = list(itertools.takewhile(lambda folder: not (folder / ".git").exists(), [root, *root.parents]))
+        above = root.parents[: len(inside)] if len(inside) <= len(root.parents) else []
+        return cls([], ours, [entry for folder in above for entry in _ignore_file(folder, ".gitignore")])
+
+    def below(self, folder: pathlib.Path) -> "_Ignores":
+        """Return what applies to the entries of a folder below."""
+        tfsteps, git = _ignore_file(folder, IGNORE_FILE), _ignore_file(folder, ".gitignore")
+        return _Ignores([*tfsteps, *self.tfsteps], self.secrets, [*git, *self.git])
+
+    def reason(self, path: str, *, is_folder: bool) -> str:
+        """Return why an entry is left out; empty = it is not."""
+        for folder, reason, spec in (*self.tfsteps, *self.secrets, *self.git):
+            include = spec.check_file(os.path.relpath(path, folder) + ("/" if is_folder else "")).include
+            if include is not None:
+                return reason if include else ""
+        return ""
+
+
+def _ignore_file(folder: pathlib.Path, name: str) -> _Patterns:
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415  as above
+
+    try:
+        lines = (folder / name).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except FileNotFoundError:
+        return []
+    return [(folder, name, GitIgnoreSpec.from_lines(lines))]
+
+
+def _files(root: pathlib.Path, above: _Ignores, left_out: list[str], folder: str = "") -> Iterator[str]:
+    """Yield the names of files and links below a folder, relative to `root`; note what is left out."""
+    ignores = above.below(root / folder)
+    with os.scandir(root / folder) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
+    for entry in entries:
+        name = f"{folder}{entry.name}"
+        is_folder = entry.is_dir(follow_symlinks=False)
+        ignored = "version control" if entry.name in _NEVER else ignores.reason(entry.path, is_folder=is_folder)
+        if reason := ignored or _unusable(root, entry):
+            left_out.append(f"{name}{'/' if is_folder else ''} ({reason})")
+        elif is_folder:
+            yield from _files(root, ignores, left_out, f"{name}/")
+        else:
+            yield name
+
+
+def _unusable(root: pathlib.Path, entry: os.DirEntry[str]) -> str:
+    """Return why an entry cannot be shipped; empty = it can."""
+    if entry.is_symlink():
+        target = pathlib.Path(entry.path).resolve()
+        if not target.is_relative_to(root):
+            return "link that leads out of the folder"
+        return "" if target.exists() else "link that leads nowhere"
+    return "" if entry.is_dir() or entry.is_file() else "not a regular file"
+
+
+def _check_size(folder: pathlib.Path, root: pathlib.Path, files: Sequence[str]) -> None:
+    """Raise CodeError if the files are too many or too large to be worth compressing."""
+    sizes = [((root / name).lstat().st_size, name) for name in files]
+    total = sum(size for size, _ in sizes)
+    if total > _MOST_BYTES or len(files) > _MOST_FILES:
+        wrong = f"has {len(files)} files of {_kib(total)}; at most {_MOST_FILES} of {_kib(_MOST_BYTES)} are possible"
+        raise CodeError(f"code folder {folder} {wrong}; the largest: {_largest(sizes)}; {reduce_hint()}")
+
+
+def _largest(sizes: Iterable[tuple[int, str]]) -> str:
+    top = sorted(sizes, key=lambda item: (-item[0], item[1]))[:_SHOWN]
+    return ", ".join(f"{name} ({_kib(size)})" for size, name in top)
+
+
+# --- archives
+
+
+def _tar(root: pathlib.Path, files: Sequence[str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for name in files:
+            path, member = root / name, tarfile.TarInfo(name)
+            if path.is_symlink():
+                member.type, member.mode = tarfile.SYMTYPE, 0o777
+                member.linkname = os.path.relpath(path.resolve(), path.parent.resolve())
+                tar.addfile(member)
+                continue
+            content = path.read_bytes()
+            member.size = len(content)
+            member.mode = 0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _plain(archive: bytes, digest: str) -> bytes:
+    """Return the uncompressed archive. CodeError if it is not that of the digest, as after a crash."""
+    try:
+        plain = gzip.decompress(archive)
+    except (OSError, EOFError, zlib.error):
+        plain = b""
+    if hashlib.sha256(plain).hexdigest() != digest:
+        raise CodeError(f"the code {digest[:12]} is damaged: its content has another hash; pack it again")
+    return plain
+
+
+def _path(digest: str) -> pathlib.Path:
+    return store.home() / "code" / f"{digest}.tar.gz"
+
+
+def _keep(digest: str, archive: bytes) -> int:
+    """Keep an archive, whole or not at all, and return its size in bytes."""
+    path = _path(digest)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        try:
+            file.write(archive)
+            file.close()
+            pathlib.Path(file.name).replace(path)
+        except OSError:
+            pathlib.Path(file.name).unlink(missing_ok=True)
+            raise
+    _remove_unused(path.parent)
+    return len(archive)
+
+
+def _remove_unused(folder: pathlib.Path) -> None:
+    """Remove the archives that no launch has read for 90 days."""
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < time.time() - _UNUSED_SECONDS:
+                path.unlink()

@@ -1,0 +1,179 @@
+"""The code of a job on Kubernetes: a replica's own command, run by a shell of this machine, unpacks it and starts."""
+
+import base64
+import json
+import os
+import pathlib
+import subprocess
+
+import msgspec
+import pytest
+
+from tests.support.features import IDENTITY, PLACES
+from tfsteps import spec
+from tfsteps.runs import code_archive
+from tfsteps.spec import CodeSource
+from tfsteps.systems import registry
+from tfsteps.systems.base import LaunchError
+from tfsteps.systems.kubernetes import code
+from tfsteps.systems.kubernetes.permissions import needed
+from tfsteps.systems.trainjob import ranks
+
+TASK = (pathlib.Path(ranks.__file__).parent / "task.sh").read_text()
+SYSTEMS = registry.on_kubernetes()
+PROGRAM = """
+import os, sys
+from lib.words import TEXT
+print(TEXT, os.getcwd(), *sys.argv[1:])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "program"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib" / "words.py").write_text("TEXT = 'shipped'\n")
+    (folder / "train.py").write_text(PROGRAM)
+    return folder
+
+
+def job_of(folder, **fields):
+    plain = {"name": "a", "image": "tf:2", "command": ["python3", "train.py"], "roles": {"worker": {}}, **fields}
+    job = spec.from_plain({**plain, "code": str(folder)}, "test", registry.options())
+    return msgspec.structs.replace(job, code=code_archive.resolve(job.code_source, folder)[0])
+
+
+def planned(system, job):
+    return json.loads(msgspec.json.encode(registry.get(system).plan(job, IDENTITY, PLACES)))
+
+
+def container(objects):
+    """Return the first container of the objects, wherever a kind has it; of a TrainJob, its trainer."""
+    if isinstance(objects, dict) and "trainer" in objects:
+        return {"command": ["sh", "-c", TASK, "task"], **objects["trainer"]}
+    if isinstance(objects, dict) and "command" in objects and "image" in objects:
+        return objects
+    parts = objects.values() if isinstance(objects, dict) else objects if isinstance(objects, list) else ()
+    return next(filter(None, map(container, parts)), None)
+
+
+def run(objects, tmp_path):
+    """Run the command of a replica in a folder in which the ConfigMap is mounted; return (exit code, output)."""
+    mounted, unpacked = tmp_path / "mounted", tmp_path / "unpacked"
+    [config_map] = [item for item in objects if item["kind"] == "ConfigMap"]
+    mounted.mkdir(exist_ok=True)
+    for name, text in config_map["binaryData"].items():
+        (mounted / name).write_bytes(base64.b64decode(text))
+    main = container(objects)
+    words = [*main["command"], *main.get("args", [])]
+    words = [word.replace("/tmp/tfsteps-code", str(unpacked)).replace("/tfsteps-code", str(mounted)) for word in words]
+    words = [word.replace("$$", "$") for word in words]  # as Kubernetes does
+    env = {**os.environ, "JOB_COMPLETION_INDEX": "0", "TFSTEPS_JOB": "a", "TFSTEPS_NAMESPACE": "ns"}
+    env |= {item["name"]: item["value"] for item in main["env"] if "value" in item and "$(" not in item["value"]}
+    done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_replica_starts_in_its_unpacked_code(system, folder, tmp_path):
+    objects = planned(system, job_of(folder, args=["--n", "1"]))
+    assert run(objects, tmp_path) == (0, f"shipped {tmp_path / 'unpacked'} --n 1\n")
+    assert run(objects, tmp_path)[0] == 0  # a restart in place
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_relative_working_dir_is_below_the_code(system, folder, tmp_path):
+    (folder / "lib" / "$$x").mkdir()
+    (folder / "lib" / "$$x" / "it's").write_text("")
+    job = job_of(folder, working_dir="lib/$$x", command=["sh", "-c", "pwd; ls"])
+    assert run(planned(system, job), tmp_path) == (0, f"{tmp_path}/unpacked/lib/$$x\nit's\n")
+
+
+def test_a_missing_working_dir_ends_the_replica_with_the_reason(folder, tmp_path):
+    exit_code, output = run(planned("jobs", job_of(folder, working_dir="none")), tmp_path)
+    assert (exit_code, "none" in output, "tfsteps: the code cannot be used, see above" in output) == (1, True, True)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_an_absolute_working_dir_stays_the_images(system, folder, tmp_path):
+    objects = planned(
+        system, job_of(folder, working_dir="/", command=["sh", "-c", "cat $TFSTEPS_CODE_DIR/lib/words.py"])
+    )
+    objects = json.loads(json.dumps(objects).replace("/tmp/tfsteps-code", str(tmp_path / "unpacked")))
+    assert run(objects, tmp_path) == (0, "TEXT = 'shipped'\n")
+
+
+def test_a_damaged_mount_ends_the_replica_with_the_reason(folder, tmp_path):
+    objects = planned("jobs", job_of(folder))
+    objects[-1]["binaryData"] = {"code.tar.gz": base64.b64encode(b"no archive").decode()}
+    exit_code, output = run(objects, tmp_path)
+    assert exit_code == 1
+    assert "tfsteps: the code cannot be used, see above; the image needs tar" in output
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_hash_of_the_job_is_that_of_its_code(system, folder):
+    def annotation():
+        return planned(system, job_of(folder))[0]["metadata"]["annotations"]["tfsteps.dev/spec-hash"]
+
+    first = annotation()
+    assert annotation() == first
+    (folder / "train.py").write_text("print(2)")
+    assert annotation() != first
+
+
+def test_the_config_map_is_immutable_and_of_one_attempt(folder):
+    job = job_of(folder)
+    [config_map] = code.config_maps(job, IDENTITY, "ns")
+    [of_next] = code.config_maps(job, msgspec.structs.replace(IDENTITY, attempt=3), "ns")
+    assert config_map["immutable"] is True
+    assert config_map["metadata"]["labels"] == IDENTITY.labels()
+    assert config_map["metadata"]["name"] != of_next["metadata"]["name"]
+    assert job.code.digest[:12] in config_map["metadata"]["name"]
+
+
+def test_roles_keep_their_own_commands(folder, tmp_path):
+    roles = {"chief": {"command": ["sh", "-c", "echo chief"]}, "worker": {}}
+    first, *_ = objects = planned("kubeflow", job_of(folder, roles=roles))
+    commands = {
+        kind: item["template"]["spec"]["containers"][0]["command"][4:]
+        for kind, item in first["spec"]["tfReplicaSpecs"].items()
+    }
+    assert commands == {"Chief": ["sh", "-c", "echo chief"], "Worker": ["python3", "train.py"]}
+    assert run(objects, tmp_path) == (0, "chief\n")
+
+
+def test_code_without_a_command_is_refused():
+    job = spec.from_plain({"name": "a", "image": "i", "code": ".", "roles": {"worker": {}}}, "test")
+    [problem] = registry.get("kubeflow").problems(job)
+    assert "the code is unpacked before a command" in str(problem)
+
+
+def test_code_that_was_not_packed_is_refused():
+    job = spec.from_plain({"name": "a", "image": "i", "command": ["a"], "code": ".", "roles": {"worker": {}}}, "test")
+    with pytest.raises(LaunchError, match="is a folder of the machine that submits"):
+        planned("kubeflow", job)
+
+
+def test_too_much_for_a_config_map_is_refused_with_the_largest_files(folder):
+    (folder / "weights.bin").write_bytes(os.urandom(800 << 10))
+    with pytest.raises(
+        LaunchError, match=r"at most 700 KiB; the largest files: weights.bin \(800 KiB\).*tfstepsignore"
+    ):
+        planned("jobs", job_of(folder))
+
+
+def test_only_jobs_with_code_need_the_permission(folder):
+    def asked(job):
+        return [str(each) for each in needed(registry.kinds_of("jobs")[0].resource, job)]
+
+    job = job_of(folder)
+    assert {"get configmaps", "create configmaps"} <= {*asked(job)}
+    assert "create configmaps" not in asked(msgspec.structs.replace(job, code=None))
+
+
+def test_a_source_is_a_folder_or_a_mapping():
+    fields = {"name": "a", "roles": {"worker": {}}}
+    assert spec.from_plain({**fields, "code": "src"}).code_source == CodeSource(folder="src")
+    assert spec.from_plain({**fields, "code": {"folder": "src"}}).code_source == CodeSource(folder="src")
+    assert spec.from_plain(fields).code_source is None
