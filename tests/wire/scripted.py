@@ -153,6 +153,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 _KINDS = {
     "clustertrainingruntimes": "ClusterTrainingRuntime",
     "configmaps": "ConfigMap",
+    "cronjobs": "CronJob",
     "cronworkflows": "CronWorkflow",
     "events": "Event",
     "jobs": "Job",

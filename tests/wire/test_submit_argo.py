@@ -11,12 +11,38 @@ CRON_JOB = ("--every", "6h", "--scheduler", "cronjob")
 PARTS = ["serviceaccounts", "roles", "rolebindings", "configmaps", "cronjobs"]
 
 
+def merged(old, patch):
+    """Return an object after a JSON merge patch."""
+    if not isinstance(patch, dict):
+        return patch
+    old = old if isinstance(old, dict) else {}
+    kept = {key: value for key, value in old.items() if key not in patch}
+    return kept | {key: merged(old.get(key), value) for key, value in patch.items() if value is not None}
+
+
 class Store:
-    """Keeps what is created, and refuses what is there already; `refused` is a plural that it takes no more of."""
+    """Keeps what is created, and refuses what is there already; `refused` is a plural that it takes no more of.
+
+    A PATCH must be of this uid and version, if it names them. `before_patch` is called before one that is no dry run.
+    """
 
     def __init__(self):
         self.objects = {}
         self.refused = ""
+        self.before_patch = lambda: None
+
+    def patched(self, asked):
+        there, meta = self.objects[tuple(asked.path.split("/")[-2:])], asked.body["metadata"]
+        if "dryRun" not in asked.query:
+            self.before_patch()
+        if any(meta.get(key, there["metadata"][key]) != there["metadata"][key] for key in ("uid", "resourceVersion")):
+            return refusal(409, "Conflict")
+        made = merged(there, asked.body)
+        if "dryRun" not in asked.query:
+            made["metadata"]["resourceVersion"] = str(int(there["metadata"]["resourceVersion"]) + 1)
+            there.clear()
+            there |= made
+        return Answer(body=made)
 
     @property
     def plurals(self):
@@ -27,6 +53,8 @@ class Store:
             plural, name = asked.path.split("/")[-2:]
             there = self.objects.get((plural, name))
             return Answer(body=there) if there else refusal(404, "NotFound", about=name)
+        if asked.method == "PATCH":
+            return self.patched(asked)
         plural, meta = asked.path.rpartition("/")[2], asked.body["metadata"]
         name = meta.get("name") or f"{meta['generateName']}x7k2p"
         if (plural, name) in self.objects:
@@ -79,7 +107,7 @@ def test_a_second_call_creates_what_the_first_left_out(store, workflow):
     assert tfsteps("submit", workflow, *CRON_JOB)[0] == 0
 
 
-@pytest.mark.parametrize("change", ["another", "not ours", "being deleted"])
+@pytest.mark.parametrize("change", ["not ours", "being deleted"])
 def test_another_object_of_that_name_is_refused(store, workflow, change):
     assert tfsteps("submit", workflow, "--every", "6h")[0] == 0
     (there,) = store.objects.values()
@@ -87,9 +115,66 @@ def test_another_object_of_that_name_is_refused(store, workflow, change):
         there["metadata"].pop("annotations")
     if change == "being deleted":
         there["metadata"]["deletionTimestamp"] = "2026-11-24T00:00:00Z"
-    code, out, err = tfsteps("submit", workflow, "--every", "1h" if change == "another" else "6h")
+    code, out, err = tfsteps("submit", workflow, "--every", "1h", "--yes")
     assert (code, out) == (2, "")
     assert "CronWorkflow nightly already exists in ml; delete it or choose another --name" in err
+
+
+def submitted_twice(store, workflow, first, second):
+    """Submit a schedule, note what a controller and a user do, and submit another one of its name."""
+    assert tfsteps("submit", workflow, *first)[0] == 0
+    there = store.objects[list(store.objects)[-1]]
+    there["spec"]["suspend"] = True
+    there["status"] = {"lastScheduledTime": "2026-11-24T00:00:00Z"}
+    return tfsteps("submit", workflow, *second), there
+
+
+def test_a_changed_schedule_is_not_updated_without_consent(store, workflow):
+    (code, out, err), there = submitted_twice(store, workflow, ("--every", "6h"), ("--every", "1h"))
+    assert (code, out, there["spec"]["schedules"]) == (2, "", ["@every 21600s"])
+    assert "-  - '@every 21600s'\n+  - '@every 3600s'" in err
+    assert "nothing was changed: without a terminal, add --yes" in err
+
+
+@pytest.mark.parametrize("options", [(), ("--scheduler", "cronjob")])
+def test_a_changed_schedule_is_updated_as_a_whole(store, workflow, options):
+    first = ("--cron", "0 2 * * *", "--timezone", "Asia/Tokyo", *options)
+    (code, out, err), there = submitted_twice(store, workflow, first, ("--every", "1h", *options, "--yes"))
+    kind = there["kind"]
+    assert (code, f"{kind} nightly updated in ml" in out) == (0, True), err
+    assert "Asia/Tokyo" in err
+    assert not {"timezone", "timeZone"} & set(there["spec"]), "a field that is not set any more is removed"
+    assert there["spec"]["suspend"], "a schedule that is paused stays paused"
+    assert there["status"] == {"lastScheduledTime": "2026-11-24T00:00:00Z"}
+    code, out, err = tfsteps("submit", workflow, "--every", "1h", *options)
+    assert (code, f"{kind} nightly already exists in ml" in out) == (0, True), err
+
+
+def test_a_changed_workflow_of_a_cron_job_is_shown_by_its_fields(store, workflow):
+    assert tfsteps("submit", workflow, *CRON_JOB)[0] == 0
+    workflow.write_text(workflow.read_text().replace("busybox:1.37", "busybox:1.38"))
+    code, out, err = tfsteps("submit", workflow, *CRON_JOB, "--yes")
+    assert (code, [line for line in out.splitlines() if "updated" in line]) == (0, ["ConfigMap nightly updated in ml"])
+    assert [line.strip("+- ") for line in err.splitlines() if "image:" in line] == [
+        "image: busybox:1.37",
+        "image: busybox:1.38",
+    ]
+
+
+@pytest.mark.parametrize(("field", "code"), [("status", 0), ("spec", 2)])
+def test_what_others_change_meanwhile_is_not_overwritten(store, workflow, field, code):
+    def meanwhile():
+        store.before_patch = lambda: None
+        (there,) = store.objects.values()
+        there["metadata"]["resourceVersion"] = "7"
+        there[field] = {**there.get(field, {}), "schedules": ["@every 5s"]}
+
+    assert tfsteps("submit", workflow, "--every", "6h")[0] == 0
+    store.before_patch = meanwhile
+    done, _, err = tfsteps("submit", workflow, "--every", "1h", "--yes")
+    (there,) = store.objects.values()
+    assert (done, there["spec"]["schedules"]) == (code, ["@every 5s" if code else "@every 3600s"]), err
+    assert ("was changed meanwhile" in err) == bool(code)
 
 
 def test_a_missing_claim_is_reported_before_anything_is_created(store, workflow):

@@ -28,14 +28,26 @@ class Backend:
 
     def __init__(self, states=("SUCCEEDED",)):
         self.created = {}
+        self.recurring = []
+        self.runs = []
+        self.changes = []
         self.states = list(states)
 
     def __call__(self, asked):
         kind = asked.path.removeprefix(f"{API}/").partition("/")[0]
+        if asked.method == "DELETE" or ":" in asked.path:
+            self.changes.append(f"{asked.method} {asked.path.removeprefix(API)}")
+            return Answer(body={})
         if asked.method == "POST":
             self.created[kind] = asked.body
+            self.changes.append(kind)
             singular = {"runs": "run_id", "recurringruns": "recurring_run_id", "experiments": "experiment_id"}[kind]
             return Answer(body={**asked.body, singular: "id-1"})
+        if kind == "recurringruns":
+            one = asked.path.endswith("/old")
+            return Answer(body=self.recurring[0] if one else {"recurringRuns": self.recurring})
+        if asked.path == f"{API}/runs":
+            return Answer(body={"runs": self.runs})
         if kind == "runs":
             state = self.states.pop(0)
             return refusal(503, "Unavailable") if state == "away" else Answer(body={"run_id": "id-1", "state": state})
@@ -107,6 +119,76 @@ def test_a_refusal_of_the_server_is_reported(program):
 
     code, _, err = submitted(script, program)
     assert (code, "error: Kubeflow Pipelines refused: 403" in err) == (2, True), err
+
+
+def recurring(backend, status):
+    """Return the recurring run that was created, as the API has it later."""
+    made = backend.created["recurringruns"]
+    return {**made, "recurring_run_id": "old", "status": status, "created_at": "2026-11-20T00:00:00Z"}
+
+
+@pytest.mark.parametrize(("status", "changes"), [("ENABLED", ["/old:disable", "/id-1:enable"]), ("DISABLED", [])])
+def test_a_changed_recurring_run_is_replaced_and_no_date_is_run_twice(program, status, changes):
+    first, second = Backend(), Backend()
+    assert submitted(first, program, "--every", "1h")[0] == 0
+    second.recurring = [recurring(first, status)]
+    code, out, err = submitted(second, program, "--every", "1h")
+    assert (code, second.changes, out) == (0, [], "recurring run nightly already exists: old\n"), err
+    code, out, err = submitted(second, program, "--every", "2h", "-p", "n=3")
+    assert (code, second.changes, out) == (2, [], ""), "not without consent"
+    assert "-interval_second: 3600\n+interval_second: 7200" in err
+    assert "+  n: 3" in err
+    code, out, err = submitted(second, program, "--every", "2h", "-p", "n=3", "--yes")
+    assert (code, second.created["recurringruns"]["mode"]) == (0, "DISABLE"), err
+    assert second.changes == ["recurringruns", *(f"POST /recurringruns{change}" for change in changes)]
+    assert "`tfsteps schedules delete old`" in out
+
+
+def test_a_changed_recurring_run_does_not_catch_up_what_the_one_before_ran(program, tmp_path):
+    file = tmp_path / "past.yaml"
+    file.write_text("cron: 0 2 * * *\nstart: 2026-01-01\ncatch_up: true\n")
+    first, second = Backend(), Backend()
+    assert submitted(first, program, "--schedule", file)[0] == 0
+    second.recurring = [recurring(first, "ENABLED")]
+    assert submitted(second, program, "--schedule", file, "-p", "n=3", "--yes")[0] == 0
+    starts = [each.created["recurringruns"]["trigger"]["cron_schedule"]["start_time"] for each in (first, second)]
+    assert starts[0] < "2026-01-02" < starts[1]
+
+
+def test_recurring_runs_are_listed_paused_run_and_deleted(program):
+    first, backend = Backend(), Backend()
+    assert submitted(first, program, "--cron", "30 2 * * *", "-p", "n=3")[0] == 0
+    backend.recurring = [recurring(first, "ENABLED")]
+    scheduled = {"recurring_run_id": "old", "scheduled_at": "2026-11-21T02:30:00Z"}
+    common = {"created_at": "2026-11-21T02:30:08Z", "display_name": "x"}
+    backend.runs = [
+        {**common, "run_id": "of-another", "recurring_run_id": "another", "state": "FAILED"},
+        {**common, "run_id": "r-1", **scheduled, "state": "SUCCEEDED"},
+        {**common, "run_id": "r-2", "description": "tfsteps schedules run-now: old", "state": "RUNNING"},
+    ]
+
+    def schedules(*args):
+        backend.changes.clear()
+        with serve(backend) as server:
+            code, out, err = tfsteps("schedules", *args, "--host", f"http://127.0.0.1:{server.server_port}")
+        assert code == 0, err
+        return out
+
+    row = schedules().splitlines()[1]
+    assert row.startswith("nightly  recurring run  -          0 30 2 * * * UTC  active")
+    assert row.endswith("2026-11-21 02:30:00Z  succeeded")
+    shown = schedules("show", "nightly")
+    assert "manual                2026-11-21 02:30:08Z  r-2  running" in shown
+    assert "2026-11-21 02:30:00Z  2026-11-21 02:30:08Z  r-1  succeeded" in shown
+    assert "of-another" not in shown
+    schedules("pause", "nightly")
+    assert backend.changes == ["POST /recurringruns/old:disable"]
+    schedules("resume", "old")
+    assert backend.changes == ["POST /recurringruns/old:enable"]
+    assert "manual run id-1 of nightly created" in schedules("run-now", "nightly")
+    assert backend.created["runs"]["runtime_config"]["parameters"] == {"n": 3}
+    schedules("delete", "nightly", "--yes")
+    assert backend.changes == ["DELETE /recurringruns/old"]
 
 
 def test_nothing_is_asked_for_what_cannot_be(program, tmp_path):

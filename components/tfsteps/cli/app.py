@@ -133,6 +133,11 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Check platform settings, and show what a job gets by them.",
             ("tfsteps platform check settings.yaml job.yaml -n team",),
         ),
+        "schedules": _Command(
+            "schedules",
+            "List the schedules of pipelines; show, pause, resume, run or delete one.",
+            ("tfsteps schedules", "tfsteps schedules show nightly", "tfsteps schedules pause nightly -n team"),
+        ),
         "role": _Command(
             "role",
             "Print the Role and RoleBinding that launchers of a job system need.",

@@ -13,6 +13,7 @@ from tfsteps.systems.pipeline import FindPipeline
 
 if TYPE_CHECKING:
     from tfsteps.engines.engine_objects import EngineObjects, NodeNames
+    from tfsteps.engines.schedules import OpenSchedules
     from tfsteps.engines.submission import Rerun, Submission
 
 ENTRY_POINTS = "tfsteps.engines"
@@ -50,6 +51,7 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
         node_names: Returns how it names the steps in these objects; None = as the objects do.
         fire_times: Given a submission with a schedule and the time, yields when runs start, in seconds since the epoch.
             `SpecError` if the engine cannot express the schedule; None = it has no schedules.
+        schedules: Yields the schedules of a place, for `tfsteps schedules`; None = they cannot be listed.
         rerun: Runs the recorded pipeline of an earlier run again and returns the exit code; None = it cannot.
         general: What it recognizes may be of another engine, which is asked first: so are Workflows.
         runs: Names of other engines whose compiled pipelines it runs.
@@ -69,6 +71,7 @@ class EnginePlugin(msgspec.Struct, frozen=True, kw_only=True):
     objects: "Callable[[], EngineObjects] | None" = None
     node_names: "Callable[[], NodeNames] | None" = None
     fire_times: "Callable[[Submission, float], Iterator[int]] | None" = None
+    schedules: "OpenSchedules | None" = None
     rerun: "Callable[[Rerun], int] | None" = None
     general: bool = False
     runs: Collection[str] = ()

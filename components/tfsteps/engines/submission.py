@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from tfsteps.console.confirmation import confirmed
 from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import say
 from tfsteps.engines.compiled import Compiled
 from tfsteps.runs.pipeline_record import Submission as Recorded
 from tfsteps.schedule import Schedule
@@ -33,6 +35,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         folder: Working directory of local steps.
         tensorboard: Whether a local run has a TensorBoard.
         keep_tensorboard: Whether it has one that stays up after its end.
+        yes: Whether a schedule that exists is updated without a question.
     """
 
     compiled: Compiled
@@ -53,6 +56,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     keep_tensorboard: bool
     dry_run: bool
     wait: bool
+    yes: bool
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +93,18 @@ def check_names(supplied: Iterable[str], known: Iterable[str], missing: Iterable
             raise CommandError(f"--param {name}: the pipeline has no such input; {fix}")
     if lacking := [name for name in missing if name not in set(supplied)]:
         raise CommandError(f"the pipeline requires {', '.join(lacking)}; add --param {lacking[0]}=VALUE")
+
+
+def agree(difference: str, *, yes: bool) -> None:
+    """Show how a schedule that exists would change. CommandError unless the user wants that.
+
+    As `kubectl create` and `argo cron create`, `submit` replaces nothing that exists without consent: two pipelines may
+    have chosen the same name. With --yes it is declarative, as `kubectl apply` and `argo cron update`.
+    """
+    say(f"{difference}\nThe schedule exists, and was submitted with another content. Runs that exist do not change.")
+    instead = "nothing was changed: without a terminal, add --yes to update the schedule, or choose another --name"
+    if not confirmed("Update the schedule?", yes=yes, without_terminal=instead):
+        raise CommandError("nothing was changed: choose another --name to keep both schedules")
 
 
 def show_command(run: str, context: str, namespace: str) -> str:

@@ -115,9 +115,12 @@ class Api(HttpClient):
         status: Mapping[str, Any] = self.send("POST", resource.path(""), {}, body, answers.a_review(resource))["status"]
         return status
 
-    def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def patch(
+        self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any], *, dry_run: bool = False
+    ) -> dict[str, Any]:
         """Merge `body` into an object and return it."""
-        return self.request("PATCH", resource.path(namespace, name), {}, body, answers.an_object(resource, name))
+        query = {"dryRun": "All"} if dry_run else {}
+        return self.request("PATCH", resource.path(namespace, name), query, body, answers.an_object(resource, name))
 
     def delete(
         self,

@@ -1,14 +1,17 @@
 """A schedule as an Argo CronWorkflow. Requires Argo Workflows 3.6 or newer."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfsteps.schedule.fires import fire_times
+from tfsteps.schedule.parse import from_plain
 from tfsteps.schedule.types import Schedule, utc
-from tfsteps.spec.problems import Problem, problem
+from tfsteps.spec.problems import Problem, SpecError, problem
 
 NAME = "Argo Workflows"
 NAME_LENGTH = 52  # Argo appends the time to the name of each run, which must be a valid label value
+_DATE = re.compile(r"(?:\{\{= )?now\(\) >= date\('([^']*)'\)(?: \}\})?")  # as `cron_workflow` writes it
 
 
 def problems(schedule: Schedule) -> list[Problem]:
@@ -48,6 +51,22 @@ def cron_workflow(schedule: Schedule, workflow: Mapping[str, Any], name: str) ->
         "metadata": {"name": name, **namespace},
         "spec": spec,
     }
+
+
+def schedule_of(spec: Mapping[str, Any]) -> Schedule | None:
+    """Return when a CronWorkflow or a CronJob fires, as its `spec` says; None = somebody wrote what cannot be read."""
+    dates = {"start": spec.get("when"), "end": (spec.get("stopStrategy") or {}).get("expression")}
+    matches = {field: _DATE.fullmatch(text) for field, text in dates.items() if text}
+    texts = spec.get("schedules") or [spec.get("schedule") or ""]
+    zone = spec.get("timezone") or spec.get("timeZone")  # without one, that of the controller counts
+    if len(texts) != 1 or not all(matches.values()) or not (zone or texts[0].startswith("@every ")):
+        return None
+    fields = {field: match[1] for field, match in matches.items() if match}
+    when = {"cron": texts[0], "timezone": zone} if zone else {"interval": texts[0].removeprefix("@every ")}
+    try:
+        return from_plain({**when, **fields})
+    except SpecError:
+        return None
 
 
 def policies(schedule: Schedule) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from tfsteps.schedule.submitter import JOB_NAME, JOB_UID
 from tfsteps.schedule.types import Schedule
 from tfsteps.spec.problems import Problem, problem
 
-__all__ = ["NAME", "NAME_LENGTH", "fires", "objects", "problems"]
+__all__ = ["FILE", "NAME", "NAME_LENGTH", "fires", "objects", "problems"]
 
 NAME = "a Kubernetes CronJob"
-_FOLDER, _FILE = "/etc/tfsteps", "workflow.json"
+FILE = "workflow.json"
+"""Key of the ConfigMap that holds the Workflow."""
+_FOLDER = "/etc/tfsteps"
 _LEAST_INTERVAL = 60.0  # the names of Jobs contain the minute
 _LEAST_DEADLINE = 10.0  # Kubernetes checks CronJobs this often; with a shorter deadline a run may never start
 _TRIES = 3
@@ -59,7 +61,7 @@ def objects(
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "tfsteps"}
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     dependents = [] if service_account else _account(metadata)
-    data = {_FILE: msgspec.json.encode(workflow).decode()}
+    data = {FILE: msgspec.json.encode(workflow).decode()}
     dependents.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     cron = schedule.expression
     spec = {
@@ -119,7 +121,7 @@ def _container(image: str) -> dict[str, Any]:
         "name": "submit",
         "image": image,
         "command": ["python", "-m", "tfsteps.schedule.submitter"],
-        "args": [f"{_FOLDER}/{_FILE}"],
+        "args": [f"{_FOLDER}/{FILE}"],
         "env": [
             {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
             for variable, label in labels.items()

@@ -13,9 +13,10 @@ import msgspec
 
 from tfsteps.schedule.cron import Cron
 from tfsteps.schedule.fires import fire_times
+from tfsteps.schedule.parse import from_plain
 from tfsteps.schedule.types import Schedule, utc
 from tfsteps.schedule.zones import fixed_offset, moved
-from tfsteps.spec.problems import Problem, problem
+from tfsteps.spec.problems import Problem, SpecError, problem
 
 NAME = "Kubeflow Pipelines"
 MOST_AT_ONCE = 10
@@ -50,6 +51,27 @@ def recurring_run(schedule: Schedule, now: float, server_timezone: str = "UTC") 
         "max_concurrency": MOST_AT_ONCE if schedule.concurrency == "allow" else 1,
         "no_catchup": not schedule.catch_up,
     }
+
+
+def schedule_of(cron: str, interval_seconds: int, zone: str, *, start: str | None, end: str | None) -> Schedule | None:
+    """Return when a recurring run fires; None = somebody wrote what cannot be read, such as a cron of each second.
+
+    Args:
+        cron: Six fields, seconds first; empty = it has an interval.
+        interval_seconds: 0 = it has a cron.
+        zone: The server's time zone.
+        start: In ISO 8601; None = none.
+        end: In ISO 8601, the first time at which no run starts; None = none.
+    """
+    second, _, fields = cron.partition(" ")
+    if cron and (second != "0" or len(fields.split()) != 5):
+        return None
+    when = {"cron": fields, "timezone": zone} if cron else {"interval": f"{interval_seconds}s"}
+    limits = {"start": start, "end": end}
+    try:
+        return from_plain({**when, **{field: text for field, text in limits.items() if text}})
+    except SpecError:
+        return None
 
 
 def scheduled_workflow(

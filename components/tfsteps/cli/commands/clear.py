@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from tfsteps.cli.commands import rm
 from tfsteps.cli.commands.rm import DryRun
 from tfsteps.cli.completion import complete_run
 from tfsteps.cli.place_options import Context, Namespace, OnOption
+from tfsteps.console.confirmation import confirmed
 from tfsteps.console.messages import say, warn
 from tfsteps.console.text import clean
 from tfsteps.launcher.exit_codes import ExitCode
@@ -63,7 +63,11 @@ def clear(
         print("\n".join([f"run {clean(run_id)}: {'would be' if dry_run else 'to be'} removed", *_indented(lines)]))
         for warning in dict.fromkeys(text for part in parts for text in part.warnings()):
             warn(warning)
-        if dry_run or not _confirmed(run_id, yes=yes):
+        if dry_run:
+            return
+        instead = f"nothing was removed: without a terminal, add --yes: `tfsteps clear {shlex.quote(run_id)} --yes`"
+        if not confirmed("Remove all of this?", yes=yes, without_terminal=instead):
+            say("nothing was removed")
             return
         _stop([job for job in jobs if not job.alive.no])
         if errors := [error for part in parts for error in part.clear()]:
@@ -115,20 +119,6 @@ def _records(run: str) -> list[str]:
 
 def _indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line.strip()}" for line in lines]
-
-
-def _confirmed(run: str, *, yes: bool) -> bool:
-    """Ask whether to go on, on a terminal. CommandError elsewhere without --yes."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise CommandError(
-            f"nothing was removed: without a terminal, add --yes: `tfsteps clear {shlex.quote(run)} --yes`"
-        )
-    if typer.confirm("Remove all of this?"):
-        return True
-    say("nothing was removed")
-    return False
 
 
 def _stop(jobs: Sequence[LocalJob]) -> None:

@@ -83,12 +83,17 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be created, and create nothing.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Update a schedule that exists, without a question.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the run's end; exits 10 if it failed.")] = False,
 ) -> None:
     """Submit a pipeline: run it now, or by a schedule.
 
     First, it is compiled and checked as `tfsteps compile` and `tfsteps lint` do; for a local run only by the rules that
     hold on this machine, too. With a schedule the next runs are printed. Local runs always wait.
+
+    A schedule that was submitted before is updated, after its difference is shown: with --yes, or if you agree.
     """
     when = chosen(schedule, cron, every, timezone)
     compiled = load_or_compile(pipeline, name)
@@ -121,6 +126,7 @@ def submit(
         keep_tensorboard=keep_tensorboard,
         dry_run=dry_run,
         wait=wait,
+        yes=yes,
     )
     if when:
         if chosen_engine.fire_times is None:

@@ -24,6 +24,7 @@ PLUGIN = EnginePlugin(
     authoring=constant("tfsteps.engines.argo.authoring:AUTHORING"),
     submit=deferred("tfsteps.engines.argo.submit:submit"),
     fire_times=deferred("tfsteps.engines.argo.submit:fire_times"),
+    schedules=deferred("tfsteps.engines.argo.schedules:open_schedules"),
     notation="manifests of Argo Workflows",
     definition="assign a hera.workflows.Workflow to a name",
     sdk="hera",

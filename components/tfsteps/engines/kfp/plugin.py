@@ -24,6 +24,7 @@ PLUGIN = EnginePlugin(
     authoring=constant("tfsteps.engines.kfp.authoring:AUTHORING"),
     submit=deferred("tfsteps.engines.kfp.submit:submit"),
     fire_times=deferred("tfsteps.engines.kfp.submit:fire_times"),
+    schedules=deferred("tfsteps.engines.kfp.schedules:open_schedules"),
     notation="a pipeline of Kubeflow Pipelines",
     definition="decorate a function with @dsl.pipeline",
     sdk="kfp",

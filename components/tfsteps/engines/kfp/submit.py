@@ -1,32 +1,39 @@
 """Submits to Kubeflow Pipelines with its own client: a run, or a recurring run."""
 
 import contextlib
+import datetime as dt
+import difflib
 import io
 import os
 import pathlib
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from tfsteps.console.errors import CommandError
-from tfsteps.console.messages import warn
+from tfsteps.console.messages import say, warn
 from tfsteps.console.text import local_time
 from tfsteps.engines.compiled import LintError
 from tfsteps.engines.kfp import lint
+from tfsteps.engines.kfp.client import open_client, pages
 from tfsteps.engines.kfp.inputs import definitions, typed
 from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references
 from tfsteps.engines.missing_objects import missing
-from tfsteps.engines.submission import Submission, print_yaml, show_command
+from tfsteps.engines.submission import Submission, agree, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.kube.errors import ApiError
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.identity import spec_hash
 from tfsteps.schedule import kubeflow
+from tfsteps.schedule.types import utc
 from tfsteps.spec import SpecError
 from tfsteps.systems.kubernetes.preflight.references import ACCOUNTS, Reference
+from tfsteps.systems.kubernetes.system import SPEC_HASH
 from tfsteps.text import timezones
 
 _LOOK_SECONDS = 5.0
@@ -55,13 +62,12 @@ def submit(submission: Submission) -> int:
         return ExitCode.SUCCEEDED
     for warning in _missing(submission, arguments["params"]):
         warn(warning)
-    with _client(submission) as client:
+    with open_client(submission.host, submission.context) as client:
+        if submission.when:
+            print(_schedule(client, submission, arguments))
+            return ExitCode.SUCCEEDED
         run, experiment, printed = _create(client, submission, arguments)
         print(printed, end="")
-        if submission.when:
-            print(f"recurring run {run.display_name} created: {run.recurring_run_id}")
-            print(f"Watch it: {_page(client)}/#/recurringrun/details/{run.recurring_run_id}")
-            return ExitCode.SUCCEEDED
         print(f"run {run.display_name} created: {run.run_id}")
         namespace = submission.namespace or experiment.namespace or NAMESPACE
         print(f"Its jobs: {show_command(run.run_id, submission.context, namespace)}")
@@ -85,6 +91,88 @@ def _missing(submission: Submission, arguments: dict[str, Any]) -> list[str]:
     return messages
 
 
+def _schedule(client: Any, submission: Submission, arguments: dict[str, Any]) -> str:
+    """Create a recurring run, or replace the one that was submitted before; return the lines to print.
+
+    The API cannot change a recurring run. The new one starts paused, and is enabled when the old one is paused: no date
+    is run twice. The old one is not deleted: its Workflows would be deleted with it, running ones too.
+    """
+    mark = f"{SPEC_HASH}: {spec_hash([submission.compiled.text, arguments])}"
+    described = {**arguments, "description": mark}
+    old = _newest(client, submission, arguments)
+    if old is None:
+        run, _, _ = _create(client, submission, described)
+        return _created(client, run)
+    if old.description == mark:
+        return f"recurring run {old.display_name} already exists: {old.recurring_run_id}"
+    agree(_difference(old, submission, arguments), yes=submission.yes)
+    if not arguments["no_catchup"]:  # the dates until now are those of the old one
+        described["start_time"] = max(described.get("start_time", ""), utc(int(time.time())))
+    run, _, _ = _create(client, submission, {**described, "enabled": False})
+    what = f"recurring run {run.recurring_run_id}, which replaces {old.recurring_run_id},"
+    if old.status == "DISABLED":
+        say(f"{what} is paused, as the one before was; `tfsteps schedules resume {run.recurring_run_id}` starts it")
+    else:
+        say(f"{what} starts paused; if this is interrupted: `tfsteps schedules resume {run.recurring_run_id}`")
+        client.disable_recurring_run(old.recurring_run_id)
+        client.enable_recurring_run(run.recurring_run_id)
+    remove = f"tfsteps schedules delete {old.recurring_run_id}"
+    return f"{_created(client, run)}\nThe one before is paused; delete it when its runs have ended: `{remove}`"
+
+
+def _created(client: Any, run: Any) -> str:
+    page = f"Watch it: {_page(client)}/#/recurringrun/details/{run.recurring_run_id}"
+    return f"recurring run {run.display_name} created: {run.recurring_run_id}\n{page}"
+
+
+def _newest(client: Any, submission: Submission, arguments: dict[str, Any]) -> Any:
+    """Return the newest recurring run of this name in the experiment; None = there is none."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        experiment = client.create_experiment(arguments["experiment"], namespace=submission.namespace or None)
+    recurring = pages(client.list_recurring_runs, "recurring_runs", experiment_id=experiment.experiment_id)
+    return next((run for run in recurring if run.display_name == arguments["job_name"]), None)
+
+
+def _difference(old: Any, submission: Submission, arguments: dict[str, Any]) -> str:
+    """Return how a recurring run changes, as a unified diff."""
+    title = f"recurring run {old.display_name} ({old.recurring_run_id})"
+    spec = [*submission.compiled.documents]
+    after = {
+        "cron": arguments.get("cron_expression"),
+        "interval_second": arguments.get("interval_second"),
+        "start_time": arguments.get("start_time"),
+        "end_time": arguments.get("end_time"),
+        "max_concurrency": str(arguments["max_concurrency"]),
+        "no_catchup": arguments["no_catchup"],
+        "parameters": arguments["params"],
+        "service_account": arguments.get("service_account"),
+        "pipeline": spec[0],
+    }
+    trigger = old.trigger and (old.trigger.cron_schedule or old.trigger.periodic_schedule)
+    stored = old.pipeline_spec or {}
+    before = {
+        "cron": getattr(trigger, "cron", None),
+        "interval_second": _number(getattr(trigger, "interval_second", None)),
+        "start_time": _utc(trigger and trigger.start_time),
+        "end_time": _utc(trigger and trigger.end_time),
+        "max_concurrency": old.max_concurrency,
+        "no_catchup": bool(old.no_catchup),
+        "parameters": (old.runtime_config and old.runtime_config.parameters) or {},
+        "service_account": old.service_account if "service_account" in arguments else None,
+        "pipeline": stored.get("pipeline_spec", stored),
+    }
+    now, then = (yaml.safe_dump(fields, width=120).splitlines() for fields in (before, after))
+    return "\n".join(difflib.unified_diff(now, then, f"{title}, now", f"{title}, then", lineterm=""))
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _utc(moment: dt.datetime | None) -> str | None:
+    return utc(int(moment.timestamp())) if moment and moment.timestamp() else None
+
+
 def _create(client: Any, submission: Submission, arguments: dict[str, Any]) -> tuple[Any, Any, str]:
     """Create the run or the recurring run; return it, its experiment, and the output of the client.
 
@@ -101,12 +189,16 @@ def _arguments(submission: Submission, now: float) -> dict[str, Any]:
     """Return the arguments of the client, without the pipeline."""
     arguments = {
         "experiment": submission.experiment,
-        "job_name": submission.name or f"{submission.compiled.name} {local_time(now)}",
+        "job_name": submission.name or (submission.compiled.name if submission.when else _dated(submission, now)),
         "params": typed(submission.parameters, definitions(submission.compiled)),
         **({"service_account": submission.service_account} if submission.service_account else {}),
     }
     when = submission.when
     return arguments | (kubeflow.recurring_run(when, now, submission.server_timezone) if when else {})
+
+
+def _dated(submission: Submission, now: float) -> str:
+    return f"{submission.compiled.name} {local_time(now)}"
 
 
 def fire_times(submission: Submission, now: float) -> Iterator[int]:
@@ -136,30 +228,6 @@ def _package(submission: Submission) -> Iterator[str]:
         yield str(file)
 
 
-@contextlib.contextmanager
-def _client(submission: Submission) -> Iterator[Any]:
-    """Yield the client; raise CommandError if the server refuses a request."""
-    try:
-        import kfp  # noqa: PLC0415  takes half a second, and is not always installed
-        import kfp_server_api  # type: ignore[import-untyped]  # noqa: PLC0415
-        import urllib3.exceptions  # noqa: PLC0415
-    except ImportError as error:
-        raise CommandError(f"Kubeflow's client is not installed ({error}); install tfsteps[kfp]") from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # says that the client only supports version 2
-            client = kfp.Client(host=submission.host or None, kube_context=submission.context or None)
-        yield client
-    except kfp_server_api.ApiException as error:
-        code = ExitCode.USAGE if error.status and 400 <= error.status < 500 else ExitCode.PLATFORM
-        raise CommandError(f"Kubeflow Pipelines refused: {error.status} {error.body or error.reason}", code) from error
-    except (urllib3.exceptions.HTTPError, TimeoutError) as error:
-        message = f"Kubeflow Pipelines cannot be reached: {error}; give --host, or set KF_PIPELINES_ENDPOINT"
-        raise CommandError(message, ExitCode.PLATFORM) from error
-    except ValueError as error:  # from the checks of the client
-        raise CommandError(f"Kubeflow's client refused: {error}") from error
-
-
 def _wait(client: Any, run_id: str) -> ExitCode:
     """Wait for a run's end; the client's own function never returns for a cancelled run."""
     failures = 0
@@ -176,7 +244,7 @@ def _wait(client: Any, run_id: str) -> ExitCode:
 
 def _state(client: Any, run_id: str) -> str:
     """Return the state of a run; empty if the server does not answer."""
-    import kfp_server_api  # noqa: PLC0415
+    import kfp_server_api  # type: ignore[import-untyped]  # noqa: PLC0415
     import urllib3.exceptions  # noqa: PLC0415
 
     try:

@@ -1,0 +1,209 @@
+"""The schedules on a cluster that `tfsteps submit` created: CronWorkflows, and CronJobs that submit Workflows."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import warn
+from tfsteps.engines.argo import objects
+from tfsteps.engines.argo.objects import CONFIG_MAPS, CRON_JOBS, CRON_WORKFLOWS, RESOURCES
+from tfsteps.engines.argo.workflow import WORKFLOWS
+from tfsteps.engines.schedules import (
+    MANUAL,
+    SCHEDULE,
+    TRIGGER,
+    Outcome,
+    ScheduledRun,
+    SchedulePlace,
+    ScheduleState,
+    newest_first,
+)
+from tfsteps.kube.client import Api
+from tfsteps.kube.errors import ApiError
+from tfsteps.kube.resource import Resource
+from tfsteps.runs.identity import label_value
+from tfsteps.schedule import cronjob
+from tfsteps.schedule.argo import schedule_of
+from tfsteps.systems.kubernetes.times import seconds
+
+CRON_WORKFLOW_LABEL = "workflows.argoproj.io/cron-workflow"
+"""Label of the Workflows that a CronWorkflow starts: its name."""
+
+_CRONS = (CRON_WORKFLOWS, CRON_JOBS)
+_JOBS = Resource("batch/v1", "jobs", "Job")
+_PHASES: dict[str, Outcome] = {
+    "": "pending",
+    "Pending": "pending",
+    "Running": "running",
+    "Succeeded": "succeeded",
+    "Failed": "failed",
+    "Error": "failed",
+}
+_CONDITIONS: dict[str, Outcome] = {"Complete": "succeeded", "Failed": "failed"}
+_PART_OF = "app.kubernetes.io/part-of=tfsteps"
+
+_Object = Mapping[str, Any]
+
+
+@contextlib.contextmanager
+def open_schedules(place: SchedulePlace) -> Iterator["ClusterSchedules"]:
+    """Yield the schedules on a cluster. CommandError if it refuses what a method asks for."""
+    with objects.cluster(place.context) as api:
+        yield ClusterSchedules(api, "" if place.everywhere else place.namespace or api.access.namespace)
+
+
+class ClusterSchedules:
+    """The schedules of a namespace, empty = of all. See `Schedules`."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        """Send no request yet."""
+        self._api, self._namespace = api, namespace
+
+    def states(self) -> list[ScheduleState]:
+        listed = [(resource, self._listed(resource)) for resource in _CRONS]
+        crons = [(resource, item) for resource, items in listed for item in items or [] if objects.is_ours(item)]
+        if not crons:
+            return []
+        manual = self._listed(WORKFLOWS, labelSelector=SCHEDULE)
+        started = {
+            CRON_WORKFLOWS: self._listed(WORKFLOWS, labelSelector=CRON_WORKFLOW_LABEL),
+            CRON_JOBS: self._listed(_JOBS, labelSelector=_PART_OF),
+        }
+        return [_state(resource, item, started[resource], manual) for resource, item in crons]
+
+    def set_paused(self, state: ScheduleState, *, paused: bool) -> None:
+        body = {"metadata": {"uid": state.id}, "spec": {"suspend": paused}}
+        self._api.patch(RESOURCES[state.kind], state.namespace, state.name, body)
+
+    def run_now(self, state: ScheduleState) -> str:
+        """Create the Workflow without what makes Argo count it as a run of the schedule: label and owner."""
+        workflow = self._workflow(state)
+        metadata = workflow.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), SCHEDULE: label_value(state.name), TRIGGER: MANUAL}
+        kept = {"annotations": metadata["annotations"]} if metadata.get("annotations") else {}
+        named = {"generateName": f"{state.name}-manual-", "labels": labels}
+        body = {"apiVersion": WORKFLOWS.api, "kind": WORKFLOWS.kind, **workflow, "metadata": {**kept, **named}}
+        return str(self._api.create(WORKFLOWS, state.namespace, body)["metadata"]["name"])
+
+    def deleted_with(self, state: ScheduleState) -> Iterator[str]:
+        yield f"{state.kind} {state.namespace}/{state.name}"
+        for resource, item in self._dependents(state):
+            yield f"{resource.kind} {state.namespace}/{item['metadata']['name']}"
+        for run in state.runs:
+            if not run.manual:  # those have no owner
+                yield f"run {run.name} ({run.outcome})"
+
+    def delete(self, state: ScheduleState) -> None:
+        """Delete the schedule first: if this is interrupted, no run starts without the objects that it needs."""
+        dependents = self._dependents(state)
+        self._api.delete(RESOURCES[state.kind], state.namespace, state.name, state.id)
+        for resource, item in dependents:
+            self._api.delete(resource, state.namespace, item["metadata"]["name"], item["metadata"]["uid"])
+
+    def _dependents(self, state: ScheduleState) -> list[tuple[Resource, dict[str, Any]]]:
+        """Return the objects that `submit` created with a CronJob, the last one first."""
+        if state.kind != CRON_JOBS.kind:
+            return []
+        found = []
+        for resource in reversed([resource for resource in RESOURCES.values() if resource not in (WORKFLOWS, *_CRONS)]):
+            try:
+                item = self._api.get(resource, state.namespace, state.name)
+            except ApiError as error:
+                if not error.missing:
+                    raise
+            else:
+                if objects.is_ours(item):
+                    found.append((resource, item))
+        return found
+
+    def _workflow(self, state: ScheduleState) -> dict[str, Any]:
+        """Return metadata and spec of the Workflow that a schedule runs. CommandError if it was replaced meanwhile."""
+        item = self._api.get(RESOURCES[state.kind], state.namespace, state.name)
+        if item["metadata"]["uid"] != state.id:
+            raise CommandError(f"{state.kind} {state.name} was replaced meanwhile; run the same command again")
+        if state.kind == CRON_WORKFLOWS.kind:
+            return {"metadata": item["spec"].get("workflowMetadata"), "spec": item["spec"]["workflowSpec"]}
+        data = self._api.get(CONFIG_MAPS, state.namespace, state.name)["data"]
+        workflow: dict[str, Any] = msgspec.json.decode(data[cronjob.FILE])
+        return workflow
+
+    def _listed(self, resource: Resource, **selectors: str) -> list[dict[str, Any]] | None:
+        """Return the objects of a kind, [] if it is not served; None, after a warning, if they may not be listed."""
+        try:
+            return [*self._api.iterate(resource, self._namespace, **selectors)]
+        except ApiError as error:
+            if error.status == 404:
+                return []
+            if error.status != 403:
+                raise
+            warn(f"{resource.plural} are not shown, without the permission to list them: {error}")
+            return None
+
+
+def _state(
+    resource: Resource, item: _Object, started: list[dict[str, Any]] | None, manual: list[dict[str, Any]] | None
+) -> ScheduleState:
+    metadata, spec = item["metadata"], item["spec"]
+    name, namespace = metadata["name"], metadata["namespace"]
+    own = [run for run in started or [] if _controller(run) == metadata["uid"]]
+    by_hand = [
+        run
+        for run in manual or []
+        if (run["metadata"]["namespace"], run["metadata"]["labels"][SCHEDULE]) == (namespace, label_value(name))
+    ]
+    missing = [kind for kind, runs in (("scheduled", started), ("manual", manual)) if runs is None]
+    return ScheduleState(
+        name=name,
+        id=metadata["uid"],
+        kind=resource.kind,
+        namespace=namespace,
+        when=", ".join(spec.get("schedules") or [spec.get("schedule") or ""]) + _zone(spec),
+        schedule=schedule_of(spec),
+        created=seconds(metadata.get("creationTimestamp")) or 0.0,
+        paused=bool(spec.get("suspend")),
+        runs=newest_first(
+            [
+                *map(_job_run if resource == CRON_JOBS else _workflow_run, own),
+                *(_workflow_run(run, manual=True) for run in by_hand),
+            ]
+        ),
+        unknown=f"{' and '.join(missing)} runs are not known: no permission to list them" if missing else "",
+    )
+
+
+def _zone(spec: _Object) -> str:
+    zone = spec.get("timezone") or spec.get("timeZone")
+    return f" {zone}" if zone else ""
+
+
+def _controller(item: _Object) -> str:
+    """Return the uid of the schedule that started a run: another one may have had its name."""
+    owners = item["metadata"].get("ownerReferences") or []
+    return next((str(owner["uid"]) for owner in owners if owner["kind"] in {cron.kind for cron in _CRONS}), "")
+
+
+def _workflow_run(item: _Object, *, manual: bool = False) -> ScheduledRun:
+    phase = (item.get("status") or {}).get("phase", "")
+    date = None if manual else _annotation(item, "workflows.argoproj.io/scheduled-time")
+    return _run(item, date, _PHASES.get(phase, "unknown"), manual=manual)
+
+
+def _job_run(item: _Object) -> ScheduledRun:
+    """Return the run of a Job: the Workflow that it submits has its name, and it ends as the Workflow does."""
+    status = item.get("status") or {}
+    ends = [condition["type"] for condition in status.get("conditions") or [] if condition["status"] == "True"]
+    outcome: Outcome = next((_CONDITIONS[end] for end in ends if end in _CONDITIONS), "running")
+    return _run(item, _annotation(item, "batch.kubernetes.io/cronjob-scheduled-timestamp"), outcome)
+
+
+def _run(item: _Object, date: str | None, outcome: Outcome, *, manual: bool = False) -> ScheduledRun:
+    metadata = item["metadata"]
+    sent = seconds(metadata.get("creationTimestamp"))
+    return ScheduledRun(name=metadata["name"], planned=seconds(date), sent=sent, outcome=outcome, manual=manual)
+
+
+def _annotation(item: _Object, name: str) -> str | None:
+    return (item["metadata"].get("annotations") or {}).get(name)

@@ -1,0 +1,141 @@
+"""Schedules as their engines have them: when they fire, and the runs that they and users started."""
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Literal, Protocol
+
+import msgspec
+
+from tfsteps.runs.identity import PREFIX
+from tfsteps.schedule import Schedule
+from tfsteps.schedule.fires import fire_times
+
+TRIGGER = f"{PREFIX}trigger"
+"""Label of the Workflows that a user started. Those that a schedule starts never have it."""
+MANUAL = "manual"
+SCHEDULE = f"{PREFIX}schedule"
+"""Label of the Workflows that a user started from a schedule: its name."""
+
+Outcome = Literal["pending", "running", "succeeded", "failed", "cancelled", "unknown"]
+_WEEK = 7 * 86400.0
+_MOST_FIRES = 20_000  # those of two weeks, one a minute
+
+
+class ScheduledRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of a schedule, or a date for which no run is known.
+
+    Attributes:
+        name: The name of its object, or its id; empty = no run is known: it was skipped, or its object was removed.
+        planned: The date, in seconds since the epoch; None = a user started it, or its object does not say.
+        sent: When it was created, in seconds since the epoch; None = no run is known.
+        outcome: What became of it, as its object says.
+        manual: Whether a user started it from the schedule.
+    """
+
+    name: str = ""
+    planned: float | None = None
+    sent: float | None = None
+    outcome: Outcome = "unknown"
+    manual: bool = False
+
+
+class ScheduleState(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule.
+
+    Attributes:
+        name: Its name, which users choose.
+        id: Its uid or id; no other schedule has it.
+        kind: What it is: CronWorkflow, CronJob, recurring run.
+        namespace: Of its runs; empty = not known.
+        when: The schedule as text.
+        schedule: When it fires; None = that cannot be computed.
+        created: Seconds since the epoch.
+        paused: Whether it starts no runs.
+        runs: The runs that are known, the newest first.
+        unknown: Why its runs are not known, or not all of them, as a sentence; empty = all that exist are.
+    """
+
+    name: str
+    id: str
+    kind: str
+    namespace: str
+    when: str
+    schedule: Schedule | None
+    created: float
+    paused: bool
+    runs: list[ScheduledRun]
+    unknown: str = ""
+
+    def next_fire(self, now: float) -> int | None:
+        """Return when it fires next, in seconds since the epoch; None = never, or that is not known.
+
+        Argo counts an interval from the start of its controller, so only that of another scheduler is known.
+        """
+        if self.paused or self.schedule is None or not self.schedule.cron:
+            return None
+        return next(fire_times(self.schedule, now), None)
+
+    def records(self, now: float) -> list[ScheduledRun]:
+        """Return the runs and, between the oldest of them and now, the dates without a run, the newest first.
+
+        Of a schedule without runs, the dates of the last week.
+        """
+        dates: Iterable[int] = ()
+        if self.schedule is not None and self.schedule.cron:
+            first = min((run.planned for run in self.runs if run.planned is not None), default=now - _WEEK)
+            after = max(self.created, first - 1)
+            fires = itertools.takewhile(lambda at: at <= now, fire_times(self.schedule, after))
+            dates = itertools.islice(fires, _MOST_FIRES)
+        started = {run.planned for run in self.runs}
+        missing = [ScheduledRun(planned=at) for at in dates if at not in started]
+        return list(heapq.merge(self.runs, reversed(missing), key=_time, reverse=True))
+
+
+def _time(run: ScheduledRun) -> float:
+    return run.planned if run.planned is not None else run.sent or 0.0
+
+
+def newest_first(runs: Iterable[ScheduledRun]) -> list[ScheduledRun]:
+    """Return runs by their dates; those that a user started, by their creation."""
+    return sorted(runs, key=_time, reverse=True)
+
+
+class Schedules(Protocol):
+    """The schedules of one engine in one place. Each method raises `CommandError` if the engine refuses."""
+
+    def states(self) -> list[ScheduleState]:
+        """Return all schedules that tfsteps or, on Kubeflow Pipelines, anybody created, with their runs."""
+
+    def set_paused(self, state: ScheduleState, *, paused: bool) -> None:
+        """Make a schedule start no further runs, or start them again. Runs that exist go on."""
+
+    def run_now(self, state: ScheduleState) -> str:
+        """Start a manual run of what a schedule runs, and return its name. It does not count as a run of a date."""
+
+    def deleted_with(self, state: ScheduleState) -> Iterator[str]:
+        """Yield a line for each object that `delete` removes."""
+
+    def delete(self, state: ScheduleState) -> None:
+        """Remove a schedule. Nothing of another schedule of the same name, created later, is removed."""
+
+
+class SchedulePlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a command looks for schedules. Empty = not set.
+
+    Attributes:
+        everywhere: In all namespaces.
+        host: The address of the API of Kubeflow Pipelines.
+        server_timezone: The time zone in which it reads schedules.
+    """
+
+    context: str = ""
+    namespace: str = ""
+    everywhere: bool = False
+    host: str = ""
+    server_timezone: str = "UTC"
+
+
+OpenSchedules = Callable[[SchedulePlace], AbstractContextManager[Schedules]]
+"""Yields the schedules of a place; `CommandError` if it cannot be reached, or refuses what a method does."""

@@ -1,0 +1,216 @@
+"""`tfsteps schedules` on a cluster: what it lists, shows, changes and deletes."""
+
+import datetime as dt
+import json
+
+import pytest
+
+from tests.unit.cli.command import said, tfsteps
+from tests.unit.cli.jobs_on_cluster import write_kubeconfig
+from tests.wire.scripted import Answer, refusal, serve
+from tfsteps.schedule import argo, cronjob, from_plain
+from tfsteps.schedule.types import utc
+
+NOW = int(dt.datetime.now(dt.UTC).timestamp()) // 3600 * 3600
+HOURLY = from_plain({"cron": "0 * * * *"})
+WORKFLOW = {
+    "metadata": {"generateName": "nightly-", "labels": {"team": "vision"}},
+    "spec": {"entrypoint": "main", "templates": [{"name": "main", "container": {"image": "busybox:1.37"}}]},
+}
+MARK = {"tfsteps.dev/spec-hash": "1"}
+
+
+def at(hours):
+    """Return the time of the API so many hours before the last full hour."""
+    return utc(NOW - hours * 3600)
+
+
+def stored(item, uid, *, ours=True):
+    meta = {"namespace": "ml", "uid": uid, "creationTimestamp": at(30), "resourceVersion": "1"}
+    marks = {"annotations": MARK} if ours else {}
+    return {**item, "metadata": {**item["metadata"], **meta, **marks}}
+
+
+def run(name, planned, phase, owner="uid-cron", **labels):
+    """Return a Workflow that Argo started for a date."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "uid": f"uid-{name}",
+            "creationTimestamp": at(planned),
+            "labels": {"workflows.argoproj.io/cron-workflow": "hourly", **labels},
+            "annotations": {"workflows.argoproj.io/scheduled-time": at(planned)},
+            "ownerReferences": [{"apiVersion": "argoproj.io/v1alpha1", "kind": "CronWorkflow", "uid": owner}],
+        },
+        "spec": {},
+        "status": {"phase": phase},
+    }
+
+
+class Objects:
+    """The objects of a namespace by their collection."""
+
+    def __init__(self):
+        cron = stored(argo.cron_workflow(HOURLY, WORKFLOW, "hourly"), "uid-cron")
+        foreign = stored(argo.cron_workflow(HOURLY, WORKFLOW, "foreign"), "uid-foreign", ours=False)
+        *dependents, job = [
+            stored(item, f"uid-{item['kind']}")
+            for item in cronjob.objects(from_plain({"interval": "6h"}), WORKFLOW, "often", namespace="ml")
+        ]
+        self.by_kind = {
+            "cronworkflows": [cron, foreign],
+            "cronjobs": [job],
+            "workflows": [
+                run("hourly-1", 5, "Succeeded"),
+                run("hourly-2", 4, "Failed"),
+                run("hourly-3", 1, "Running"),
+                run("earlier", 9, "Succeeded", owner="uid-of-an-earlier-schedule"),
+            ],
+            "jobs": [],
+            **{f"{item['kind'].lower()}s": [item] for item in dependents},
+        }
+        self.forbidden, self.changes = set(), []
+
+    def __call__(self, asked):
+        *_, parent, name = asked.path.split("/")
+        if asked.method == "GET" and name in self.by_kind:
+            if name in self.forbidden:
+                return refusal(403, "Forbidden")
+            key, _, value = asked.query.get("labelSelector", "").partition("=")
+            items = [
+                item
+                for item in self.by_kind[name]
+                if not key or (item["metadata"].get("labels") or {}).get(key) in ({value} if value else ANY)
+            ]
+            return Answer(body={"items": items})
+        if asked.method == "POST":
+            self.changes.append(asked.body)
+            return Answer(201, {**asked.body, "metadata": {**asked.body["metadata"], "name": "made", "uid": "u"}})
+        there = next((item for item in self.by_kind[parent] if item["metadata"]["name"] == name), None)
+        if there is None:
+            return refusal(404, "NotFound", about=name)
+        if asked.method == "PATCH":
+            assert asked.body["metadata"] == {"uid": there["metadata"]["uid"]}
+            there["spec"] |= asked.body["spec"]
+        if asked.method == "DELETE":
+            assert asked.body["preconditions"] == {"uid": there["metadata"]["uid"]}
+            self.by_kind[parent].remove(there)
+            self.changes.append(f"{parent}/{name}")
+            return Answer(body={"status": "Success"})
+        return Answer(body=there)
+
+
+class _Any:
+    def __contains__(self, value):
+        return value is not None
+
+
+ANY = _Any()
+
+
+@pytest.fixture
+def objects(tmp_path, monkeypatch):
+    there = Objects()
+    monkeypatch.delenv("KF_PIPELINES_ENDPOINT", raising=False)
+    with serve(there) as server:
+        write_kubeconfig(tmp_path / "kubeconfig", server, monkeypatch)
+        yield there
+
+
+def test_schedules_are_listed_with_their_next_and_last_runs(objects):
+    header, hourly, often = said("schedules")
+    assert header.split() == ["NAME", "KIND", "NAMESPACE", "SCHEDULE", "STATE", "NEXT", "LAST", "OUTCOME"]
+    shown = [at(-1), at(1)]
+    assert hourly.split()[:2] + hourly.split()[9:] == ["hourly", "CronWorkflow", "active"] + [
+        part for time in shown for part in time.replace("T", " ").split()
+    ] + ["running"]
+    assert often.split() == ["often", "CronJob", "ml", "@every", "21600s", "active", "within", "21600s", "-", "-"]
+
+
+def test_the_records_have_every_date_and_say_which_have_no_run(objects):
+    by_hand = run("by-hand", 2, "Succeeded")
+    by_hand["metadata"] |= {"labels": {"tfsteps.dev/schedule": "hourly"}, "annotations": {}, "ownerReferences": []}
+    objects.by_kind["workflows"].append(by_hand)
+    code, out, err = tfsteps("schedules", "show", "hourly", "--output", "json")
+    assert (code, err) == (0, "")
+    records = [
+        (each["planned"] and int(dt.datetime.fromisoformat(each["planned"]).timestamp() - NOW) // 3600, *rest)
+        for each in json.loads(out)["records"]
+        for rest in [(each["run"], each["outcome"], each["manual"])]
+    ]
+    assert [record for record in records if not (record[0] and record[0] > 0)] == [
+        (0, "", "unknown", False),
+        (-1, "hourly-3", "running", False),
+        (None, "by-hand", "succeeded", True),
+        (-2, "", "unknown", False),
+        (-3, "", "unknown", False),
+        (-4, "hourly-2", "failed", False),
+        (-5, "hourly-1", "succeeded", False),
+    ]
+    assert "no run is known" in tfsteps("schedules", "show", "hourly")[1]
+
+
+@pytest.mark.parametrize("name", ["hourly", "uid-cron", "often"])
+def test_a_schedule_is_paused_and_resumed(objects, name):
+    (there,) = [
+        item
+        for kind in ("cronworkflows", "cronjobs")
+        for item in objects.by_kind[kind]
+        if name in (item["metadata"]["name"], item["metadata"]["uid"])
+    ]
+    assert "paused" in said("schedules", "pause", name)[0]
+    assert there["spec"]["suspend"] is True
+    assert "paused" in said("schedules")[1 if name != "often" else 2]
+    assert "next: " in said("schedules", "resume", name)[0]
+    assert there["spec"]["suspend"] is False
+
+
+@pytest.mark.parametrize("name", ["hourly", "often"])
+def test_a_run_by_hand_is_none_of_the_schedule(objects, name):
+    assert said("schedules", "run-now", name) == [f"manual run made of {name} created"]
+    (body,) = objects.changes
+    manual = {"tfsteps.dev/schedule": name, "tfsteps.dev/trigger": "manual"}
+    assert body["metadata"] == {"generateName": f"{name}-manual-", "labels": {"team": "vision", **manual}}
+    assert body["spec"] == WORKFLOW["spec"]
+
+
+def test_a_schedule_is_deleted_with_what_was_created_with_it(objects):
+    code, out, err = tfsteps("schedules", "delete", "often")
+    assert (code, objects.changes) == (2, [])
+    assert "nothing was removed: without a terminal, add --yes" in err
+    objects.by_kind["roles"][0]["metadata"]["annotations"] = {}
+    assert said("schedules", "delete", "often", "--yes")[-1] == "CronJob often deleted"
+    assert objects.changes == ["cronjobs/often", "configmaps/often", "rolebindings/often", "serviceaccounts/often"]
+    code, out, _ = tfsteps("schedules", "delete", "hourly", "--yes")
+    assert (code, [line.strip() for line in out.splitlines()][1:-1]) == (
+        0,
+        [
+            "CronWorkflow ml/hourly",
+            "run hourly-3 (running)",
+            "run hourly-2 (failed)",
+            "run hourly-1 (succeeded)",
+        ],
+    )
+
+
+def test_what_may_not_be_listed_is_said_to_be_unknown(objects):
+    objects.forbidden = {"workflows", "cronjobs"}
+    code, out, err = tfsteps("schedules")
+    assert (code, out.splitlines()[1].split()[-1]) == (0, "unknown")
+    assert "cronjobs are not shown, without the permission to list them" in err
+    assert "hourly: scheduled and manual runs are not known: no permission to list them" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (("show",), "`show` needs the name of a schedule: hourly, often"),
+        (("show", "foreign"), "no schedule 'foreign': hourly, often"),
+        (("list", "hourly"), "`list` shows all schedules; write `tfsteps schedules show hourly`"),
+        (("--engine", "local"), "engine 'local' has no schedules: use one of kfp, argo"),
+    ],
+)
+def test_wrong_commands(objects, arguments, wrong):
+    code, out, err = tfsteps("schedules", *arguments)
+    assert (code, out, err) == (2, "", f"error: {wrong}\n")
