@@ -191,6 +191,31 @@ def test_recurring_runs_are_listed_paused_run_and_deleted(program):
     assert backend.changes == ["DELETE /recurringruns/old"]
 
 
+def test_an_interrupted_replacement_is_finished(program):
+    first, second = Backend(), Backend()
+    assert submitted(first, program, "--every", "1h")[0] == 0
+    before = {**recurring(first, "ENABLED"), "recurring_run_id": "before", "description": "another"}
+    second.recurring = [recurring(first, "DISABLED"), before]
+    assert submitted(second, program, "--every", "1h")[0] == 0
+    assert second.changes == ["POST /recurringruns/before:disable", "POST /recurringruns/old:enable"]
+
+
+def test_earlier_manual_runs_are_removed_first_and_none_of_a_schedule(program):
+    first, second = Backend(), Backend(["CANCELING", "CANCELED"])
+    assert submitted(first, program)[0] == 0
+    mine = first.created["runs"]["description"]
+    second.runs = [
+        {"run_id": "running", "description": mine, "state": "RUNNING"},
+        {"run_id": "ended", "description": mine, "state": "FAILED"},
+        {"run_id": "scheduled", "description": mine, "state": "RUNNING", "recurring_run_id": "r"},
+        {"run_id": "of-a-page", "state": "RUNNING"},
+        {"run_id": "another", "description": mine.replace("nightly", "other"), "state": "RUNNING"},
+    ]
+    code, _, err = submitted(second, program, "--replace")
+    assert code == 0, err
+    assert second.changes == ["POST /runs/running:terminate", "DELETE /runs/running", "DELETE /runs/ended", "runs"]
+
+
 def test_nothing_is_asked_for_what_cannot_be(program, tmp_path):
     file = tmp_path / "berlin.yaml"
     file.write_text("cron: 0 6 * * 1\ntimezone: Europe/Berlin\nconcurrency: replace\n")

@@ -13,8 +13,8 @@ from tfsteps.schedule import Schedule
 from tfsteps.schedule.fires import fire_times
 
 TRIGGER = f"{PREFIX}trigger"
-"""Label of the Workflows that a user started. Those that a schedule starts never have it."""
-MANUAL = "manual"
+"""Label of the Workflows that `tfsteps submit` creates, or its schedules: who started them."""
+MANUAL, SCHEDULED = "manual", "scheduled"
 SCHEDULE = f"{PREFIX}schedule"
 """Label of the Workflows that a user started from a schedule: its name."""
 

@@ -35,6 +35,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         folder: Working directory of local steps.
         tensorboard: Whether a local run has a TensorBoard.
         keep_tensorboard: Whether it has one that stays up after its end.
+        replace: Whether the earlier manual runs of the pipeline are removed first.
         yes: Whether a schedule that exists is updated without a question.
     """
 
@@ -57,6 +58,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     wait: bool
     yes: bool
+    replace: bool
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from tfsteps.spec.problems import Problem, SpecError, shown
 
 PREFIX = "tfsteps.dev/"
 RUN_ID, TASK, ATTEMPT = f"{PREFIX}run-id", f"{PREFIX}task", f"{PREFIX}attempt"
+PIPELINE = f"{PREFIX}pipeline"
 STEP = f"{PREFIX}step"
 """Label of the pods of steps of tfsteps: the component."""
 
@@ -74,7 +75,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     def labels(self) -> dict[str, str]:
         """Return the labels of every object that belongs to this attempt."""
         labels = {**self.selector(), ATTEMPT: str(self.attempt)}
-        return labels | ({f"{PREFIX}pipeline": label_value(self.pipeline)} if self.pipeline else {})
+        return labels | ({PIPELINE: label_value(self.pipeline)} if self.pipeline else {})
 
 
 def name_problem(name: object) -> str:

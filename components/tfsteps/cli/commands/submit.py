@@ -83,6 +83,13 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be created, and create nothing.")
     ] = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Remove earlier manual runs of this pipeline first, running ones too; never those of a schedule.",
+        ),
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Update a schedule that exists, without a question.")
     ] = False,
@@ -103,6 +110,12 @@ def submit(
         raise CommandError(f"{option} is for local runs; on a cluster, add a `tensorboard` step to the pipeline")
     if wait and when:
         raise CommandError("--wait is for one run, a schedule never ends; leave it out")
+    if replace and when:
+        raise CommandError("--replace is for a manual run; a schedule that exists is updated; leave it out")
+    if replace and not chosen_engine.on_cluster:
+        raise CommandError(
+            "--replace is for runs on a cluster; `tfsteps stop` and `tfsteps rm` remove those of this machine"
+        )
     parameters = parse_parameters(params or [])
     check(compiled, chosen_engine, parameters)
     for warning in macro_warnings(parameters, chosen_engine):
@@ -127,6 +140,7 @@ def submit(
         dry_run=dry_run,
         wait=wait,
         yes=yes,
+        replace=replace,
     )
     if when:
         if chosen_engine.fire_times is None:

@@ -105,6 +105,14 @@ def apply(
     return applied, report
 
 
+def rehearse(api: Api, item: _Object, namespace: str) -> None:
+    """Create an object that has any name as a dry run. CommandError if the cluster refuses it."""
+    metadata = {key: value for key, value in item["metadata"].items() if key != "name"}
+    named = {**item, "metadata": {"generateName": f"{item['metadata'].get('name', 'run')}-", **metadata}}
+    with _refusals(f"{_name(item)} cannot be created in {namespace}"):
+        api.create(RESOURCES[item["kind"]], namespace, named, dry_run=True)
+
+
 def _rehearse(api: Api, item: _Object, namespace: str) -> str:
     """Create an object as a dry run; return how the existing one would change, empty = there is none, or it is equal.
 

@@ -11,15 +11,18 @@ import yaml
 from tfsteps.console.errors import CommandError
 from tfsteps.console.messages import warn
 from tfsteps.engines.argo import lint, objects
+from tfsteps.engines.argo.manual_runs import clear_manual
 from tfsteps.engines.argo.pod_references import pod_references
 from tfsteps.engines.argo.workflow import WORKFLOWS
 from tfsteps.engines.compiled import Compiled, LintError
 from tfsteps.engines.missing_objects import missing
+from tfsteps.engines.schedules import MANUAL, SCHEDULED, TRIGGER
 from tfsteps.engines.submission import Scheduler, Submission, agree, check_names, options_of, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
 from tfsteps.kube.credentials import AccessError
 from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.identity import PIPELINE, label_value
 from tfsteps.schedule import Schedule, argo, cronjob, submitter
 from tfsteps.spec import SpecError
 
@@ -46,6 +49,9 @@ def submit(submission: Submission) -> int:
         where = manifest["metadata"].get("namespace", namespace)
         for warning in missing(api, where, pod_references(manifest)):
             warn(warning)
+        if submission.replace:
+            objects.rehearse(api, manifests[0], where)
+            clear_manual(api, where, manifest["metadata"]["labels"])
         created, report = objects.apply(api, manifests, namespace, functools.partial(agree, yes=submission.yes))
         kind, context, where = manifests[-1]["kind"], submission.context, created["namespace"]
         watch = ["kubectl", *options_of(context), "--namespace", where, "get", kind.lower(), created["name"], "--watch"]
@@ -125,6 +131,10 @@ def _manifest(submission: Submission) -> dict[str, Any]:
     if submission.service_account and not (submission.when and submission.scheduler is Scheduler.CRONJOB):
         spec["serviceAccountName"] = submission.service_account
     _set_arguments(spec, submission.parameters)
+    if manifest["kind"] == WORKFLOWS.kind:
+        trigger = SCHEDULED if submission.when else MANUAL
+        ours = {PIPELINE: label_value(submission.compiled.name), TRIGGER: trigger}
+        metadata["labels"] = {**(metadata.get("labels") or {}), **ours}
     return manifest
 
 

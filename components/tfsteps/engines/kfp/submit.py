@@ -8,7 +8,7 @@ import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
@@ -22,6 +22,7 @@ from tfsteps.engines.kfp.client import open_client, pages
 from tfsteps.engines.kfp.inputs import definitions, typed
 from tfsteps.engines.kfp.pod_references import NAMESPACE, pod_references
 from tfsteps.engines.missing_objects import missing
+from tfsteps.engines.schedules import MANUAL, TRIGGER
 from tfsteps.engines.submission import Submission, agree, print_yaml, show_command
 from tfsteps.kube.access import find
 from tfsteps.kube.client import Api
@@ -66,6 +67,9 @@ def submit(submission: Submission) -> int:
         if submission.when:
             print(_schedule(client, submission, arguments))
             return ExitCode.SUCCEEDED
+        if submission.replace:
+            _clear_manual(client, submission)
+        _describe_runs(client, _manual(submission))
         run, experiment, printed = _create(client, submission, arguments)
         print(printed, end="")
         print(f"run {run.display_name} created: {run.run_id}")
@@ -99,25 +103,62 @@ def _schedule(client: Any, submission: Submission, arguments: dict[str, Any]) ->
     """
     mark = f"{SPEC_HASH}: {spec_hash([submission.compiled.text, arguments])}"
     described = {**arguments, "description": mark}
-    old = _newest(client, submission, arguments)
-    if old is None:
+    existing = _same_name(client, submission, arguments)
+    active = [run for run in existing if run.status != "DISABLED"]
+    if not existing:
         run, _, _ = _create(client, submission, described)
         return _created(client, run)
+    old = existing[0]
     if old.description == mark:
+        _take_over(client, old, [run for run in active if run is not old])
         return f"recurring run {old.display_name} already exists: {old.recurring_run_id}"
     agree(_difference(old, submission, arguments), yes=submission.yes)
     if not arguments["no_catchup"]:  # the dates until now are those of the old one
         described["start_time"] = max(described.get("start_time", ""), utc(int(time.time())))
     run, _, _ = _create(client, submission, {**described, "enabled": False})
-    what = f"recurring run {run.recurring_run_id}, which replaces {old.recurring_run_id},"
-    if old.status == "DISABLED":
-        say(f"{what} is paused, as the one before was; `tfsteps schedules resume {run.recurring_run_id}` starts it")
+    if active:
+        _take_over(client, run, active)
     else:
-        say(f"{what} starts paused; if this is interrupted: `tfsteps schedules resume {run.recurring_run_id}`")
-        client.disable_recurring_run(old.recurring_run_id)
-        client.enable_recurring_run(run.recurring_run_id)
+        say(f"it is paused, as the one before was; `tfsteps schedules resume {run.recurring_run_id}` starts it")
     remove = f"tfsteps schedules delete {old.recurring_run_id}"
     return f"{_created(client, run)}\nThe one before is paused; delete it when its runs have ended: `{remove}`"
+
+
+def _manual(submission: Submission) -> str:
+    """Return the description of the manual runs of a pipeline, by which `--replace` recognizes them."""
+    return f"{TRIGGER}: {MANUAL} ({submission.compiled.name})"
+
+
+def _describe_runs(client: Any, description: str) -> None:
+    """Make a client give each run that it creates a description, for which `run_pipeline` has no argument."""
+    send = client._run_api.run_service_create_run  # noqa: SLF001
+
+    def described(*, run: Any) -> Any:
+        run.description = description
+        return send(run=run)
+
+    client._run_api.run_service_create_run = described  # noqa: SLF001
+
+
+def _clear_manual(client: Any, submission: Submission) -> None:
+    """Stop and delete the earlier manual runs of a pipeline: those that `submit` created, and that no schedule did."""
+    runs = pages(client.list_runs, "runs", namespace=submission.namespace or None)
+    for run in [run for run in runs if run.description == _manual(submission) and not run.recurring_run_id]:
+        say(f"removing the manual run {run.run_id} ({run.display_name})")
+        if str(run.state) not in _ENDED:
+            client.terminate_run(run.run_id)
+            _wait(client, run.run_id)
+        client.delete_run(run.run_id)
+
+
+def _take_over(client: Any, run: Any, before: Sequence[Any]) -> None:
+    """Pause the recurring runs that another one replaces, then enable that; also after an interruption."""
+    if before:
+        again = f"tfsteps schedules resume {run.recurring_run_id}"
+        say(f"recurring run {run.recurring_run_id} starts paused; if this is interrupted: `{again}`")
+        for each in before:
+            client.disable_recurring_run(each.recurring_run_id)
+        client.enable_recurring_run(run.recurring_run_id)
 
 
 def _created(client: Any, run: Any) -> str:
@@ -125,12 +166,12 @@ def _created(client: Any, run: Any) -> str:
     return f"recurring run {run.display_name} created: {run.recurring_run_id}\n{page}"
 
 
-def _newest(client: Any, submission: Submission, arguments: dict[str, Any]) -> Any:
-    """Return the newest recurring run of this name in the experiment; None = there is none."""
+def _same_name(client: Any, submission: Submission, arguments: dict[str, Any]) -> list[Any]:
+    """Return the recurring runs of this name in the experiment, the newest first."""
     with contextlib.redirect_stdout(io.StringIO()):
         experiment = client.create_experiment(arguments["experiment"], namespace=submission.namespace or None)
     recurring = pages(client.list_recurring_runs, "recurring_runs", experiment_id=experiment.experiment_id)
-    return next((run for run in recurring if run.display_name == arguments["job_name"]), None)
+    return [run for run in recurring if run.display_name == arguments["job_name"]]
 
 
 def _difference(old: Any, submission: Submission, arguments: dict[str, Any]) -> str:

@@ -1,0 +1,62 @@
+"""Removes the earlier manual runs of a pipeline, before it is submitted again."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tfsteps.console.errors import CommandError
+from tfsteps.console.messages import say
+from tfsteps.engines.argo.workflow import WORKFLOWS
+from tfsteps.engines.schedules import MANUAL, TRIGGER
+from tfsteps.kube.client import Api
+from tfsteps.launcher.exit_codes import ExitCode
+from tfsteps.runs.identity import PIPELINE
+from tfsteps.systems import registry
+from tfsteps.systems.kubernetes.cleanup.clear import RunObjects
+
+_GONE_SECONDS, _POLL_SECONDS = 180.0, 0.5
+_SCHEDULED = {"workflows.argoproj.io/cron-workflow", "scheduledworkflows.kubeflow.org/scheduledWorkflowName"}
+"""Labels of Workflows that a schedule started."""
+
+
+def clear_manual(api: Api, namespace: str, labels: Mapping[str, str]) -> None:
+    """Remove the manual runs of the pipeline that `labels` name, with their jobs, and wait until they are gone.
+
+    Raises:
+        CommandError: They are not gone in time; nothing is to be submitted then.
+        ApiError: The cluster refuses it.
+    """
+    selector = f"{TRIGGER}={MANUAL},{PIPELINE}={labels[PIPELINE]}"
+    items = api.iterate(WORKFLOWS, namespace, labelSelector=selector)
+    runs = {item["metadata"]["name"]: item["metadata"]["uid"] for item in items if is_manual(item)}
+    for name, uid in runs.items():
+        say(f"removing the manual run {name}")
+        api.delete(WORKFLOWS, namespace, name, uid)
+    give_up = time.monotonic() + _GONE_SECONDS
+    while left := [name for name, uid in runs.items() if not _gone(api, namespace, name, uid)]:
+        if time.monotonic() > give_up:
+            raise CommandError(
+                f"nothing was submitted: {', '.join(left)} in {namespace} is still being deleted; see its finalizers "
+                "with kubectl, and retry",
+                ExitCode.PLATFORM,
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def is_manual(item: Mapping[str, Any]) -> bool:
+    """Tell whether `tfsteps submit` created a Workflow for a user, and certainly no schedule did: it has no owner."""
+    metadata = item["metadata"]
+    labels = metadata.get("labels") or {}
+    return labels.get(TRIGGER) == MANUAL and not metadata.get("ownerReferences") and not _SCHEDULED & set(labels)
+
+
+def _gone(api: Api, namespace: str, name: str, uid: str) -> bool:
+    """Tell whether a Workflow and all that its run launched are gone; delete what has no owner."""
+    if not api.gone(WORKFLOWS, namespace, name, uid):
+        return False
+    launched = RunObjects(api, registry.kinds(), namespace, uid)
+    items = launched.list()
+    for item in items:
+        if not item.deleting:
+            launched.delete(item)
+    return not items
